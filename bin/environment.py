@@ -1,0 +1,110 @@
+"""Sets up .venv at first use and runs a command in it. Only the standard library: it comes first.
+
+`.venv/installed.json` is written last of all. It holds a fingerprint of what was asked for, so that
+a later start installs nothing when nothing changed; where it is missing, an installation was
+interrupted and the folder is made anew.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+INSTALLED = VENV / "installed.json"
+OLDEST = (3, 11)
+
+
+def prepare(*extras: str) -> None:
+    """Makes sure that .venv holds the project with these extras."""
+    if not _is_ready(extras):
+        if sys.version_info < OLDEST:
+            _restart_with_newer_python()
+        with _lock():
+            if not _is_ready(extras):  # another process may have finished it meanwhile
+                _install(extras)
+
+
+def run(arguments: list[str], **variables: str) -> None:
+    """Runs .venv's Python in place of this process; its exit status is this one's."""
+    environment = {**os.environ, **variables}
+    if os.name == "nt":
+        sys.exit(subprocess.run([PYTHON, *arguments], env=environment, check=False).returncode)
+    os.execve(PYTHON, [str(PYTHON), *arguments], environment)
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for name in ("pyproject.toml", "constraints.txt"):
+        digest.update((ROOT / name).read_bytes())
+    digest.update(str(ROOT).encode())  # an editable installation knows its folder by path
+    return digest.hexdigest()
+
+
+def _installed() -> dict:
+    try:
+        return json.loads(INSTALLED.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _is_ready(extras: tuple[str, ...]) -> bool:
+    installed = _installed()
+    same = installed.get("fingerprint") == _fingerprint()
+    return same and set(extras) <= set(installed["extras"]) and PYTHON.exists()
+
+
+def _install(extras: tuple[str, ...]) -> None:
+    wanted = sorted({*extras, *_installed().get("extras", [])})
+    try:
+        if _installed() and PYTHON.exists():
+            INSTALLED.unlink()  # from here on an interruption means: make it anew
+        else:
+            _say(f"creating {VENV}")
+            shutil.rmtree(VENV, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+        requirement = f"{ROOT}[{','.join(wanted)}]" if wanted else str(ROOT)
+        _say("installing saddle_jax" + (f" with {', '.join(wanted)}" if wanted else "") + ", once ...")
+        command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        constraints = ["--constraint", ROOT / "constraints.txt"]
+        subprocess.run([*command, *constraints, "--editable", requirement], check=True)
+    except (subprocess.CalledProcessError, OSError) as error:
+        sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
+    partial = INSTALLED.with_suffix(".partial")
+    partial.write_text(json.dumps({"fingerprint": _fingerprint(), "extras": wanted}))
+    os.replace(partial, INSTALLED)
+    _say("ready")
+
+
+def _restart_with_newer_python() -> None:
+    for minor in range(14, OLDEST[1] - 1, -1):
+        newer = shutil.which(f"python3.{minor}")
+        if newer:
+            os.execv(newer, [newer, *sys.argv])
+    version = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"saddle: Python must be 3.11 or newer, got {version} ({sys.executable})")
+
+
+@contextlib.contextmanager
+def _lock():
+    """One installer at a time. The system drops the lock with the process that holds it."""
+    with open(ROOT / ".venv.lock", "w") as file:
+        if os.name != "nt":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                _say("waiting for another set-up of .venv to finish")
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _say(message: str) -> None:
+    print(f"saddle: {message}", file=sys.stderr, flush=True)

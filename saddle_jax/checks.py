@@ -1,0 +1,74 @@
+"""Argument checks: each fails at once, in one line, with the argument's name and the value it got."""
+
+import math
+import operator
+from collections.abc import Collection
+from typing import Any
+
+import jax
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    below: float = math.inf,
+    at_most: float = math.inf,
+) -> None:
+    """Checks that `value` is a finite number inside the given bounds.
+
+    A traced value has no number yet, so it passes: a factory may be called inside jit or vmap,
+    with a hyper-parameter that is swept.
+    """
+    if isinstance(value, jax.core.Tracer):
+        return
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (above < number < below and at_least <= number <= at_most and math.isfinite(number)):
+        raise ValueError(
+            f"{name} must be a number {_interval(above, at_least, below, at_most)}, got {value!r}"
+        )
+
+
+def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) -> int:
+    """Checks that `value` is an integer in [at_least, at_most] and returns it as a Python int."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or not at_least <= number <= at_most:
+        upper = "" if at_most == math.inf else f" and <= {at_most}"
+        raise ValueError(f"{name} must be an integer >= {at_least}{upper}, got {value!r}")
+    return number
+
+
+def choice(name: str, value: Any, allowed: Collection[str]) -> None:
+    """Checks that `value` is one of the allowed names."""
+    if value not in allowed:
+        names = ", ".join(repr(option) for option in allowed)
+        raise ValueError(f"{name} must be one of {names}, got {value!r}")
+
+
+def instance(name: str, value: Any, kind: type, examples: str) -> None:
+    """Checks that `value` is a `kind`; `examples` tells the user how to make one."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}, such as {examples}, got {value!r}")
+
+
+def learning_rate(value: Any) -> None:
+    """Checks a learning rate: a number above zero, or a schedule (a function of the step)."""
+    if not callable(value):
+        real("learning_rate", value, above=0.0)
+
+
+def _interval(above: float, at_least: float, below: float, at_most: float) -> str:
+    bounds = [
+        f"{sign} {bound:g}"
+        for sign, bound in ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
+        if math.isfinite(bound)
+    ]
+    return " and ".join(bounds) if bounds else "that is finite"

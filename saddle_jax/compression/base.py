@@ -1,0 +1,181 @@
+"""What a compressor is, how one runs over all agents, and the operator that does nothing."""
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.compression import packing
+from saddle_jax.trees import agent_keys
+from saddle_jax.types import Array, Key
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["shape", "dtype"])
+@dataclasses.dataclass(frozen=True)
+class Payload:
+    """One encoded tensor.
+
+    Attributes:
+      data: the bytes that would travel, uint8 [length].
+      shape: the tensor's shape. Both ends know it: it is the model's.
+      dtype: the tensor's dtype, likewise.
+    """
+
+    data: Array
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Compressor(abc.ABC):
+    """A compression operator Q on one tensor, pure in (x, key).
+
+    The paper's operators act on each parameter tensor on its own. A new operator is a frozen
+    dataclass with the methods below that are marked abstract; `compress` and `encode` of the
+    base class check the input and pass it on as a non-empty vector.
+    """
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether Q draws random numbers, and so needs a key."""
+        return False
+
+    @final
+    def compress(self, x: Array, key: Key | None = None) -> Array:
+        """Q(x), of the shape and dtype of x. The key is consumed; deterministic operators take None."""
+        x = self._checked(x, key)
+        return x if x.size == 0 else self._compress(x.reshape(-1), key).reshape(x.shape)
+
+    @final
+    def encode(self, x: Array, key: Key | None = None) -> Payload:
+        """The packed bytes of Q(x), with `decode(encode(x, key)) == compress(x, key)`."""
+        x = self._checked(x, key)
+        sections = [] if x.size == 0 else self._encode(x.reshape(-1), key)
+        data = jnp.concatenate([jnp.zeros(0, jnp.uint8), *sections])
+        return Payload(data, x.shape, np.dtype(x.dtype))
+
+    @final
+    def decode(self, payload: Payload) -> Array:
+        """The tensor that a payload of this operator stands for."""
+        size = math.prod(payload.shape)
+        if size == 0:
+            return jnp.zeros(payload.shape, payload.dtype)
+        return self._decode(payload.data, size, payload.dtype).reshape(payload.shape)
+
+    @final
+    def bits(self, shape: Sequence[int], dtype: Any = np.float32) -> int:
+        """The exact length of a payload in bits, whatever the tensor holds: 8 per byte sent."""
+        size = math.prod(shape)
+        return 8 * self._bytes(size, np.dtype(dtype).itemsize) if size else 0
+
+    @final
+    def paper_bits(self, shape: Sequence[int]) -> int:
+        """What the paper's cost tables count: no norms, no scales, no signs, 16-bit indices."""
+        size = math.prod(shape)
+        return self._paper_bits(size) if size else 0
+
+    def contraction(self, shape: Sequence[int]) -> float | None:
+        """The zeta > 0 of E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 that theory promises, else None."""
+        del shape
+        return None
+
+    @abc.abstractmethod
+    def _compress(self, x: Array, key: Any) -> Array:
+        """Q of a vector [size], size >= 1."""
+
+    @abc.abstractmethod
+    def _encode(self, x: Array, key: Any) -> list[Array]:
+        """The payload of a vector [size] as uint8 vectors, in sending order."""
+
+    @abc.abstractmethod
+    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+        """The vector [size] from the bytes of `_encode`."""
+
+    @abc.abstractmethod
+    def _bytes(self, size: int, itemsize: int) -> int:
+        """How many bytes `_encode` gives for `size` numbers of `itemsize` bytes."""
+
+    @abc.abstractmethod
+    def _paper_bits(self, size: int) -> int:
+        """What the paper counts for `size` numbers."""
+
+    def _checked(self, x: Array, key: Key | None) -> Array:
+        x = jnp.asarray(x)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(f"x must be a real floating-point tensor to be compressed, got {x.dtype}")
+        if self.stochastic and key is None:
+            raise ValueError(f"key must be given to {self}, which draws random numbers, got None")
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity(Compressor):
+    """Q(x) = x."""
+
+    def __repr__(self) -> str:
+        return "identity()"
+
+    def contraction(self, shape: Sequence[int]) -> float:
+        del shape
+        return 1.0
+
+    def _compress(self, x: Array, key: Any) -> Array:
+        del key
+        return x
+
+    def _encode(self, x: Array, key: Any) -> list[Array]:
+        del key
+        return [packing.pack_floats(x)]
+
+    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+        return packing.unpack_floats(data, size, dtype)
+
+    def _bytes(self, size: int, itemsize: int) -> int:
+        return size * itemsize
+
+    def _paper_bits(self, size: int) -> int:
+        return 32 * size
+
+
+def identity() -> Compressor:
+    """The operator that compresses nothing: every number is sent as it is."""
+    return Identity()
+
+
+def compress_stacked(compressor: Compressor, tree: Any, key: Key | None, axes: int = 1) -> Any:
+    """Q of every tensor of every agent, each with a key of its own.
+
+    Args:
+      compressor: the operator.
+      tree: leaves [A, ...], or [A, K, ...] with axes=2.
+      key: one key, consumed; None for deterministic operators.
+      axes: how many leading axes are not part of a tensor.
+
+    Returns:
+      The compressed tree.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    # A random operator without a key fails in `compress`, with its own message.
+    if key is None or not compressor.stochastic:
+        run: Callable[[Array], Array] = compressor.compress
+        for _ in range(axes):
+            run = jax.vmap(run)
+        return jax.tree.unflatten(structure, [run(leaf) for leaf in leaves])
+
+    compressed = []
+    for position, leaf in enumerate(leaves):
+        keys = jax.random.fold_in(key, position)
+        draw: Callable[[Array, Key], Array] = compressor.compress
+        split = agent_keys
+        for length in leaf.shape[:axes]:
+            keys = split(keys, length)
+            split = jax.vmap(split, in_axes=(0, None))
+            draw = jax.vmap(draw)
+        compressed.append(draw(leaf, keys))
+    return jax.tree.unflatten(structure, compressed)

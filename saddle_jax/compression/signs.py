@@ -1,0 +1,50 @@
+"""One bit per number: the scaled sign of Comp NGM (Karimireddy et al., 2019)."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.compression import packing
+from saddle_jax.compression.base import Compressor
+from saddle_jax.types import Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sign(Compressor):
+    """Q(x) = mean|x| sign(x), where a zero counts as positive: one bit cannot say zero."""
+
+    def __repr__(self) -> str:
+        return "sign()"
+
+    def contraction(self, shape: Sequence[int]) -> float:
+        # zeta = ||x||_1^2 / (d ||x||_2^2), which is least when a single entry is not zero.
+        return 1.0 / max(1, math.prod(shape))
+
+    def _compress(self, x: Array, key: Any) -> Array:
+        del key
+        scale = jnp.mean(jnp.abs(x))
+        return jnp.where(x < 0, -scale, scale)
+
+    def _encode(self, x: Array, key: Any) -> list[Array]:
+        del key
+        return [packing.pack_floats(jnp.mean(jnp.abs(x))[None]), packing.pack_integers(x < 0, 1)]
+
+    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+        scale = packing.unpack_floats(data[: dtype.itemsize], 1, dtype)[0]
+        negative = packing.unpack_integers(data[dtype.itemsize :], size, 1) == 1
+        return jnp.where(negative, -scale, scale)
+
+    def _bytes(self, size: int, itemsize: int) -> int:
+        return itemsize + packing.packed_length(size, 1)
+
+    def _paper_bits(self, size: int) -> int:
+        return size
+
+
+def sign() -> Compressor:
+    """Scaled sign, per tensor: one bit per number and one scale. Meant for error feedback (NGM)."""
+    return Sign()

@@ -1,0 +1,220 @@
+"""Stage one of a step: every agent's gradient, on its own data or on its neighbourhood's.
+
+The only place where the user's loss function is lifted over the agents.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax import checks
+from saddle_jax.sam import Ascent, Evaluation, sam_gradient, with_aux
+from saddle_jax.topology import Topology
+from saddle_jax.trees import scale_slices
+from saddle_jax.types import Array, Batch, LossFn, Params
+
+# Neighbours are unrolled up to this many: XLA:CPU runs convolutions inside a loop some twenty
+# times slower. Beyond it compile time would grow too long, and they are looped over.
+_MAX_UNROLLED = 16
+
+
+class AscentState(NamedTuple):
+    """State of a gradient stage."""
+
+    step: Array  # steps taken, int32 []
+    perturbation: Params  # xi of the last climb, [A, ...] or [A, K, ...]; None if not kept
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientStage(abc.ABC):
+    """The first stage of a method: `init`, then `compute` at every step.
+
+    `dataclasses.replace(stage, ascent=...)` gives the same stage with another kind of SAM.
+    """
+
+    ascent: Ascent = Ascent()
+
+    @property
+    def leading_axes(self) -> int:
+        """How many axes stand before a parameter's own: 1 for [A, ...], 2 for [A, K, ...]."""
+        return 1
+
+    def init(self, params: Params) -> AscentState:
+        """The state before the first step; params are stacked [A, ...]."""
+        kept = self._perturbations(params) if self.ascent.keeps_perturbation else None
+        return AscentState(jnp.zeros([], jnp.int32), kept)
+
+    def compute(
+        self,
+        loss_fn: LossFn,
+        params: Params,
+        batch: Batch,
+        state: AscentState,
+        ascend: bool | None = None,
+    ) -> tuple[Any, AscentState, Evaluation]:
+        """Gradients, next state, and each agent's loss and aux [A, ...] on its own batch.
+
+        `ascend` tells whether SAM climbs in this step. With None, the state's step decides,
+        inside the compiled program; that puts the backward passes into a branch, where XLA:CPU
+        runs convolutions some forty times slower. A loop that counts steps passes a bool.
+        """
+        last_xi = state.perturbation
+
+        def gradients(climbs: bool):
+            return self._gradients(loss_fn, params, batch, last_xi, climbs)
+
+        if self.ascent.every == 1 or self.ascent.is_plain:
+            ascend = True
+        if ascend is None:
+            due = state.step % self.ascent.every == 0
+            result = jax.lax.cond(due, lambda: gradients(True), lambda: gradients(False))
+        else:
+            result = gradients(ascend)
+        grads, xi, evaluation = result
+        return grads, AscentState(state.step + 1, xi), evaluation
+
+    @abc.abstractmethod
+    def _perturbations(self, params: Params) -> Params:
+        """Zeros in the shape of all perturbations of a step."""
+
+    @abc.abstractmethod
+    def _gradients(
+        self, loss_fn: LossFn, params: Params, batch: Batch, last_xi: Params, climbs: bool
+    ) -> tuple[Any, Params, Evaluation]:
+        """Gradients, perturbations and evaluation of a step that climbs or does not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalGradients(GradientStage):
+    """The stage of D-PSGD and QGM: grad F_i(x_i; d_i), [A, ...]."""
+
+    def _perturbations(self, params):
+        return jax.tree.map(jnp.zeros_like, params)
+
+    def _gradients(self, loss_fn, params, batch, last_xi, climbs):
+        return jax.vmap(sam_gradient(loss_fn, self.ascent, climbs))(params, batch, last_xi)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CrossGradients(GradientStage):
+    """The stage of NGM: g_ij = grad F_j(x_i; d_j) for all neighbours j of i, itself included.
+
+    In a network agent j computes g_ij on the model that i sent and returns it. Here the batch d_j
+    is gathered to agent i instead: the same numbers, and no model is copied. Each pair has a
+    perturbation of its own.
+
+    Attributes:
+      topology: who hears whom.
+      mean: False gives all pairs [A, K, ...], for error feedback. True gives their weighted mean
+        sum_j w_ij g_ij [A, ...] (lines 11 and 13 of the NGM algorithm): without SAM as ONE
+        gradient of one weighted batch, with SAM pair after pair, so that a single pair's gradient
+        is alive at a time.
+      self_point: where the self-gradient g_ii is taken, as a function of the stacked models;
+        None is the current models, as printed.
+    """
+
+    topology: Topology
+    mean: bool = False
+    self_point: Callable[[Params], Params] | None = None
+
+    @property
+    def leading_axes(self) -> int:
+        return 1 if self.mean else 2
+
+    def _perturbations(self, params):
+        shape = self.topology.neighbours.shape
+        return jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), params)
+
+    def _gradients(self, loss_fn, params, batch, last_xi, climbs):
+        if self.mean and self.ascent.is_plain and self.self_point is None:
+            return self._gradient_of_mean(loss_fn, params, batch)
+        return self._gradients_by_pair(loss_fn, params, batch, last_xi, climbs)
+
+    def _gradient_of_mean(self, loss_fn, params, batch):
+        """sum_j w_ij F_j(x; d_j) is one function of x: its gradient is one backward pass."""
+
+        def mean_loss(x, neighbours_data, weights):
+            losses, aux = jax.vmap(with_aux(loss_fn), in_axes=(None, 0))(x, neighbours_data)
+            own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
+            return jnp.sum(losses * weights.astype(losses.dtype)), own
+
+        gathered = jax.tree.map(lambda d: d[self.topology.neighbours], batch)
+        weights = jnp.asarray(self.topology.weights)
+        grads, own = jax.vmap(jax.grad(mean_loss, has_aux=True))(params, gathered, weights)
+        return grads, None, own
+
+    def _gradients_by_pair(self, loss_fn, params, batch, last_xi, climbs):
+        """Slot after slot of the neighbour table, all agents at once."""
+        gradient = jax.vmap(sam_gradient(loss_fn, self.ascent, climbs))
+        neighbours, weights = self.topology.neighbours, self.topology.weights
+        own_models = params if self.self_point is None else self.self_point(params)
+
+        def visit(total, slot):
+            k, senders, shares, xi = slot
+            # Waits for the pair before: XLA would otherwise keep several gradients alive.
+            models, total = jax.lax.optimization_barrier((params, total))
+            if self.self_point is not None:
+                models = jax.tree.map(lambda a, b: jnp.where(k == 0, a, b), own_models, models)
+            neighbours_data = jax.tree.map(lambda d: d[senders], batch)
+            grads, xi, evaluation = gradient(models, neighbours_data, xi)
+            if self.mean:
+                total = jax.tree.map(jnp.add, total, scale_slices(grads, shares))
+                grads = None
+            return total, (grads, xi, evaluation)
+
+        width = neighbours.shape[1]
+        slots = (jnp.arange(width), neighbours.T, weights.T, _swap_leading(last_xi))
+        total = jax.tree.map(jnp.zeros_like, params) if self.mean else None
+        total, (grads, xi, evaluation) = jax.lax.scan(
+            visit, total, slots, unroll=width if width <= _MAX_UNROLLED else 1
+        )
+        own = jax.tree.map(lambda leaf: leaf[0], evaluation)
+        return total if self.mean else _swap_leading(grads), _swap_leading(xi), own
+
+
+def _swap_leading(tree: Any) -> Any:
+    """[K, A, ...] to [A, K, ...] and back."""
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
+
+
+def local_gradients(loss_fn: LossFn, rho: float = 0.0) -> Callable[[Params, Batch], Params]:
+    """Every agent's gradient of its own loss at its own model.
+
+    Args:
+      loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+      rho: SAM's radius; 0 is the plain gradient.
+
+    Returns:
+      A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, ...].
+    """
+    return _once(LocalGradients(Ascent(rho)), loss_fn)
+
+
+def cross_gradients(
+    loss_fn: LossFn, topology: Topology, rho: float = 0.0
+) -> Callable[[Params, Batch], Params]:
+    """Every agent's gradients at its own model on the batches of its neighbours, itself included.
+
+    Args:
+      loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+      topology: who hears whom.
+      rho: SAM's radius; 0 is the plain gradient.
+
+    Returns:
+      A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, K, ...]:
+      [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k]. `sj.neighbourhood_mean`
+      averages them.
+    """
+    checks.instance("topology", topology, Topology, "sj.ring(10)")
+    return _once(CrossGradients(Ascent(rho), topology=topology), loss_fn)
+
+
+def _once(stage: GradientStage, loss_fn: LossFn) -> Callable[[Params, Batch], Params]:
+    def gradients(params: Params, batch: Batch) -> Params:
+        return stage.compute(loss_fn, params, batch, stage.init(params), True)[0]
+
+    return gradients

@@ -1,0 +1,1 @@
+"""The algorithms: one short file each, in the paper's words and line numbers."""

@@ -1,0 +1,105 @@
+"""What a method is: gradients, then a transform that turns them into updates with gossip inside."""
+
+import dataclasses
+from typing import NamedTuple
+
+import optax
+
+from saddle_jax import checks, trees
+from saddle_jax.gradients import AscentState, GradientStage
+from saddle_jax.topology import Topology
+from saddle_jax.types import Batch, Key, LossFn, Metrics, Params
+
+
+class MethodState(NamedTuple):
+    """State of a method."""
+
+    gradients: AscentState  # of the first stage
+    transform: optax.OptState  # of the second and third: direction and gossip
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A complete algorithm: gradients -> direction -> gossip.
+
+    The named methods (`sj.qgm`, `sj.n_saddle`, ...) are made of the same parts that a new one is:
+
+        sj.Method(topology, sj.LocalGradients(), optax.chain(..., sj.gossip(topology)))
+
+    Attributes:
+      topology: who hears whom.
+      gradients: the first stage, `sj.LocalGradients` or `sj.CrossGradients`.
+      transform: what turns gradients into updates; it contains the gossip, so that
+        `optax.apply_updates` ends the step. It is given `key=` and `metrics=`.
+      name: what to call it.
+    """
+
+    topology: Topology
+    gradients: GradientStage
+    transform: optax.GradientTransformation
+    name: str = "method"
+
+    def __post_init__(self):
+        checks.instance("topology", self.topology, Topology, "sj.ring(10)")
+        checks.instance("gradients", self.gradients, GradientStage, "sj.LocalGradients()")
+
+    def init(self, params: Params) -> MethodState:
+        """The state before the first step; params are stacked [A, ...], see `sj.replicate`."""
+        trees.check_stacked("params", params, self.topology.size)
+        return MethodState(self.gradients.init(params), self.transform.init(params))
+
+    def step(
+        self,
+        loss_fn: LossFn,
+        params: Params,
+        state: MethodState,
+        batch: Batch,
+        key: Key | None = None,
+        *,
+        ascend: bool | None = None,
+        diagnostics: bool = False,
+    ) -> tuple[Params, MethodState, Metrics]:
+        """One step of all agents. Pure: jit it with loss_fn, ascend and diagnostics static.
+
+        Args:
+          loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+          params: stacked models [A, ...].
+          state: from `init` or the step before.
+          batch: one batch per agent, stacked [A, B, ...].
+          key: consumed; only compressors that draw random numbers need one.
+          ascend: whether SAM climbs in this step; `ascends(t)` tells. None decides by the state's
+            step inside the compiled program, which is slow for convolutions on a CPU when
+            ascent_every > 1.
+          diagnostics: also measure what costs extra passes over the parameters.
+
+        Returns:
+          The new models, the new state, and the metrics: loss [A]; aux (stacked [A, ...]) if
+          loss_fn returns it; with diagnostics also gradient_norm ([A], or [A, K] for pairs),
+          update_norm [A], consensus_distance [] of the new models, and what the transform notes:
+          compression_error ||Q(theta) - theta|| and compression_input ||theta||, [A] or [A, K].
+        """
+        trees.check_stacked("params", params, self.topology.size)
+        trees.check_stacked("batch", batch, self.topology.size)
+        grads, ascent_state, evaluation = self.gradients.compute(
+            loss_fn, params, batch, state.gradients, ascend
+        )
+        notes: Metrics = {}
+        transform = optax.with_extra_args_support(self.transform)
+        updates, transform_state = transform.update(
+            grads, state.transform, params, key=key, metrics=notes if diagnostics else None
+        )
+        new_params = optax.apply_updates(params, updates)
+
+        metrics: Metrics = {"loss": evaluation.loss}
+        if evaluation.aux is not None:
+            metrics["aux"] = evaluation.aux
+        if diagnostics:
+            metrics["gradient_norm"] = trees.norms(grads, axes=self.gradients.leading_axes)
+            metrics["update_norm"] = trees.norms(updates)
+            metrics["consensus_distance"] = trees.consensus_distance(new_params)
+            metrics |= notes
+        return new_params, MethodState(ascent_state, transform_state), metrics
+
+    def ascends(self, step: int) -> bool:
+        """Whether SAM climbs in step `step` (from 0), for loops that count the steps themselves."""
+        return step % self.gradients.ascent.every == 0

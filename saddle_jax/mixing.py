@@ -1,0 +1,118 @@
+"""Exact gossip: every agent takes a weighted average of its neighbours' models.
+
+    x_i  <-  x_i + gamma sum_j (w_ij - I_ij) x_j          gamma = 1:  x_i <- sum_j w_ij x_j
+
+Two forms give the same numbers. "dense" is one einsum with W and costs A multiplications per
+number; "table" adds up K gathered rows and costs little more than a copy on sparse graphs.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from saddle_jax import checks
+from saddle_jax.topology import Topology
+from saddle_jax.trees import check_stacked
+from saddle_jax.types import Array, Metrics, Params
+
+Form = Literal["auto", "dense", "table"]
+FORMS = ("auto", "dense", "table")
+
+# The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
+_MAX_TABLE_WIDTH = 16
+
+
+def mixing_form(topology: Topology, form: Form = "auto") -> Form:
+    """The form that `mix` uses on this graph: the given one, or for "auto" a choice by size.
+
+    Measured on two CPU cores with 272,474 parameters per agent: a ring of 10 takes 1.7 ms dense
+    and 0.5 ms by table; at K close to A the einsum is a plain matrix product and as good.
+    """
+    checks.choice("form", form, FORMS)
+    if form != "auto":
+        return form
+    width = topology.neighbours.shape[1]
+    return "table" if width <= _MAX_TABLE_WIDTH and 3 * width <= topology.size else "dense"
+
+
+def mix(topology: Topology, tree: Any, form: Form = "auto") -> Any:
+    """W x over the agent axis: leaf [A, ...] -> sum_j w_ij leaf[j], [A, ...]."""
+    if mixing_form(topology, form) == "dense":
+        return jax.tree.map(lambda x: _mix_dense(topology, x), tree)
+    return jax.tree.map(lambda x: _mix_table(topology, x), tree)
+
+
+def disagreement(topology: Topology, tree: Any, form: Form = "auto") -> Any:
+    """(W - I) x over the agent axis: what a full round of gossip would add to each agent."""
+    return jax.tree.map(jnp.subtract, mix(topology, tree, form), tree)
+
+
+def _mix_dense(topology: Topology, x: Array) -> Array:
+    weights = jnp.asarray(topology.mixing, x.dtype)
+    # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
+    return jnp.einsum("ij,j...->i...", weights, x, precision=jax.lax.Precision.HIGHEST)
+
+
+def _mix_table(topology: Topology, x: Array) -> Array:
+    weights = jnp.asarray(topology.weights, x.dtype)
+    column = (slice(None),) + (None,) * (x.ndim - 1)
+    total = jnp.zeros_like(x)
+    for k in range(topology.neighbours.shape[1]):
+        total += weights[:, k][column] * x[topology.neighbours[:, k]]
+    return total
+
+
+def gossip(
+    topology: Topology,
+    gamma: Any = 1.0,
+    *,
+    of: Literal["updated", "current"] = "updated",
+    form: Form = "auto",
+) -> optax.GradientTransformationExtraArgs:
+    """Adds one round of exact gossip to the updates; it comes after the learning rate in a chain.
+
+    Args:
+      topology: who hears whom.
+      gamma: averaging rate in (0, 1].
+      of: which models are averaged: "updated" ones, x_{t+1/2} = x_t + updates (D-PSGD line 8, QGM
+        line 8), or the "current" ones, x_t (NGM line 16).
+      form: "auto", "dense" or "table", see `mixing_form`.
+
+    Returns:
+      A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}.
+    """
+    check_gossip(topology, gamma)
+    checks.choice("of", of, ("updated", "current"))
+    mixing_form(topology, form)
+
+    def init_fn(params: Params) -> optax.EmptyState:
+        check_stacked("params", params, topology.size)
+        return optax.EmptyState()
+
+    def update_fn(updates, state, params=None, *, metrics: Metrics | None = None, **extra_args):
+        del metrics, extra_args
+        params = require_params(params)
+        models = optax.apply_updates(params, updates) if of == "updated" else params
+        return add_gossip(updates, disagreement(topology, models, form), gamma), state
+
+    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+
+
+def add_gossip(updates: Any, difference: Any, gamma: Any) -> Any:
+    """updates + gamma (W - I) x, where `difference` is (W - I) x."""
+    return jax.tree.map(lambda u, d: u + gamma * d, updates, difference)
+
+
+def check_gossip(topology: Any, gamma: Any) -> None:
+    """Checks the two arguments that every kind of gossip takes."""
+    checks.instance("topology", topology, Topology, "sj.ring(10)")
+    checks.real("gamma", gamma, above=0.0, at_most=1.0)
+
+
+def require_params(params: Params | None) -> Params:
+    """The current models, without which there is nothing to average."""
+    if params is None:
+        raise ValueError("params must be given to update(updates, state, params), got None")
+    return params

@@ -1,0 +1,80 @@
+"""Algebra over stacked trees: every leaf is [A, ...], one slice per agent.
+
+Reductions here run within each agent. The norms of optax and of jax.tree see one big tree and
+would mix the agents: clipping or SAM with those is the likeliest silent bug of such a simulator.
+"""
+
+import functools
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax import checks
+from saddle_jax.types import Array, Key, Params
+
+
+def replicate(params: Params, size: int) -> Params:
+    """Stacks `size` equal copies of one model's parameters: leaves [...] become [A, ...]."""
+    size = checks.whole("size", size, at_least=1)
+    return jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], size, axis=0), params)
+
+
+def consensus(params: Params) -> Params:
+    """The consensus model x-bar: the average over the agents; leaves [A, ...] become [...]."""
+    return jax.tree.map(lambda x: jnp.mean(x, axis=0), params)
+
+
+def consensus_distance(params: Params) -> Array:
+    """How far the agents are from their average: sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar."""
+    deviation = jax.tree.map(lambda x: x - jnp.mean(x, axis=0, keepdims=True), params)
+    return jnp.sqrt(jnp.mean(squared_norms(deviation)))
+
+
+def squared_norms(tree: Any, axes: int = 1) -> Array:
+    """||x_i||^2 over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
+    return inner_products(tree, tree, axes)
+
+
+def norms(tree: Any, axes: int = 1) -> Array:
+    """||x_i|| over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
+    return jnp.sqrt(squared_norms(tree, axes))
+
+
+def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
+    """<x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2."""
+
+    def inner(x: Array, y: Array) -> Array:
+        return jnp.sum(x * y, axis=tuple(range(axes, x.ndim)))
+
+    return functools.reduce(operator.add, jax.tree.leaves(jax.tree.map(inner, left, right)))
+
+
+def scale_slices(tree: Any, scales: Array) -> Any:
+    """Multiplies each agent's slice by its own number; `scales` is [A], or [A, K] for [A, K, ...]."""
+
+    def scale(x: Array) -> Array:
+        return x * scales.reshape(scales.shape + (1,) * (x.ndim - scales.ndim)).astype(x.dtype)
+
+    return jax.tree.map(scale, tree)
+
+
+def agent_keys(key: Key, size: int) -> Key:
+    """One key per agent [A]. Agent i's depends on (key, i) alone, not on how many agents there are."""
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(size))
+
+
+def check_stacked(name: str, tree: Any, size: int) -> None:
+    """Checks that every leaf of `tree` has the leading axis A = size; says which one does not."""
+    leaves = jax.tree.leaves_with_path(tree)
+    if not leaves:
+        raise ValueError(f"{name} must have at least one array, got {tree!r}")
+    for path, leaf in leaves:
+        shape = np.shape(leaf)
+        if not shape or shape[0] != size:
+            raise ValueError(
+                f"{name}{jax.tree_util.keystr(path)} must have leading axis A = {size}, "
+                f"one slice per agent, got shape {shape}"
+            )

@@ -1,0 +1,88 @@
+"""Every method against the paper's printed algorithms, transcribed in NumPy: 1e-10 in float64."""
+
+import itertools
+
+import numpy as np
+import optax
+import printed_algorithms as printed
+import pytest
+from problem import GRAPHS, Problem, run
+
+import saddle_jax as sj
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+COMPRESSORS = {
+    "none": (None, None),
+    "identity": (sj.identity(), printed.identity),
+    "sign": (sj.sign(), printed.sign),
+    "top_k": (sj.top_k(0.4), printed.top_k(0.4)),
+}
+# The learning rate falls at the third step: QGM must divide by the rate of that very step.
+SCHEDULE = optax.piecewise_constant_schedule(0.2, {2: 0.1})
+
+
+def eta(t):
+    return 0.2 if t < 2 else 0.02
+
+
+def check(name, graph, compressor, *, rho, **options):
+    """Runs method and transcription side by side and compares every agent, tensor and step."""
+    compress, transcribed = COMPRESSORS[compressor]
+    problem = Problem(graph.size)
+    shared = {"weight_decay": 0.03, **options}
+    expected = getattr(printed, name)(
+        problem.start,
+        graph.mixing,
+        problem.gradient,
+        problem.steps,
+        eta,
+        rho=rho,
+        Q=transcribed,
+        **shared,
+    )
+    ascent = {key: shared.pop(key) for key in ("ascent_every", "ascent_reuse") if key in shared}
+    method = getattr(sj, name)(graph, SCHEDULE, compressor=compress, **shared)
+    if rho:
+        method = sj.saddle(method, rho, **ascent)
+    history, _, _ = run(method, problem)
+    for t, i in itertools.product(range(problem.steps), range(graph.size)):
+        for tensor, values in zip(("b", "w"), expected[t][i], strict=True):
+            np.testing.assert_allclose(
+                history[tensor][t, i], values, rtol=0, atol=1e-10, err_msg=f"step {t}, agent {i}, {tensor}"
+            )
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+@pytest.mark.parametrize("nesterov", [False, True], ids=["heavy-ball", "nesterov"])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("rho", [0.0, 0.3], ids=["plain", "sam"])
+@pytest.mark.parametrize("name", ["dpsgd", "qgm", "ngm"])
+def test_methods_are_the_printed_algorithms(name, rho, compressor, nesterov, graph):
+    check(name, graph, compressor, rho=rho, nesterov=nesterov, beta=0.9, gamma=0.7)
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+@pytest.mark.parametrize("compressor", ["identity", "sign", "top_k"])
+@pytest.mark.parametrize("rho", [0.0, 0.3], ids=["plain", "sam"])
+@pytest.mark.parametrize("name", ["dpsgd", "qgm"])
+def test_the_printed_order_of_compressed_gossip(name, rho, compressor, graph):
+    check(name, graph, compressor, rho=rho, order="paper", beta=0.9, gamma=0.5, nesterov=False)
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["plain-between", "reuse"])
+@pytest.mark.parametrize("compressor", ["none", "top_k"])
+@pytest.mark.parametrize("name", ["dpsgd", "qgm", "ngm"])
+def test_the_compute_efficient_variant(name, compressor, reuse):
+    check(name, GRAPHS[2], compressor, rho=0.3, ascent_every=3, ascent_reuse=reuse, beta=0.9, nesterov=True)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3], ids=["plain", "sam"])
+@pytest.mark.parametrize("compressor", ["none", "sign"])
+def test_self_gradients_at_the_mixed_model(compressor, rho):
+    check("ngm", GRAPHS[2], compressor, rho=rho, self_gradient="mixed", beta=0.9, gamma=0.5, nesterov=True)
+
+
+def test_defaults_are_those_of_the_print_or_stated():
+    check("dpsgd", GRAPHS[0], "none", rho=0.0, beta=0.0, gamma=1.0)
+    check("qgm", GRAPHS[0], "none", rho=0.1, beta=0.9, mu=0.5, nesterov=True)

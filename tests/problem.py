@@ -1,0 +1,76 @@
+"""A small non-convex problem, different for every agent and step, with its gradient by hand in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import saddle_jax as sj
+
+IRREGULAR = sj.from_matrix(
+    [
+        [0.5, 0.3, 0.2, 0.0, 0.0],
+        [0.3, 0.4, 0.3, 0.0, 0.0],
+        [0.2, 0.3, 0.1, 0.25, 0.15],
+        [0.0, 0.0, 0.25, 0.75, 0.0],
+        [0.0, 0.0, 0.15, 0.0, 0.85],
+    ],
+    name="irregular",
+)
+GRAPHS = [sj.ring(5), sj.torus(3, 3), IRREGULAR]
+
+
+class Problem:
+    """Regression through tanh, two tensors, one batch per step and agent: leaves [T, A, B, ...]."""
+
+    def __init__(self, agents, steps=4, batch=3, seed=0):
+        random = np.random.default_rng(seed)
+        self.agents, self.steps = agents, steps
+        self.x = random.normal(size=(steps, agents, batch, 3)) + random.normal(size=(1, agents, 1, 3))
+        self.y = random.normal(size=(steps, agents, batch, 2))
+        self.start = [  # one start per agent: b and w, in the order of a dict's leaves
+            [random.normal(size=2), random.normal(size=(3, 2))] for _ in range(agents)
+        ]
+
+    @property
+    def params(self):
+        """The starting models, stacked."""
+        return {
+            "b": jnp.stack([b for b, _ in self.start]),
+            "w": jnp.stack([w for _, w in self.start]),
+        }
+
+    @property
+    def batches(self):
+        return {"x": jnp.asarray(self.x), "y": jnp.asarray(self.y)}
+
+    def batch(self, step):
+        return jax.tree.map(lambda leaf: leaf[step], self.batches)
+
+    @staticmethod
+    def loss_fn(params, batch):
+        """Of one agent."""
+        return jnp.mean((jnp.tanh(batch["x"] @ params["w"] + params["b"][None]) - batch["y"]) ** 2)
+
+    def gradient(self, i, model, t):
+        """By hand, for one agent."""
+        b, w = model
+        z = np.tanh(self.x[t, i] @ w + b)
+        slope = 2 * (z - self.y[t, i]) * (1 - z**2) / z.size
+        return [slope.sum(axis=0), self.x[t, i].T @ slope]
+
+
+def run(method, problem, loss_fn=Problem.loss_fn, keys=None, ascend=None):
+    """Models after every step, leaves [T, A, ...], and the last state; one compiled scan."""
+
+    def body(carry, inputs):
+        batch, key = inputs
+        params, state, metrics = method.step(loss_fn, *carry, batch, key, ascend=ascend)
+        return (params, state), (params, metrics)
+
+    if keys is None:
+        keys = jax.random.split(jax.random.key(0), problem.steps)
+    start = (problem.params, method.init(problem.params))
+    (_, state), (history, metrics) = jax.jit(lambda s, i: jax.lax.scan(body, s, i))(
+        start, (problem.batches, keys)
+    )
+    return history, state, metrics

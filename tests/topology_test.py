@@ -1,0 +1,143 @@
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import saddle_jax as sj
+
+FACTORIES = {
+    "ring": lambda: sj.ring(10),
+    "two": lambda: sj.ring(2),
+    "torus": lambda: sj.torus(4, 5),
+    "complete": lambda: sj.complete(7),
+    "star": lambda: sj.star(6),
+    "chain": lambda: sj.chain(5),
+    "hypercube": lambda: sj.hypercube(16),
+    "exponential": lambda: sj.exponential(11),
+    "circulant": lambda: sj.circulant(40, [1, 5]),
+    "erdos_renyi": lambda: sj.erdos_renyi(20, 0.2, seed=3),
+    "random_regular": lambda: sj.random_regular(12, 3, seed=1),
+    "networkx": lambda: sj.from_networkx(nx.petersen_graph()),
+    "isolated": lambda: sj.isolated(3),
+    "alone": lambda: sj.from_matrix([[1.0]]),
+}
+
+
+def check_tables(topology):
+    """The neighbour table says exactly what W says."""
+    w = topology.mixing
+    assert w.dtype == np.float64
+    assert (w >= 0).all()
+    np.testing.assert_allclose(w.sum(axis=0), 1, atol=1e-12)
+    np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-12)
+    rebuilt = np.zeros_like(w)
+    for agent in range(topology.size):
+        heard = topology.neighbours[agent][topology.occupied[agent]]
+        assert heard[0] == agent
+        assert len(set(heard)) == len(heard) == topology.degree[agent] + 1
+        np.add.at(rebuilt[agent], topology.neighbours[agent], topology.weights[agent])
+    np.testing.assert_array_equal(rebuilt, w)
+    assert topology.neighbours.shape == topology.weights.shape
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_every_factory_gives_consistent_tables(name):
+    topology = FACTORIES[name]()
+    check_tables(topology)
+    assert str(topology.size) in repr(topology)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 14), st.integers(0, 2**32 - 1), st.floats(0.1, 1.0))
+def test_any_connected_graph_gets_symmetric_doubly_stochastic_weights(n, seed, density):
+    graph = nx.gnp_random_graph(n, density, seed=seed)
+    graph.add_edges_from(nx.path_graph(n).edges)  # connected
+    topology = sj.from_networkx(graph)
+    check_tables(topology)
+    np.testing.assert_array_equal(topology.mixing, topology.mixing.T)
+    assert 0 < topology.spectral_gap <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("n", "second"), [(5, 0.5393), (10, 0.8727), (20, 0.9674), (40, 0.9918)])
+def test_spectral_gap_of_rings(n, second):
+    assert sj.ring(n).spectral_gap == pytest.approx(1 - second, abs=5e-5)
+    # in closed form: the eigenvalues of a ring are (1 + 2 cos(2 pi k / n)) / 3
+    assert sj.ring(n).spectral_gap == pytest.approx(2 / 3 * (1 - np.cos(2 * np.pi / n)), abs=1e-12)
+
+
+def test_spectral_gap_of_the_tori_that_the_paper_may_mean():
+    assert sj.torus(40).spectral_gap == pytest.approx(1 - 0.8828, abs=5e-5)
+    assert sj.torus(4, 10).spectral_gap == pytest.approx(1 - 0.9236, abs=5e-5)
+    assert sj.circulant(40, [1, 5]).spectral_gap == pytest.approx(1 - 0.8779, abs=5e-5)
+
+
+def test_weights_are_uniform_on_regular_graphs_and_metropolis_otherwise():
+    assert set(sj.ring(10).weights.ravel().round(12)) == {round(1 / 3, 12)}
+    assert set(sj.torus(40).weights.ravel().round(12)) == {0.2}
+    star = sj.star(5).mixing  # hub of degree 4, leaves of degree 1
+    np.testing.assert_allclose(star[0], [1 / 5] * 5)
+    np.testing.assert_allclose(np.diag(star)[1:], 4 / 5)
+
+
+def test_shapes_of_the_graphs():
+    assert sj.torus(40).name == "torus(5, 8)"
+    assert sj.torus(36).name == "torus(6, 6)"
+    np.testing.assert_array_equal(sj.ring(4).neighbours[0], [0, 1, 3])
+    np.testing.assert_array_equal(sj.exponential(8).neighbours[0], [0, 4, 6, 7])  # hears 0-4, 0-2, 0-1
+    assert set(sj.hypercube(8).degree) == {3}
+    np.testing.assert_array_equal(sj.isolated(3).mixing, np.eye(3))
+    directed = sj.exponential(8)
+    assert not np.array_equal(directed.mixing, directed.mixing.T)
+    np.testing.assert_array_equal(directed.out_degree, directed.degree)
+
+
+def test_random_graphs_depend_on_their_seed_alone():
+    np.testing.assert_array_equal(
+        sj.erdos_renyi(15, 0.3, seed=4).mixing, sj.erdos_renyi(15, 0.3, seed=4).mixing
+    )
+    assert not np.array_equal(sj.erdos_renyi(15, 0.3, seed=4).mixing, sj.erdos_renyi(15, 0.3, seed=5).mixing)
+
+
+def test_the_matrix_cannot_be_changed_behind_its_back():
+    given_matrix = np.full((3, 3), 1 / 3)
+    topology = sj.from_matrix(given_matrix)
+    given_matrix[0, 0] = 7
+    assert topology.mixing[0, 0] == 1 / 3
+    with pytest.raises(ValueError, match="read-only"):
+        topology.mixing[0, 0] = 7
+
+
+BAD = {
+    "ring": (lambda: sj.ring(1), r"n must be an integer >= 2, got 1"),
+    "float": (lambda: sj.ring(3.5), r"n must be an integer >= 2, got 3.5"),
+    "bool": (lambda: sj.complete(True), r"n must be an integer >= 2, got True"),
+    "text": (lambda: sj.star("5"), r"n must be an integer >= 2, got '5'"),
+    "prime": (lambda: sj.torus(7), r"n must be a product .* got 7"),
+    "rows": (lambda: sj.torus(1, 8), r"rows must be an integer >= 2, got 1"),
+    "cube": (lambda: sj.hypercube(12), r"n must be a power of two .* got 12"),
+    "offset": (lambda: sj.circulant(8, [0]), r"offsets must be .* got 0"),
+    "split": (lambda: sj.circulant(8, [2]), r"connected graph, got 2 separate parts"),
+    "odd": (lambda: sj.random_regular(5, 3), r"n \* degree must be even .* got 5 \* 3"),
+    "probability": (lambda: sj.erdos_renyi(8, 1.5), r"probability must be .* got 1.5"),
+    "sparse": (lambda: sj.erdos_renyi(50, 0.001), r"no connected graph in 1000 draws"),
+    "seed": (lambda: sj.erdos_renyi(8, 0.5, seed=-1), r"seed must be .* got -1"),
+    "directed": (lambda: sj.from_networkx(nx.DiGraph([(0, 1)])), "undirected"),
+    "no graph": (lambda: sj.from_networkx([[0, 1]]), "networkx.Graph, got list"),
+    "square": (lambda: sj.from_matrix(np.ones((2, 3)) / 3), r"square matrix .* got shape \(2, 3\)"),
+    "finite": (lambda: sj.from_matrix([[np.nan, 1], [1, 0]]), r"finite, got W\[0, 0\] = nan"),
+    "negative": (lambda: sj.from_matrix([[1.5, -0.5], [-0.5, 1.5]]), r"non-negative, got W\[0, 1\] = -0.5"),
+    "rows sum": (
+        lambda: sj.from_matrix([[0.5, 0.4], [0.5, 0.6]]),
+        r"doubly stochastic, got row \d summing to",
+    ),
+    "columns": (lambda: sj.from_matrix([[0.9, 0.1], [0.4, 0.6]]), r"got column 0 summing to 1.3"),
+    "apart": (lambda: sj.from_matrix(np.eye(4)), "connected graph, got 4 separate parts"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_arguments_are_named_with_their_value(name):
+    make, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        make()
