@@ -17,8 +17,8 @@ from saddle_jax.topology import Topology
 from saddle_jax.trees import scale_slices
 from saddle_jax.types import Array, Batch, LossFn, Params
 
-# Neighbours are unrolled up to this many: XLA:CPU runs convolutions inside a loop some twenty
-# times slower. Beyond it compile time would grow too long, and they are looped over.
+# Neighbours are unrolled up to this many: XLA:CPU runs convolutions inside a loop many times
+# slower. Beyond it compile time would grow too long, and they are looped over.
 _MAX_UNROLLED = 16
 
 
@@ -60,12 +60,11 @@ class GradientStage(abc.ABC):
 
         `ascend` tells whether SAM climbs in this step. With None, the state's step decides,
         inside the compiled program; that puts the backward passes into a branch, where XLA:CPU
-        runs convolutions some forty times slower. A loop that counts steps passes a bool.
+        runs convolutions many times slower. A loop that counts steps passes a bool.
         """
-        last_xi = state.perturbation
 
         def gradients(climbs: bool):
-            return self._gradients(loss_fn, params, batch, last_xi, climbs)
+            return self._gradients(loss_fn, params, batch, state, climbs)
 
         if self.ascent.every == 1 or self.ascent.is_plain:
             ascend = True
@@ -83,7 +82,7 @@ class GradientStage(abc.ABC):
 
     @abc.abstractmethod
     def _gradients(
-        self, loss_fn: LossFn, params: Params, batch: Batch, last_xi: Params, climbs: bool
+        self, loss_fn: LossFn, params: Params, batch: Batch, state: AscentState, climbs: bool
     ) -> tuple[Any, Params, Evaluation]:
         """Gradients, perturbations and evaluation of a step that climbs or does not."""
 
@@ -95,8 +94,9 @@ class LocalGradients(GradientStage):
     def _perturbations(self, params):
         return jax.tree.map(jnp.zeros_like, params)
 
-    def _gradients(self, loss_fn, params, batch, last_xi, climbs):
-        return jax.vmap(sam_gradient(loss_fn, self.ascent, climbs))(params, batch, last_xi)
+    def _gradients(self, loss_fn, params, batch, state, climbs):
+        gradient = sam_gradient(loss_fn, self.ascent, climbs)
+        return jax.vmap(gradient)(params, batch, state.perturbation)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,10 +129,10 @@ class CrossGradients(GradientStage):
         shape = self.topology.neighbours.shape
         return jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), params)
 
-    def _gradients(self, loss_fn, params, batch, last_xi, climbs):
+    def _gradients(self, loss_fn, params, batch, state, climbs):
         if self.mean and self.ascent.is_plain and self.self_point is None:
             return self._gradient_of_mean(loss_fn, params, batch)
-        return self._gradients_by_pair(loss_fn, params, batch, last_xi, climbs)
+        return self._gradients_by_pair(loss_fn, params, batch, state, climbs)
 
     def _gradient_of_mean(self, loss_fn, params, batch):
         """sum_j w_ij F_j(x; d_j) is one function of x: its gradient is one backward pass."""
@@ -147,33 +147,49 @@ class CrossGradients(GradientStage):
         grads, own = jax.vmap(jax.grad(mean_loss, has_aux=True))(params, gathered, weights)
         return grads, None, own
 
-    def _gradients_by_pair(self, loss_fn, params, batch, last_xi, climbs):
+    def _gradients_by_pair(self, loss_fn, params, batch, state, climbs):
         """Slot after slot of the neighbour table, all agents at once."""
         gradient = jax.vmap(sam_gradient(loss_fn, self.ascent, climbs))
         neighbours, weights = self.topology.neighbours, self.topology.weights
         own_models = params if self.self_point is None else self.self_point(params)
 
-        def visit(total, slot):
+        zero = jnp.minimum(state.step, 0)  # XLA cannot know that it is zero, see _add_in_turn
+
+        def visit(carry, slot):
+            total, turn = carry
             k, senders, shares, xi = slot
-            # Waits for the pair before: XLA would otherwise keep several gradients alive.
-            models, total = jax.lax.optimization_barrier((params, total))
+            models = params
             if self.self_point is not None:
-                models = jax.tree.map(lambda a, b: jnp.where(k == 0, a, b), own_models, models)
-            neighbours_data = jax.tree.map(lambda d: d[senders], batch)
+                models = jax.tree.map(lambda a, b: jnp.where(k == 0, a, b), own_models, params)
+            neighbours_data = jax.tree.map(lambda d: d[senders + turn], batch)
             grads, xi, evaluation = gradient(models, neighbours_data, xi)
-            if self.mean:
-                total = jax.tree.map(jnp.add, total, scale_slices(grads, shares))
-                grads = None
-            return total, (grads, xi, evaluation)
+            if not self.mean:
+                return carry, (grads, xi, evaluation)
+            return _add_in_turn(total, scale_slices(grads, shares), zero), (None, xi, evaluation)
 
         width = neighbours.shape[1]
-        slots = (jnp.arange(width), neighbours.T, weights.T, _swap_leading(last_xi))
+        slots = (jnp.arange(width), neighbours.T, weights.T, _swap_leading(state.perturbation))
         total = jax.tree.map(jnp.zeros_like, params) if self.mean else None
-        total, (grads, xi, evaluation) = jax.lax.scan(
-            visit, total, slots, unroll=width if width <= _MAX_UNROLLED else 1
+        (total, _), (grads, xi, evaluation) = jax.lax.scan(
+            visit, (total, zero), slots, unroll=width if width <= _MAX_UNROLLED else 1
         )
         own = jax.tree.map(lambda leaf: leaf[0], evaluation)
         return total if self.mean else _swap_leading(grads), _swap_leading(xi), own
+
+
+def _add_in_turn(total: Any, addend: Any, zero: Array) -> tuple[Any, Array]:
+    """total + addend, and a zero that is known only once the sum is done.
+
+    Whoever uses that zero has to wait. Without it XLA:CPU, which drops optimization barriers, would
+    compute the gradients of all pairs first and add them up in one go, all of them alive. The sum
+    is therefore a loop of one pass, whose length XLA cannot know and so cannot take apart.
+    """
+
+    def add(_, carry):
+        total, turn = carry
+        return jax.tree.map(jnp.add, total, addend), turn + zero
+
+    return jax.lax.fori_loop(0, zero + 1, add, (total, zero))
 
 
 def _swap_leading(tree: Any) -> Any:

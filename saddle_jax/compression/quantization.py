@@ -51,6 +51,7 @@ class Quantize(Compressor):
 
     def _quantize(self, x: Array, key: Any) -> tuple[Array, Array]:
         """The norm of x [size], a scalar, and its whole-numbered levels [size] as floats."""
+        x = x.astype(_working_dtype(x.dtype))
         # Scaled by the largest entry, so that squares neither overflow nor vanish; a zero tensor
         # gets norm 0 and levels 0, with finite derivatives.
         peak = jnp.max(jnp.abs(x))
@@ -63,13 +64,13 @@ class Quantize(Compressor):
         # `exact` may exceed s by a rounding error when a single entry holds the whole norm.
         return peak * relative_norm, jnp.minimum(floor + up, self._levels)
 
-    def _dequantize(self, norm: Array, signed_levels: Array) -> Array:
+    def _dequantize(self, norm: Array, signed_levels: Array, dtype: np.dtype) -> Array:
         tau = self._tau(signed_levels.size) if self.biased else 1.0
-        return norm / (self._levels * tau) * signed_levels
+        return (norm / (self._levels * tau) * signed_levels).astype(dtype)
 
     def _compress(self, x: Array, key: Any) -> Array:
         norm, levels = self._quantize(x, key)
-        return self._dequantize(norm, jnp.where(x < 0, -levels, levels))
+        return self._dequantize(norm, jnp.where(x < 0, -levels, levels), x.dtype)
 
     def _encode(self, x: Array, key: Any) -> list[Array]:
         norm, levels = self._quantize(x, key)
@@ -80,16 +81,22 @@ class Quantize(Compressor):
         ]
 
     def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
-        norm = packing.unpack_floats(data[: dtype.itemsize], 1, dtype)[0]
-        words = packing.unpack_integers(data[dtype.itemsize :], size, self.bits_per_number + 1)
-        levels = (words >> 1).astype(dtype)
-        return self._dequantize(norm, jnp.where(words & 1 == 1, -levels, levels))
+        working = _working_dtype(dtype)
+        norm = packing.unpack_floats(data[: working.itemsize], 1, working)[0]
+        words = packing.unpack_integers(data[working.itemsize :], size, self.bits_per_number + 1)
+        levels = (words >> 1).astype(working)
+        return self._dequantize(norm, jnp.where(words & 1 == 1, -levels, levels), dtype)
 
     def _bytes(self, size: int, itemsize: int) -> int:
-        return itemsize + packing.packed_length(size, self.bits_per_number + 1)
+        return max(itemsize, 4) + packing.packed_length(size, self.bits_per_number + 1)
 
     def _paper_bits(self, size: int) -> int:
         return self.bits_per_number * size
+
+
+def _working_dtype(dtype: Any) -> np.dtype:
+    """Float32 at least: the levels of a bfloat16 tensor may not fit into its eight bits."""
+    return np.dtype(jnp.promote_types(dtype, jnp.float32))
 
 
 def quantize(bits: int, biased: bool = False) -> Compressor:

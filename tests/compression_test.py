@@ -1,0 +1,285 @@
+import functools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import saddle_jax as sj
+from saddle_jax.compression import compress_stacked
+from saddle_jax.compression.selection import largest
+
+OPERATORS = [
+    sj.identity(),
+    sj.quantize(1),
+    sj.quantize(10),
+    sj.quantize(2, biased=True),
+    sj.top_k(0.3),
+    sj.top_k(0.01),
+    sj.random_k(0.3),
+    sj.sign(),
+]
+SHAPES = [(), (7,), (3, 3, 2), (2, 0, 3)]
+every_operator = pytest.mark.parametrize("operator", OPERATORS, ids=str)
+
+# Few shapes: each one is compiled for each operator.
+tensors = hnp.arrays(
+    np.float32,
+    st.sampled_from([(), (7,), (4, 5)]),
+    elements=st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False),
+)
+
+
+# One compiled function per operator: hypothesis calls them many times.
+compress = jax.jit(lambda operator, x, key: operator.compress(x, key), static_argnums=0)
+encode = jax.jit(lambda operator, x, key: operator.encode(x, key), static_argnums=0)
+decode = jax.jit(lambda operator, payload: operator.decode(payload), static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def squared_errors(operator, x, keys):
+    return jax.vmap(lambda key: jnp.sum((operator.compress(x, key) - x) ** 2))(keys)
+
+
+def gaussian(shape, seed=0):
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+@every_operator
+@settings(deadline=None, max_examples=25)
+@example(np.zeros((3, 4), np.float32))
+@example(np.full((5,), -2.0, np.float32))
+@given(tensors)
+def test_decoding_the_payload_gives_the_compressed_tensor(operator, x):
+    key = jax.random.key(3)
+    payload = encode(operator, x, key)
+    compressed = compress(operator, x, key)
+    assert payload.data.dtype == jnp.uint8
+    assert payload.data.ndim == 1
+    np.testing.assert_array_equal(decode(operator, payload), compressed)
+    assert compressed.shape == x.shape
+    assert compressed.dtype == x.dtype
+    assert operator.bits(x.shape) == 8 * payload.data.size
+    assert isinstance(operator.bits(x.shape), int)
+    assert isinstance(operator.paper_bits(x.shape), int)
+    assert np.isfinite(compressed).all()
+
+
+@every_operator
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_payload_length_is_what_bits_says_under_jit_and_in_other_dtypes(operator, shape):
+    key = jax.random.key(0)
+    with jax.enable_x64(True):
+        for dtype in (jnp.float64, jnp.bfloat16):
+            x = gaussian(shape).astype(dtype)
+            payload = encode(operator, x, key)
+            assert 8 * payload.data.size == operator.bits(shape, dtype)
+            decoded = decode(operator, payload)
+            assert decoded.dtype == dtype
+            np.testing.assert_array_equal(decoded, compress(operator, x, key))
+
+
+@every_operator
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_zero_tensors_give_zeros_with_finite_derivatives(operator, shape):
+    zeros, key = jnp.zeros(shape), jax.random.key(0)
+    batch, keys = jnp.zeros((2, *shape)), jax.random.split(key, 2)
+    results = [
+        operator.compress(zeros, key),
+        compress(operator, zeros, key),
+        jax.jit(jax.vmap(operator.compress))(batch, keys),
+        decode(operator, encode(operator, zeros, key)),
+    ]
+    for result in results:
+        np.testing.assert_array_equal(result, np.zeros(result.shape))
+    for point in (zeros, gaussian(shape)):
+        derivative = jax.jit(jax.grad(lambda x: jnp.sum(operator.compress(x, key))))(point)
+        chex.assert_tree_all_finite(derivative)
+
+
+# ---- what each operator is, on numbers that one can check by eye ----
+
+
+def test_top_k_by_eye():
+    x = jnp.array([0.1, -5.0, 3.0, -3.0, 0.0, 3.0, 1.0, 0.2, 0.0, 0.5])
+    np.testing.assert_array_equal(sj.top_k(0.1).compress(x), [0, -5, 0, 0, 0, 0, 0, 0, 0, 0])
+    # three entries tie for the second and third place: the first ones win
+    np.testing.assert_array_equal(sj.top_k(0.3).compress(x), [0, -5, 3, -3, 0, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(sj.top_k(0.01).compress(x), [0, -5, 0, 0, 0, 0, 0, 0, 0, 0])  # at least one
+    np.testing.assert_array_equal(sj.top_k(1.0).compress(x), x)
+
+
+def test_sign_by_eye():
+    x = jnp.array([3.0, -1.0, 0.0, -0.0])
+    np.testing.assert_array_equal(sj.sign().compress(x), [1, -1, 1, 1])
+
+
+def test_quantize_by_eye():
+    # ||x|| = 5 and s = 1: levels are |x| / 5, so 0.6 and 0.8 are rounded to 0 or 1
+    drawn = {
+        tuple(np.asarray(sj.quantize(1).compress(jnp.array([3.0, -4.0]), jax.random.key(seed))).tolist())
+        for seed in range(50)
+    }
+    assert drawn == {(0.0, 0.0), (5.0, 0.0), (0.0, -5.0), (5.0, -5.0)}
+    # one entry holds all the norm: no rounding is left, whatever the seed
+    single = jnp.array([0.0, -0.3, 0.0])
+    np.testing.assert_allclose(sj.quantize(8).compress(single, jax.random.key(0)), single, rtol=1e-6)
+    # biased: divided by tau = 1 + min(3 / 255^2, sqrt(3) / 255)
+    biased = sj.quantize(8, biased=True).compress(single, jax.random.key(0))
+    np.testing.assert_allclose(biased, single / (1 + 3 / 255**2), rtol=1e-6)
+
+
+def test_quantize_neither_overflows_nor_vanishes():
+    x = jnp.array([3.0, -4.0, 1.0])
+    for scale in (1e30, 1e-30):
+        result = sj.quantize(8).compress(x * scale, jax.random.key(0)) / scale
+        np.testing.assert_allclose(result, x, atol=0.03)
+
+
+# ---- selection ----
+
+
+@settings(deadline=None, max_examples=150)
+@given(hnp.arrays(np.uint32, 23, elements=st.integers(0, 2**32 - 1) | st.integers(0, 3)), st.integers(1, 23))
+def test_largest_marks_exactly_the_k_largest_the_first_among_equals(ranks, k):
+    expected = np.zeros(ranks.size, bool)
+    expected[np.argsort(-ranks.astype(np.int64), kind="stable")[:k]] = True
+    np.testing.assert_array_equal(jax.jit(largest)(ranks, k), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (100,), (3, 3, 64, 64)], ids=str)
+@pytest.mark.parametrize("fraction", [0.01, 0.29, 0.3, 1.0])
+@pytest.mark.parametrize("make", [sj.top_k, sj.random_k])
+def test_exactly_k_entries_are_kept(make, fraction, shape):
+    k = max(1, math.floor(fraction * math.prod(shape)))
+    x = gaussian(shape)
+    kept = compress(make(fraction), x, jax.random.key(1))
+    assert np.count_nonzero(kept) == k
+    np.testing.assert_array_equal(np.where(kept != 0, x, 0), kept)
+    if make is sj.top_k and k < x.size:
+        assert np.abs(kept[kept != 0]).min() >= np.abs(x[kept == 0]).max()
+
+
+def test_random_k_draws_every_entry_equally_often():
+    n, draws = 20, 4000
+    keys = jax.random.split(jax.random.key(0), draws)
+    kept = jax.vmap(lambda key: sj.random_k(0.25).compress(jnp.ones(n), key))(keys).mean(axis=0)
+    deviation = math.sqrt(0.25 * 0.75 / draws)
+    assert np.abs(kept - 0.25).max() < 5 * deviation
+
+
+# ---- theory ----
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_quantization_is_unbiased_within_its_variance(bits):
+    draws, x = 20_000, gaussian((12,), seed=2)
+    keys = jax.random.split(jax.random.key(1), draws)
+    samples = np.asarray(jax.vmap(sj.quantize(bits).compress, in_axes=(None, 0))(x, keys), np.float64)
+    # each entry is norm / s times a level that is off by at most one: variance <= (norm / s)^2 / 4
+    deviation = np.linalg.norm(x) / (2**bits - 1) / 2 / math.sqrt(draws)
+    assert np.abs(samples.mean(axis=0) - x).max() < 5 * deviation
+    tau = sj.quantize(bits, biased=True)
+    biased = np.asarray(jax.vmap(tau.compress, in_axes=(None, 0))(x, keys), np.float64)
+    shrink = 1 + min(12 / (2**bits - 1) ** 2, math.sqrt(12) / (2**bits - 1))
+    np.testing.assert_allclose(biased * shrink, samples, rtol=1e-5)
+
+
+@every_operator
+@settings(deadline=None, max_examples=20)
+@given(x=tensors)
+def test_contraction_where_theory_promises_it(operator, x):
+    zeta = operator.contraction(x.shape)
+    if zeta is None or x.size == 0 or not x.any():
+        return
+    draws = 400 if operator.stochastic else 1
+    keys = jax.random.split(jax.random.key(0), draws)
+    x = x / np.abs(x).max()  # the errors below are squared in float32
+    errors = squared_errors(operator, x, keys)
+    norm = np.sum(np.square(x, dtype=np.float64))
+    noise = 5 * np.std(errors) / math.sqrt(draws) + 1e-5 * norm
+    assert 0 < zeta <= 1
+    assert np.mean(errors) <= (1 - zeta) * norm + noise
+
+
+def test_quantization_below_its_bits_is_known_not_to_contract():
+    largest_of_resnet20 = (3, 3, 64, 64)
+    assert sj.quantize(8).contraction(largest_of_resnet20) == pytest.approx(1 - 36_864 / 255**2)
+    assert sj.quantize(7).contraction(largest_of_resnet20) is None
+    x = gaussian(largest_of_resnet20)
+    for bits, relative in ((8, 0.096), (6, 1.44)):  # measured on Gaussian vectors before this project began
+        error = sj.quantize(bits).compress(x, jax.random.key(1)) - x
+        assert float(jnp.sum(error**2) / jnp.sum(x**2)) == pytest.approx(relative, rel=0.03)
+
+
+# ---- cost ----
+
+
+def test_costs_by_hand():
+    shape, size = (3, 3, 64, 64), 36_864
+    k = math.floor(0.3 * size)
+    assert sj.identity().bits(shape) == sj.identity().paper_bits(shape) == 32 * size
+    assert sj.quantize(8).bits(shape) == 32 + 9 * size
+    assert sj.quantize(8).paper_bits(shape) == 8 * size
+    assert sj.sign().bits(shape) == 32 + size
+    assert sj.sign().paper_bits(shape) == size
+    assert sj.top_k(0.3).bits(shape) == size + 32 * k  # a bitmap is shorter than k indices of 16 bits
+    assert sj.top_k(0.3).paper_bits(shape) == (32 + 16) * k
+    assert sj.top_k(0.001).bits(shape) == (32 + 16) * 36  # indices are shorter than a bitmap
+    assert sj.random_k(0.3).bits(shape) == 64 + 32 * k  # the seed is sent, not the positions
+    assert sj.sign().bits((9,)) == 32 + 16  # the last byte is filled up
+
+
+# ---- all agents ----
+
+
+@every_operator
+@pytest.mark.parametrize("axes", [1, 2])
+def test_agents_and_tensors_are_compressed_each_on_its_own(operator, axes):
+    lead = (4, 3)[:axes]
+    tree = {"a": gaussian((*lead, 6, 5)), "b": gaussian((*lead, 30), seed=1).reshape(*lead, 6, 5)}
+    tree = jax.tree.map(lambda x: x * 10.0 ** jnp.arange(4).reshape(4, *[1] * (x.ndim - 1)), tree)
+    key = jax.random.key(5)
+    whole = jax.jit(lambda t, k: compress_stacked(operator, t, k, axes))(tree, key)
+    for index in np.ndindex(*lead):
+        for position, name in enumerate(("a", "b")):
+            one = jax.random.fold_in(key, position)
+            for i in index:
+                one = jax.random.fold_in(one, i)
+            np.testing.assert_allclose(
+                whole[name][index], compress(operator, tree[name][index], one), rtol=1e-6
+            )
+
+
+def test_no_two_agents_or_tensors_share_their_random_numbers():
+    same = {"a": jnp.ones((3, 64)), "b": jnp.ones((3, 64))}
+    drawn = compress_stacked(sj.random_k(0.5), same, jax.random.key(0))
+    rows = {tuple(np.asarray(row).tolist()) for leaf in drawn.values() for row in leaf}
+    assert len(rows) == 6
+
+
+BAD = {
+    "bits": (lambda: sj.quantize(0), "bits must be an integer >= 1 and <= 16, got 0"),
+    "half bits": (lambda: sj.quantize(2.5), "bits must be .* got 2.5"),
+    "many bits": (lambda: sj.quantize(32), "bits must be .* got 32"),
+    "fraction 0": (lambda: sj.top_k(0.0), r"fraction must be a number > 0 and <= 1, got 0.0"),
+    "fraction 2": (lambda: sj.random_k(2), r"fraction must be .* got 2"),
+    "fraction nan": (lambda: sj.top_k(float("nan")), r"fraction must be .* got nan"),
+    "key": (
+        lambda: sj.quantize(8).compress(jnp.ones(3)),
+        r"key must be given to quantize\(bits=8.* got None",
+    ),
+    "integers": (lambda: sj.sign().compress(jnp.arange(3)), "floating-point tensor .* got int32"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_arguments_are_named_with_their_value(name):
+    make, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        make()

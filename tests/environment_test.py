@@ -1,0 +1,107 @@
+"""bin/environment.py: what it installs, when it does not, and what an interruption leaves behind."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """The module, set on an empty project; venv and pip only leave a trace of having been called."""
+    spec = importlib.util.spec_from_file_location("environment", ROOT / "bin" / "environment.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text("first")
+    venv = tmp_path / ".venv"
+    paths = {"ROOT": tmp_path, "VENV": venv, "PYTHON": venv / "python", "INSTALLED": venv / "installed.json"}
+    for name, path in paths.items():
+        monkeypatch.setattr(module, name, path)
+    calls = []
+
+    def pretend(command, check):
+        calls.append("pip" if "pip" in command else "venv")
+        if calls[-1] == "venv":
+            venv.mkdir()
+            module.PYTHON.touch()
+        elif "broken" in (tmp_path / "constraints.txt").read_text():
+            raise subprocess.CalledProcessError(1, command)
+        elif "interrupted" in (tmp_path / "constraints.txt").read_text():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.subprocess, "run", pretend)
+    module.calls = calls
+    return module
+
+
+def test_first_use_installs_and_the_second_does_nothing(environment):
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"]
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"]
+
+
+def test_a_change_of_requirements_installs_again_into_the_same_folder(environment):
+    environment.prepare()
+    (environment.ROOT / "pyproject.toml").write_text("second")
+    environment.prepare()
+    assert environment.calls == ["venv", "pip", "pip"]
+
+
+def test_extras_add_up(environment):
+    environment.prepare()
+    environment.prepare("test")
+    environment.prepare()
+    assert environment.calls == ["venv", "pip", "pip"]
+    assert json.loads(environment.INSTALLED.read_text())["extras"] == ["test"]
+
+
+@pytest.mark.parametrize(("trouble", "error"), [("broken", SystemExit), ("interrupted", KeyboardInterrupt)])
+@pytest.mark.parametrize("installed_before", [False, True])
+def test_trouble_leaves_no_half_that_looks_whole(environment, trouble, error, installed_before):
+    if installed_before:
+        environment.prepare()
+    constraints = environment.ROOT / "constraints.txt"
+    constraints.write_text(trouble)
+    with pytest.raises(error):
+        environment.prepare()
+    assert not environment.INSTALLED.exists()
+    constraints.write_text("mended")
+    environment.calls.clear()
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"]  # made anew
+
+
+def test_a_damaged_record_or_a_lost_python_is_made_anew(environment):
+    environment.prepare()
+    environment.INSTALLED.write_text("{")
+    environment.prepare()
+    environment.PYTHON.unlink()
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"] * 3
+
+
+def test_an_old_python_is_refused_in_one_line(environment, monkeypatch):
+    monkeypatch.setattr(environment.sys, "version_info", (3, 9, 1))
+    monkeypatch.setattr(environment.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"Python must be 3.11 or newer, got 3.9.1"):
+        environment.prepare()
+    assert environment.calls == []
+
+
+def test_the_command_works_from_any_folder_and_through_a_link(tmp_path):
+    if not (ROOT / ".venv" / "installed.json").exists():
+        pytest.skip("this is not the .venv of bin/test")
+    link = tmp_path / "saddle"
+    link.symlink_to(ROOT / "bin" / "saddle")
+    command = [sys.executable, link, "topology", "ring", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.startswith("ring(10): 10 agents")
+    assert done.stderr == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["saddle"]

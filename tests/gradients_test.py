@@ -1,0 +1,180 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from problem import GRAPHS, IRREGULAR, Problem
+
+import saddle_jax as sj
+
+RHO = 0.3
+every_graph = pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+
+
+def one(tree, *index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def sam_by_hand(problem, agent, model, step=0, rho=RHO):
+    """The SAM gradient of one agent's loss at any model, in NumPy."""
+    model = jax.tree.map(np.asarray, model)
+    g = problem.gradient(agent, [model["b"], model["w"]], step)
+    norm = np.sqrt(sum(np.sum(tensor**2) for tensor in g))
+    climbed = [x + rho / norm * tensor for x, tensor in zip((model["b"], model["w"]), g, strict=True)]
+    b, w = problem.gradient(agent, climbed, step)
+    return {"b": b, "w": w}
+
+
+@pytest.mark.usefixtures("x64")
+def test_local_sam_perturbs_each_agent_by_its_own_norm():
+    problem = Problem(5)
+    grads = jax.jit(sj.local_gradients(problem.loss_fn, RHO))(problem.params, problem.batch(0))
+    for i in range(5):
+        chex.assert_trees_all_close(
+            one(grads, i), sam_by_hand(problem, i, one(problem.params, i)), atol=1e-12
+        )
+
+
+@pytest.mark.usefixtures("x64")
+@every_graph
+@pytest.mark.parametrize("rho", [0.0, RHO])
+def test_cross_gradient_ik_is_the_neighbours_loss_at_the_own_model(graph, rho):
+    problem = Problem(graph.size)
+    gradients = sj.cross_gradients(problem.loss_fn, graph, rho)
+    grads = jax.jit(gradients)(problem.params, problem.batch(0))
+    for i, k in np.ndindex(*graph.neighbours.shape):
+        expected = sam_by_hand(problem, graph.neighbours[i, k], one(problem.params, i), rho=rho)
+        chex.assert_trees_all_close(one(grads, i, k), expected, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@every_graph
+@pytest.mark.parametrize("rho", [0.0, RHO])
+def test_the_mean_equals_averaging_all_pairs(graph, rho):
+    problem, ascent = Problem(graph.size), sj.Ascent(rho)
+    pairs = sj.cross_gradients(problem.loss_fn, graph, rho)(problem.params, problem.batch(0))
+    expected = jax.tree.map(lambda g: np.einsum("ik,ik...->i...", graph.weights, g), pairs)
+    stage = sj.CrossGradients(ascent, topology=graph, mean=True)
+    mean, _, evaluation = stage.compute(
+        problem.loss_fn, problem.params, problem.batch(0), stage.init(problem.params)
+    )
+    chex.assert_trees_all_close(mean, expected, atol=1e-12)
+    own = jax.vmap(problem.loss_fn)(problem.params, problem.batch(0))
+    np.testing.assert_allclose(evaluation.loss, own, atol=1e-12)  # the agent's own batch, before the climb
+
+
+def backward_passes(stage, params, batch, ascend=None):
+    """How often the loss is differentiated in one step, per agent: each pass takes one tanh of [B, C]."""
+
+    def loss_fn(p, d):
+        return jnp.mean(jnp.tanh(d @ p))
+
+    def step(p, d):
+        return stage.compute(loss_fn, p, d, stage.init(p), ascend)[0]
+
+    return str(jax.make_jaxpr(step)(params, batch)).count(" = tanh")
+
+
+def test_number_of_passes():
+    params, batch = jnp.zeros((5, 3)), jnp.ones((5, 4, 3))
+    ring, sam = sj.ring(5), sj.Ascent(RHO)
+    assert backward_passes(sj.LocalGradients(), params, batch) == 1
+    assert backward_passes(sj.LocalGradients(sam), params, batch) == 2
+    assert (
+        backward_passes(sj.CrossGradients(topology=ring, mean=True), params, batch) == 1
+    )  # one weighted batch
+    every_five = sj.LocalGradients(sj.Ascent(RHO, 5))
+    assert backward_passes(every_five, params, batch, ascend=True) == 2
+    assert backward_passes(every_five, params, batch, ascend=False) == 1
+    reuse = sj.LocalGradients(sj.Ascent(RHO, 5, reuse=True))
+    assert backward_passes(reuse, params, batch, ascend=False) == 1
+
+
+def test_the_caller_may_decide_when_to_climb_with_the_same_result():
+    problem = Problem(5, steps=6)
+    method = sj.q_saddle(sj.ring(5), 0.1, RHO, ascent_every=3)
+    left_alone = told = (problem.params, method.init(problem.params))
+    step = jax.jit(method.step, static_argnums=0, static_argnames="ascend")
+    for t in range(6):
+        assert method.ascends(t) == (t in (0, 3))
+        left_alone = step(problem.loss_fn, *left_alone, problem.batch(t))[:2]
+        told = step(problem.loss_fn, *told, problem.batch(t), ascend=method.ascends(t))[:2]
+    chex.assert_trees_all_close(left_alone, told, rtol=1e-6)
+    always = sj.q_saddle(sj.ring(5), 0.1, RHO)
+    assert all(always.ascends(t) for t in range(6))
+
+
+@pytest.mark.parametrize(
+    "stage", [sj.LocalGradients(sj.Ascent(RHO)), sj.CrossGradients(sj.Ascent(RHO), topology=sj.ring(4))]
+)
+def test_a_vanishing_gradient_gives_no_nan(stage):
+    params = jnp.ones((4, 3))
+    grads = stage.compute(lambda p, d: jnp.sum(p * 0.0 * d), params, jnp.ones((4, 3)), stage.init(params))[0]
+    np.testing.assert_array_equal(grads, np.zeros(grads.shape))
+
+
+def memory_of_mean(width):
+    """Bytes of scratch memory of N-SADDLe's gradient stage on a graph of K = width neighbours."""
+    topology = sj.circulant(12, range(1, width // 2 + 1))
+    stage = sj.CrossGradients(sj.Ascent(RHO), topology=topology, mean=True)
+    params = jnp.zeros((12, 50_000))
+
+    def gradients(p, d, state):
+        return stage.compute(lambda x, d: jnp.sum(jnp.sin(x * d)), p, d, state)[0]
+
+    compiled = jax.jit(gradients).lower(params, jnp.ones((12, 1)), stage.init(params)).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def test_one_pairs_gradient_is_alive_at_a_time():
+    narrow, wide = memory_of_mean(3), memory_of_mean(11)
+    assert wide < narrow + 12 * 50_000 * 4  # not one more gradient, though there are eight more pairs
+
+
+def test_wide_neighbourhoods_are_looped_over():
+    topology = sj.complete(20)
+    params, batch = jnp.linspace(0, 1, 60).reshape(20, 3), jnp.linspace(-1, 1, 60).reshape(20, 3)
+
+    def loss_fn(p, d):
+        return jnp.sum(jnp.sin(p * d))
+
+    grads = sj.cross_gradients(loss_fn, topology, RHO)(params, batch)
+    i, j = 4, 7
+    k = int(np.flatnonzero(topology.neighbours[i] == j)[0])
+    expected = sj.local_gradients(loss_fn, RHO)(params[i][None], batch[j][None])[0]
+    np.testing.assert_allclose(grads[i, k], expected, rtol=1e-6)
+    assert backward_passes(sj.CrossGradients(sj.Ascent(RHO), topology=topology), params, batch[:, None]) == 2
+
+
+def test_aux_comes_back_stacked_from_the_own_batch():
+    problem = Problem(5)
+    params, batch = problem.params, problem.batch(0)
+
+    def with_aux(p, d):
+        return problem.loss_fn(p, d), {"mean": jnp.mean(d["x"]), "count": jnp.int32(3)}
+
+    for method in (sj.dpsgd(IRREGULAR, 0.1), sj.ngm(IRREGULAR, 0.1), sj.n_saddle(IRREGULAR, 0.1, RHO)):
+        _, _, metrics = method.step(with_aux, params, method.init(params), batch)
+        np.testing.assert_allclose(metrics["aux"]["mean"], batch["x"].mean(axis=(1, 2)), rtol=1e-6)
+        np.testing.assert_array_equal(metrics["aux"]["count"], [3] * 5)
+        np.testing.assert_allclose(metrics["loss"], jax.vmap(problem.loss_fn)(params, batch), rtol=1e-6)
+        assert "aux" not in method.step(problem.loss_fn, params, method.init(params), batch)[2]
+
+
+BAD = {
+    "rho": (lambda: sj.local_gradients(Problem.loss_fn, -0.1), "rho must be a number >= 0, got -0.1"),
+    "rho nan": (lambda: sj.Ascent(float("nan")), "rho must be a number >= 0, got nan"),
+    "every": (lambda: sj.Ascent(0.1, 0), "ascent_every must be an integer >= 1, got 0"),
+    "topology": (lambda: sj.cross_gradients(Problem.loss_fn, 5), "topology must be a Topology.* got 5"),
+    "loss": (
+        lambda: sj.local_gradients(lambda p, d: p * d)(jnp.ones((2, 3)), jnp.ones((2, 3))),
+        r"loss_fn must return the scalar loss of one agent.* got a loss of shape \(3,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_arguments_are_named_with_their_value(name):
+    make, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        make()

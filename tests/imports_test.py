@@ -1,0 +1,59 @@
+"""Imports point one way: a module may use those above it in this list, never those below."""
+
+import ast
+import pathlib
+
+import pytest
+
+import saddle_jax
+
+PACKAGE = pathlib.Path(saddle_jax.__file__).parent
+LAYERS = [
+    {"version"},
+    {"types", "checks"},
+    {"topology", "trees"},
+    {"agents", "compression", "mixing", "sam"},
+    {"choco", "gradients"},
+    {"methods"},
+    {"cli"},
+]
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+ALLOWED = {"absl", "jax", "networkx", "numpy", "optax"}  # the core needs nothing else
+
+
+def layer_of(name):
+    return next(level for level, names in enumerate(LAYERS) if name in names)
+
+
+def imported(path):
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.module == "saddle_jax":
+                yield from (f"saddle_jax.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_no_import_goes_back(path):
+    room = path.parts[0].removesuffix(".py")
+    for name in imported(path):
+        top, _, rest = name.partition(".")
+        if top == "saddle_jax":
+            other = rest.split(".")[0]
+            assert other == room or layer_of(other) < layer_of(room), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_files_are_short_and_need_only_the_core(path):
+    import sys
+
+    assert len((PACKAGE / path).read_text().splitlines()) <= 400
+    assert path.stem != "utils"
+    for name in imported(path):
+        top = name.partition(".")[0]
+        assert top == "saddle_jax" or top in ALLOWED or top in sys.stdlib_module_names, (
+            f"{path} imports {name}"
+        )

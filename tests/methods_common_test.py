@@ -1,0 +1,354 @@
+"""What every method must hold, the paper's and those to come: one test per law, over all methods."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from problem import IRREGULAR, Problem, run
+
+import saddle_jax as sj
+
+BASES = ("dpsgd", "qgm", "ngm")
+SADDLES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
+MOMENTUM = {"beta": 0.9, "weight_decay": 0.03}
+every_method = pytest.mark.parametrize("name", sj.METHODS)
+every_base = pytest.mark.parametrize("name", BASES)
+
+
+def make(name, topology, learning_rate=0.1, **options):
+    rho = {"rho": 0.2} if name in SADDLES else {}
+    return sj.METHODS[name](topology, learning_rate=learning_rate, **{**MOMENTUM, **rho, **options})
+
+
+def sgd(nesterov):
+    return optax.chain(optax.add_decayed_weights(0.03), optax.sgd(0.1, 0.9, nesterov))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    ("name", "nesterov", "options"),
+    [
+        ("dpsgd", False, {}),
+        ("dpsgd", True, {}),
+        ("ngm", False, {}),
+        ("ngm", True, {}),
+        # mu = 0 makes m-hat the last direction; under Nesterov that is g + beta m, which SGD does not keep
+        ("qgm", False, {"mu": 0.0}),
+    ],
+)
+def test_one_agent_alone_is_sgd(name, nesterov, options):
+    problem = Problem(1)
+    history, _, _ = run(make(name, sj.from_matrix([[1.0]]), nesterov=nesterov, **options), problem)
+    optimizer, params = sgd(nesterov), jax.tree.map(lambda x: x[0], problem.params)
+    state = optimizer.init(params)
+    for t in range(problem.steps):
+        grads = jax.grad(problem.loss_fn)(params, jax.tree.map(lambda d: d[0], problem.batch(t)))
+        updates, state = optimizer.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+        chex.assert_trees_all_close(jax.tree.map(lambda x, t=t: x[t, 0], history), params, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("name", "base"), SADDLES.items())
+@pytest.mark.parametrize("compressor", [None, sj.sign()], ids=str)
+def test_rho_zero_is_the_base_method(name, base, compressor):
+    problem = Problem(5)
+    saddle, _, _ = run(make(name, IRREGULAR, rho=0.0, compressor=compressor), problem)
+    plain, _, _ = run(make(base, IRREGULAR, compressor=compressor), problem)
+    chex.assert_trees_all_equal(saddle, plain)
+    moved, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
+    assert np.abs(moved["w"] - plain["w"]).max() > 1e-3
+
+
+@pytest.mark.usefixtures("x64")
+@every_method
+def test_the_identity_compressor_changes_nothing(name):
+    problem = Problem(5)
+    compressed, _, _ = run(make(name, IRREGULAR, compressor=sj.identity()), problem)
+    plain, _, _ = run(make(name, IRREGULAR), problem)
+    chex.assert_trees_all_close(compressed, plain, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@every_method
+def test_without_links_nobody_hears_anybody(name):
+    problem = Problem(4)
+    together, _, _ = run(make(name, sj.isolated(4)), problem)
+    for i in range(4):
+        alone = Problem(1)
+        alone.start, alone.x, alone.y = [problem.start[i]], problem.x[:, [i]], problem.y[:, [i]]
+        history, _, _ = run(make(name, sj.from_matrix([[1.0]])), alone)
+        chex.assert_trees_all_close(jax.tree.map(lambda x, i=i: x[:, [i]], together), history, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@every_base
+def test_a_complete_graph_with_equal_data_is_centralised_sgd(name):
+    problem = Problem(4)
+    problem.x[:], problem.y[:], problem.start = problem.x[:, :1], problem.y[:, :1], problem.start[:1] * 4
+    history, _, _ = run(make(name, sj.complete(4)), problem)
+    alone = Problem(1)
+    alone.start, alone.x, alone.y = problem.start[:1], problem.x[:, :1], problem.y[:, :1]
+    single, _, _ = run(make(name, sj.from_matrix([[1.0]])), alone)
+    for i in range(4):
+        chex.assert_trees_all_close(jax.tree.map(lambda x, i=i: x[:, [i]], history), single, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+def test_dpsgd_on_a_complete_graph_is_sgd_on_the_whole_batch():
+    problem = Problem(4)
+    problem.start = problem.start[:1] * 4
+    history, _, _ = run(sj.dpsgd(sj.complete(4), 0.1), problem)
+    params = jax.tree.map(lambda x: x[0], problem.params)
+    whole = jax.tree.map(lambda d: d.reshape(problem.steps, -1, d.shape[-1]), problem.batches)
+    for t in range(problem.steps):
+        grads = jax.grad(problem.loss_fn)(params, jax.tree.map(lambda d, t=t: d[t], whole))
+        params = jax.tree.map(lambda x, g: x - 0.1 * g, params, grads)
+        chex.assert_trees_all_close(jax.tree.map(lambda x, t=t: x[t, 2], history), params, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("compressor", [None, sj.sign(), sj.quantize(4), sj.top_k(0.3)], ids=str)
+@pytest.mark.parametrize("name", ["dpsgd", "d_saddle", "qgm", "q_saddle"])
+def test_gossip_does_not_move_the_mean(name, compressor):
+    problem = Problem(5, steps=1)
+    linked, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
+    alone, _, _ = run(make(name, sj.isolated(5)), problem)
+
+    def mean(tree):
+        return jax.tree.map(lambda x: x.mean(axis=1), tree)
+
+    chex.assert_trees_all_close(mean(linked), mean(alone), atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("compressor", [None, sj.sign()], ids=str)
+def test_the_gossip_of_ngm_does_not_move_the_mean(compressor):
+    """W weighs NGM's gradients too, so they are zero here: what is left is x + gamma (W - I) x."""
+    params = Problem(5).params
+    transform = sj.ngm(IRREGULAR, 0.1, compressor=compressor).transform
+    pairs = (5, 5) if compressor else (5,)
+    zero = jax.tree.map(lambda x: jnp.zeros((*pairs, *x.shape[1:]), x.dtype), params)
+    updates, _ = transform.update(zero, transform.init(params), params)
+    assert np.abs(updates["w"]).max() > 0.1
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape[1:]), params)
+    chex.assert_trees_all_close(sj.consensus(updates), nothing, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=4)
+@given(
+    order=st.permutations(range(5)),
+    name=st.sampled_from(sorted(sj.METHODS)),
+    compressor=st.sampled_from([None, sj.sign(), sj.top_k(0.3)]),
+)
+def test_permuting_the_agents_permutes_the_result(order, name, compressor):
+    order = np.array(order)
+    with jax.enable_x64(True):
+        problem, permuted = Problem(5), Problem(5)
+        permuted.x, permuted.y = problem.x[:, order], problem.y[:, order]
+        permuted.start = [problem.start[i] for i in order]
+        shuffled = sj.from_matrix(IRREGULAR.mixing[np.ix_(order, order)])
+        history, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
+        result, _, _ = run(make(name, shuffled, compressor=compressor), permuted)
+        chex.assert_trees_all_close(result, jax.tree.map(lambda x: x[:, order], history), atol=1e-11)
+
+
+def sharded(tree, devices):
+    mesh = Mesh(np.array(jax.devices()[:devices]), ("agents",))
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("agents")))
+
+
+@pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)
+@every_method
+def test_one_two_and_four_devices_give_the_same_numbers_and_keep_the_sharding(name, compressor):
+    problem, method = Problem(8), make(name, sj.ring(8), compressor=compressor)
+    step = jax.jit(method.step, static_argnums=0)
+    results = []
+    for devices in (1, 2, 4):
+        params = sharded(problem.params, devices)
+        state = method.init(params)
+        for t in range(3):
+            batch = sharded(problem.batch(t), devices)
+            params, state, _ = step(problem.loss_fn, params, state, batch, jax.random.key(t))
+        before = jax.tree.leaves(sharded(problem.params, devices))[0].sharding
+        for leaf in jax.tree.leaves(params):
+            assert leaf.sharding.is_equivalent_to(before, leaf.ndim)
+        results.append(jax.device_get(params))
+    chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(results[0], results[2], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)
+@every_method
+def test_a_second_step_does_not_recompile_and_keeps_shapes_and_dtypes(name, compressor):
+    problem = Problem(6)
+    schedule = optax.piecewise_constant_schedule(0.1, {1: 0.1})
+    method = make(name, sj.ring(6), learning_rate=schedule, compressor=compressor)
+    params = jax.tree.map(lambda x: x.astype(jnp.float32), problem.params)
+    state = jax.tree.map(jnp.asarray, method.init(params))
+    chex.clear_trace_counter()
+    step = jax.jit(chex.assert_max_traces(method.step, n=1), static_argnums=0)
+    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), (params, state))]
+    for t in range(3):
+        params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), jax.random.key(t))
+        shapes.append(jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), (params, state)))
+    assert shapes[0] == shapes[1] == shapes[3]
+
+
+@every_method
+def test_stopping_and_going_on_is_the_same_run_bit_for_bit(name):
+    problem = Problem(6)
+    method = make(
+        name,
+        sj.ring(6),
+        compressor=sj.quantize(4),
+        **({"ascent_every": 2, "ascent_reuse": True} if name in SADDLES else {}),
+    )
+    step = jax.jit(method.step, static_argnums=0)
+
+    def go(params, state, steps):
+        for t in steps:
+            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), jax.random.key(t))
+        return params, state
+
+    through = go(problem.params, method.init(problem.params), range(4))
+    halfway = jax.device_get(go(problem.params, method.init(problem.params), range(2)))
+    chex.assert_trees_all_equal(go(*halfway, range(2, 4)), through)
+
+
+@pytest.mark.parametrize("compressor", [None, sj.sign()], ids=str)
+@every_method
+def test_diagnostics_are_measured_only_when_asked(name, compressor):
+    problem, topology = Problem(5), IRREGULAR
+    method = make(name, topology, compressor=compressor)
+    arguments = (problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
+    params, _, metrics = method.step(*arguments)
+    assert set(metrics) == {"loss"}
+    same, _, full = method.step(*arguments, diagnostics=True)
+    chex.assert_trees_all_equal(params, same)
+    np.testing.assert_allclose(full["consensus_distance"], sj.consensus_distance(params))
+    moved = jax.tree.map(jnp.subtract, params, problem.params)
+    np.testing.assert_allclose(
+        full["update_norm"],
+        [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], moved)) for i in range(5)],
+        rtol=1e-5,
+    )
+    assert ("compression_error" in full) == (compressor is not None)
+    if compressor is not None:
+        pairs = name in ("ngm", "n_saddle")
+        chex.assert_shape([full["compression_error"], full["compression_input"]], (5, 5) if pairs else (5,))
+        assert (full["compression_error"] <= full["compression_input"]).all()
+        if pairs:  # slots that hold no pair compress nothing
+            assert (np.asarray(full["compression_input"]) > 0).tolist() == topology.occupied.tolist()
+
+
+@every_method
+def test_hyper_parameters_may_be_traced(name):
+    """A sweep: one program for several learning rates, without recompiling."""
+    problem = Problem(5)
+
+    def one_step(learning_rate):
+        method = make(name, sj.ring(5), learning_rate=learning_rate, gamma=learning_rate)
+        params, _, _ = method.step(
+            problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0)
+        )
+        return params
+
+    swept = jax.jit(jax.vmap(one_step))(jnp.array([0.1, 0.3]))
+    for index, rate in enumerate((0.1, 0.3)):
+        chex.assert_trees_all_close(
+            jax.tree.map(lambda x, i=index: x[i], swept), one_step(rate), rtol=1e-4, atol=1e-6
+        )
+
+
+@every_method
+def test_shapes_alone_suffice_to_initialise(name):
+    method = make(name, sj.ring(6), compressor=sj.sign())
+    params = Problem(6).params
+    shapes = jax.eval_shape(method.init, params)
+    chex.assert_trees_all_equal_shapes_and_dtypes(shapes, method.init(params))
+
+
+BAD = {
+    "learning_rate": ({"learning_rate": 0.0}, "learning_rate must be a number > 0, got 0.0"),
+    "learning_rate text": ({"learning_rate": "fast"}, "learning_rate must be .* got 'fast'"),
+    "gamma": ({"gamma": 1.5}, "gamma must be a number > 0 and <= 1, got 1.5"),
+    "beta": ({"beta": 1.0}, "beta must be a number >= 0 and < 1, got 1.0"),
+    "weight_decay": ({"weight_decay": -1}, "weight_decay must be a number >= 0, got -1"),
+    "compressor": ({"compressor": "sign"}, r"compressor must be a Compressor, such as .*, got 'sign'"),
+    "form": ({"form": "sparse"}, "form must be one of .* got 'sparse'"),
+}
+
+
+@every_method
+@pytest.mark.parametrize("argument", BAD)
+def test_bad_arguments_are_named_with_their_value(name, argument):
+    options, message = BAD[argument]
+    with pytest.raises(ValueError, match=message):
+        make(name, sj.ring(5), **options)
+
+
+@every_method
+def test_bad_trees_are_named_with_their_shape(name):
+    method, problem = make(name, sj.ring(5)), Problem(5)
+    state = method.init(problem.params)
+    with pytest.raises(ValueError, match=r"topology must be a Topology, such as .* got 5"):
+        make(name, 5)
+    with pytest.raises(ValueError, match=r"params\['b'\] must have leading axis A = 5.* got shape \(4, 2\)"):
+        method.init(Problem(4).params)
+    with pytest.raises(ValueError, match=r"params must have at least one array, got \{\}"):
+        method.init({})
+    with pytest.raises(
+        ValueError, match=r"batch\['x'\] must have leading axis A = 5.* got shape \(4, 3, 3\)"
+    ):
+        method.step(problem.loss_fn, problem.params, state, Problem(4).batch(0))
+    with pytest.raises(ValueError, match=r"params\['b'\] must have leading axis A = 5"):
+        method.step(problem.loss_fn, Problem(4).params, state, problem.batch(0))
+
+
+def test_options_of_single_methods_are_checked():
+    ring = sj.ring(5)
+    for build, message in (
+        (lambda: sj.qgm(ring, 0.1, mu=1.0), "mu must be .* got 1.0"),
+        (lambda: sj.qgm(ring, 0.1, order="new"), "order must be one of 'choco', 'paper', got 'new'"),
+        (lambda: sj.ngm(ring, 0.1, self_gradient="x"), "self_gradient must be one of .* got 'x'"),
+        (lambda: sj.q_saddle(ring, 0.1, -1.0), "rho must be a number >= 0, got -1.0"),
+        (lambda: sj.n_saddle(ring, 0.1, 0.1, ascent_every=0), "ascent_every must be .* got 0"),
+        (lambda: sj.neighbourhood_mean(5), "topology must be a Topology"),
+        (lambda: sj.Method(ring, None, optax.identity()), "gradients must be a GradientStage.* got None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build()
+    pairs = sj.neighbourhood_mean(ring)
+    with pytest.raises(
+        ValueError, match=r"updates must be gradients of pairs .* = \[5, 3, ...\], got shape \(5, 2\)"
+    ):
+        pairs.update(jnp.zeros((5, 2)), pairs.init(jnp.zeros((5, 2))))
+
+
+def test_qgm_survives_a_learning_rate_of_zero():
+    problem = Problem(5)
+    method = sj.qgm(sj.ring(5), optax.linear_schedule(0.1, 0.0, 2))
+    history, state, _ = run(method, problem)
+    chex.assert_tree_all_finite((history, state))
+
+
+def test_a_stochastic_compressor_without_a_key_is_an_error():
+    problem = Problem(5)
+    method = sj.qgm(sj.ring(5), 0.1, compressor=sj.quantize(8))
+    with pytest.raises(ValueError, match=r"key must be given to quantize\(bits=8"):
+        method.step(problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
+
+
+def test_help_shows_the_options_of_both():
+    import inspect
+
+    parameters = inspect.signature(sj.q_saddle).parameters
+    assert list(parameters)[:3] == ["topology", "learning_rate", "rho"]
+    assert {"ascent_every", "mu", "order", "compressor"} <= set(parameters)
+    assert "options" not in parameters

@@ -1,0 +1,85 @@
+"""README's examples run as they stand."""
+
+import pathlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import saddle_jax as sj
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def as_a_user_has_it():
+    """Without the strictness of the tests."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def test_the_first_example_trains(capsys):
+    names = {}
+    exec(EXAMPLES[0], names)  # README's own text
+    assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 25
+    np.testing.assert_allclose(names["model"]["w"].ravel(), [1.0, -2.0, 0.5, 0.0], atol=0.05)
+    np.testing.assert_allclose(names["model"]["b"], [0.3], atol=0.05)
+    assert capsys.readouterr().out
+
+
+def test_the_composed_method_learns_what_its_parts_promise():
+    names = {}
+    exec(EXAMPLES[1], names)
+    method, topology = names["method"], names["topology"]
+    targets = jnp.linspace(-1, 1, 12 * 5).reshape(12, 5)  # every agent pulls elsewhere
+
+    def loss_fn(params, batch):
+        return jnp.sum((params - batch) ** 2)
+
+    params = sj.replicate(jnp.full(5, 3.0), 12)
+    state = method.init(params)
+    step = jax.jit(method.step, static_argnums=0)
+    first = None
+    for _ in range(400):
+        params, state, metrics = step(loss_fn, params, state, targets)
+        first = metrics["loss"] if first is None else first
+    optimum = targets.mean(axis=0)
+    np.testing.assert_allclose(sj.consensus(params), optimum, atol=0.1)
+    assert metrics["loss"].mean() < first.mean() / 10
+    assert topology.size == 12
+
+
+def test_adam_becomes_decentralised_in_one_line():
+    topology = sj.complete(4)
+    method = sj.Method(topology, sj.LocalGradients(), optax.chain(optax.adam(0.1), sj.gossip(topology)))
+
+    def loss_fn(params, batch):
+        return jnp.sum((params - batch) ** 4)
+
+    targets = jnp.array([1.0, -2.0])
+    params, alone = jnp.zeros((4, 2)), jnp.zeros(2)
+    state, adam = method.init(params), optax.adam(0.1)
+    alone_state = adam.init(alone)
+    for _ in range(5):  # agents that see the same data do what one does
+        params, state, _ = method.step(loss_fn, params, state, sj.replicate(targets, 4))
+        updates, alone_state = adam.update(jax.grad(loss_fn)(alone, targets), alone_state)
+        alone = optax.apply_updates(alone, updates)
+    np.testing.assert_allclose(params, np.tile(alone, (4, 1)), rtol=1e-5)
+
+
+def test_the_table_of_costs_is_what_the_code_says():
+    text = (ROOT / "README.md").read_text()
+    operators = {
+        "identity()": sj.identity(),
+        "quantize(8)": sj.quantize(8),
+        "top_k(0.3)": sj.top_k(0.3),
+        "random_k(0.3)": sj.random_k(0.3),
+        "sign()": sj.sign(),
+    }
+    for name, operator in operators.items():
+        row = f"| `{name}` | {operator.bits((3, 3, 64, 64)):,} | {operator.paper_bits((3, 3, 64, 64)):,} |"
+        assert row in text, row
