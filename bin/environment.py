@@ -5,6 +5,8 @@ a later start installs nothing when nothing changed; where it is missing, an ins
 interrupted and the folder is made anew.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
@@ -43,8 +45,12 @@ def _fingerprint() -> str:
     digest = hashlib.sha256()
     for name in ("pyproject.toml", "constraints.txt"):
         digest.update((ROOT / name).read_bytes())
-    digest.update(str(ROOT).encode())  # an editable installation knows its folder by path
     return digest.hexdigest()
+
+
+def _place() -> str:
+    """What a virtual environment cannot survive a change of: its own path, and its interpreter."""
+    return f"{VENV} {os.path.realpath(PYTHON)}"
 
 
 def _installed() -> dict:
@@ -56,14 +62,14 @@ def _installed() -> dict:
 
 def _is_ready(extras: tuple[str, ...]) -> bool:
     installed = _installed()
-    same = installed.get("fingerprint") == _fingerprint()
-    return same and set(extras) <= set(installed["extras"]) and PYTHON.exists()
+    same = installed.get("fingerprint") == _fingerprint() and installed.get("place") == _place()
+    return same and set(extras) <= set(installed.get("extras", [])) and PYTHON.exists()
 
 
 def _install(extras: tuple[str, ...]) -> None:
     wanted = sorted({*extras, *_installed().get("extras", [])})
     try:
-        if _installed() and PYTHON.exists():
+        if _installed().get("place") == _place() and PYTHON.exists():
             INSTALLED.unlink()  # from here on an interruption means: make it anew
         else:
             _say(f"creating {VENV}")
@@ -77,7 +83,7 @@ def _install(extras: tuple[str, ...]) -> None:
     except (subprocess.CalledProcessError, OSError) as error:
         sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
-    partial.write_text(json.dumps({"fingerprint": _fingerprint(), "extras": wanted}))
+    partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": wanted}))
     os.replace(partial, INSTALLED)
     _say("ready")
 

@@ -15,6 +15,7 @@ from saddle_jax.compression import random_k as random_k
 from saddle_jax.compression import sign as sign
 from saddle_jax.compression import top_k as top_k
 from saddle_jax.gradients import CrossGradients as CrossGradients
+from saddle_jax.gradients import GradientStage as GradientStage
 from saddle_jax.gradients import LocalGradients as LocalGradients
 from saddle_jax.gradients import cross_gradients as cross_gradients
 from saddle_jax.gradients import local_gradients as local_gradients
@@ -48,6 +49,7 @@ from saddle_jax.topology import random_regular as random_regular
 from saddle_jax.topology import ring as ring
 from saddle_jax.topology import star as star
 from saddle_jax.topology import torus as torus
+from saddle_jax.trees import agent_norms as agent_norms
 from saddle_jax.trees import consensus as consensus
 from saddle_jax.trees import consensus_distance as consensus_distance
 from saddle_jax.trees import replicate as replicate

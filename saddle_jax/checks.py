@@ -16,22 +16,24 @@ def real(
     at_least: float = -math.inf,
     below: float = math.inf,
     at_most: float = math.inf,
-) -> None:
-    """Checks that `value` is a finite number inside the given bounds.
+) -> Any:
+    """Checks that `value` is a finite number inside the given bounds and returns it as a Python float.
 
-    A traced value has no number yet, so it passes: a factory may be called inside jit or vmap,
-    with a hyper-parameter that is swept.
+    A traced value has no number yet, so it passes as it is: a factory may be called inside jit or
+    vmap, with a hyper-parameter that is swept. A Python float, unlike a NumPy one, takes on the
+    dtype of the parameters that it meets.
     """
     if isinstance(value, jax.core.Tracer):
-        return
+        return value
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, str | bytes | bool) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not (above < number < below and at_least <= number <= at_most and math.isfinite(number)):
         raise ValueError(
             f"{name} must be a number {_interval(above, at_least, below, at_most)}, got {value!r}"
         )
+    return number
 
 
 def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) -> int:
@@ -59,10 +61,9 @@ def instance(name: str, value: Any, kind: type, examples: str) -> None:
         raise ValueError(f"{name} must be a {kind.__name__}, such as {examples}, got {value!r}")
 
 
-def learning_rate(value: Any) -> None:
+def learning_rate(value: Any) -> Any:
     """Checks a learning rate: a number above zero, or a schedule (a function of the step)."""
-    if not callable(value):
-        real("learning_rate", value, above=0.0)
+    return value if callable(value) else real("learning_rate", value, above=0.0)
 
 
 def _interval(above: float, at_least: float, below: float, at_most: float) -> str:

@@ -26,6 +26,7 @@ from saddle_jax.types import Key, Metrics, Params
 
 Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")
+_STREAM = 1  # of random numbers, see `stream`
 
 
 class ChocoState(NamedTuple):
@@ -68,19 +69,19 @@ def choco_gossip(
       random numbers, and notes compression_error = ||Q(theta) - theta|| and compression_input =
       ||theta||, each [A], in `metrics=` when given, where theta is the difference compressed.
     """
-    check_gossip(topology, gamma)
+    gamma = check_gossip(topology, gamma)
     check_compressor(compressor)
     checks.choice("order", order, ORDERS)
     mixing_form(topology, form)
 
     def init_fn(params: Params) -> ChocoState:
-        trees.check_stacked("params", params, topology.size)
+        trees.check_params(params, topology.size)
         return ChocoState(public=jax.tree.map(jnp.zeros_like, params))
 
     def publish(models, public, key, metrics):
         theta = jax.tree.map(jnp.subtract, models, public)
-        q = compress_stacked(compressor, theta, key)
-        note_compression(metrics, theta, q)
+        q = compress_stacked(compressor, theta, stream(key, _STREAM))
+        note_compression(metrics, "", theta, q)
         return jax.tree.map(jnp.add, public, q)
 
     def update_fn(
@@ -124,9 +125,16 @@ def check_compressor(compressor: Any) -> None:
     checks.instance("compressor", compressor, Compressor, "sj.quantize(bits=8)")
 
 
-def note_compression(metrics: Metrics | None, theta: Any, compressed: Any, axes: int = 1) -> None:
+def note_compression(
+    metrics: Metrics | None, prefix: str, theta: Any, compressed: Any, axes: int = 1
+) -> None:
     """Notes the norms of theta and of Q(theta) - theta, [A] or [A, K], if anybody asked."""
     if metrics is not None:
         error = jax.tree.map(jnp.subtract, compressed, theta)
-        metrics["compression_error"] = trees.norms(error, axes)
-        metrics["compression_input"] = trees.norms(theta, axes)
+        metrics[f"{prefix}compression_error"] = trees.agent_norms(error, axes)
+        metrics[f"{prefix}compression_input"] = trees.agent_norms(theta, axes)
+
+
+def stream(key: Key | None, purpose: int) -> Key | None:
+    """A key of one's own out of the one that all transforms of a chain are given."""
+    return None if key is None else jax.random.fold_in(key, purpose)

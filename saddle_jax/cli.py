@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from absl import app
+from absl import app, flags
 
 from saddle_jax import topology
 from saddle_jax.version import __version__
@@ -64,9 +64,19 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def parse_flags(argv: Sequence[str]) -> list[str]:
+    """absl's parser, but a mistake ends with status 2 and one line."""
+    try:
+        return flags.FLAGS(list(argv))
+    except flags.Error as error:
+        print(f"saddle: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
 def run() -> None:
     """The console script."""
-    app.run(main)
+    sys.modules["__main__"].__doc__ = __doc__  # what absl shows for --help
+    app.run(main, flags_parser=parse_flags)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from saddle_jax import checks
 from saddle_jax.sam import Ascent, Evaluation, sam_gradient, with_aux
 from saddle_jax.topology import Topology
-from saddle_jax.trees import scale_slices
+from saddle_jax.trees import check_params, check_stacked, scale_slices, zeros_of_pairs
 from saddle_jax.types import Array, Batch, LossFn, Params
 
 # Neighbours are unrolled up to this many: XLA:CPU runs convolutions inside a loop many times
@@ -66,7 +66,8 @@ class GradientStage(abc.ABC):
         def gradients(climbs: bool):
             return self._gradients(loss_fn, params, batch, state, climbs)
 
-        if self.ascent.every == 1 or self.ascent.is_plain:
+        batch = jax.tree.map(jnp.asarray, batch)
+        if ascend is None and (self.ascent.every == 1 or self.ascent.is_plain):
             ascend = True
         if ascend is None:
             due = state.step % self.ascent.every == 0
@@ -121,13 +122,15 @@ class CrossGradients(GradientStage):
     mean: bool = False
     self_point: Callable[[Params], Params] | None = None
 
+    def __post_init__(self):
+        check_undirected(self.topology)
+
     @property
     def leading_axes(self) -> int:
         return 1 if self.mean else 2
 
     def _perturbations(self, params):
-        shape = self.topology.neighbours.shape
-        return jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape[1:]), x.dtype), params)
+        return zeros_of_pairs(params, self.topology.neighbours.shape[1])
 
     def _gradients(self, loss_fn, params, batch, state, climbs):
         if self.mean and self.ascent.is_plain and self.self_point is None:
@@ -177,19 +180,35 @@ class CrossGradients(GradientStage):
         return total if self.mean else _swap_leading(grads), _swap_leading(xi), own
 
 
+@jax.custom_jvp
 def _add_in_turn(total: Any, addend: Any, zero: Array) -> tuple[Any, Array]:
     """total + addend, and a zero that is known only once the sum is done.
 
-    Whoever uses that zero has to wait. Without it XLA:CPU, which drops optimization barriers, would
-    compute the gradients of all pairs first and add them up in one go, all of them alive. The sum
-    is therefore a loop of one pass, whose length XLA cannot know and so cannot take apart.
+    Whoever uses that zero has to wait. Otherwise XLA would compute the gradients of all pairs first
+    and add them up in one go, all of them alive. An optimization barrier says so, but XLA:CPU drops
+    it: there the sum is a loop of one pass, whose length XLA cannot know and so cannot take apart.
     """
+    if jax.default_backend() != "cpu":
+        return jax.lax.optimization_barrier((jax.tree.map(jnp.add, total, addend), zero))
 
     def add(_, carry):
         total, turn = carry
         return jax.tree.map(jnp.add, total, addend), turn + zero
 
     return jax.lax.fori_loop(0, zero + 1, add, (total, zero))
+
+
+@_add_in_turn.defjvp
+def _add_in_turn_jvp(primals, tangents):
+    total, addend, zero = tangents
+    return _add_in_turn(*primals), (jax.tree.map(jnp.add, total, addend), zero)
+
+
+def check_undirected(topology: Any) -> None:
+    """Checks a graph for cross-gradients: whom I send my model to must be able to answer me."""
+    checks.instance("topology", topology, Topology, "sj.ring(10)")
+    if topology.is_directed:
+        raise ValueError(f"topology must be undirected to exchange cross-gradients, got {topology.name}")
 
 
 def _swap_leading(tree: Any) -> Any:
@@ -225,12 +244,16 @@ def cross_gradients(
       [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k]. `sj.neighbourhood_mean`
       averages them.
     """
-    checks.instance("topology", topology, Topology, "sj.ring(10)")
-    return _once(CrossGradients(Ascent(rho), topology=topology), loss_fn)
+    return _once(CrossGradients(Ascent(rho), topology=topology), loss_fn, topology.size)
 
 
-def _once(stage: GradientStage, loss_fn: LossFn) -> Callable[[Params, Batch], Params]:
+def _once(
+    stage: GradientStage, loss_fn: LossFn, size: int | None = None
+) -> Callable[[Params, Batch], Params]:
     def gradients(params: Params, batch: Batch) -> Params:
+        agents = jnp.shape(jax.tree.leaves(params)[0])[0] if size is None else size
+        check_params(params, agents)
+        check_stacked("batch", batch, agents)
         return stage.compute(loss_fn, params, batch, stage.init(params), True)[0]
 
     return gradients

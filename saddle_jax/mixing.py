@@ -2,7 +2,7 @@
 
     x_i  <-  x_i + gamma sum_j (w_ij - I_ij) x_j          gamma = 1:  x_i <- sum_j w_ij x_j
 
-Two forms give the same numbers. "dense" is one einsum with W and costs A multiplications per
+Two forms give the same numbers, up to rounding. "dense" is one einsum with W and costs A multiplications per
 number; "table" adds up K gathered rows and costs little more than a copy on sparse graphs.
 """
 
@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from saddle_jax import checks
 from saddle_jax.topology import Topology
-from saddle_jax.trees import check_stacked
+from saddle_jax.trees import check_params
 from saddle_jax.types import Array, Metrics, Params
 
 Form = Literal["auto", "dense", "table"]
@@ -39,28 +40,37 @@ def mixing_form(topology: Topology, form: Form = "auto") -> Form:
 
 def mix(topology: Topology, tree: Any, form: Form = "auto") -> Any:
     """W x over the agent axis: leaf [A, ...] -> sum_j w_ij leaf[j], [A, ...]."""
-    if mixing_form(topology, form) == "dense":
-        return jax.tree.map(lambda x: _mix_dense(topology, x), tree)
-    return jax.tree.map(lambda x: _mix_table(topology, x), tree)
+    return jax.tree.map(jnp.add, tree, disagreement(topology, tree, form))
 
 
 def disagreement(topology: Topology, tree: Any, form: Form = "auto") -> Any:
-    """(W - I) x over the agent axis: what a full round of gossip would add to each agent."""
-    return jax.tree.map(jnp.subtract, mix(topology, tree, form), tree)
+    """(W - I) x over the agent axis: what a full round of gossip adds to each agent.
+
+    It is a sum of differences between models. Agents that agree therefore get an exact zero, and the
+    rounding of W to the models' dtype, whose rows no longer sum to one, does not drive their mean.
+    """
+    check_params(tree, topology.size)
+    run = _dense if mixing_form(topology, form) == "dense" else _table
+
+    def leaf(x: Array) -> Array:
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        return run(topology, wide).astype(x.dtype)
+
+    return jax.tree.map(leaf, tree)
 
 
-def _mix_dense(topology: Topology, x: Array) -> Array:
-    weights = jnp.asarray(topology.mixing, x.dtype)
+def _dense(topology: Topology, x: Array) -> Array:
+    weights = jnp.asarray(topology.mixing - np.eye(topology.size), x.dtype)
     # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
-    return jnp.einsum("ij,j...->i...", weights, x, precision=jax.lax.Precision.HIGHEST)
+    return jnp.einsum("ij,j...->i...", weights, x - x[:1], precision=jax.lax.Precision.HIGHEST)
 
 
-def _mix_table(topology: Topology, x: Array) -> Array:
+def _table(topology: Topology, x: Array) -> Array:
     weights = jnp.asarray(topology.weights, x.dtype)
     column = (slice(None),) + (None,) * (x.ndim - 1)
     total = jnp.zeros_like(x)
-    for k in range(topology.neighbours.shape[1]):
-        total += weights[:, k][column] * x[topology.neighbours[:, k]]
+    for k in range(1, topology.neighbours.shape[1]):
+        total += weights[:, k][column] * (x[topology.neighbours[:, k]] - x)
     return total
 
 
@@ -83,12 +93,12 @@ def gossip(
     Returns:
       A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}.
     """
-    check_gossip(topology, gamma)
+    gamma = check_gossip(topology, gamma)
     checks.choice("of", of, ("updated", "current"))
     mixing_form(topology, form)
 
     def init_fn(params: Params) -> optax.EmptyState:
-        check_stacked("params", params, topology.size)
+        check_params(params, topology.size)
         return optax.EmptyState()
 
     def update_fn(updates, state, params=None, *, metrics: Metrics | None = None, **extra_args):
@@ -102,13 +112,13 @@ def gossip(
 
 def add_gossip(updates: Any, difference: Any, gamma: Any) -> Any:
     """updates + gamma (W - I) x, where `difference` is (W - I) x."""
-    return jax.tree.map(lambda u, d: u + gamma * d, updates, difference)
+    return jax.tree.map(lambda u, d: (u + gamma * d).astype(u.dtype), updates, difference)
 
 
-def check_gossip(topology: Any, gamma: Any) -> None:
-    """Checks the two arguments that every kind of gossip takes."""
+def check_gossip(topology: Any, gamma: Any) -> Any:
+    """Checks the two arguments that every kind of gossip takes; returns gamma."""
     checks.instance("topology", topology, Topology, "sj.ring(10)")
-    checks.real("gamma", gamma, above=0.0, at_most=1.0)
+    return checks.real("gamma", gamma, above=0.0, at_most=1.0)
 
 
 def require_params(params: Params | None) -> Params:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax import checks
+from saddle_jax.trees import agent_norms
 from saddle_jax.types import Array, Batch, LossFn, Params
 
 # Keeps xi finite where the gradient vanishes.
@@ -62,7 +63,7 @@ class Ascent:
 
 def perturbation(gradient: Params, rho: Any) -> Params:
     """xi = rho g / (||g|| + 1e-12), the norm over all tensors of one model."""
-    scale = rho / (optax.tree.norm(gradient) + _NORM_FLOOR)
+    scale = rho / (agent_norms(gradient, axes=0) + _NORM_FLOOR)
     return jax.tree.map(lambda g: (scale * g).astype(g.dtype), gradient)
 
 

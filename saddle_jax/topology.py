@@ -9,7 +9,7 @@ Metropolis-Hastings weights 1 / (1 + max(degree_i, degree_j)) otherwise; both ar
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import networkx as nx
@@ -30,10 +30,20 @@ class Topology:
     Attributes:
       name: how it was made, such as "ring(10)".
       mixing: W, float64 [A, A], doubly stochastic, read-only.
+      connected: whether the graph was required to hold together.
     """
 
     name: str
     mixing: np.ndarray
+    connected: bool = True
+
+    def __post_init__(self):
+        try:
+            mixing = np.array(self.mixing, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"W must be a matrix of numbers [A, A], got {self.mixing!r}") from error
+        _check_mixing(mixing, self.connected)
+        object.__setattr__(self, "mixing", _frozen(mixing))
 
     @property
     def size(self) -> int:
@@ -44,6 +54,11 @@ class Topology:
     def _links(self) -> np.ndarray:
         """bool [A, A]: True where agent i listens to agent j, itself apart."""
         return (self.mixing > 0) & ~np.eye(self.size, dtype=bool)
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether somebody hears an agent that does not hear back."""
+        return not np.array_equal(self._links, self._links.T)
 
     @functools.cached_property
     def degree(self) -> np.ndarray:
@@ -86,7 +101,7 @@ class Topology:
             return 1.0
         symmetric = np.array_equal(self.mixing, self.mixing.T)
         eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(self.mixing)
-        return float(1.0 - np.sort(np.abs(eigenvalues))[-2])
+        return max(0.0, float(1.0 - np.sort(np.abs(eigenvalues))[-2]))
 
     def __repr__(self) -> str:
         low, high = int(self.degree.min()), int(self.degree.max())
@@ -104,7 +119,9 @@ def ring(n: int) -> Topology:
 
 
 def torus(rows: int, cols: int | None = None) -> Topology:
-    """A periodic grid, weight 1/5 each: `torus(rows, cols)`, or `torus(n)` for a grid of n agents.
+    """A periodic grid: `torus(rows, cols)`, or `torus(n)` for a grid of n agents.
+
+    Weight 1/5 to self and to each of four neighbours; two rows or columns leave fewer neighbours.
 
     `torus(n)` takes as rows the largest divisor of n that is not above sqrt(n): 40 is 5 x 8.
     """
@@ -166,6 +183,8 @@ def circulant(n: int, offsets: Sequence[int]) -> Topology:
     `circulant(40, [1, 5])` is what the code that the paper descends from calls a torus.
     """
     n = checks.whole("n", n, at_least=2)
+    if not isinstance(offsets, Iterable):
+        raise ValueError(f"offsets must be a sequence of integers, got {offsets!r}")
     offsets = [checks.whole("offsets", o, at_least=1, at_most=n - 1) for o in offsets]
     return from_networkx(nx.circulant_graph(n, offsets), name=f"circulant({n}, {offsets})")
 
@@ -223,7 +242,10 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
     Raises:
       ValueError: which property W lacks, and where.
     """
-    mixing = np.array(W, dtype=np.float64)
+    return Topology(name or "matrix", W, connected)
+
+
+def _check_mixing(mixing: np.ndarray, connected: bool) -> None:
     if mixing.ndim != 2 or mixing.shape[0] != mixing.shape[1] or mixing.size == 0:
         raise ValueError(f"W must be a square matrix [A, A], got shape {mixing.shape}")
     if not np.isfinite(mixing).all():
@@ -239,7 +261,6 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
     if connected and not nx.is_strongly_connected(links):
         parts = nx.number_strongly_connected_components(links)
         raise ValueError(f"W must describe a connected graph, got {parts} separate parts")
-    return Topology(name or f"matrix({len(mixing)})", _frozen(mixing))
 
 
 def _connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:

@@ -19,7 +19,13 @@ from saddle_jax.types import Array, Key, Params
 def replicate(params: Params, size: int) -> Params:
     """Stacks `size` equal copies of one model's parameters: leaves [...] become [A, ...]."""
     size = checks.whole("size", size, at_least=1)
-    return jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], size, axis=0), params)
+
+    def stack(x: Any) -> Array:
+        x = jnp.asarray(x)
+        x = x.astype(x.dtype)  # a Python number's dtype is weak: it would change at the first step
+        return jnp.repeat(x[None], size, axis=0)
+
+    return jax.tree.map(stack, params)
 
 
 def consensus(params: Params) -> Params:
@@ -38,16 +44,17 @@ def squared_norms(tree: Any, axes: int = 1) -> Array:
     return inner_products(tree, tree, axes)
 
 
-def norms(tree: Any, axes: int = 1) -> Array:
+def agent_norms(tree: Any, axes: int = 1) -> Array:
     """||x_i|| over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
     return jnp.sqrt(squared_norms(tree, axes))
 
 
 def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
-    """<x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2."""
+    """<x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2; in float32 at least."""
 
     def inner(x: Array, y: Array) -> Array:
-        return jnp.sum(x * y, axis=tuple(range(axes, x.ndim)))
+        wide = jnp.promote_types(jnp.result_type(x, y), jnp.float32)
+        return jnp.sum(x.astype(wide) * y.astype(wide), axis=tuple(range(axes, x.ndim)))
 
     return functools.reduce(operator.add, jax.tree.leaves(jax.tree.map(inner, left, right)))
 
@@ -64,6 +71,40 @@ def scale_slices(tree: Any, scales: Array) -> Any:
 def agent_keys(key: Key, size: int) -> Key:
     """One key per agent [A]. Agent i's depends on (key, i) alone, not on how many agents there are."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(size))
+
+
+def zeros_of_pairs(params: Params, width: int) -> Params:
+    """Zeros [A, K, ...] for parameters [A, ...], placed on the devices as those are."""
+
+    def zeros(x: Array) -> Array:
+        return jnp.repeat(jnp.zeros_like(x)[:, None], width, axis=1)
+
+    return jax.tree.map(zeros, params)
+
+
+def place_scalars(tree: Any, params: Params) -> Any:
+    """Puts the scalars of a state on all devices that the parameters are sharded over.
+
+    Left on one device, they would come back from the first step on all of them, and the second
+    step would be compiled anew.
+    """
+    sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
+    if not isinstance(sharding, jax.sharding.NamedSharding) or isinstance(
+        jax.tree.leaves(params)[0], jax.core.Tracer
+    ):
+        return tree
+    everywhere = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
+    return jax.tree.map(lambda x: jax.device_put(x, everywhere) if jnp.ndim(x) == 0 else x, tree)
+
+
+def check_params(params: Params, size: int) -> None:
+    """Checks that every leaf is a real floating-point array [A, ...]; says which one is not."""
+    check_stacked("params", params, size)
+    for path, leaf in jax.tree.leaves_with_path(params):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise ValueError(
+                f"params{jax.tree_util.keystr(path)} must be floating-point, got {jnp.result_type(leaf)}"
+            )
 
 
 def check_stacked(name: str, tree: Any, size: int) -> None:

@@ -1,3 +1,4 @@
+import pathlib
 import subprocess
 import sys
 
@@ -45,3 +46,12 @@ def test_the_command_as_a_process():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_the_installed_command_has_help_and_one_line_errors():
+    command = [pathlib.Path(sys.executable).with_name("saddle")]
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+    assert "topology NAME SIZE" in done.stdout
+    done = subprocess.run([*command, "topology", "ring", "-1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1

@@ -84,7 +84,10 @@ def test_a_damaged_record_or_a_lost_python_is_made_anew(environment):
     environment.prepare()
     environment.PYTHON.unlink()
     environment.prepare()
-    assert environment.calls == ["venv", "pip"] * 3
+    moved = json.loads(environment.INSTALLED.read_text())
+    environment.INSTALLED.write_text(json.dumps({**moved, "place": "elsewhere"}))
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"] * 4
 
 
 def test_an_old_python_is_refused_in_one_line(environment, monkeypatch):

@@ -107,10 +107,40 @@ def test_the_caller_may_decide_when_to_climb_with_the_same_result():
 @pytest.mark.parametrize(
     "stage", [sj.LocalGradients(sj.Ascent(RHO)), sj.CrossGradients(sj.Ascent(RHO), topology=sj.ring(4))]
 )
-def test_a_vanishing_gradient_gives_no_nan(stage):
-    params = jnp.ones((4, 3))
-    grads = stage.compute(lambda p, d: jnp.sum(p * 0.0 * d), params, jnp.ones((4, 3)), stage.init(params))[0]
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+def test_a_vanishing_gradient_gives_no_nan(stage, dtype):
+    params = jnp.ones((4, 3), dtype)
+    grads = stage.compute(
+        lambda p, d: jnp.sum(p * 0.0 * d), params, jnp.ones((4, 3), dtype), stage.init(params)
+    )[0]
+    assert grads.dtype == dtype
     np.testing.assert_array_equal(grads, np.zeros(grads.shape))
+
+
+def test_a_caller_who_says_not_to_climb_is_obeyed():
+    problem = Problem(5)
+    method, plain = sj.d_saddle(sj.ring(5), 0.1, RHO), sj.dpsgd(sj.ring(5), 0.1)
+    arguments = (problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
+    flat = method.step(*arguments, ascend=False)[0]
+    expected = plain.step(problem.loss_fn, problem.params, plain.init(problem.params), problem.batch(0))[0]
+    chex.assert_trees_all_equal(flat, expected)
+
+
+def test_steps_can_be_differentiated():
+    """Hyper-gradients: by the starting models, through a step of N-SADDLe."""
+    problem = Problem(5)
+    method = sj.n_saddle(sj.ring(5), 0.1, RHO)
+
+    def later_loss(params):
+        params, _, _ = method.step(problem.loss_fn, params, method.init(params), problem.batch(0))
+        return jnp.mean(jax.vmap(problem.loss_fn)(params, problem.batch(1)))
+
+    gradient = jax.grad(later_loss)(problem.params)
+    nudge = 1e-2
+    moved = jax.tree.map(lambda x, g: x - nudge * g, problem.params, gradient)
+    gain = later_loss(problem.params) - later_loss(moved)
+    slope = sum(float(jnp.sum(g**2)) for g in jax.tree.leaves(gradient))
+    assert float(gain) == pytest.approx(nudge * slope, rel=0.1)
 
 
 def memory_of_mean(width):
@@ -166,6 +196,18 @@ BAD = {
     "rho nan": (lambda: sj.Ascent(float("nan")), "rho must be a number >= 0, got nan"),
     "every": (lambda: sj.Ascent(0.1, 0), "ascent_every must be an integer >= 1, got 0"),
     "topology": (lambda: sj.cross_gradients(Problem.loss_fn, 5), "topology must be a Topology.* got 5"),
+    "directed": (
+        lambda: sj.cross_gradients(Problem.loss_fn, sj.exponential(8)),
+        r"topology must be undirected to exchange cross-gradients, got exponential\(8\)",
+    ),
+    "batch": (
+        lambda: sj.cross_gradients(Problem.loss_fn, sj.ring(5))(Problem(5).params, Problem(4).batch(0)),
+        r"batch\['x'\] must have leading axis A = 5.* got shape \(4, 3, 3\)",
+    ),
+    "local batch": (
+        lambda: sj.local_gradients(Problem.loss_fn)(Problem(5).params, Problem(4).batch(0)),
+        r"batch\['x'\] must have leading axis A = 5.* got shape \(4, 3, 3\)",
+    ),
     "loss": (
         lambda: sj.local_gradients(lambda p, d: p * d)(jnp.ones((2, 3)), jnp.ones((2, 3))),
         r"loss_fn must return the scalar loss of one agent.* got a loss of shape \(3,\)",

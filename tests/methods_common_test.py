@@ -140,12 +140,10 @@ def test_the_gossip_of_ngm_does_not_move_the_mean(compressor):
     chex.assert_trees_all_close(sj.consensus(updates), nothing, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=4)
-@given(
-    order=st.permutations(range(5)),
-    name=st.sampled_from(sorted(sj.METHODS)),
-    compressor=st.sampled_from([None, sj.sign(), sj.top_k(0.3)]),
-)
+@pytest.mark.parametrize("compressor", [None, sj.top_k(0.3)], ids=str)
+@every_method
+@settings(deadline=None, max_examples=2)
+@given(order=st.permutations(range(5)))
 def test_permuting_the_agents_permutes_the_result(order, name, compressor):
     order = np.array(order)
     with jax.enable_x64(True):
@@ -167,17 +165,20 @@ def sharded(tree, devices):
 @every_method
 def test_one_two_and_four_devices_give_the_same_numbers_and_keep_the_sharding(name, compressor):
     problem, method = Problem(8), make(name, sj.ring(8), compressor=compressor)
-    step = jax.jit(method.step, static_argnums=0)
     results = []
     for devices in (1, 2, 4):
+        step = jax.jit(method.step, static_argnums=0)
         params = sharded(problem.params, devices)
         state = method.init(params)
         for t in range(3):
             batch = sharded(problem.batch(t), devices)
             params, state, _ = step(problem.loss_fn, params, state, batch, jax.random.key(t))
         before = jax.tree.leaves(sharded(problem.params, devices))[0].sharding
-        for leaf in jax.tree.leaves(params):
-            assert leaf.sharding.is_equivalent_to(before, leaf.ndim)
+        for leaf in jax.tree.leaves((params, state)):
+            if leaf.ndim:
+                assert leaf.sharding.is_equivalent_to(before, leaf.ndim)
+        # The second step meets what the first one left. (On one device XLA calls the same layout P().)
+        assert devices == 1 or step._cache_size() == 1
         results.append(jax.device_get(params))
     chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
     chex.assert_trees_all_close(results[0], results[2], rtol=1e-5, atol=1e-6)
@@ -238,13 +239,16 @@ def test_diagnostics_are_measured_only_when_asked(name, compressor):
         [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], moved)) for i in range(5)],
         rtol=1e-5,
     )
-    assert ("compression_error" in full) == (compressor is not None)
+    pairs = name in ("ngm", "n_saddle")
+    prefix = "gradient_" if pairs else ""
+    assert (f"{prefix}compression_error" in full) == (compressor is not None)
     if compressor is not None:
-        pairs = name in ("ngm", "n_saddle")
-        chex.assert_shape([full["compression_error"], full["compression_input"]], (5, 5) if pairs else (5,))
-        assert (full["compression_error"] <= full["compression_input"]).all()
+        error, size = full[f"{prefix}compression_error"], full[f"{prefix}compression_input"]
+        chex.assert_shape([error, size], (5, 5) if pairs else (5,))
+        assert (error <= size).all()
         if pairs:  # slots that hold no pair compress nothing
-            assert (np.asarray(full["compression_input"]) > 0).tolist() == topology.occupied.tolist()
+            assert (np.asarray(size) > 0).tolist() == topology.occupied.tolist()
+            assert (np.asarray(full["gradient_norm"]) > 0).tolist() == topology.occupied.tolist()
 
 
 @every_method
@@ -264,6 +268,17 @@ def test_hyper_parameters_may_be_traced(name):
         chex.assert_trees_all_close(
             jax.tree.map(lambda x, i=index: x[i], swept), one_step(rate), rtol=1e-4, atol=1e-6
         )
+
+
+@every_method
+def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
+    problem = Problem(5)
+    params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), problem.params)
+    batch = jax.tree.map(lambda x: np.asarray(x, jnp.bfloat16), problem.batch(0))
+    method = make(name, sj.ring(5), beta=np.float32(0.9), weight_decay=np.float64(0.1), gamma=np.float32(0.5))
+    state = method.init(params)
+    new_params, new_state, _ = method.step(problem.loss_fn, params, state, batch)
+    chex.assert_trees_all_equal_shapes_and_dtypes((params, state), (new_params, new_state))
 
 
 @every_method
@@ -320,6 +335,16 @@ def test_options_of_single_methods_are_checked():
         (lambda: sj.q_saddle(ring, 0.1, -1.0), "rho must be a number >= 0, got -1.0"),
         (lambda: sj.n_saddle(ring, 0.1, 0.1, ascent_every=0), "ascent_every must be .* got 0"),
         (lambda: sj.neighbourhood_mean(5), "topology must be a Topology"),
+        (lambda: sj.neighbourhood_mean(sj.exponential(8)), "topology must be undirected"),
+        (lambda: sj.ngm(sj.exponential(8), 0.1), "topology must be undirected"),
+        (lambda: sj.CrossGradients(topology=5), "topology must be a Topology"),
+        (lambda: sj.quasi_global_momentum(ring, 0.1), "gossip must be a GradientTransformation"),
+        (lambda: sj.saddle(5, 0.1), "method must be a Method"),
+        (lambda: sj.Method(ring, sj.LocalGradients(), None), "transform must be a GradientTransformation"),
+        (
+            lambda: sj.Method(ring, sj.CrossGradients(topology=sj.ring(5)), optax.identity()),
+            r"gradients must be on the method's graph",
+        ),
         (lambda: sj.Method(ring, None, optax.identity()), "gradients must be a GradientStage.* got None"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -329,6 +354,33 @@ def test_options_of_single_methods_are_checked():
         ValueError, match=r"updates must be gradients of pairs .* = \[5, 3, ...\], got shape \(5, 2\)"
     ):
         pairs.update(jnp.zeros((5, 2)), pairs.init(jnp.zeros((5, 2))))
+
+
+def test_pairs_that_nobody_averaged_are_refused():
+    full, params = sj.complete(3), jnp.ones((3, 4))
+    method = sj.Method(full, sj.CrossGradients(topology=full), optax.chain(optax.sgd(0.1)))
+    with pytest.raises(
+        ValueError, match=r"updates of the parameters' shapes.* is sj.neighbourhood_mean missing"
+    ):
+        method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.ones((3, 4)))
+
+
+def test_two_compressors_in_one_method_are_told_apart():
+    ring, problem = sj.ring(5), Problem(5)
+    transform = optax.chain(
+        sj.neighbourhood_mean(ring, sj.quantize(4)), optax.sgd(0.1), sj.choco_gossip(ring, sj.quantize(4))
+    )
+    method = sj.Method(ring, sj.CrossGradients(topology=ring), transform)
+    _, _, metrics = method.step(
+        problem.loss_fn,
+        problem.params,
+        method.init(problem.params),
+        problem.batch(0),
+        jax.random.key(0),
+        diagnostics=True,
+    )
+    assert metrics["compression_error"].shape == (5,)
+    assert metrics["gradient_compression_error"].shape == (5, 3)
 
 
 def test_qgm_survives_a_learning_rate_of_zero():

@@ -74,6 +74,55 @@ def test_gossip_mixes_the_models_it_names(of):
     np.testing.assert_allclose(x + updates["x"], expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("form", ["dense", "table"])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(jnp.float32, 2e-5), (jnp.bfloat16, 0.02), (jnp.float16, 0.005)]
+)
+def test_rounding_does_not_drive_the_mean(form, dtype, tolerance):
+    """Thousands of rounds with small noise: the mean model must not grow or shrink by W's rounding."""
+    topology = sj.ring(9)
+    start = sj.replicate(jnp.linspace(1, 2, 50).astype(dtype), 9)
+    transform = sj.gossip(topology, form=form)
+
+    def step(params, key):
+        noise = (1e-3 * jax.random.normal(key, params.shape)).astype(dtype)
+        noise = noise - jnp.mean(noise, axis=0, keepdims=True)
+        updates, _ = transform.update(noise, optax.EmptyState(), params)
+        return optax.apply_updates(params, updates), None
+
+    steps = 5000 if dtype == jnp.float32 else 500
+    end, _ = jax.jit(lambda p, k: jax.lax.scan(step, p, k))(start, jax.random.split(jax.random.key(0), steps))
+    ratio = jnp.sum(end.astype(jnp.float32)) / jnp.sum(start.astype(jnp.float32))
+    assert abs(ratio - 1) < tolerance
+    agreed, _ = transform.update(jnp.zeros_like(start), optax.EmptyState(), start)
+    np.testing.assert_array_equal(agreed, np.zeros(start.shape))  # who agrees does not move at all
+
+
+leaf_shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    st.recursive(
+        leaf_shapes,
+        lambda t: (
+            st.lists(t, min_size=1, max_size=3) | st.dictionaries(st.text("ab"), t, min_size=1, max_size=2)
+        ),
+        max_leaves=4,
+    )
+)
+def test_any_tree_is_mixed_leaf_by_leaf(shapes):
+    topology = sj.star(3)
+    tree = jax.tree.map(
+        lambda s: jnp.arange(3.0 * np.prod(s, dtype=int)).reshape(3, *s),
+        shapes,
+        is_leaf=lambda s: isinstance(s, tuple),
+    )
+    mixed = sj.mix(topology, tree)
+    expected = jax.tree.map(lambda x: np.tensordot(topology.mixing, x, axes=1), tree)
+    chex.assert_trees_all_close(mixed, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_low_precision_models_stay_low_precision():
     tree = {"x": jnp.ones((6, 4), jnp.bfloat16)}
     for form in ("dense", "table"):
@@ -96,6 +145,13 @@ BAD = {
         lambda: sj.gossip(sj.ring(3)).init({"w": jnp.zeros((4, 2))}),
         r"params\['w'\] must have leading axis A = 3.* got shape \(4, 2\)",
     ),
+    "integers": (
+        lambda: sj.mix(sj.ring(3), {"n": jnp.arange(3)}),
+        r"params\['n'\] must be floating-point, got int32",
+    ),
+    "one agent": (lambda: sj.mix(sj.ring(3), jnp.ones((1, 2))), r"leading axis A = 3.* got shape \(1, 2\)"),
+    "text": (lambda: sj.gossip(sj.ring(3), "0.5"), "gamma must be a number .* got '0.5'"),
+    "bool": (lambda: sj.gossip(sj.ring(3), True), "gamma must be a number .* got True"),
     "no params": (
         lambda: sj.gossip(sj.ring(3)).update({"w": jnp.zeros((3, 2))}, optax.EmptyState()),
         "params must be given",

@@ -83,6 +83,25 @@ def test_self_gradients_at_the_mixed_model(compressor, rho):
     check("ngm", GRAPHS[2], compressor, rho=rho, self_gradient="mixed", beta=0.9, gamma=0.5, nesterov=True)
 
 
-def test_defaults_are_those_of_the_print_or_stated():
-    check("dpsgd", GRAPHS[0], "none", rho=0.0, beta=0.0, gamma=1.0)
-    check("qgm", GRAPHS[0], "none", rho=0.1, beta=0.9, mu=0.5, nesterov=True)
+@pytest.mark.parametrize("name", ["dpsgd", "qgm"])
+def test_directed_graphs_and_another_mu(name):
+    other = {"mu": 0.5} if name == "qgm" else {}
+    check(name, sj.exponential(5), "top_k", rho=0.1, beta=0.9, nesterov=True, **other)
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("dpsgd", {"beta": 0.0}),
+        ("qgm", {"beta": 0.9, "mu": 0.9, "nesterov": True}),
+        ("ngm", {"beta": 0.9, "nesterov": True, "self_gradient": "current"}),
+    ],
+)
+def test_defaults_are_the_stated_ones(name, stated):
+    problem, graph = Problem(5), GRAPHS[0]
+    history, _, _ = run(getattr(sj, name)(graph, 0.1, compressor=sj.top_k(0.4)), problem)
+    order = {} if name == "ngm" else {"order": "choco"}
+    options = {"gamma": 1.0, "weight_decay": 0.0, "Q": printed.top_k(0.4), **order, **stated}
+    arguments = (problem.start, graph.mixing, problem.gradient, problem.steps, lambda t: 0.1)
+    expected = getattr(printed, name)(*arguments, **options)
+    np.testing.assert_allclose(history["w"][-1], [w for _, w in expected[-1]], atol=1e-10)

@@ -53,6 +53,17 @@ def test_the_composed_method_learns_what_its_parts_promise():
     assert topology.size == 12
 
 
+def test_the_compressor_of_ones_own_serves_in_a_method():
+    names = {}
+    exec(EXAMPLES[2], names)
+    method = names["method"]
+    params = jnp.full((8, 3), 4.0)
+    updated, _, _ = method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.zeros((8, 3)))
+    np.testing.assert_allclose(updated, params, rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="define payload_bytes"):
+        names["Clip"](0.5).bits((3,))
+
+
 def test_adam_becomes_decentralised_in_one_line():
     topology = sj.complete(4)
     method = sj.Method(topology, sj.LocalGradients(), optax.chain(optax.adam(0.1), sj.gossip(topology)))

@@ -88,7 +88,11 @@ def test_shapes_of_the_graphs():
     assert set(sj.hypercube(8).degree) == {3}
     np.testing.assert_array_equal(sj.isolated(3).mixing, np.eye(3))
     directed = sj.exponential(8)
-    assert not np.array_equal(directed.mixing, directed.mixing.T)
+    assert directed.is_directed
+    assert not sj.star(5).is_directed
+    cycle = sj.from_matrix(np.roll(np.eye(4), 1, axis=1))
+    assert cycle.spectral_gap == pytest.approx(0, abs=1e-12)
+    assert "-0" not in repr(cycle)
     np.testing.assert_array_equal(directed.out_degree, directed.degree)
 
 
@@ -124,6 +128,10 @@ BAD = {
     "seed": (lambda: sj.erdos_renyi(8, 0.5, seed=-1), r"seed must be .* got -1"),
     "directed": (lambda: sj.from_networkx(nx.DiGraph([(0, 1)])), "undirected"),
     "no graph": (lambda: sj.from_networkx([[0, 1]]), "networkx.Graph, got list"),
+    "offsets": (lambda: sj.circulant(8, 3), "offsets must be a sequence of integers, got 3"),
+    "ragged": (lambda: sj.from_matrix([[1, 0], [1]]), "W must be a matrix of numbers"),
+    "text matrix": (lambda: sj.from_matrix("abc"), "W must be a matrix of numbers .* got 'abc'"),
+    "by hand": (lambda: sj.Topology("mine", np.ones((2, 2))), "doubly stochastic, got row 0 summing to 2"),
     "square": (lambda: sj.from_matrix(np.ones((2, 3)) / 3), r"square matrix .* got shape \(2, 3\)"),
     "finite": (lambda: sj.from_matrix([[np.nan, 1], [1, 0]]), r"finite, got W\[0, 0\] = nan"),
     "negative": (lambda: sj.from_matrix([[1.5, -0.5], [-0.5, 1.5]]), r"non-negative, got W\[0, 1\] = -0.5"),

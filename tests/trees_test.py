@@ -12,10 +12,10 @@ TREE = {"a": jnp.array([[3.0, 0.0], [1.0, 1.0]]), "b": jnp.array([4.0, 1.0])}  #
 
 
 def test_norms_stay_within_an_agent():
-    np.testing.assert_allclose(trees.norms(TREE), [5.0, np.sqrt(3.0)])
+    np.testing.assert_allclose(sj.agent_norms(TREE), [5.0, np.sqrt(3.0)])
     np.testing.assert_allclose(trees.inner_products(TREE, {"a": TREE["a"] * 2, "b": TREE["b"]}), [34.0, 5.0])
     pairs = {"a": jnp.ones((2, 3, 4)), "b": jnp.ones((2, 3))}
-    np.testing.assert_allclose(trees.norms(pairs, axes=2), np.full((2, 3), np.sqrt(5.0)), rtol=1e-6)
+    np.testing.assert_allclose(sj.agent_norms(pairs, axes=2), np.full((2, 3), np.sqrt(5.0)), rtol=1e-6)
 
 
 def test_consensus_and_its_distance():
@@ -42,9 +42,9 @@ def test_per_agent_clips_each_agent_by_its_own_norm():
     clip = optax.clip_by_global_norm(1.0)
     lifted = sj.per_agent(clip)
     updates, _ = lifted.update(TREE, lifted.init(TREE), TREE)
-    np.testing.assert_allclose(trees.norms(updates), [1.0, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(sj.agent_norms(updates), [1.0, 1.0], rtol=1e-6)
     together, _ = clip.update(TREE, clip.init(TREE))  # what happens without: one norm over both agents
-    assert trees.norms(together)[1] < 0.5
+    assert sj.agent_norms(together)[1] < 0.5
 
 
 def test_per_agent_keeps_one_state_per_agent_and_hands_out_keys():

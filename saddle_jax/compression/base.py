@@ -37,8 +37,9 @@ class Compressor(abc.ABC):
     """A compression operator Q on one tensor, pure in (x, key).
 
     The paper's operators act on each parameter tensor on its own. A new operator is a frozen
-    dataclass with the methods below that are marked abstract; `compress` and `encode` of the
-    base class check the input and pass it on as a non-empty vector.
+    dataclass that defines `compress_vector`, and `stochastic` if it draws random numbers. To be
+    encoded it also needs `encode_vector` and `decode_vector`, to be counted `payload_bytes` and
+    `paper_bits_of`. Tensors are checked here and handed on as non-empty vectors.
     """
 
     @property
@@ -50,13 +51,13 @@ class Compressor(abc.ABC):
     def compress(self, x: Array, key: Key | None = None) -> Array:
         """Q(x), of the shape and dtype of x. The key is consumed; deterministic operators take None."""
         x = self._checked(x, key)
-        return x if x.size == 0 else self._compress(x.reshape(-1), key).reshape(x.shape)
+        return x if x.size == 0 else self.compress_vector(x.reshape(-1), key).reshape(x.shape)
 
     @final
     def encode(self, x: Array, key: Key | None = None) -> Payload:
         """The packed bytes of Q(x), with `decode(encode(x, key)) == compress(x, key)`."""
         x = self._checked(x, key)
-        sections = [] if x.size == 0 else self._encode(x.reshape(-1), key)
+        sections = [] if x.size == 0 else self.encode_vector(x.reshape(-1), key)
         data = jnp.concatenate([jnp.zeros(0, jnp.uint8), *sections])
         return Payload(data, x.shape, np.dtype(x.dtype))
 
@@ -66,19 +67,19 @@ class Compressor(abc.ABC):
         size = math.prod(payload.shape)
         if size == 0:
             return jnp.zeros(payload.shape, payload.dtype)
-        return self._decode(payload.data, size, payload.dtype).reshape(payload.shape)
+        return self.decode_vector(payload.data, size, payload.dtype).reshape(payload.shape)
 
     @final
     def bits(self, shape: Sequence[int], dtype: Any = np.float32) -> int:
         """The exact length of a payload in bits, whatever the tensor holds: 8 per byte sent."""
         size = math.prod(shape)
-        return 8 * self._bytes(size, np.dtype(dtype).itemsize) if size else 0
+        return 8 * self.payload_bytes(size, np.dtype(dtype).itemsize) if size else 0
 
     @final
     def paper_bits(self, shape: Sequence[int]) -> int:
         """What the paper's cost tables count: no norms, no scales, no signs, 16-bit indices."""
         size = math.prod(shape)
-        return self._paper_bits(size) if size else 0
+        return self.paper_bits_of(size) if size else 0
 
     def contraction(self, shape: Sequence[int]) -> float | None:
         """The zeta > 0 of E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 that theory promises, else None."""
@@ -86,24 +87,24 @@ class Compressor(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def _compress(self, x: Array, key: Any) -> Array:
-        """Q of a vector [size], size >= 1."""
+    def compress_vector(self, x: Array, key: Any) -> Array:
+        """Q of a vector [size], size >= 1; `key` is given if the operator is `stochastic`."""
 
-    @abc.abstractmethod
-    def _encode(self, x: Array, key: Any) -> list[Array]:
-        """The payload of a vector [size] as uint8 vectors, in sending order."""
+    def encode_vector(self, x: Array, key: Any) -> list[Array]:
+        """The payload of a vector [size] as uint8 vectors, in sending order; see `packing`."""
+        raise NotImplementedError(f"{self} has no encoding: define encode_vector and decode_vector")
 
-    @abc.abstractmethod
-    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
-        """The vector [size] from the bytes of `_encode`."""
+    def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
+        """The vector [size] from the bytes of `encode_vector`."""
+        raise NotImplementedError(f"{self} has no encoding: define encode_vector and decode_vector")
 
-    @abc.abstractmethod
-    def _bytes(self, size: int, itemsize: int) -> int:
-        """How many bytes `_encode` gives for `size` numbers of `itemsize` bytes."""
+    def payload_bytes(self, size: int, itemsize: int) -> int:
+        """How many bytes `encode_vector` gives for `size` numbers of `itemsize` bytes."""
+        raise NotImplementedError(f"{self} does not tell its cost: define payload_bytes")
 
-    @abc.abstractmethod
-    def _paper_bits(self, size: int) -> int:
-        """What the paper counts for `size` numbers."""
+    def paper_bits_of(self, size: int) -> int:
+        """What the paper would count for `size` numbers."""
+        raise NotImplementedError(f"{self} does not tell its cost: define paper_bits_of")
 
     def _checked(self, x: Array, key: Key | None) -> Array:
         x = jnp.asarray(x)
@@ -125,21 +126,21 @@ class Identity(Compressor):
         del shape
         return 1.0
 
-    def _compress(self, x: Array, key: Any) -> Array:
+    def compress_vector(self, x: Array, key: Any) -> Array:
         del key
         return x
 
-    def _encode(self, x: Array, key: Any) -> list[Array]:
+    def encode_vector(self, x: Array, key: Any) -> list[Array]:
         del key
         return [packing.pack_floats(x)]
 
-    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+    def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
         return packing.unpack_floats(data, size, dtype)
 
-    def _bytes(self, size: int, itemsize: int) -> int:
+    def payload_bytes(self, size: int, itemsize: int) -> int:
         return size * itemsize
 
-    def _paper_bits(self, size: int) -> int:
+    def paper_bits_of(self, size: int) -> int:
         return 32 * size
 
 

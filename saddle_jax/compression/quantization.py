@@ -68,11 +68,11 @@ class Quantize(Compressor):
         tau = self._tau(signed_levels.size) if self.biased else 1.0
         return (norm / (self._levels * tau) * signed_levels).astype(dtype)
 
-    def _compress(self, x: Array, key: Any) -> Array:
+    def compress_vector(self, x: Array, key: Any) -> Array:
         norm, levels = self._quantize(x, key)
         return self._dequantize(norm, jnp.where(x < 0, -levels, levels), x.dtype)
 
-    def _encode(self, x: Array, key: Any) -> list[Array]:
+    def encode_vector(self, x: Array, key: Any) -> list[Array]:
         norm, levels = self._quantize(x, key)
         words = levels.astype(jnp.uint32) * 2 + (x < 0)
         return [
@@ -80,17 +80,17 @@ class Quantize(Compressor):
             packing.pack_integers(words, self.bits_per_number + 1),
         ]
 
-    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+    def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
         working = _working_dtype(dtype)
         norm = packing.unpack_floats(data[: working.itemsize], 1, working)[0]
         words = packing.unpack_integers(data[working.itemsize :], size, self.bits_per_number + 1)
         levels = (words >> 1).astype(working)
         return self._dequantize(norm, jnp.where(words & 1 == 1, -levels, levels), dtype)
 
-    def _bytes(self, size: int, itemsize: int) -> int:
+    def payload_bytes(self, size: int, itemsize: int) -> int:
         return max(itemsize, 4) + packing.packed_length(size, self.bits_per_number + 1)
 
-    def _paper_bits(self, size: int) -> int:
+    def paper_bits_of(self, size: int) -> int:
         return self.bits_per_number * size
 
 

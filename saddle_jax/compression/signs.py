@@ -24,24 +24,24 @@ class Sign(Compressor):
         # zeta = ||x||_1^2 / (d ||x||_2^2), which is least when a single entry is not zero.
         return 1.0 / max(1, math.prod(shape))
 
-    def _compress(self, x: Array, key: Any) -> Array:
+    def compress_vector(self, x: Array, key: Any) -> Array:
         del key
         scale = jnp.mean(jnp.abs(x))
         return jnp.where(x < 0, -scale, scale)
 
-    def _encode(self, x: Array, key: Any) -> list[Array]:
+    def encode_vector(self, x: Array, key: Any) -> list[Array]:
         del key
         return [packing.pack_floats(jnp.mean(jnp.abs(x))[None]), packing.pack_integers(x < 0, 1)]
 
-    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+    def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
         scale = packing.unpack_floats(data[: dtype.itemsize], 1, dtype)[0]
         negative = packing.unpack_integers(data[dtype.itemsize :], size, 1) == 1
         return jnp.where(negative, -scale, scale)
 
-    def _bytes(self, size: int, itemsize: int) -> int:
+    def payload_bytes(self, size: int, itemsize: int) -> int:
         return itemsize + packing.packed_length(size, 1)
 
-    def _paper_bits(self, size: int) -> int:
+    def paper_bits_of(self, size: int) -> int:
         return size
 
 

@@ -24,14 +24,14 @@ class _Sparsifier(Compressor):
     fraction: float
 
     def _kept(self, size: int) -> int:
-        """k = max(1, floor(fraction * size))."""
+        """k = max(1, floor(fraction * size)), the product in float64: 0.29 of 100 are 28."""
         return max(1, math.floor(self.fraction * size))
 
     def contraction(self, shape: Sequence[int]) -> float:
         size = math.prod(shape)
-        return self._kept(size) / size
+        return self._kept(size) / size if size else 1.0
 
-    def _paper_bits(self, size: int) -> int:
+    def paper_bits_of(self, size: int) -> int:
         return self._kept(size) * _PAPER_BITS_PER_ENTRY
 
 
@@ -58,11 +58,11 @@ class TopK(_Sparsifier):
     def _sends_bitmap(self, size: int) -> bool:
         return size <= self._kept(size) * self._index_width(size)
 
-    def _compress(self, x: Array, key: Any) -> Array:
+    def compress_vector(self, x: Array, key: Any) -> Array:
         del key
         return jnp.where(self._mask(x), x, 0)
 
-    def _encode(self, x: Array, key: Any) -> list[Array]:
+    def encode_vector(self, x: Array, key: Any) -> list[Array]:
         del key
         mask = self._mask(x)
         (indices,) = jnp.nonzero(mask, size=self._kept(x.size))
@@ -72,7 +72,7 @@ class TopK(_Sparsifier):
             positions = packing.pack_integers(indices, self._index_width(x.size))
         return [positions, packing.pack_floats(x[indices])]
 
-    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+    def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
         k = self._kept(size)
         split = self._position_bytes(size)
         if self._sends_bitmap(size):
@@ -88,7 +88,7 @@ class TopK(_Sparsifier):
             return packing.packed_length(size, 1)
         return packing.packed_length(self._kept(size), self._index_width(size))
 
-    def _bytes(self, size: int, itemsize: int) -> int:
+    def payload_bytes(self, size: int, itemsize: int) -> int:
         return self._position_bytes(size) + self._kept(size) * itemsize
 
 
@@ -110,22 +110,22 @@ class RandomK(_Sparsifier):
         key = jax.random.wrap_key_data(seed, impl="threefry2x32")
         return largest(jax.random.bits(key, (size,), jnp.uint32), self._kept(size))
 
-    def _compress(self, x: Array, key: Any) -> Array:
+    def compress_vector(self, x: Array, key: Any) -> Array:
         return jnp.where(self._mask(_draw_seed(key), x.size), x, 0)
 
-    def _encode(self, x: Array, key: Any) -> list[Array]:
+    def encode_vector(self, x: Array, key: Any) -> list[Array]:
         seed = _draw_seed(key)
         (indices,) = jnp.nonzero(self._mask(seed, x.size), size=self._kept(x.size))
         return [packing.pack_floats(seed), packing.pack_floats(x[indices])]
 
-    def _decode(self, data: Array, size: int, dtype: np.dtype) -> Array:
+    def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
         seed = packing.unpack_floats(data[:_SEED_BYTES], 2, np.dtype(np.uint32))
         k = self._kept(size)
         (indices,) = jnp.nonzero(self._mask(seed, size), size=k)
         values = packing.unpack_floats(data[_SEED_BYTES:], k, dtype)
         return jnp.zeros(size, dtype).at[indices].set(values)
 
-    def _bytes(self, size: int, itemsize: int) -> int:
+    def payload_bytes(self, size: int, itemsize: int) -> int:
         return _SEED_BYTES + self._kept(size) * itemsize
 
 

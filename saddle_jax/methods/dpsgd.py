@@ -9,6 +9,7 @@ from saddle_jax.choco import Order, model_gossip
 from saddle_jax.compression import Compressor
 from saddle_jax.gradients import LocalGradients
 from saddle_jax.methods.method import Method
+from saddle_jax.methods.momentum import local_momentum
 from saddle_jax.mixing import Form
 from saddle_jax.topology import Topology
 from saddle_jax.types import ScalarOrSchedule
@@ -40,14 +41,11 @@ def dpsgd(
       order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
       form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
     """
-    checks.learning_rate(learning_rate)
-    checks.real("weight_decay", weight_decay, at_least=0.0)
-    checks.real("beta", beta, at_least=0.0, below=1.0)
     mixer = model_gossip(topology, gamma, compressor, order, form)
     transform = optax.chain(
-        optax.add_decayed_weights(weight_decay),
-        optax.trace(beta, nesterov),  # m = beta m + g; beta = 0 is the printed line 5
-        optax.scale_by_learning_rate(learning_rate),  # lines 5 and 6: x_{t+1/2} - x_t
+        optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0)),
+        local_momentum(beta, nesterov),  # not printed
+        optax.scale_by_learning_rate(checks.learning_rate(learning_rate)),  # lines 5 and 6: x_{t+1/2} - x_t
         mixer,  # lines 7 and 8
     )
     return Method(topology, LocalGradients(), transform, name="dpsgd")

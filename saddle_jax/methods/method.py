@@ -1,14 +1,16 @@
 """What a method is: gradients, then a transform that turns them into updates with gossip inside."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from saddle_jax import checks, trees
 from saddle_jax.gradients import AscentState, GradientStage
 from saddle_jax.topology import Topology
-from saddle_jax.types import Batch, Key, LossFn, Metrics, Params
+from saddle_jax.types import Array, Batch, Key, LossFn, Metrics, Params
 
 
 class MethodState(NamedTuple):
@@ -42,11 +44,19 @@ class Method:
     def __post_init__(self):
         checks.instance("topology", self.topology, Topology, "sj.ring(10)")
         checks.instance("gradients", self.gradients, GradientStage, "sj.LocalGradients()")
+        checks.instance("transform", self.transform, optax.GradientTransformation, "sj.gossip(topology)")
+        graph = getattr(self.gradients, "topology", self.topology)
+        if graph is not self.topology:
+            raise ValueError(
+                f"gradients must be on the method's graph {self.topology.name}, got {graph.name}"
+            )
 
     def init(self, params: Params) -> MethodState:
         """The state before the first step; params are stacked [A, ...], see `sj.replicate`."""
-        trees.check_stacked("params", params, self.topology.size)
-        return MethodState(self.gradients.init(params), self.transform.init(params))
+        trees.check_params(params, self.topology.size)
+        params = jax.tree.map(jnp.asarray, params)
+        state = MethodState(self.gradients.init(params), self.transform.init(params))
+        return trees.place_scalars(state, params)
 
     def step(
         self,
@@ -73,12 +83,14 @@ class Method:
           diagnostics: also measure what costs extra passes over the parameters.
 
         Returns:
-          The new models, the new state, and the metrics: loss [A]; aux (stacked [A, ...]) if
+          The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
+          step that reuses a perturbation, at the perturbed point); aux (stacked [A, ...]) if
           loss_fn returns it; with diagnostics also gradient_norm ([A], or [A, K] for pairs),
           update_norm [A], consensus_distance [] of the new models, and what the transform notes:
-          compression_error ||Q(theta) - theta|| and compression_input ||theta||, [A] or [A, K].
+          compression_error ||Q(theta) - theta|| and compression_input ||theta|| of compressed
+          models [A], and the same with gradient_ in front of compressed cross-gradients [A, K].
         """
-        trees.check_stacked("params", params, self.topology.size)
+        trees.check_params(params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
         grads, ascent_state, evaluation = self.gradients.compute(
             loss_fn, params, batch, state.gradients, ascend
@@ -88,14 +100,15 @@ class Method:
         updates, transform_state = transform.update(
             grads, state.transform, params, key=key, metrics=notes if diagnostics else None
         )
+        _check_updates(updates, params)
         new_params = optax.apply_updates(params, updates)
 
         metrics: Metrics = {"loss": evaluation.loss}
         if evaluation.aux is not None:
             metrics["aux"] = evaluation.aux
         if diagnostics:
-            metrics["gradient_norm"] = trees.norms(grads, axes=self.gradients.leading_axes)
-            metrics["update_norm"] = trees.norms(updates)
+            metrics["gradient_norm"] = self._gradient_norms(grads)
+            metrics["update_norm"] = trees.agent_norms(updates)
             metrics["consensus_distance"] = trees.consensus_distance(new_params)
             metrics |= notes
         return new_params, MethodState(ascent_state, transform_state), metrics
@@ -103,3 +116,18 @@ class Method:
     def ascends(self, step: int) -> bool:
         """Whether SAM climbs in step `step` (from 0), for loops that count the steps themselves."""
         return step % self.gradients.ascent.every == 0
+
+    def _gradient_norms(self, grads: Any) -> Array:
+        axes = self.gradients.leading_axes
+        norms = trees.agent_norms(grads, axes)
+        return norms if axes == 1 else jnp.where(self.topology.occupied, norms, 0)
+
+
+def _check_updates(updates: Any, params: Params) -> None:
+    """Gradients of pairs that nobody averaged would broadcast against the models."""
+    for (path, update), x in zip(jax.tree.leaves_with_path(updates), jax.tree.leaves(params), strict=True):
+        if update.shape != x.shape:
+            raise ValueError(
+                f"the transform must return updates of the parameters' shapes, got {update.shape} for "
+                f"params{jax.tree_util.keystr(path)} {x.shape}: is sj.neighbourhood_mean missing?"
+            )

@@ -7,16 +7,18 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax import checks, trees
-from saddle_jax.choco import check_compressor, note_compression
+from saddle_jax.choco import check_compressor, note_compression, stream
 from saddle_jax.compression import Compressor, compress_stacked
-from saddle_jax.gradients import CrossGradients
+from saddle_jax.gradients import CrossGradients, check_undirected
 from saddle_jax.methods.method import Method
+from saddle_jax.methods.momentum import local_momentum
 from saddle_jax.mixing import Form, add_gossip, check_gossip, disagreement, gossip
 from saddle_jax.topology import Topology
 from saddle_jax.types import Key, Metrics, Params, ScalarOrSchedule
 
 SelfGradient = Literal["current", "mixed"]
 SELF_GRADIENTS = ("current", "mixed")
+_STREAM = 2  # of random numbers, see `choco.stream`
 
 
 class NeighbourhoodMeanState(NamedTuple):
@@ -42,21 +44,17 @@ def neighbourhood_mean(
 
     Returns:
       A transform. Its update takes `key=` when the compressor draws random numbers, and notes
-      compression_error = ||Q(p) - p|| and compression_input = ||p||, each [A, K] with zeros in
-      the free slots of an irregular graph, in `metrics=` when given.
+      gradient_compression_error = ||Q(p) - p|| and gradient_compression_input = ||p||, each [A, K]
+      with zeros in the free slots of an irregular graph, in `metrics=` when given.
     """
-    checks.instance("topology", topology, Topology, "sj.ring(10)")
+    check_undirected(topology)
     if compressor is not None:
         check_compressor(compressor)
     width = topology.neighbours.shape[1]
 
     def init_fn(params: Params) -> NeighbourhoodMeanState:
-        trees.check_stacked("params", params, topology.size)
-        if compressor is None:
-            return NeighbourhoodMeanState(None)
-        pairs = (topology.size, width)
-        error = jax.tree.map(lambda x: jnp.zeros((*pairs, *x.shape[1:]), x.dtype), params)
-        return NeighbourhoodMeanState(error)
+        trees.check_params(params, topology.size)
+        return NeighbourhoodMeanState(None if compressor is None else trees.zeros_of_pairs(params, width))
 
     def update_fn(
         updates,
@@ -74,9 +72,9 @@ def neighbourhood_mean(
             p = jax.tree.map(jnp.add, updates, error)
             # A free slot holds no pair: nothing is sent there and nothing is remembered.
             p = trees.scale_slices(p, jnp.asarray(topology.occupied))
-            updates = compress_stacked(compressor, p, key, axes=2)
+            updates = compress_stacked(compressor, p, stream(key, _STREAM), axes=2)
             error = jax.tree.map(jnp.subtract, p, updates)
-            note_compression(metrics, p, updates, axes=2)
+            note_compression(metrics, "gradient_", p, updates, axes=2)
         weighted = trees.scale_slices(updates, jnp.asarray(topology.weights))
         mean = jax.tree.map(lambda g: jnp.sum(g, axis=1), weighted)
         return mean, NeighbourhoodMeanState(error)
@@ -112,10 +110,7 @@ def ngm(
         printed, or at the "mixed" one x + gamma (W - I) x, as the code of NGM's authors does.
       form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
     """
-    check_gossip(topology, gamma)
-    checks.learning_rate(learning_rate)
-    checks.real("weight_decay", weight_decay, at_least=0.0)
-    checks.real("beta", beta, at_least=0.0, below=1.0)
+    gamma = check_gossip(topology, gamma)
     checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
 
     def mixed(params: Params) -> Params:
@@ -128,12 +123,12 @@ def ngm(
         mean=not compressed,
         self_point=mixed if at_mixed else None,
     )
-    decay = optax.add_decayed_weights(weight_decay)
+    decay = optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0))
     transform = optax.chain(
         neighbourhood_mean(topology, compressor) if compressed else optax.identity(),  # 11 / 20
         _at(mixed, decay) if at_mixed else decay,
-        optax.trace(beta, nesterov),  # 12 / 21
-        optax.scale_by_learning_rate(learning_rate),  # 15 / 22: x_{t+1/2} - x_t
+        local_momentum(beta, nesterov),  # 12 / 21
+        optax.scale_by_learning_rate(checks.learning_rate(learning_rate)),  # 15 / 22: x_{t+1/2} - x_t
         gossip(topology, gamma, of="current", form=form),  # 16 / 23
     )
     return Method(topology, gradients, transform, name="ngm")

@@ -46,10 +46,10 @@ def quasi_global_momentum(
     Returns:
       A transform of stacked gradients [A, ...].
     """
-    checks.learning_rate(learning_rate)
-    checks.real("beta", beta, at_least=0.0, below=1.0)
-    mu = beta if mu is None else mu
-    checks.real("mu", mu, at_least=0.0, below=1.0)
+    checks.instance("gossip", gossip, optax.GradientTransformation, "sj.gossip(topology)")
+    learning_rate = checks.learning_rate(learning_rate)
+    beta = checks.real("beta", beta, at_least=0.0, below=1.0)
+    mu = checks.real("mu", beta if mu is None else mu, at_least=0.0, below=1.0)
     gossip = optax.with_extra_args_support(gossip)
 
     def init_fn(params: Params) -> QuasiGlobalMomentumState:
@@ -109,10 +109,9 @@ def qgm(
       order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
       form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
     """
-    checks.real("weight_decay", weight_decay, at_least=0.0)
     mixer = model_gossip(topology, gamma, compressor, order, form)
     transform = optax.chain(
-        optax.add_decayed_weights(weight_decay),
+        optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0)),
         quasi_global_momentum(mixer, learning_rate, beta=beta, mu=mu, nesterov=nesterov),
     )
     return Method(topology, LocalGradients(), transform, name="qgm")

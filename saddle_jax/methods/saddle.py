@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from saddle_jax import checks
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.ngm import ngm
@@ -40,6 +41,7 @@ def saddle(
         on it names no reuse), True perturbs with the last perturbation again.
       name: what to call it.
     """
+    checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
     ascent = Ascent(rho, ascent_every, ascent_reuse)
     stage = dataclasses.replace(method.gradients, ascent=ascent)
     return dataclasses.replace(method, gradients=stage, name=name or f"{method.name}+saddle")
