@@ -21,9 +21,16 @@ LAYERS = [
     {"report"},
     {"cli"},
 ]
-MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+MODULES = sorted(
+    path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"
+)
 CORE = {"absl", "jax", "networkx", "numpy", "optax"}  # what `pip install saddle_jax` brings
-ALSO = {"models": {"flax"}, "data": {"PIL", "tensorflow_datasets"}, "report": {"matplotlib"}}
+ALSO = {
+    "models": {"flax"},
+    "data": {"PIL", "tensorflow_datasets", "tqdm"},
+    "cli": {"tensorflow", "tensorflow_datasets"},
+    "report": {"matplotlib"},
+}
 
 
 def layer_of(name):

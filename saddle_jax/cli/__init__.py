@@ -1,0 +1,1 @@
+"""The saddle command: one short function per verb."""

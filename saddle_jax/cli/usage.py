@@ -1,0 +1,35 @@
+"""What the verbs share: how a user's mistake is told, and options of one verb."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+
+from absl import flags
+
+
+class UsageError(Exception):
+    """A user's mistake: printed in one line, exit status 2, no traceback."""
+
+
+@contextlib.contextmanager
+def mistakes() -> Iterator[None]:
+    """Values that the library refuses are the user's mistakes."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
+    """Reads a verb's options; returns its other arguments, of which there must be as many as named."""
+    if "--help" in arguments:
+        print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
+        sys.exit(0)
+    try:
+        found = options(["saddle", *arguments])[1:]
+    except flags.Error as error:
+        raise UsageError(str(error).splitlines()[0]) from error
+    if len(found) != len(positional):
+        wanted = " ".join(positional) or "nothing"
+        raise UsageError(f"arguments must be {wanted} and options, got {' '.join(found) or 'nothing'}")
+    return found

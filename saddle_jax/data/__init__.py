@@ -1,0 +1,16 @@
+"""Datasets, how they are dealt out to agents, and the batches that agents see."""
+
+from saddle_jax.data.batches import Batches as Batches
+from saddle_jax.data.batches import take as take
+from saddle_jax.data.dataset import DataError as DataError
+from saddle_jax.data.dataset import Dataset as Dataset
+from saddle_jax.data.partition import dirichlet_partition as dirichlet_partition
+from saddle_jax.data.partition import iid_partition as iid_partition
+from saddle_jax.data.partition import make_partition as make_partition
+from saddle_jax.data.partition import per_agent_dirichlet_partition as per_agent_dirichlet_partition
+from saddle_jax.data.partition import quantity_skew as quantity_skew
+from saddle_jax.data.partition import sorted_partition as sorted_partition
+from saddle_jax.data.recipes import Recipe as Recipe
+from saddle_jax.data.skew import Partition as Partition
+from saddle_jax.data.skew import Skew as Skew
+from saddle_jax.data.sources import load as load

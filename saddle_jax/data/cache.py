@@ -1,0 +1,110 @@
+"""Decoded data on disk: written in one go, and checked by size and hash whenever it is opened.
+
+It stands beside the records, in a folder "decoded", or below the user's cache folder when those may
+not be written to. SADDLE_CACHE_DIR names another place for all of it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable
+
+from saddle_jax.data.dataset import DataError
+
+_CHUNK = 1 << 24
+
+
+def cached(
+    version: pathlib.Path,
+    records: Iterable[pathlib.Path],
+    form: str,
+    write: Callable[[pathlib.Path], None],
+) -> pathlib.Path:
+    """A folder of files that `write` made, now or at an earlier call.
+
+    Args:
+      version: the prepared dataset's folder.
+      records: the files that the data is decoded from; when one changes, it is decoded anew.
+      form: what is decoded and how, such as "train-32": the folder's name.
+      write: fills an empty folder.
+    """
+    source = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in records}
+    for place in _places(version):
+        if _is_valid(place / form, source):
+            return place / form
+    for place in _places(version):
+        if _is_writable(place):
+            _fill(place / form, source, write)
+            return place / form
+    tried = " and ".join(str(place) for place in _places(version))
+    raise DataError(f"decoded data cannot be stored: {tried} may not be written to; set SADDLE_CACHE_DIR")
+
+
+def _places(version: pathlib.Path) -> list[pathlib.Path]:
+    unique = hashlib.sha256(str(version.resolve()).encode()).hexdigest()[:12]
+    label = "-".join([*version.parts[-3:], unique])
+    named = os.environ.get("SADDLE_CACHE_DIR")
+    if named:
+        return [pathlib.Path(named).expanduser() / label]
+    user = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return [version / "decoded", user / "saddle_jax" / label]
+
+
+def _is_writable(folder: pathlib.Path) -> bool:
+    """Whether the folder, or the nearest one above it that exists, may be written to.
+
+    A folder without a single write bit is left alone, even when the user is root.
+    """
+    while not folder.exists():
+        folder = folder.parent
+    write_bits = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+    return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & write_bits)
+
+
+def _is_valid(folder: pathlib.Path, source: dict) -> bool:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        record = json.loads((folder / "record.json").read_text())
+        return record["source"] == source and all(
+            (folder / name).stat().st_size == known["size"] and _sha256(folder / name) == known["sha256"]
+            for name, known in record["files"].items()
+        )
+    return False
+
+
+def _fill(folder: pathlib.Path, source: dict, write: Callable[[pathlib.Path], None]) -> None:
+    """Fills a folder beside its final place and moves it there."""
+    partial = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        write(partial)
+        files = {
+            path.name: {"size": path.stat().st_size, "sha256": _sha256(path)}
+            for path in sorted(partial.iterdir())
+        }
+        (partial / "record.json").write_text(json.dumps({"source": source, "files": files}, indent=1))
+        shutil.rmtree(folder, ignore_errors=True)  # damaged, or of other records
+        partial.chmod(0o755)
+        partial.rename(folder)
+    except OSError as error:
+        if not _is_valid(folder, source):  # unless another process was quicker
+            reason = error.strerror or error
+            raise DataError(
+                f"decoded data cannot be stored in {folder}: {reason}; set SADDLE_CACHE_DIR"
+            ) from error
+    finally:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sha256(path: pathlib.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,198 @@
+"""How a dataset is dealt out to the agents: in NumPy, on the host, from a seed.
+
+Each function takes labels [N] and gives sample numbers [A, N // A], one row per agent, disjoint.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from saddle_jax import checks
+from saddle_jax.data.skew import Partition
+
+# The procedure of the QGM lineage deals to groups of this many agents, each from a slice of its own,
+_GROUP = 10
+# and deals a group anew while somebody has less than this part of a fair share.
+_LEAST_SHARE = 0.5
+# A thousand deals were seen to be needed; with fewer classes than agents no number may be enough.
+_MAX_DEALS = 20_000
+
+
+def dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np.ndarray:
+    """The paper's heterogeneity: every class is split over the agents by one Dirichlet(alpha) draw.
+
+    The procedure is that of QGM (Lin et al., 2021), which the code around the paper shares, to the
+    letter; a plain Dirichlet split does not reproduce it. Samples are shuffled and sliced for groups
+    of ten agents. In a group, an agent that holds a full share takes no further class; a deal that
+    leaves somebody with less than half a share is thrown away. Last, the agents' lists are joined
+    and cut into equal blocks, which moves some samples across the borders.
+
+    Args:
+      labels: [N], whole numbers.
+      agents: A.
+      alpha: concentration > 0. For ten classes and ten agents 0.01 gives mostly one or two classes
+        per agent, 0.001 a single one.
+      seed: of a NumPy RandomState.
+
+    Returns:
+      int64 [A, N // A].
+    """
+    labels, agents = _checked(labels, agents)
+    checks.real("alpha", alpha, above=0.0)
+    random = _random_state(seed)
+    order = random.permutation(len(labels))
+    groups = math.ceil(agents / _GROUP)
+    stride = int(_GROUP / agents * len(labels))
+    dealt: list[np.ndarray] = []
+    for group in range(groups):
+        last = group == groups - 1
+        samples = order[group * stride : None if last else (group + 1) * stride]
+        members = agents - _GROUP * (groups - 1) if last else _GROUP
+        dealt += _deal(random, samples, labels[samples], members, alpha)
+    return _equal_blocks(np.concatenate(dealt), agents)
+
+
+def _deal(
+    random: np.random.RandomState, samples: np.ndarray, labels: np.ndarray, members: int, alpha: float
+) -> list[np.ndarray]:
+    """Deals a group's samples to its members, again and again until nobody has too few."""
+    full = len(samples) / members
+    by_class = [samples[labels == c] for c in range(int(labels.max()) + 1)]
+    sizes = np.zeros(members, int)
+    hands: list[list[np.ndarray]] = []
+    for deal in itertools.count():
+        if hands and sizes.min() >= int(_LEAST_SHARE * full):
+            break
+        if deal == _MAX_DEALS:
+            raise ValueError(
+                f"alpha must be larger for {members} agents and {len(by_class)} classes, got {alpha}: "
+                f"in {deal:,} deals somebody always had less than half a share"
+            )
+        hands = [[] for _ in range(members)]
+        sizes = np.zeros(members, int)
+        for of_class in by_class:
+            draw = random.dirichlet(np.repeat(alpha, members))
+            with np.errstate(invalid="ignore"):  # a draw that underflowed is not a number
+                shares = draw * (sizes < full)
+            total = shares.sum()
+            if total > 0:
+                cuts = (np.cumsum(shares / total) * len(of_class)).astype(int)[:-1]
+            else:
+                # At tiny alpha the draw underflows, or lies on full agents only: 0 / 0. The original
+                # casts the NaN to an integer, and the whole class goes to the last agent.
+                cuts = np.zeros(members - 1, int)
+            pieces = np.split(of_class, cuts)
+            for hand, piece in zip(hands, pieces, strict=True):
+                hand.append(piece)
+            sizes += [len(piece) for piece in pieces]
+    return [np.concatenate(hand) for hand in hands]
+
+
+def iid_partition(labels: Any, agents: int, seed: int) -> np.ndarray:
+    """Equal random shares: int64 [A, N // A]."""
+    labels, agents = _checked(labels, agents)
+    return _equal_blocks(_random_state(seed).permutation(len(labels)), agents)
+
+
+def sorted_partition(labels: Any, agents: int, shards: int, seed: int) -> np.ndarray:
+    """Samples sorted by label and cut into A * shards pieces; each agent gets `shards` random ones.
+
+    One shard per agent is the hardest; two are those of McMahan et al., 2017. int64 [A, shards * n].
+    """
+    labels, agents = _checked(labels, agents)
+    shards = checks.whole("shards", shards, at_least=1, at_most=len(labels) // agents)
+    random = _random_state(seed)
+    order = random.permutation(len(labels))  # which samples of a class stand where
+    order = order[np.argsort(labels[order], kind="stable")]
+    pieces = _equal_blocks(order, agents * shards)
+    return pieces[random.permutation(agents * shards)].reshape(agents, -1)
+
+
+def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np.ndarray:
+    """Every agent draws its own mixture of classes from Dirichlet(alpha): int64 [A, N // A].
+
+    Hsu et al., 2019: sample after sample, agent by agent; a class that has run out is left out.
+    """
+    labels, agents = _checked(labels, agents)
+    checks.real("alpha", alpha, above=0.0)
+    random = _random_state(seed)
+    order = random.permutation(len(labels))
+    stacks = [list(order[labels[order] == c]) for c in range(int(labels.max()) + 1)]
+    dealt = np.empty((agents, len(labels) // agents), np.int64)
+    for agent in range(agents):
+        mixture = random.dirichlet(np.repeat(alpha, len(stacks)))
+        for slot in range(dealt.shape[1]):
+            left = mixture * [len(stack) > 0 for stack in stacks]
+            if left.sum() <= 0:  # its classes have run out: any of the others, equally likely
+                left = np.array([len(stack) > 0 for stack in stacks], float)
+            dealt[agent, slot] = stacks[random.choice(len(stacks), p=left / left.sum())].pop()
+    return dealt
+
+
+def quantity_skew(labels: Any, agents: int, alpha: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random shares of unequal size, the sizes drawn from Dirichlet(alpha), at least one sample each.
+
+    Returns:
+      Samples int64 [A, M], where M is the largest share and shorter rows repeat their own samples,
+      and the true sizes int64 [A].
+    """
+    labels, agents = _checked(labels, agents)
+    checks.real("alpha", alpha, above=0.0)
+    random = _random_state(seed)
+    order = random.permutation(len(labels))
+    shares = random.dirichlet(np.repeat(alpha, agents))
+    free = len(labels) - agents  # one sample is everybody's
+    cuts = (np.cumsum(shares)[:-1] * free).astype(int) + np.arange(1, agents)
+    pieces = np.split(order, cuts)
+    sizes = np.array([len(piece) for piece in pieces])
+    return np.stack([np.resize(piece, sizes.max()) for piece in pieces]), sizes
+
+
+KINDS = ("dirichlet", "iid", "sorted", "per_agent_dirichlet", "quantity_skew")
+
+
+def make_partition(kind: str, labels: Any, agents: int, *, alpha: float, seed: int) -> Partition:
+    """A partition by the name of its kind, with its labels, sizes and fingerprint.
+
+    `alpha` is the Dirichlet concentration; for "sorted" it is the number of shards per agent, and
+    "iid" does not look at it.
+    """
+    checks.choice("partition", kind, KINDS)
+    labels = np.asarray(labels)
+    sizes = None
+    if kind == "iid":
+        samples, setting = iid_partition(labels, agents, seed), ""
+    elif kind == "sorted":
+        shards = checks.whole("alpha", int(alpha) if float(alpha).is_integer() else alpha, at_least=1)
+        samples, setting = sorted_partition(labels, agents, shards, seed), f"shards={shards}, "
+    elif kind == "dirichlet":
+        samples, setting = dirichlet_partition(labels, agents, alpha, seed), f"alpha={alpha}, "
+    elif kind == "per_agent_dirichlet":
+        samples, setting = per_agent_dirichlet_partition(labels, agents, alpha, seed), f"alpha={alpha}, "
+    else:
+        (samples, sizes), setting = quantity_skew(labels, agents, alpha, seed), f"alpha={alpha}, "
+    name = f"{kind}({agents} agents, {setting}seed={seed})"
+    if sizes is None:
+        sizes = np.full(agents, samples.shape[1])
+    return Partition(name, samples, sizes, labels)
+
+
+def _checked(labels: Any, agents: int) -> tuple[np.ndarray, int]:
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or labels.min(initial=0) < 0:
+        raise ValueError(f"labels must be whole numbers >= 0 [N], got {labels.dtype} of shape {labels.shape}")
+    agents = checks.whole("agents", agents, at_least=1)
+    if agents > len(labels):
+        raise ValueError(f"agents must be at most the number of samples, {len(labels)}, got {agents}")
+    return labels, agents
+
+
+def _random_state(seed: int) -> np.random.RandomState:
+    return np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
+
+
+def _equal_blocks(samples: np.ndarray, blocks: int) -> np.ndarray:
+    size = len(samples) // blocks
+    return samples[: blocks * size].reshape(blocks, size).astype(np.int64)

@@ -1,0 +1,98 @@
+"""`load`: a dataset by name, from the package, from a folder that tfds prepared, or streamed."""
+
+import difflib
+import os
+import pathlib
+
+import numpy as np
+
+from saddle_jax.data import builtin, prepared
+from saddle_jax.data.cache import cached
+from saddle_jax.data.dataset import DataError, Dataset
+from saddle_jax.data.recipes import RECIPES
+from saddle_jax.data.streaming import StreamedImages
+
+BUILTIN = {"digits": builtin.load_digits, "synthetic": builtin.load_synthetic}
+# Our names for what tfds calls otherwise.
+TFDS_NAMES = {"imagenette": "imagenette/160px-v2", "imagenet": "imagenet2012"}
+KNOWN = (*BUILTIN, *RECIPES)
+
+_STORED_SIZE = {"imagenette": 32, "imagenet": 256}  # shorter side, middle square
+_STREAMED = ("imagenet",)
+
+
+def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
+    """A dataset: uint8 images, labels, class names, and the recipe of its augmentation.
+
+    Args:
+      name: "digits" (embedded, real), "synthetic"; "cifar10", "cifar100", "imagenette" (32x32, as the
+        paper ran it), "imagenet" (streamed), or the tfds name of any other image classification
+        dataset whose images have one size.
+      data_dir: folder of datasets that tfds prepared; None is TFDS_DATA_DIR, or
+        ~/tensorflow_datasets.
+
+    Raises:
+      DataError: in one line, what is missing or damaged, where it was looked for, what to do.
+    """
+    if name in BUILTIN:
+        return BUILTIN[name]()
+    folder = prepared.data_dir_or_default(data_dir)
+    tfds_name = TFDS_NAMES.get(name, name)
+    if name not in RECIPES and not (folder / tfds_name).is_dir():
+        raise DataError(_unknown(name, folder))
+    version = prepared.find_version(tfds_name, folder)
+    records = prepared.list_records(version)
+    test = next((split for split in ("test", "validation") if split in records), None)
+    if "train" not in records or test is None:
+        raise DataError(
+            f"{version} must have the splits train and test or validation, got {', '.join(records)}"
+        )
+
+    read = _stream if name in _STREAMED else _read
+    train_images, train_labels = read(version, "train", records["train"], _STORED_SIZE.get(name))
+    test_images, test_labels = read(version, test, records[test], _STORED_SIZE.get(name))
+    return Dataset(
+        name=name,
+        train_images=train_images,
+        train_labels=train_labels,
+        test_images=test_images,
+        test_labels=test_labels,
+        class_names=prepared.class_names(version),
+        recipe=RECIPES.get(name) or builtin.measured_recipe(train_images),
+        source=str(version),
+    )
+
+
+def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None):
+    """Images mapped from the cache, labels in memory."""
+
+    def write(folder: pathlib.Path) -> None:
+        resize = prepared.middle_square(size) if size else None
+        prepared.write_images(folder, prepared.open_split(version, split), records[0].name, resize)
+
+    folder = cached(version, records, f"{split}-{size}" if size else split, write)
+    images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+    return images, np.load(folder / "labels.npy", allow_pickle=False)
+
+
+def _stream(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None):
+    """Images decoded on demand, labels in memory (and in the cache)."""
+    assert size is not None, "streamed images have one size"
+    what = records[0].name
+
+    def write(folder: pathlib.Path) -> None:
+        prepared.write_labels(folder, prepared.open_split(version, split, decode=False), what)
+
+    folder = cached(version, records, f"{split}-labels", write)
+    source = prepared.open_split(version, split)
+    images = StreamedImages(source, what, prepared.middle_square(size), size)
+    return images, np.load(folder / "labels.npy", allow_pickle=False)
+
+
+def _unknown(name: str, folder: pathlib.Path) -> str:
+    near = difflib.get_close_matches(name, KNOWN, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return (
+        f"dataset must be one of {', '.join(KNOWN)}, or a tfds dataset prepared in {folder} "
+        f"('saddle data prepare NAME'), got {name!r}{hint}"
+    )

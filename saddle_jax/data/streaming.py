@@ -1,0 +1,49 @@
+"""Images that do not fit into memory: decoded when they are asked for, by several threads."""
+
+import concurrent.futures
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.data.prepared import Resize, read_records
+
+_PER_TASK = 16  # records that one thread decodes at a time
+
+
+class StreamedImages:
+    """Stands in for an array uint8 [N, size, size, 3]: indexing with sample numbers decodes them.
+
+    `ahead` starts decoding a batch that will be asked for later; the answer is a future.
+    """
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, source: Any, what: str, resize: Resize, size: int):
+        self._source, self._what, self._resize = source, what, resize
+        self.shape = (len(source), size, size, 3)
+        self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "saddle-decode")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, samples: Any) -> np.ndarray:
+        """uint8 [..., size, size, 3] for sample numbers of any shape [...], or for a slice."""
+        if isinstance(samples, slice):
+            samples = np.arange(len(self))[samples]
+        return self.ahead(np.asarray(samples))()
+
+    def ahead(self, samples: np.ndarray) -> Callable[[], np.ndarray]:
+        """Starts decoding; calling the answer waits for the images."""
+        flat = samples.reshape(-1)
+        tasks = [
+            self._pool.submit(self._decode, flat[start : start + _PER_TASK])
+            for start in range(0, len(flat), _PER_TASK)
+        ]
+        shape = (*samples.shape, *self.shape[1:])
+        return lambda: np.concatenate([task.result() for task in tasks]).reshape(shape)
+
+    def _decode(self, samples: np.ndarray) -> np.ndarray:
+        records = read_records(self._source, self._what, samples)
+        return np.stack([self._resize(record["image"]) for record in records])

@@ -1,0 +1,66 @@
+"""The paper's networks and a few small ones: flax modules of one model, no agent axis.
+
+Anything with `init(key, images)` and `apply(variables, images)` serves as well: a flax module of
+your own needs no registration.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax import checks
+from saddle_jax.models.convolution import LOWERINGS, Lowering
+from saddle_jax.models.layers import NORMS, Norm
+from saddle_jax.models.mobilenet import MobileNetV2
+from saddle_jax.models.resnet import resnet8, resnet18, resnet20
+from saddle_jax.models.small import CNN, MLP
+from saddle_jax.types import Key, Params
+
+# Networks with convolutions and norms, and those without.
+_CONVOLUTIONAL: dict[str, Callable[..., Any]] = {
+    "resnet20": resnet20,
+    "resnet18": resnet18,
+    "mobilenet_v2": MobileNetV2,
+    "resnet8": resnet8,
+    "cnn": CNN,
+}
+_DENSE: dict[str, tuple[int, ...]] = {"mlp": (128, 64), "logistic": ()}
+NAMES = (*_CONVOLUTIONAL, *_DENSE)
+
+
+def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "fast") -> Any:
+    """A network by name: a flax module from images [B, H, W, C] to logits [B, num_classes].
+
+    Args:
+      name: one of `NAMES`: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2 (32x32), resnet8 (one
+        block per stage: for studies on a CPU), cnn (small), mlp, logistic.
+      num_classes: how many classes.
+      norm: "evonorm" (the paper's), "evonorm_sigmoid", or "groupnorm" with ReLU.
+      lowering: "fast" is fast under vmap over agents; "plain" is differentiable in every mode and
+        any number of times. The parameters are the same.
+    """
+    checks.choice("model", name, NAMES)
+    num_classes = checks.whole("num_classes", num_classes, at_least=2)
+    checks.choice("norm", norm, NORMS)
+    checks.choice("lowering", lowering, LOWERINGS)
+    if name in _DENSE:
+        return MLP(num_classes, _DENSE[name])
+    return _CONVOLUTIONAL[name](num_classes=num_classes, norm=norm, lowering=lowering)
+
+
+def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:
+    """The first parameters of one model for images of the given shape (height, width, channels)."""
+    height, width, _ = image_shape
+    smallest = getattr(model, "smallest_image", 1)
+    if min(height, width) < smallest:
+        raise ValueError(
+            f"{type(model).__name__} needs images of at least {smallest}x{smallest}, got {height}x{width}"
+        )
+    return jax.jit(model.init)(key, jnp.zeros((1, *image_shape), jnp.float32))["params"]
+
+
+def count(params: Params) -> int:
+    """How many numbers the parameters of one model hold."""
+    return sum(int(leaf.size) for leaf in jax.tree.leaves(params))

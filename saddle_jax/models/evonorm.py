@@ -1,0 +1,105 @@
+"""EvoNorm-S0 (Liu et al., 2020): normalisation and non-linearity in one, per sample, no running state.
+
+    y = scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias
+
+h is a hard sigmoid, clip(x / 6 + 1/2, 0, 1), or the plain one; var_g the biased variance over the
+height, width and channels of one of 8 contiguous groups of channels. There is no learnable v: the
+paper's parameter counts leave no room for one.
+"""
+
+import functools
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.types import Array
+
+Gate = Literal["hard_sigmoid", "sigmoid"]
+GROUPS = 8
+_EPSILON = 1e-5
+
+
+class EvoNorm(nn.Module):
+    """EvoNorm-S0 of images [B, H, W, C]; C must be a multiple of 8.
+
+    `lowering="fast"` takes the derivative by hand; "plain" leaves it to autodiff.
+    """
+
+    gate: Gate = "hard_sigmoid"
+    lowering: str = "fast"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        channels = x.shape[-1]
+        scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
+        run = evonorm if self.lowering == "fast" else evonorm_plain
+        return run(self.gate, x, scale, bias)
+
+
+def evonorm_plain(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
+    """The formula as it stands; x [B, H, W, C], scale and bias [C]."""
+    _, deviation = _statistics(x)
+    gated, _ = _gated(gate, x)
+    return _per_channel(scale) * gated / deviation + _per_channel(bias)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def evonorm(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
+    """`evonorm_plain`, with the derivative written out: autodiff's takes several times as many passes."""
+    return evonorm_plain(gate, x, scale, bias)
+
+
+def _save(gate: Gate, x: Array, scale: Array, bias: Array):
+    mean, deviation = _statistics(x)
+    gated, _ = _gated(gate, x)
+    y = _per_channel(scale) * gated / deviation + _per_channel(bias)
+    return y, (x, scale, mean, deviation)
+
+
+def _gradients(gate: Gate, saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
+    # With n(x) = x h(x), s = 1 / sqrt(var + eps), u = scale g and N numbers in a group:
+    #   dx = u s n'(x) - (x - mean) s^3 / N sum_group(u n)
+    x, scale, mean, deviation = saved
+    gated, slope = _gated(gate, x)
+    inverse = 1 / deviation  # [B, 1, 1, C], equal within a group
+    per_image = jnp.sum(g * gated, axis=(1, 2), keepdims=True)  # [B, 1, 1, C]
+    weighted = _group_sum(per_image * _per_channel(scale))
+    count = x.shape[1] * x.shape[2] * (x.shape[3] // GROUPS)
+    pull = weighted * inverse**3 / count
+    dx = g * (_per_channel(scale) * inverse) * slope - (x - mean) * pull
+    return dx, jnp.sum(per_image * inverse, axis=(0, 1, 2)), jnp.sum(g, axis=(0, 1, 2))
+
+
+evonorm.defvjp(_save, _gradients)
+
+
+def _gated(gate: Gate, x: Array) -> tuple[Array, Array]:
+    """n(x) = x h(x) and its derivative."""
+    if gate == "sigmoid":
+        h = jax.nn.sigmoid(x)
+        return x * h, h * (1 + x * (1 - h))
+    h = jnp.clip(x / 6 + 0.5, 0, 1)
+    inside = (x > -3) & (x < 3)
+    return x * h, jnp.where(inside, x / 3 + 0.5, h)
+
+
+def _statistics(x: Array) -> tuple[Array, Array]:
+    """Mean and sqrt(var + eps) of each group, repeated over its channels: [B, 1, 1, C]."""
+    count = x.shape[1] * x.shape[2] * (x.shape[3] // GROUPS)
+    mean = _group_sum(jnp.sum(x, axis=(1, 2), keepdims=True)) / count
+    variance = _group_sum(jnp.sum(jnp.square(x - mean), axis=(1, 2), keepdims=True)) / count
+    return mean, jnp.sqrt(variance + _EPSILON)
+
+
+def _group_sum(per_channel: Array) -> Array:
+    """Sums [B, 1, 1, C] within each group and gives every channel its group's sum: [B, 1, 1, C]."""
+    batch, channels = per_channel.shape[0], per_channel.shape[3]
+    sums = per_channel.reshape(batch, 1, 1, GROUPS, channels // GROUPS).sum(axis=4)
+    return jnp.repeat(sums, channels // GROUPS, axis=3)
+
+
+def _per_channel(x: Array) -> Array:
+    return x.reshape(1, 1, 1, -1)

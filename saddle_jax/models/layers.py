@@ -1,0 +1,102 @@
+"""The layers that the networks share: convolution, normalisation with non-linearity, linear."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from saddle_jax import checks
+from saddle_jax.models.convolution import Lowering, convolve
+from saddle_jax.models.evonorm import GROUPS, EvoNorm, Gate
+from saddle_jax.types import Array, Key
+
+Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
+NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
+Initializer = Callable[..., Any]
+
+# GroupNorm's groups in the code that the paper descends from.
+_GROUPNORM_GROUPS = 2
+
+
+def he_normal_by_outputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+    """Normal with variance 2 / (h w D) for a kernel [h, w, C, D]: the ResNets' convolutions."""
+    height, width, _, outputs = shape
+    return math.sqrt(2 / (height * width * outputs)) * jax.random.normal(key, shape, dtype)
+
+
+def uniform_by_inputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+    """Uniform within 1 / sqrt(fan-in), all axes but the last: PyTorch's default for weights."""
+    return _uniform(key, shape, math.prod(shape[:-1]), dtype)
+
+
+def _uniform(key: Key, shape: tuple[int, ...], fan_in: int, dtype: Any) -> Array:
+    bound = 1 / math.sqrt(fan_in)
+    return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+class Conv(nn.Module):
+    """Square convolution without bias; padded so that stride 1 keeps the size."""
+
+    features: int
+    size: int = 3
+    stride: int = 1
+    depthwise: bool = False
+    initializer: Initializer = uniform_by_inputs
+    lowering: Lowering = "fast"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        channels = x.shape[-1]
+        groups = channels if self.depthwise else 1
+        shape = (self.size, self.size, channels // groups, self.features)
+        kernel = self.param("kernel", self.initializer, shape)
+        return convolve(
+            x,
+            kernel,
+            stride=self.stride,
+            padding=self.size // 2,
+            groups=groups,
+            lowering=self.lowering,
+        )
+
+
+class Linear(nn.Module):
+    """x W + b on vectors [B, C], initialised as PyTorch does."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        inputs = x.shape[-1]
+
+        def uniform(key, shape):
+            return _uniform(key, shape, inputs, jnp.float32)
+
+        kernel = self.param("kernel", uniform, (inputs, self.features))
+        bias = self.param("bias", uniform, (self.features,))
+        return x @ kernel + bias[None]
+
+
+class Activation(nn.Module):
+    """Normalisation and non-linearity: EvoNorm, or GroupNorm and ReLU."""
+
+    norm: Norm = "evonorm"
+    lowering: Lowering = "fast"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        checks.choice("norm", self.norm, NORMS)
+        if self.norm == "groupnorm":
+            return nn.relu(nn.GroupNorm(num_groups=_GROUPNORM_GROUPS, name="norm")(x))
+        if x.shape[-1] % GROUPS:
+            raise ValueError(f"channels must be a multiple of {GROUPS} for EvoNorm, got {x.shape[-1]}")
+        gate: Gate = "sigmoid" if self.norm == "evonorm_sigmoid" else "hard_sigmoid"
+        return EvoNorm(gate, self.lowering, name="norm")(x)
+
+
+def global_mean(x: Array) -> Array:
+    """Images [B, H, W, C] to vectors [B, C]."""
+    return jnp.mean(x, axis=(1, 2))

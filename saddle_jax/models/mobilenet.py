@@ -1,0 +1,75 @@
+"""MobileNet-V2 for 32x32 images (Sandler et al., 2018), in the form with a stride-1 stem.
+
+The norm's non-linearity follows the projection too (no linear bottleneck), and a block of stride 1
+whose width changes has a 1x1 convolution as its shortcut.
+"""
+
+import functools
+
+import flax.linen as nn
+
+from saddle_jax.models.convolution import Lowering
+from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
+from saddle_jax.types import Array
+
+# expansion, output channels, blocks, stride of the first block
+STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 1),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+class Block(nn.Module):
+    """Expand by a 1x1, filter each channel by a 3x3, project by a 1x1 convolution."""
+
+    features: int
+    expansion: int
+    stride: int
+    norm: Norm
+    lowering: Lowering
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        conv = functools.partial(Conv, lowering=self.lowering)
+        activation = functools.partial(Activation, self.norm, self.lowering)
+        hidden = self.expansion * x.shape[-1]
+        y = activation(name="expand_norm")(conv(hidden, size=1, name="expand")(x))
+        y = conv(hidden, stride=self.stride, depthwise=True, name="depthwise")(y)
+        y = activation(name="depthwise_norm")(y)
+        y = activation(name="project_norm")(conv(self.features, size=1, name="project")(y))
+        if self.stride != 1:
+            return y
+        if x.shape != y.shape:
+            x = activation(name="shortcut_norm")(conv(self.features, size=1, name="shortcut")(x))
+        return x + y
+
+
+class MobileNetV2(nn.Module):
+    """A stem, seven stages, a wide 1x1 convolution, global mean, linear."""
+
+    num_classes: int
+    norm: Norm = "evonorm"
+    lowering: Lowering = "fast"
+
+    @property
+    def smallest_image(self) -> int:
+        """The least height and width that leave something to every stage."""
+        return 8
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        x = Conv(32, lowering=self.lowering, name="stem")(x)
+        x = Activation(self.norm, self.lowering, name="stem_norm")(x)
+        for stage, (expansion, features, count, first_stride) in enumerate(STAGES):
+            for block in range(count):
+                stride = first_stride if block == 0 else 1
+                name = f"stage{stage + 1}_block{block + 1}"
+                x = Block(features, expansion, stride, self.norm, self.lowering, name=name)(x)
+        x = Conv(1280, size=1, lowering=self.lowering, name="head")(x)
+        x = Activation(self.norm, self.lowering, name="head_norm")(x)
+        return Linear(self.num_classes, name="linear")(global_mean(x))

@@ -1,0 +1,79 @@
+"""ResNet-20 and ResNet-8 for 32x32 images (He et al., 2016), ResNet-18 for 224x224.
+
+As in the code that the paper descends from, the norm's non-linearity follows both convolutions of a
+block and the shortcut's too, and nothing follows the sum.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import flax.linen as nn
+
+from saddle_jax.models.convolution import Lowering
+from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean, he_normal_by_outputs
+from saddle_jax.types import Array
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution where the shape changes."""
+
+    features: int
+    stride: int
+    norm: Norm
+    lowering: Lowering
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        conv = functools.partial(
+            Conv, self.features, initializer=he_normal_by_outputs, lowering=self.lowering
+        )
+        activation = functools.partial(Activation, self.norm, self.lowering)
+        y = activation(name="norm1")(conv(stride=self.stride, name="conv1")(x))
+        y = activation(name="norm2")(conv(name="conv2")(y))
+        if x.shape != y.shape:
+            x = conv(size=1, stride=self.stride, name="shortcut")(x)
+            x = activation(name="shortcut_norm")(x)
+        return x + y
+
+
+class ResNet(nn.Module):
+    """Stages of blocks, each but the first at half the size; global mean; linear."""
+
+    num_classes: int
+    blocks: Sequence[int]  # per stage
+    widths: Sequence[int]  # per stage
+    imagenet_stem: bool = False  # 7x7 convolution and pooling: a quarter of the size
+    norm: Norm = "evonorm"
+    lowering: Lowering = "fast"
+
+    @property
+    def smallest_image(self) -> int:
+        """The least height and width that leave something to every stage."""
+        return 2 ** (len(self.blocks) - 1) * (4 if self.imagenet_stem else 1)
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        size, stride = (7, 2) if self.imagenet_stem else (3, 1)
+        stem = Conv(
+            self.widths[0],
+            size,
+            stride,
+            initializer=he_normal_by_outputs,
+            lowering=self.lowering,
+            name="stem",
+        )
+        x = Activation(self.norm, self.lowering, name="stem_norm")(stem(x))
+        if self.imagenet_stem:
+            x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=[(1, 1), (1, 1)])
+        for stage, (count, width) in enumerate(zip(self.blocks, self.widths, strict=True)):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                x = Block(width, stride, self.norm, self.lowering, name=f"stage{stage + 1}_block{block + 1}")(
+                    x
+                )
+        return Linear(self.num_classes, name="linear")(global_mean(x))
+
+
+resnet20 = functools.partial(ResNet, blocks=(3, 3, 3), widths=(16, 32, 64))
+resnet8 = functools.partial(ResNet, blocks=(1, 1, 1), widths=(16, 32, 64))
+resnet18 = functools.partial(ResNet, blocks=(2, 2, 2, 2), widths=(64, 128, 256, 512), imagenet_stem=True)

@@ -1,0 +1,1 @@
+"""Pictures and tables: they read what others made, and never train."""

@@ -1,0 +1,68 @@
+"""Pictures of data and partitions, as PNG files."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.data.skew import Partition
+
+
+def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
+    """The paper's bubble plot: agents against classes, a bubble's area the number of samples."""
+    counts = partition.class_counts
+    agents, classes = counts.shape
+    figure, axes = _figure(width=2.5 + 0.32 * agents, height=1.8 + 0.32 * min(classes, 40))
+    rows, columns = np.nonzero(counts)
+    step = 0.32 * 72  # points between two agents
+    area = (0.95 * step) ** 2 * counts[rows, columns] / counts.max()
+    height = 0.32 * 72 * min(classes, 40) / classes
+    area = np.maximum(area * min(1.0, (height / step) ** 2), 1.5)  # a single sample is still a dot
+    axes.scatter(rows, columns, s=area, color="#4063d8", linewidths=0)
+    axes.set_xticks(range(agents), range(agents), fontsize=7)
+    if classes <= 40:
+        axes.set_yticks(range(classes), class_names, fontsize=7)
+    axes.set_xlim(-0.7, agents - 0.3)
+    axes.set_ylim(-0.7, classes - 0.3)
+    axes.set_xlabel("agent")
+    axes.set_ylabel("class")
+    axes.set_title(f"{partition.name}\n{partition.skew}", fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=160)
+
+
+def plot_contact_sheet(
+    images: Any, labels: np.ndarray, class_names: Sequence[str], path: str | os.PathLike
+) -> None:
+    """Ten images of each of up to ten classes, one class a row."""
+    shown = min(len(class_names), 10)
+    figure, axes = _figure(width=7, height=0.6 * shown + 0.6, rows=shown, columns=10)
+    for row in range(shown):
+        samples = np.flatnonzero(labels == row)[:10]
+        for column in range(10):
+            cell = axes[row, column]
+            cell.set_axis_off()
+            if column < len(samples):
+                image = np.asarray(images[samples[column : column + 1]])[0]
+                cell.imshow(image.squeeze(), cmap="gray", vmin=0, vmax=255)
+        axes[row, 0].text(
+            -0.3,
+            0.5,
+            class_names[row][:18],
+            transform=axes[row, 0].transAxes,
+            ha="right",
+            va="center",
+            fontsize=7,
+        )
+    figure.savefig(path, dpi=160)
+
+
+def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
+    """A figure and its axes, without a window: matplotlib's object interface."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=rows * columns == 1)
