@@ -18,7 +18,7 @@ LAYERS = [
     {"methods"},
     {"models", "data"},
     {"classification"},
-    {"report"},
+    {"bench", "report"},
     {"cli"},
 ]
 MODULES = sorted(

@@ -59,7 +59,7 @@ def test_dirichlet_is_the_procedure_of_the_lineage_to_the_letter(agents, alpha):
 
 @pytest.mark.parametrize(
     ("agents", "alpha", "present", "large"),
-    [  # classes that an agent has, and those with over 5 % of it: middle of what the original gave, three seeds
+    [  # classes that an agent has, and those with over 5 % of it, as the original gave them with three seeds
         (5, 0.01, 3.4, 2.0),
         (5, 0.001, 2.4, 2.0),
         (10, 0.01, 1.7, 1.25),

@@ -64,6 +64,13 @@ def test_the_compressor_of_ones_own_serves_in_a_method():
         names["Clip"](0.5).bits((3,))
 
 
+def test_models_and_data_as_shown(capsys):
+    names = {}
+    exec(EXAMPLES[3], names)
+    assert names["images"].shape == (10, 32, 8, 8, 1)
+    assert "classes per agent" in capsys.readouterr().out
+
+
 def test_adam_becomes_decentralised_in_one_line():
     topology = sj.complete(4)
     method = sj.Method(topology, sj.LocalGradients(), optax.chain(optax.adam(0.1), sj.gossip(topology)))

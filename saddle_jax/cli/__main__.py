@@ -7,11 +7,20 @@ from collections.abc import Sequence
 from saddle_jax.cli.usage import UsageError
 from saddle_jax.version import __version__
 
-# Each verb is a module with `run(arguments)`, imported when it is used.
-VERBS = {"data": "saddle_jax.cli.data", "topology": "saddle_jax.cli.topology"}
+# Each verb is a function of a module that is imported when it is used; it may return the exit status.
+VERBS = {
+    "train": ("saddle_jax.cli.train", "run"),
+    "config": ("saddle_jax.cli.train", "show_config"),
+    "bench": ("saddle_jax.cli.bench", "run"),
+    "data": ("saddle_jax.cli.data", "run"),
+    "topology": ("saddle_jax.cli.topology", "run"),
+}
 
 HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
 
+  train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR
+  config                    every setting, its value and its meaning
+  bench input               what gathering and augmenting images costs beside a step
   data list                 which datasets there are, and where
   data prepare NAME         download and prepare one (needs internet and TensorFlow)
   data show NAME            counts, shapes and a contact sheet
@@ -30,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
         elif verb in ("version", "--version"):
             print(__version__)
         elif verb in VERBS:
-            importlib.import_module(VERBS[verb]).run(arguments)
+            module, function = VERBS[verb]
+            return getattr(importlib.import_module(module), function)(arguments) or 0
         else:
             raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
     except UsageError as error:

@@ -6,7 +6,7 @@ import optax
 
 from saddle_jax import checks
 from saddle_jax.choco import Order, model_gossip
-from saddle_jax.compression import Compressor
+from saddle_jax.compression import Compressor, identity
 from saddle_jax.gradients import LocalGradients
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.momentum import local_momentum
@@ -48,4 +48,4 @@ def dpsgd(
         optax.scale_by_learning_rate(checks.learning_rate(learning_rate)),  # lines 5 and 6: x_{t+1/2} - x_t
         mixer,  # lines 7 and 8
     )
-    return Method(topology, LocalGradients(), transform, name="dpsgd")
+    return Method(topology, LocalGradients(), transform, "dpsgd", rounds=(compressor or identity(),))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax import checks, trees
+from saddle_jax.compression import Compressor, identity
 from saddle_jax.gradients import AscentState, GradientStage
 from saddle_jax.topology import Topology
 from saddle_jax.types import Array, Batch, Key, LossFn, Metrics, Params
@@ -34,12 +35,15 @@ class Method:
       transform: what turns gradients into updates; it contains the gossip, so that
         `optax.apply_updates` ends the step. It is given `key=` and `metrics=`.
       name: what to call it.
+      rounds: how each message of a step to a neighbour is compressed, one per round: what the ledger
+        counts. The default is one whole model.
     """
 
     topology: Topology
     gradients: GradientStage
     transform: optax.GradientTransformation
     name: str = "method"
+    rounds: tuple[Compressor, ...] = (identity(),)
 
     def __post_init__(self):
         checks.instance("topology", self.topology, Topology, "sj.ring(10)")

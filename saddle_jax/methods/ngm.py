@@ -8,7 +8,7 @@ import optax
 
 from saddle_jax import checks, trees
 from saddle_jax.choco import check_compressor, note_compression, stream
-from saddle_jax.compression import Compressor, compress_stacked
+from saddle_jax.compression import Compressor, compress_stacked, identity
 from saddle_jax.gradients import CrossGradients, check_undirected
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.momentum import local_momentum
@@ -131,7 +131,8 @@ def ngm(
         optax.scale_by_learning_rate(checks.learning_rate(learning_rate)),  # 15 / 22: x_{t+1/2} - x_t
         gossip(topology, gamma, of="current", form=form),  # 16 / 23
     )
-    return Method(topology, gradients, transform, name="ngm")
+    # Models go out whole, cross-gradients come back.
+    return Method(topology, gradients, transform, "ngm", rounds=(identity(), compressor or identity()))
 
 
 def _at(point: Any, transform: optax.GradientTransformation) -> optax.GradientTransformation:

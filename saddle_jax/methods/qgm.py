@@ -8,7 +8,7 @@ import optax
 
 from saddle_jax import checks
 from saddle_jax.choco import Order, model_gossip
-from saddle_jax.compression import Compressor
+from saddle_jax.compression import Compressor, identity
 from saddle_jax.gradients import LocalGradients
 from saddle_jax.methods.method import Method
 from saddle_jax.mixing import Form, require_params
@@ -114,4 +114,4 @@ def qgm(
         optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0)),
         quasi_global_momentum(mixer, learning_rate, beta=beta, mu=mu, nesterov=nesterov),
     )
-    return Method(topology, LocalGradients(), transform, name="qgm")
+    return Method(topology, LocalGradients(), transform, "qgm", rounds=(compressor or identity(),))

@@ -13,7 +13,7 @@ def plot_partition(partition: Partition, class_names: Sequence[str], path: str |
     """The paper's bubble plot: agents against classes, a bubble's area the number of samples."""
     counts = partition.class_counts
     agents, classes = counts.shape
-    figure, axes = _figure(width=2.5 + 0.32 * agents, height=1.8 + 0.32 * min(classes, 40))
+    figure, axes = new_figure(width=2.5 + 0.32 * agents, height=1.8 + 0.32 * min(classes, 40))
     rows, columns = np.nonzero(counts)
     step = 0.32 * 72  # points between two agents
     area = (0.95 * step) ** 2 * counts[rows, columns] / counts.max()
@@ -37,7 +37,7 @@ def plot_contact_sheet(
 ) -> None:
     """Ten images of each of up to ten classes, one class a row."""
     shown = min(len(class_names), 10)
-    figure, axes = _figure(width=7, height=0.6 * shown + 0.6, rows=shown, columns=10)
+    figure, axes = new_figure(width=7, height=0.6 * shown + 0.6, rows=shown, columns=10)
     for row in range(shown):
         samples = np.flatnonzero(labels == row)[:10]
         for column in range(10):
@@ -58,7 +58,7 @@ def plot_contact_sheet(
     figure.savefig(path, dpi=160)
 
 
-def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
     """A figure and its axes, without a window: matplotlib's object interface."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,0 +1,40 @@
+"""What the input side of a training step costs: gather, augment, normalise, beside the step itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax import classification, data, models
+from saddle_jax.bench.timing import interleaved
+from saddle_jax.data.recipes import RECIPES
+from saddle_jax.methods.saddle import METHODS
+from saddle_jax.topology import ring
+from saddle_jax.trees import replicate
+
+
+def input_share(
+    model_name: str, agents: int, batch_size: int, method_name: str, repeats: int
+) -> dict[str, float]:
+    """Seconds of input and of a whole step on CIFAR-shaped images, and their ratio."""
+    images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (50_000, 32, 32, 3), np.uint8))
+    labels = jnp.asarray(np.arange(50_000) % 10)
+    partition = data.make_partition("iid", np.asarray(labels), agents, alpha=1.0, seed=0)
+    batches = data.Batches(partition, batch_size, seed=0)
+    samples, mask = batches.step(0, 0)
+    recipe, key = RECIPES["cifar10"], batches.augmentation_key(0, 0)
+    model = models.build(model_name, 10)
+    rho = {"rho": 0.1} if method_name.endswith("saddle") else {}
+    method = METHODS[method_name](ring(agents), learning_rate=0.1, **rho)
+    params = replicate(models.init(model, (32, 32, 3), jax.random.key(0)), agents)
+    state = method.init(params)
+
+    def make_batch(samples, mask, key):
+        chosen = recipe.for_agents(key, data.take(images, samples))
+        return {"images": chosen, "labels": data.take(labels, samples), "mask": mask}
+
+    batch = jax.jit(make_batch)
+    step = jax.jit(lambda p, s, b: method.step(classification.cross_entropy(model), p, s, b)[:2])
+    ready = batch(samples, mask, key)
+    runs = {"input": lambda: batch(samples, mask, key), "step": lambda: step(params, state, ready)}
+    seconds = interleaved(runs, repeats)
+    return {**seconds, "ratio": seconds["input"] / seconds["step"]}

@@ -1,0 +1,99 @@
+"""saddle train, saddle config: run an experiment, or show its settings."""
+
+import dataclasses
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from saddle_jax.cli.usage import UsageError, mistakes, parse
+from saddle_jax.config import Config
+
+_DEFINERS = {
+    str: flags.DEFINE_string,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+}
+
+
+def config_options(options: flags.FlagValues) -> None:
+    """Defines --config=FILE.py[:VARIANT] and --config.FIELD=VALUE for every setting."""
+    flags.DEFINE_string("config", None, "Settings file, FILE.py[:VARIANT].", flag_values=options)
+    for field in dataclasses.fields(Config):
+        meaning = f"{field.metadata['meaning']} (default {field.default!r})"
+        _DEFINERS[field.type](f"config.{field.name}", None, meaning, flag_values=options)  # type: ignore[index]
+
+
+def read_options(options: flags.FlagValues) -> Config:
+    """The settings: the file's, or the defaults, with the given fields on top."""
+    given = {
+        field.name: options[f"config.{field.name}"].value
+        for field in dataclasses.fields(Config)
+        if options[f"config.{field.name}"].present
+    }
+    with mistakes():
+        base = _from_file(options["config"].value) if options["config"].value else Config()
+        return dataclasses.replace(base, **given)
+
+
+def _from_file(text: str) -> Config:
+    name, _, variant = text.partition(":")
+    path = pathlib.Path(name)
+    if not path.is_file():
+        raise UsageError(f"config must be a file FILE.py[:VARIANT], got {text!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"config must be a Python file, got {text!r}")
+    module: Any = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))  # overlays import their base
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    config = module.get_config(variant) if variant else module.get_config()
+    if not isinstance(config, Config):
+        raise UsageError(f"{name}: get_config() must return a saddle_jax.config.Config, got {config!r}")
+    return config
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains; the exit status is 0 when finished, 1 when diverged, 130 when interrupted."""
+    options = flags.FlagValues()
+    config_options(options)
+    flags.DEFINE_string("workdir", None, "Folder of the run; runs/NAME else.", flag_values=options)
+    flags.DEFINE_bool("quiet", False, "Print nothing but mistakes.", flag_values=options)
+    flags.DEFINE_bool(
+        "profile", False, "Tell what the loop costs around the steps; write a trace.", flag_values=options
+    )
+    parse(options, arguments)
+    config = read_options(options)
+
+    from saddle_jax.cli.running import run_training
+
+    workdir = pathlib.Path(options.workdir or default_workdir(config))
+    result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
+    if result["status"] == "interrupted":
+        print(f"interrupted; the same command goes on from step {result['steps']:,}", file=sys.stderr)
+    return {"finished": 0, "diverged": 1, "interrupted": 130}[result["status"]]
+
+
+def default_workdir(config: Config) -> str:
+    """runs/ and what tells runs apart at a glance."""
+    compressor = "" if config.compressor == "none" else f"-{config.compressor}"
+    return f"runs/{config.dataset}-{config.model}-{config.method}{compressor}-{config.topology}{config.agents}-seed{config.seed}".replace(
+        ":", "_"
+    )
+
+
+def show_config(arguments: Sequence[str]) -> None:
+    """Every setting with its value and meaning."""
+    options = flags.FlagValues()
+    config_options(options)
+    parse(options, arguments)
+    config = read_options(options)
+    for field in dataclasses.fields(Config):
+        print(f"{field.name:<24} {getattr(config, field.name)!r:<14} {field.metadata['meaning']}")

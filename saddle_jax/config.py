@@ -1,0 +1,214 @@
+"""The settings of a run: one definition of each, with its meaning, default and check."""
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from saddle_jax import checks, compression, topology
+from saddle_jax.choco import ORDERS
+from saddle_jax.data.partition import KINDS
+from saddle_jax.data.recipes import AUGMENTATIONS
+from saddle_jax.methods.ngm import SELF_GRADIENTS
+from saddle_jax.methods.saddle import METHODS
+from saddle_jax.mixing import FORMS
+from saddle_jax.models import NAMES as MODELS
+from saddle_jax.models.layers import NORMS
+
+SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
+
+
+def _setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
+
+
+def _one_of(allowed: Any) -> Callable[[str, Any], Any]:
+    def check(name: str, value: Any) -> None:
+        if value not in allowed:
+            near = difflib.get_close_matches(str(value), list(allowed), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
+
+    return check
+
+
+def _whole(at_least: int, at_most: float = 2**31) -> Callable[[str, Any], Any]:
+    return lambda name, value: checks.whole(name, value, at_least=at_least, at_most=at_most)
+
+
+def _real(**bounds: float) -> Callable[[str, Any], Any]:
+    return lambda name, value: checks.real(name, value, **bounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that decides the numbers of a run, and how often they are written down."""
+
+    # What is computed
+    method: str = _setting("q_saddle", f"one of {', '.join(METHODS)}", _one_of(METHODS))
+    topology: str = _setting(
+        "ring",
+        "ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, circulant:1,5, "
+        "erdos_renyi:0.3, random_regular:4",
+        lambda name, value: _topology_kind(value),
+    )
+    agents: int = _setting(10, "number of agents", _whole(1))
+    model: str = _setting("cnn", f"one of {', '.join(MODELS)}", _one_of(MODELS))
+    norm: str = _setting("evonorm", f"one of {', '.join(NORMS)}", _one_of(NORMS))
+    # On which data
+    dataset: str = _setting(
+        "digits", "digits, synthetic, cifar10, cifar100, imagenette, imagenet, or any of tfds"
+    )
+    data_dir: str = _setting("", "folder of prepared datasets; empty: TFDS_DATA_DIR or ~/tensorflow_datasets")
+    subset: int = _setting(0, "train on a random subset of so many images; 0: on all", _whole(0))
+    partition: str = _setting("dirichlet", f"one of {', '.join(KINDS)}", _one_of(KINDS))
+    alpha: float = _setting(0.1, "Dirichlet concentration; for sorted, shards per agent", _real(above=0.0))
+    augmentation: str = _setting(
+        "auto", f"auto (the dataset's own), {', '.join(AUGMENTATIONS)}", _one_of(("auto", *AUGMENTATIONS))
+    )
+    batch_size: int = _setting(32, "images per agent and step", _whole(1))
+    # For how long, how fast
+    epochs: int = _setting(25, "passes over an agent's data", _whole(1))
+    learning_rate: float = _setting(0.1, "eta at the start", _real(above=0.0))
+    schedule: str = _setting(
+        "step",
+        "step (x0.1 after 50 and 75 % of the epochs), imagenet (33, 67 and 90 %), exponential (x0.981 per epoch), "
+        "constant, cosine",
+        _one_of(SCHEDULES),
+    )
+    warmup_epochs: int = _setting(0, "epochs over which eta rises from zero", _whole(0))
+    # The method's options
+    rho: float = _setting(0.05, "SAM's radius, of the saddle methods", _real(at_least=0.0))
+    ascent_every: int = _setting(
+        1, "climb in every so-manieth step; 5: the compute-efficient variant", _whole(1)
+    )
+    ascent_reuse: bool = _setting(False, "between climbs, perturb with the last perturbation")
+    beta: float = _setting(0.9, "momentum", _real(at_least=0.0, below=1.0))
+    mu: float = _setting(-1.0, "QGM's moving average; -1: beta", _real(at_least=-1.0, below=1.0))
+    nesterov: bool = _setting(True, "Nesterov; false: heavy ball")
+    weight_decay: float = _setting(1e-4, "coupled L2", _real(at_least=0.0))
+    gamma: float = _setting(1.0, "averaging rate", _real(above=0.0, at_most=1.0))
+    compressor: str = _setting(
+        "none",
+        "none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign",
+        lambda name, value: parse_compressor(value),
+    )
+    order: str = _setting("choco", f"of compressed gossip: {', '.join(ORDERS)}", _one_of(ORDERS))
+    self_gradient: str = _setting("current", f"NGM's: {', '.join(SELF_GRADIENTS)}", _one_of(SELF_GRADIENTS))
+    form: str = _setting("auto", f"of mixing: {', '.join(FORMS)}", _one_of(FORMS))
+    seed: int = _setting(0, "of partition, initialisation, batches and compression", _whole(0, 2**32 - 1))
+    # What is written down
+    eval_every_epochs: int = _setting(5, "evaluate so often, and at the end", _whole(1))
+    eval_agents: str = _setting(
+        "end", "evaluate every agent's own model: end, always, never", _one_of(("end", "always", "never"))
+    )
+    log_every_steps: int = _setting(10, "a line in metrics.jsonl so often", _whole(1))
+    checkpoint_every_steps: int = _setting(500, "and at the end", _whole(1))
+    keep_checkpoints: int = _setting(2, "the newest so many are kept", _whole(1))
+    diagnostics: bool = _setting(
+        False, "log gradient and update norms, compression error, consensus distance"
+    )
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is bool and not isinstance(value, bool):
+                raise ValueError(f"{field.name} must be true or false, got {value!r}")
+            if field.type is float and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, field.name, float(value))
+            if field.type is str and not isinstance(value, str):
+                raise ValueError(f"{field.name} must be text, got {value!r}")
+            if field.metadata["check"]:
+                field.metadata["check"](field.name, value)
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}")
+        if self.mu != -1.0 and self.mu < 0:
+            raise ValueError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
+        if self.method not in ("ngm", "n_saddle") and self.self_gradient != "current":
+            raise ValueError(f"self_gradient must be current for {self.method}, got {self.self_gradient!r}")
+        build_topology(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, in the order above."""
+        return dataclasses.asdict(self)
+
+
+def from_json(settings: dict[str, Any]) -> Config:
+    """A Config from plain values; unknown names are refused with the nearest known one."""
+    known = [field.name for field in dataclasses.fields(Config)]
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{name!r} is no setting{hint}")
+    return Config(**settings)
+
+
+def differences(one: Config, other: Config) -> list[str]:
+    """The settings in which two differ, as text; where the data lies does not count."""
+    return [
+        f"{name} {json.dumps(value)} -> {json.dumps(other.to_json()[name])}"
+        for name, value in one.to_json().items()
+        if value != other.to_json()[name] and name != "data_dir"
+    ]
+
+
+def parse_compressor(text: str) -> compression.Compressor | None:
+    """A compressor from its short name, such as quantize8, quantize2_biased, top_k0.3."""
+    plain: dict[str, Any] = {"none": None, "identity": compression.identity(), "sign": compression.sign()}
+    if text in plain:
+        return plain[text]
+    if match := re.fullmatch(r"quantize(\d+)(_biased)?", text):
+        return compression.quantize(int(match[1]), biased=bool(match[2]))
+    if match := re.fullmatch(r"(top_k|random_k)(\d*\.?\d+)", text):
+        return getattr(compression, match[1])(float(match[2]))
+    raise ValueError(
+        "compressor must be one of none, identity, quantizeBITS, quantizeBITS_biased, top_kFRACTION, "
+        f"random_kFRACTION, sign, got {text!r}"
+    )
+
+
+_SIMPLE = {
+    "ring": topology.ring,
+    "complete": topology.complete,
+    "star": topology.star,
+    "chain": topology.chain,
+    "hypercube": topology.hypercube,
+    "exponential": topology.exponential,
+    "isolated": topology.isolated,
+}
+_WITH_SETTING = ("torus", "circulant", "erdos_renyi", "random_regular")
+
+
+def _topology_kind(text: str) -> str:
+    kind = text.partition(":")[0]
+    _one_of((*_SIMPLE, *_WITH_SETTING))("topology", kind)
+    return kind
+
+
+def build_topology(config: Config) -> topology.Topology:
+    """The graph that `topology`, `agents` and, for random ones, `seed` describe."""
+    kind, _, setting = config.topology.partition(":")
+    n = config.agents
+    if n == 1:
+        return topology.from_matrix([[1.0]], name="alone")
+    try:
+        if kind in _SIMPLE and not setting:
+            return _SIMPLE[kind](n)
+        if kind == "torus" and not setting:
+            return topology.torus(n)
+        if kind == "torus":
+            rows, columns = (int(side) for side in setting.split("x"))
+            if rows * columns == n:
+                return topology.torus(rows, columns)
+        if kind == "circulant":
+            return topology.circulant(n, [int(offset) for offset in setting.split(",")])
+        if kind == "erdos_renyi":
+            return topology.erdos_renyi(n, float(setting), config.seed)
+        if kind == "random_regular":
+            return topology.random_regular(n, int(setting), config.seed)
+    except ValueError as error:
+        raise ValueError(f"topology {config.topology!r} cannot have {n} agents: {error}") from error
+    raise ValueError(f"topology {config.topology!r} cannot have {n} agents")

@@ -1,0 +1,156 @@
+"""From settings to the parts of a run: data, batches, model, method, and one compiled step."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from saddle_jax import classification, models
+from saddle_jax.config import Config, build_topology, parse_compressor
+from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, take
+from saddle_jax.data.streaming import StreamedImages
+from saddle_jax.ledger import Ledger, open_ledger
+from saddle_jax.methods.method import Method
+from saddle_jax.methods.saddle import METHODS
+from saddle_jax.schedules import build_schedule
+from saddle_jax.trees import replicate
+from saddle_jax.types import Array, Key, Params
+
+# What the random numbers of a run are for, beside the batches' own.
+_INITIALISATION, _METHOD = 10, 11
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Experiment:
+    """The parts of a run, made from its settings by `build`."""
+
+    config: Config
+    dataset: Dataset
+    partition: Partition
+    batches: Batches
+    model: Any
+    method: Method
+    schedule: optax.Schedule
+    ledger: Ledger
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
+        return self.config.epochs * self.batches.steps_per_epoch
+
+    def first_params(self) -> Params:
+        """All agents' models before the first step: the same for everybody, stacked [A, ...]."""
+        key = _stream(self.config.seed, _INITIALISATION)
+        one = models.init(self.model, self.dataset.image_shape, key)
+        return replicate(one, self.config.agents)
+
+    @functools.cached_property
+    def compiled_step(self) -> Any:
+        """(carry, images, labels, order, position, ascend) -> (carry, metrics), one program.
+
+        carry: params, state and the first step whose loss was not finite (-1: none yet); donated.
+        images, labels: of which the order numbers samples.
+        order: an epoch's samples [steps, A, B] and mask [steps, B], or those of one step.
+        position: (which of the order's steps, epoch, step of the epoch, step of the run), int32.
+        """
+        loss_fn = classification.cross_entropy(self.model)
+
+        def run_step(carry, images, labels, order, position, ascend):
+            params, state, first_bad = carry
+            row, epoch, number, step = position
+            samples, mask = order[0][row], order[1][row]
+            augmentation_key = self.batches.augmentation_key(epoch, number)
+            batch = {
+                "images": self.dataset.recipe.for_agents(augmentation_key, take(images, samples)),
+                "labels": take(labels, samples),
+                "mask": jnp.broadcast_to(mask, samples.shape),
+            }
+            key = jax.random.fold_in(_stream(self.config.seed, _METHOD), step)
+            params, state, metrics = self.method.step(
+                loss_fn, params, state, batch, key, ascend=ascend, diagnostics=self.config.diagnostics
+            )
+            is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
+            first_bad = jnp.where((first_bad < 0) & is_bad, step, first_bad)
+            return (params, state, first_bad), {**metrics, "learning_rate": self.schedule(step)}
+
+        return jax.jit(run_step, static_argnums=5, donate_argnums=0)
+
+    @functools.cached_property
+    def device_data(self) -> tuple[Any, Array]:
+        """All training images and labels, on the device."""
+        return jnp.asarray(np.asarray(self.dataset.train_images)), jnp.asarray(self.dataset.train_labels)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether images are decoded batch by batch."""
+        return isinstance(self.dataset.train_images, StreamedImages)
+
+    def evaluate(self, params: Params) -> classification.Score:
+        """One model on the whole test set."""
+        dataset = self.dataset
+        return classification.evaluate(
+            self.model, params, dataset.test_images, dataset.test_labels, dataset.recipe
+        )
+
+
+def build(config: Config) -> Experiment:
+    """Loads the data and makes the parts of a run."""
+    topology = build_topology(config)
+    dataset = load(config.dataset, config.data_dir or None)
+    if config.subset:
+        dataset = dataset.subset(config.subset, config.seed)
+    if config.augmentation != "auto":
+        recipe = dataclasses.replace(dataset.recipe, augmentation=config.augmentation)
+        dataset = dataclasses.replace(dataset, recipe=recipe)
+    partition = make_partition(
+        config.partition, dataset.train_labels, config.agents, alpha=config.alpha, seed=config.seed
+    )
+    batches = Batches(partition, config.batch_size, config.seed)
+    model = models.build(config.model, dataset.num_classes, norm=config.norm)
+    schedule = build_schedule(config, batches.steps_per_epoch)
+    method = _build_method(config, topology, schedule)
+    shapes = jax.eval_shape(
+        lambda: replicate(models.init(model, dataset.image_shape, jax.random.key(0)), config.agents)
+    )
+    return Experiment(
+        config=config,
+        dataset=dataset,
+        partition=partition,
+        batches=batches,
+        model=model,
+        method=method,
+        schedule=schedule,
+        ledger=open_ledger(method, shapes),
+    )
+
+
+def _build_method(config: Config, topology: Any, schedule: optax.Schedule) -> Method:
+    options: dict[str, Any] = {
+        "beta": config.beta,
+        "nesterov": config.nesterov,
+        "weight_decay": config.weight_decay,
+        "gamma": config.gamma,
+        "compressor": parse_compressor(config.compressor),
+        "form": config.form,
+    }
+    if config.method in ("ngm", "n_saddle"):
+        options["self_gradient"] = config.self_gradient
+    else:
+        options["order"] = config.order
+    if config.method in ("qgm", "q_saddle") and config.mu >= 0:
+        options["mu"] = config.mu
+    if config.method.endswith("saddle"):
+        options |= {
+            "rho": config.rho,
+            "ascent_every": config.ascent_every,
+            "ascent_reuse": config.ascent_reuse,
+        }
+    return METHODS[config.method](topology, learning_rate=schedule, **options)
+
+
+def _stream(seed: int, purpose: int) -> Key:
+    return jax.random.fold_in(jax.random.key(seed), purpose)

@@ -1,0 +1,136 @@
+"""A run's folder: its lock, its settings, its metrics and its result. Everything is JSON.
+
+config.json     the settings, versions, devices, partition
+metrics.jsonl   one object per logged step or evaluation
+result.json     how it ended
+checkpoints/    see `checkpoint.py`
+tensorboard/    the same metrics as event files
+curves.png      a picture of them
+"""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from saddle_jax.config import Config, differences, from_json
+
+
+class RunError(Exception):
+    """A folder that cannot be used; the message says why and what to do."""
+
+
+@contextlib.contextmanager
+def locked(workdir: pathlib.Path) -> Iterator[None]:
+    """Holds the folder for this process. The system lets go of the lock when the process ends."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        file = (workdir / ".lock").open("a+")
+    except OSError as error:
+        raise RunError(
+            f"workdir must be a folder that can be written to, got {workdir}: {error.strerror}"
+        ) from error
+    with file:
+        try:
+            import fcntl
+        except ImportError:  # Windows has no such lock
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise RunError(
+                f"{workdir} is in use by a living run ({holder}): wait for it or choose another workdir"
+            ) from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+def write_json(path: pathlib.Path, content: Any) -> None:
+    """Writes a JSON file in one go: whoever reads it sees the old one or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(partial, path)
+
+
+def read_config(workdir: pathlib.Path) -> Config:
+    """The settings of the run in a folder."""
+    path = workdir / "config.json"
+    try:
+        return from_json(json.loads(path.read_text())["config"])
+    except FileNotFoundError as error:
+        raise RunError(f"{workdir} holds no run: {path.name} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+
+
+def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
+    """Writes config.json, or checks that the one there is of the same run."""
+    if (workdir / "config.json").exists():
+        differing = differences(read_config(workdir), config)
+        if differing:
+            raise RunError(
+                f"{workdir} holds a run with other settings: {', '.join(differing)}; choose another workdir"
+            )
+        return
+    write_json(workdir / "config.json", {"config": config.to_json(), **record})
+
+
+def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
+    """result.json, or None where a run has not ended."""
+    try:
+        return json.loads((workdir / "result.json").read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{workdir / 'result.json'} cannot be read: {error}") from error
+
+
+def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
+    """All complete lines of metrics.jsonl."""
+    try:
+        lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a kill may leave half a line at the end
+            records.append(json.loads(line))
+    return records
+
+
+class Metrics:
+    """Appends to metrics.jsonl, and to TensorBoard's event files."""
+
+    def __init__(self, workdir: pathlib.Path, resume_at: int):
+        """Drops what an interrupted run wrote beyond the step it is resumed at."""
+        from tensorboardX import SummaryWriter
+
+        path = workdir / "metrics.jsonl"
+        kept = [record for record in read_metrics(workdir) if record["step"] <= resume_at]
+        partial = workdir / ".metrics.jsonl.partial"
+        partial.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        os.replace(partial, path)
+        self._file = path.open("a")
+        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """One object with `step`; numbers only. What is not finite becomes null: JSON knows no NaN."""
+        finite = {name: value if math.isfinite(value) else None for name, value in record.items()}
+        self._file.write(json.dumps(finite) + "\n")
+        self._file.flush()
+        for name, value in finite.items():
+            if name != "step" and value is not None:
+                self._events.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        """Ends both."""
+        self._file.close()
+        self._events.close()

@@ -1,0 +1,53 @@
+"""What a run shows: a heading, a bar with rate and time left, evaluations, a closing table."""
+
+import sys
+from typing import Any
+
+
+class Screen:
+    """Prints to standard output; a bar only in a terminal, plain lines elsewhere, nothing if quiet."""
+
+    def __init__(self, quiet: bool = False):
+        self._quiet = quiet
+        self._bar: Any = None
+
+    def line(self, text: str = "") -> None:
+        """One line, above the bar if there is one."""
+        if self._quiet:
+            return
+        if self._bar is not None and not self._bar.disable:
+            self._bar.write(text)
+        else:
+            print(text, flush=True)
+
+    def warn(self, text: str) -> None:
+        """To standard error, quiet or not."""
+        if self._bar is not None and not self._bar.disable:
+            self._bar.clear()
+        print(f"saddle: {text}", file=sys.stderr, flush=True)
+
+    def start(self, steps: int, done: int) -> None:
+        """Shows the bar."""
+        from tqdm import tqdm
+
+        # disable=None: no bar where standard error is not a terminal
+        self._bar = tqdm(
+            total=steps,
+            initial=done,
+            unit=" steps",
+            dynamic_ncols=True,
+            smoothing=0.05,
+            disable=True if self._quiet else None,
+        )
+
+    def advance(self, note: str = "") -> None:
+        """One step further."""
+        self._bar.update()
+        if note:
+            self._bar.set_postfix_str(note, refresh=False)
+
+    def stop(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

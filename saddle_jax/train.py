@@ -1,0 +1,225 @@
+"""The training loop: build, step, log, evaluate, save; stop and go on. There is no other."""
+
+import dataclasses
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax import report_text
+from saddle_jax.checkpoint import Checkpoints, tree_sha256
+from saddle_jax.config import Config
+from saddle_jax.experiment import Experiment, build
+from saddle_jax.ledger import table
+from saddle_jax.rundir import Metrics, claim, locked, read_result, write_json
+from saddle_jax.screen import Screen
+from saddle_jax.trees import consensus, consensus_distance
+from saddle_jax.types import Params
+
+
+def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool = False) -> dict[str, Any]:
+    """Trains, or goes on training, in a folder; returns what result.json says.
+
+    The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
+    """
+    with locked(workdir):
+        experiment = build(config)
+        claim(workdir, config, report_text.record(experiment))
+        known = read_result(workdir)
+        if known is not None and known["status"] != "interrupted":
+            screen.line(f"{workdir} holds this run already: {known['status']}")
+            screen.line(report_text.closing_table(known))
+            return known
+        screen.line(report_text.heading(experiment, workdir))
+        result = _Run(experiment, workdir, screen, profile).go()
+        screen.line(report_text.closing_table(result))
+        return result
+
+
+@dataclasses.dataclass
+class _Interrupt:
+    """Set by Ctrl-C and by SIGTERM; the loop looks at it between two steps."""
+
+    signal: int = 0
+
+    def __enter__(self) -> "_Interrupt":
+        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _note(self, number: int, _: Any) -> None:
+        if self.signal:  # a second Ctrl-C does not wait
+            raise KeyboardInterrupt
+        self.signal = number
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class _Run:
+    """One run from where it stands to its end."""
+
+    def __init__(self, experiment: Experiment, workdir: pathlib.Path, screen: Screen, profile: bool):
+        self.experiment, self.config = experiment, experiment.config
+        self.workdir, self.screen, self.profile = workdir, screen, profile
+        self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints)
+        params = experiment.first_params()
+        self.carry = (params, experiment.method.init(params), jnp.int32(-1))
+        self.step, self.seconds = 0, 0.0
+        restored = self.checkpoints.restore_newest(self.carry, screen.warn)
+        if restored is not None:
+            self.step, self.carry, notes = restored
+            self.seconds = notes["seconds"]
+            screen.line(f"going on from step {self.step:,}")
+        self.metrics = Metrics(workdir, resume_at=self.step)
+        self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
+        self.last_finite: dict[str, Any] = {}
+        self.step_seconds = 0.0  # of steps alone, when profiling
+        self.started = time.perf_counter() - self.seconds
+
+    @property
+    def params(self) -> Params:
+        return self.carry[0]
+
+    def go(self) -> dict[str, Any]:
+        config, steps = self.config, self.experiment.steps
+        per_epoch = self.experiment.batches.steps_per_epoch
+        self.screen.start(steps, self.step)
+        status = "finished"
+        try:
+            with _Interrupt() as interrupt:
+                for inputs, position in self._inputs():
+                    self._advance(inputs, position)
+                    if self.step % config.log_every_steps == 0 or self.step == steps:
+                        self._log()
+                    epoch_ended = self.step % per_epoch == 0
+                    evaluates = epoch_ended and (self.step // per_epoch) % config.eval_every_epochs == 0
+                    saves = self.step % config.checkpoint_every_steps == 0
+                    if (
+                        evaluates or saves or self.step == steps or interrupt.signal
+                    ) and self._has_diverged():
+                        status = "diverged"
+                        break
+                    if evaluates and self.step < steps:
+                        self._evaluate(every_agent=config.eval_agents == "always")
+                    if self.step == steps:
+                        break
+                    if saves or interrupt.signal:
+                        self._save()
+                    if interrupt.signal:
+                        status = "interrupted"
+                        break
+        finally:
+            self.screen.stop()
+        return self._end(status)
+
+    def _inputs(self) -> Iterator[tuple[Any, tuple[int, int, int, int]]]:
+        """Images, labels, order and position of every step from here on; nothing if all are done."""
+        experiment, batches = self.experiment, self.experiment.batches
+        order, order_epoch = None, -1
+        for step in range(self.step, experiment.steps):
+            epoch, number = divmod(step, batches.steps_per_epoch)
+            if epoch != order_epoch:
+                order, order_epoch = batches.epoch(epoch), epoch
+            assert order is not None
+            if experiment.is_streamed:
+                samples = np.asarray(order[0][number])
+                images = experiment.dataset.train_images[samples].reshape(
+                    -1, *experiment.dataset.train_images.shape[1:]
+                )
+                labels = experiment.dataset.train_labels[samples].reshape(-1)
+                numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
+                yield (images, labels, (numbered, order[1][number][None])), (0, epoch, number, step)
+            else:
+                yield (*experiment.device_data, order), (number, epoch, number, step)
+
+    def _advance(self, inputs: Any, position: tuple[int, int, int, int]) -> None:
+        ascend = self.experiment.method.ascends(position[3])
+        started = time.perf_counter()
+        at = tuple(np.int32(number) for number in position)
+        self.carry, metrics = self.experiment.compiled_step(self.carry, *inputs, at, ascend)
+        if self.profile:
+            jax.block_until_ready(self.carry)
+            self.step_seconds += time.perf_counter() - started
+        self.step += 1
+        self.newest = metrics
+        self.screen.advance()
+
+    def _log(self) -> None:
+        """Notes this step's metrics; those noted before, which are ready by now, are written."""
+        self._flush()
+        self.pending = (self.step, self.newest)
+
+    def _flush(self) -> None:
+        if self.pending is None:
+            return
+        step, metrics = self.pending
+        self.pending = None
+        values = {name: float(np.mean(value)) for name, value in jax.device_get(_flat(metrics)).items()}
+        record = {"step": step, "epoch": step / self.experiment.batches.steps_per_epoch, **values}
+        record["bytes_sent_per_agent"] = self.experiment.ledger.wire_bytes_per_agent(step)
+        self.metrics.write(record)
+        if np.isfinite(values["train_loss"]):
+            self.last_finite = {"step": step, "train_loss": values["train_loss"]}
+
+    def _has_diverged(self) -> bool:
+        self._flush()
+        return int(self.carry[2]) >= 0
+
+    def _evaluate(self, every_agent: bool) -> dict[str, float]:
+        score = self.experiment.evaluate(consensus(self.params))
+        found = {
+            "test_accuracy": score.accuracy,
+            "test_loss": score.loss,
+            "consensus_distance": float(consensus_distance(self.params)),
+        }
+        if every_agent:
+            agents = [
+                self.experiment.evaluate(jax.tree.map(lambda x, i=i: x[i], self.params)).accuracy
+                for i in range(self.config.agents)
+            ]
+            found |= {
+                "agent_accuracy_mean": float(np.mean(agents)),
+                "agent_accuracy_std": float(np.std(agents)),
+            }
+        epoch = self.step / self.experiment.batches.steps_per_epoch
+        self.metrics.write({"step": self.step, "epoch": epoch, **found})
+        self.screen.line(
+            f"epoch {epoch:g}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}, "
+            f"consensus distance {found['consensus_distance']:.3g}"
+        )
+        return found
+
+    def _save(self) -> None:
+        self._flush()
+        self.seconds = time.perf_counter() - self.started
+        self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
+
+    def _end(self, status: str) -> dict[str, Any]:
+        self._flush()
+        result: dict[str, Any] = {"status": status, "steps": self.step}
+        if status == "finished":
+            result |= self._evaluate(every_agent=self.config.eval_agents != "never")
+            self._save()
+        if status == "diverged":
+            result |= {"diverged_at_step": int(self.carry[2]), "last_finite": self.last_finite}
+        self.metrics.close()
+        self.seconds = time.perf_counter() - self.started
+        result |= table(self.experiment.ledger, self.step)
+        result |= {"seconds": self.seconds, "params_sha256": tree_sha256(self.params)}
+        if self.profile:
+            result["step_seconds"] = self.step_seconds
+        write_json(self.workdir / "result.json", result)
+        return result
+
+
+def _flat(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The method's metrics under the names that metrics.jsonl has."""
+    renamed = {"loss": "train_loss"}
+    flat = {renamed.get(name, name): value for name, value in metrics.items() if name != "aux"}
+    return flat | {f"train_{name}": value for name, value in metrics.get("aux", {}).items()}
