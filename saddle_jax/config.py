@@ -74,8 +74,8 @@ class Config:
     learning_rate: float = _setting(0.1, "eta at the start", _real(above=0.0))
     schedule: str = _setting(
         "step",
-        "step (x0.1 after 50 and 75 % of the epochs), imagenet (33, 67 and 90 %), exponential (x0.981 per epoch), "
-        "constant, cosine",
+        "step (x0.1 after 50 and 75 % of the epochs), imagenet (33, 67 and 90 %), "
+        "exponential (x0.981 per epoch), constant, cosine",
         _one_of(SCHEDULES),
     )
     warmup_epochs: int = _setting(0, "epochs over which eta rises from zero", _whole(0))

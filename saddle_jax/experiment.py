@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,12 @@ import optax
 from saddle_jax import classification, models
 from saddle_jax.config import Config, build_topology, parse_compressor
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, take
+from saddle_jax.data.recipes import Augmentation
 from saddle_jax.data.streaming import StreamedImages
 from saddle_jax.ledger import Ledger, open_ledger
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.saddle import METHODS
+from saddle_jax.models.layers import Norm
 from saddle_jax.schedules import build_schedule
 from saddle_jax.trees import replicate
 from saddle_jax.types import Array, Key, Params
@@ -104,13 +106,13 @@ def build(config: Config) -> Experiment:
     if config.subset:
         dataset = dataset.subset(config.subset, config.seed)
     if config.augmentation != "auto":
-        recipe = dataclasses.replace(dataset.recipe, augmentation=config.augmentation)
+        recipe = dataclasses.replace(dataset.recipe, augmentation=cast(Augmentation, config.augmentation))
         dataset = dataclasses.replace(dataset, recipe=recipe)
     partition = make_partition(
         config.partition, dataset.train_labels, config.agents, alpha=config.alpha, seed=config.seed
     )
     batches = Batches(partition, config.batch_size, config.seed)
-    model = models.build(config.model, dataset.num_classes, norm=config.norm)
+    model = models.build(config.model, dataset.num_classes, norm=cast(Norm, config.norm))
     schedule = build_schedule(config, batches.steps_per_epoch)
     method = _build_method(config, topology, schedule)
     shapes = jax.eval_shape(

@@ -2,14 +2,14 @@
 
 import importlib.metadata
 import pathlib
-from typing import Any
+from typing import Any, cast
 
 import jax
 
 from saddle_jax import models
 from saddle_jax.experiment import Experiment
 from saddle_jax.ledger import readable
-from saddle_jax.mixing import mixing_form
+from saddle_jax.mixing import Form, mixing_form
 from saddle_jax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
@@ -52,8 +52,9 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     devices = jax.devices()
     rows = {
         "method": f"{config.method}{sam}{compressed}, gamma {config.gamma:g}",
-        "graph": f"{method.topology} (mixing: {mixing_form(method.topology, config.form)})",
-        "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, from {dataset.source}",
+        "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
+        "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
+        f"from {dataset.source}",
         "partition": f"{experiment.partition.name}: {experiment.partition.skew}",
         "model": f"{config.model}, {count:,} parameters, {config.norm}",
         "devices": f"{len(devices)} x {devices[0].device_kind}",
@@ -85,7 +86,8 @@ def closing_table(result: dict[str, Any]) -> str:
     wire, paper = result["bytes_sent_per_agent"], result["paper_bytes_sent_per_agent"]
     rows["sent per agent"] = f"{readable(wire)}  ({readable(paper)} as the paper counts)"
     rows["steps, time"] = f"{result['steps']:,} in {result['seconds']:.1f} s"
-    if result.get("step_seconds"):
-        overhead = 1 - result["step_seconds"] / result["seconds"]
-        rows["outside steps"] = f"{100 * overhead:.1f} % of the time"
+    if "profile" in result:
+        spent = result["profile"]
+        shares = (f"{name} {100 * seconds / sum(spent.values()):.1f} %" for name, seconds in spent.items())
+        rows["where it went"] = ", ".join(shares)
     return "\n".join(f"{name:<20} {text}" for name, text in rows.items())

@@ -53,6 +53,15 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
         yield
 
 
+def is_locked(workdir: pathlib.Path) -> bool:
+    """Whether a living run holds the folder."""
+    try:
+        with locked(workdir):
+            return False
+    except RunError:
+        return True
+
+
 def write_json(path: pathlib.Path, content: Any) -> None:
     """Writes a JSON file in one go: whoever reads it sees the old one or the new one."""
     partial = path.with_name(f".{path.name}.partial")

@@ -1,5 +1,6 @@
 """The training loop: build, step, log, evaluate, save; stop and go on. There is no other."""
 
+import contextlib
 import dataclasses
 import pathlib
 import signal
@@ -27,8 +28,8 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
 
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
     """
+    experiment = build(config)  # first of all: settings that cannot be run leave no trace
     with locked(workdir):
-        experiment = build(config)
         claim(workdir, config, report_text.record(experiment))
         known = read_result(workdir)
         if known is not None and known["status"] != "interrupted":
@@ -36,7 +37,11 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
             screen.line(report_text.closing_table(known))
             return known
         screen.line(report_text.heading(experiment, workdir))
-        result = _Run(experiment, workdir, screen, profile).go()
+        run = _Run(experiment, workdir, screen, profile)
+        try:
+            result = run.go()
+        finally:
+            run.metrics.close()
         screen.line(report_text.closing_table(result))
         return result
 
@@ -79,7 +84,7 @@ class _Run:
         self.metrics = Metrics(workdir, resume_at=self.step)
         self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
         self.last_finite: dict[str, Any] = {}
-        self.step_seconds = 0.0  # of steps alone, when profiling
+        self.spent = {"steps": 0.0, "evaluation": 0.0, "saving": 0.0}  # seconds, when profiling
         self.started = time.perf_counter() - self.seconds
 
     @property
@@ -106,7 +111,8 @@ class _Run:
                         status = "diverged"
                         break
                     if evaluates and self.step < steps:
-                        self._evaluate(every_agent=config.eval_agents == "always")
+                        with self._clock("evaluation"):
+                            self._evaluate(every_agent=config.eval_agents == "always")
                     if self.step == steps:
                         break
                     if saves or interrupt.signal:
@@ -140,12 +146,11 @@ class _Run:
 
     def _advance(self, inputs: Any, position: tuple[int, int, int, int]) -> None:
         ascend = self.experiment.method.ascends(position[3])
-        started = time.perf_counter()
         at = tuple(np.int32(number) for number in position)
-        self.carry, metrics = self.experiment.compiled_step(self.carry, *inputs, at, ascend)
-        if self.profile:
-            jax.block_until_ready(self.carry)
-            self.step_seconds += time.perf_counter() - started
+        with self._clock("steps"):
+            self.carry, metrics = self.experiment.compiled_step(self.carry, *inputs, at, ascend)
+            if self.profile:
+                jax.block_until_ready(self.carry)
         self.step += 1
         self.newest = metrics
         self.screen.advance()
@@ -198,22 +203,30 @@ class _Run:
     def _save(self) -> None:
         self._flush()
         self.seconds = time.perf_counter() - self.started
-        self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
+        with self._clock("saving"):
+            self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
+
+    @contextlib.contextmanager
+    def _clock(self, what: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.spent[what] += time.perf_counter() - started
 
     def _end(self, status: str) -> dict[str, Any]:
         self._flush()
         result: dict[str, Any] = {"status": status, "steps": self.step}
         if status == "finished":
-            result |= self._evaluate(every_agent=self.config.eval_agents != "never")
+            with self._clock("evaluation"):
+                result |= self._evaluate(every_agent=self.config.eval_agents != "never")
             self._save()
         if status == "diverged":
             result |= {"diverged_at_step": int(self.carry[2]), "last_finite": self.last_finite}
-        self.metrics.close()
         self.seconds = time.perf_counter() - self.started
         result |= table(self.experiment.ledger, self.step)
         result |= {"seconds": self.seconds, "params_sha256": tree_sha256(self.params)}
         if self.profile:
-            result["step_seconds"] = self.step_seconds
+            loop = self.seconds - sum(self.spent.values())
+            result["profile"] = {**self.spent, "loop": loop}
         write_json(self.workdir / "result.json", result)
         return result
 

@@ -1,12 +1,19 @@
+import csv
+import json
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
+import flax.serialization
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from saddle_jax.cli import __main__ as cli
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = {
     "torus": (["topology", "torus", "40"], "torus(5, 8): 40 agents, degree 4"),
     "rows and columns": (["topology", "torus", "4", "8"], "torus(4, 8): 32 agents"),
@@ -17,14 +24,53 @@ GOOD = {
     "embedded": (["data", "prepare", "digits"], "nothing to prepare"),
 }
 BAD = {
-    "nothing": ([], "VERB must be one of bench, data, topology, version, help, got ''"),
-    "verb": (["fly"], "VERB must be one of bench, data, topology, version, help, got 'fly'"),
+    "nothing": ([], "VERB must be one of train, config, compare, .* got ''"),
+    "verb": (["fly"], "VERB must be one of train, config, compare, .* got 'fly'"),
     "name": (["topology", "rng", "10"], "NAME must be one of ring, torus"),
     "no size": (["topology", "ring"], "SIZE must be a number of agents"),
     "size": (["topology", "ring", "ten"], "SIZE must be a number of agents"),
     "sizes": (["topology", "ring", "3", "4"], "SIZE must be a number of agents"),
     "small": (["topology", "ring", "1"], "n must be an integer >= 2, got 1"),
     "prime": (["topology", "torus", "7"], "got 7, a prime"),
+    "field": (
+        ["train", "--config.learning_rat=1"],
+        "config.learning_rat'.*Did you mean: config.learning_rate",
+    ),
+    "type": (["train", "--config.epochs=many"], "flag --config.epochs=many"),
+    "method": (
+        ["train", "--config.method=qsaddle"],
+        "method must be one of .* got 'qsaddle'; did you mean 'q_saddle'",
+    ),
+    "range": (["train", "--config.gamma=1.5"], "gamma must be a number > 0 and <= 1, got 1.5"),
+    "compressor": (
+        ["train", "--config.compressor=quantise8"],
+        "compressor must be one of .* got 'quantise8'",
+    ),
+    "bits": (["train", "--config.compressor=quantize40"], "bits must be an integer .* got 40"),
+    "graph": (
+        ["train", "--config.topology=torus", "--config.agents=7"],
+        "topology 'torus' cannot have 7 agents",
+    ),
+    "rows": (
+        ["train", "--config.topology=torus:2x4", "--config.agents=10"],
+        "'torus:2x4' cannot have 10 agents",
+    ),
+    "warm-up": (["train", "--config.warmup_epochs=25"], "warmup_epochs must be below epochs = 25, got 25"),
+    "ngm only": (["train", "--config.self_gradient=mixed"], "self_gradient must be current for q_saddle"),
+    "no file": (["train", "--config=nowhere.py"], "config must be a file FILE.py.* got 'nowhere.py'"),
+    "no data": (
+        ["train", "--config.dataset=cifar10", "--config.data_dir=/nowhere"],
+        "'cifar10' is not prepared",
+    ),
+    "batch": (
+        ["train", "--config.batch_size=500"],
+        "batch_size must be at most an agent's share, 143, got 500",
+    ),
+    "positional": (["train", "now"], "arguments must be nothing and options, got now"),
+    "compare": (["compare", "--methods=qgm"], "workdir must be given"),
+    "seeds": (["compare", "--seeds=a", "--workdir=x"], "seeds must be whole numbers, got a"),
+    "list": (["list", "/nowhere"], "DIR must be a folder, got '/nowhere'"),
+    "evaluate": (["evaluate", "/nowhere"], "/nowhere holds no run: config.json is missing"),
     "bench": (["bench", "speed"], "CASE must be input, got 'speed'"),
     "data verb": (["data", "lst"], "data VERB must be one of list, prepare, show, partition, got 'lst'"),
     "data name": (["data", "show"], "arguments must be NAME and options, got nothing"),
@@ -46,12 +92,108 @@ def test_verbs(case, capsys):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_users_mistake_is_one_line_and_status_two(case, capsys):
+def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, capsys, tmp_path, monkeypatch):
     arguments, expected = BAD[case]
+    monkeypatch.chdir(tmp_path)
     assert cli.main(["saddle", *arguments]) == 2
     error = capsys.readouterr().err
     assert re.search(expected, error)
     assert error.count("\n") == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_settings_are_shown_with_their_meaning(capsys):
+    assert (
+        cli.main(["saddle", "config", f"--config={ROOT / 'configs' / 'cifar10.py'}:cpu", "--config.rho=0.2"])
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert re.search(r"model +'resnet8' +one of", printed)
+    assert re.search(r"rho +0.2 +SAM's radius", printed)
+    with pytest.raises(SystemExit):
+        cli.main(["saddle", "train", "--help"])
+    assert "--config.ascent_every" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.name)
+def test_every_settings_file_can_be_read(path, capsys):
+    assert cli.main(["saddle", "config", f"--config={path}"]) == 0
+
+
+def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
+    small = [
+        "--config.agents=3",
+        "--config.model=logistic",
+        "--config.epochs=6",
+        "--config.learning_rate=0.05",
+    ]
+    grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
+    assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
+    assert len(results) == 8
+    pair = [100 * results[f"qgm-none-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
+    cell = f"{statistics.fmean(pair):.2f} +- {statistics.stdev(pair):.2f}"
+    assert cell in printed
+    assert cell.replace("+-", r"$\pm$") in (tmp_path / "comparison.tex").read_text()
+    with (tmp_path / "comparison.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["method", "none", "sign", "drop"]
+    assert rows[2][0] == "qgm"
+    compressed = [100 * results[f"qgm-sign-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
+    assert float(rows[2][3]) == pytest.approx(statistics.fmean(pair) - statistics.fmean(compressed), abs=0.01)
+    assert (tmp_path / "comparison.md").read_text().startswith("| method | none | sign | drop |")
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
+    assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0  # nothing is run again
+    assert capsys.readouterr().out == printed
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
+
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("finished") == 8
+    run = tmp_path / "qgm-none-seed0"
+    accuracy = f"{100 * results['qgm-none-seed0']['test_accuracy']:.2f} %"
+    assert cli.main(["saddle", "evaluate", str(run)]) == 0
+    assert accuracy in capsys.readouterr().out
+    assert cli.main(["saddle", "evaluate", str(run), "--agent=2"]) == 0
+    assert "agent 2 at step" in capsys.readouterr().out
+    assert cli.main(["saddle", "evaluate", str(run), "--agent=3"]) == 2
+    assert "agent must be 0 to 2, got 3" in capsys.readouterr().err
+    for form in ("safetensors", "msgpack"):
+        assert cli.main(["saddle", "export", str(run), f"--format={form}"]) == 0
+    named = safetensors.numpy.load_file(run / "model.safetensors")
+    assert named["linear/kernel"].shape == (64, 10)
+    restored = flax.serialization.msgpack_restore((run / "model.msgpack").read_bytes())
+    np.testing.assert_array_equal(restored["linear"]["kernel"], named["linear/kernel"])
+
+
+def test_a_diverged_run_is_starred_and_does_not_stop_the_others(tmp_path, capsys):
+    small = ["--config.agents=3", "--config.model=mlp", "--config.epochs=3", "--config.learning_rate=1e8"]
+    grid = [
+        "--methods=dpsgd",
+        "--seeds=0,1",
+        f"--workdir={tmp_path}",
+        "--quiet",
+        "--config.schedule=constant",
+    ]
+    assert cli.main(["saddle", "compare", *grid, *small]) == 0
+    assert "dpsgd   diverged*" in capsys.readouterr().out
+
+
+def test_a_profile_says_where_the_time_went(tmp_path, capsys):
+    command = [
+        "train",
+        "--profile",
+        "--config.model=logistic",
+        "--config.epochs=3",
+        f"--workdir={tmp_path / 'run'}",
+    ]
+    assert cli.main(["saddle", *command]) == 0
+    assert re.search(
+        r"where it went +steps .* %, evaluation .* %, saving .* %, loop .* %", capsys.readouterr().out
+    )
+    assert list((tmp_path / "run" / "trace").rglob("*.xplane.pb"))
 
 
 def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):

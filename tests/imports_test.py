@@ -17,7 +17,11 @@ LAYERS = [
     {"choco", "gradients"},
     {"methods"},
     {"models", "data"},
-    {"classification"},
+    {"classification", "config", "ledger"},
+    {"schedules", "rundir", "checkpoint", "screen"},
+    {"experiment"},
+    {"finished", "report_text"},
+    {"train"},
     {"bench", "report"},
     {"cli"},
 ]
@@ -26,9 +30,12 @@ MODULES = sorted(
 )
 CORE = {"absl", "jax", "networkx", "numpy", "optax"}  # what `pip install saddle_jax` brings
 ALSO = {
+    "checkpoint.py": {"orbax"},
+    "rundir.py": {"tensorboardX"},
+    "screen.py": {"tqdm"},
     "models": {"flax"},
     "data": {"PIL", "tensorflow_datasets", "tqdm"},
-    "cli": {"tensorflow", "tensorflow_datasets"},
+    "cli": {"flax", "safetensors", "tensorflow", "tensorflow_datasets"},
     "report": {"matplotlib"},
 }
 

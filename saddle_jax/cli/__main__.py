@@ -11,6 +11,10 @@ from saddle_jax.version import __version__
 VERBS = {
     "train": ("saddle_jax.cli.train", "run"),
     "config": ("saddle_jax.cli.train", "show_config"),
+    "compare": ("saddle_jax.cli.compare", "run"),
+    "list": ("saddle_jax.cli.runs", "show_list"),
+    "evaluate": ("saddle_jax.cli.runs", "evaluate"),
+    "export": ("saddle_jax.cli.runs", "export"),
     "bench": ("saddle_jax.cli.bench", "run"),
     "data": ("saddle_jax.cli.data", "run"),
     "topology": ("saddle_jax.cli.topology", "run"),
@@ -20,6 +24,10 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
 
   train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR
   config                    every setting, its value and its meaning
+  compare                   --methods=qgm,q_saddle --compressors=none,quantize8 --seeds=0,1,2 --workdir=DIR
+  list DIR                  runs and their state
+  evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's
+  export DIR                the consensus model as safetensors or msgpack
   bench input               what gathering and augmenting images costs beside a step
   data list                 which datasets there are, and where
   data prepare NAME         download and prepare one (needs internet and TensorFlow)

@@ -12,7 +12,7 @@ from absl import flags
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import Config
 
-_DEFINERS = {
+_DEFINERS: dict[Any, Any] = {
     str: flags.DEFINE_string,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -25,12 +25,12 @@ def config_options(options: flags.FlagValues) -> None:
     flags.DEFINE_string("config", None, "Settings file, FILE.py[:VARIANT].", flag_values=options)
     for field in dataclasses.fields(Config):
         meaning = f"{field.metadata['meaning']} (default {field.default!r})"
-        _DEFINERS[field.type](f"config.{field.name}", None, meaning, flag_values=options)  # type: ignore[index]
+        _DEFINERS[field.type](f"config.{field.name}", None, meaning, flag_values=options)
 
 
 def read_options(options: flags.FlagValues) -> Config:
     """The settings: the file's, or the defaults, with the given fields on top."""
-    given = {
+    given: dict[str, Any] = {
         field.name: options[f"config.{field.name}"].value
         for field in dataclasses.fields(Config)
         if options[f"config.{field.name}"].present
@@ -83,10 +83,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def default_workdir(config: Config) -> str:
     """runs/ and what tells runs apart at a glance."""
-    compressor = "" if config.compressor == "none" else f"-{config.compressor}"
-    return f"runs/{config.dataset}-{config.model}-{config.method}{compressor}-{config.topology}{config.agents}-seed{config.seed}".replace(
-        ":", "_"
-    )
+    parts = [config.dataset, config.model, config.method]
+    parts += [] if config.compressor == "none" else [config.compressor]
+    parts += [f"{config.topology}{config.agents}", f"seed{config.seed}"]
+    return "runs/" + "-".join(parts).replace(":", "_").replace("/", "_")
 
 
 def show_config(arguments: Sequence[str]) -> None:

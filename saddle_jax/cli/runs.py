@@ -1,0 +1,111 @@
+"""saddle list, evaluate, export: what can be done with runs that exist."""
+
+import pathlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from absl import flags
+
+from saddle_jax.cli.usage import UsageError, parse
+from saddle_jax.report.tables import as_text
+from saddle_jax.rundir import RunError, is_locked, read_config, read_metrics, read_result
+
+
+def show_list(arguments: Sequence[str]) -> None:
+    """Every run below a folder, and its state."""
+    (name,) = parse(flags.FlagValues(), arguments, ["DIR"])
+    folder = pathlib.Path(name)
+    if not folder.is_dir():
+        raise UsageError(f"DIR must be a folder, got {name!r}")
+    rows = [["run", "state", "step", "accuracy %", "method", "compressor", "seed"]]
+    for workdir in sorted(path.parent for path in folder.rglob("config.json")):
+        label = str(workdir.relative_to(folder)) or "."
+        try:
+            config, result = read_config(workdir), read_result(workdir)
+        except RunError as error:
+            rows.append([label, f"unreadable: {error}", "", "", "", "", ""])
+            continue
+        metrics = read_metrics(workdir)
+        state = "running" if is_locked(workdir) else result["status"] if result else "interrupted"
+        accuracy = next(
+            (r["test_accuracy"] for r in reversed(metrics) if r.get("test_accuracy") is not None), None
+        )
+        rows.append(
+            [
+                label,
+                state,
+                str(metrics[-1]["step"] if metrics else 0),
+                "-" if accuracy is None else f"{100 * accuracy:.2f}",
+                config.method,
+                config.compressor,
+                str(config.seed),
+            ]
+        )
+    print(as_text(rows) if len(rows) > 1 else f"no runs below {folder}")
+
+
+def evaluate(arguments: Sequence[str]) -> None:
+    """Evaluates a run's newest checkpoint again."""
+    options = flags.FlagValues()
+    flags.DEFINE_integer(
+        "agent", None, "One agent's own model; the consensus model else.", flag_values=options
+    )
+    (name,) = parse(options, arguments, ["DIR"])
+
+    from saddle_jax.finished import choose, open_run
+
+    try:
+        experiment, step, params = open_run(pathlib.Path(name), _warn)
+        score = experiment.evaluate(choose(params, options.agent))
+    except (RunError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    whose = "consensus model" if options.agent is None else f"agent {options.agent}"
+    print(f"{whose} at step {step:,}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}")
+
+
+def export(arguments: Sequence[str]) -> None:
+    """Writes a run's model as one file of named arrays."""
+    options = flags.FlagValues()
+    flags.DEFINE_integer(
+        "agent", None, "One agent's own model; the consensus model else.", flag_values=options
+    )
+    flags.DEFINE_enum(
+        "format", "safetensors", ["safetensors", "msgpack"], "File format.", flag_values=options
+    )
+    flags.DEFINE_string("output", None, "File; model.FORMAT in the run's folder else.", flag_values=options)
+    (name,) = parse(options, arguments, ["DIR"])
+
+    import jax
+
+    from saddle_jax.finished import choose, open_run
+
+    workdir = pathlib.Path(name)
+    path = pathlib.Path(options.output or workdir / f"model.{options.format}")
+    try:
+        experiment, step, params = open_run(workdir, _warn)
+        model = jax.tree.map(np.asarray, choose(params, options.agent))
+        if options.format == "safetensors":
+            from safetensors.numpy import save_file
+
+            named = {
+                "/".join(str(key.key) for key in keys): leaf
+                for keys, leaf in jax.tree.leaves_with_path(model)
+            }
+            about = {
+                "model": experiment.config.model,
+                "dataset": experiment.config.dataset,
+                "step": str(step),
+            }
+            save_file(named, path, metadata=about)
+        else:
+            from flax.serialization import to_bytes
+
+            path.write_bytes(to_bytes(model))
+    except (RunError, ValueError, OSError) as error:
+        raise UsageError(str(error)) from error
+    print(f"{path}: step {step:,}, {sum(leaf.size for leaf in jax.tree.leaves(model)):,} parameters")
+
+
+def _warn(text: str) -> None:
+    print(f"saddle: {text}", file=sys.stderr)

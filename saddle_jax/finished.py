@@ -1,0 +1,39 @@
+"""Opening somebody's run again: its parts from config.json, its models from the newest checkpoint."""
+
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.experiment import Experiment, build
+from saddle_jax.rundir import RunError, read_config
+from saddle_jax.trees import consensus
+from saddle_jax.types import Params
+
+
+def open_run(workdir: pathlib.Path, report: Any) -> tuple[Experiment, int, Params]:
+    """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
+
+    `report` is told of checkpoints that had to be passed over.
+    """
+    config = read_config(workdir)
+    experiment = build(config)
+    params = experiment.first_params()
+    like = (params, experiment.method.init(params), jnp.int32(-1))
+    restored = Checkpoints(workdir, config.keep_checkpoints).restore_newest(like, report)
+    if restored is None:
+        raise RunError(f"{workdir} has no whole checkpoint: train it first")
+    step, carry, _ = restored
+    return experiment, step, carry[0]
+
+
+def choose(params: Params, agent: int | None) -> Params:
+    """The consensus model, or one agent's own."""
+    if agent is None:
+        return consensus(params)
+    size = jax.tree.leaves(params)[0].shape[0]
+    if not 0 <= agent < size:
+        raise ValueError(f"agent must be 0 to {size - 1}, got {agent}")
+    return jax.tree.map(lambda x: x[agent], params)

@@ -1,0 +1,121 @@
+"""Tables of results, read from run folders: as text, Markdown, CSV and LaTeX."""
+
+import csv
+import dataclasses
+import io
+import pathlib
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from saddle_jax.rundir import read_config, read_result
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One setting's accuracies in percent, one per finished seed, and how many runs diverged."""
+
+    accuracies: tuple[float, ...]
+    diverged: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """None if no run finished."""
+        return statistics.fmean(self.accuracies) if self.accuracies else None
+
+    def text(self, plus_minus: str = "+-") -> str:
+        """Such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
+        star = "*" if self.diverged else ""
+        if not self.accuracies:
+            return f"diverged{star}" if self.diverged else "-"
+        spread = f" {plus_minus} {statistics.stdev(self.accuracies):.2f}" if len(self.accuracies) > 1 else ""
+        return f"{self.mean:.2f}{spread}{star}"
+
+
+def gather(workdirs: Sequence[pathlib.Path]) -> dict[tuple[str, str], Cell]:
+    """Cells by (method, compressor), from the runs that have ended."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for workdir in workdirs:
+        config, result = read_config(workdir), read_result(workdir)
+        if result is not None:
+            found.setdefault((config.method, config.compressor), []).append(result)
+    return {
+        key: Cell(
+            tuple(100 * r["test_accuracy"] for r in results if r["status"] == "finished"),
+            sum(r["status"] == "diverged" for r in results),
+        )
+        for key, results in found.items()
+    }
+
+
+def comparison(
+    cells: dict[tuple[str, str], Cell], methods: Sequence[str], compressors: Sequence[str]
+) -> list[list[str]]:
+    """Rows of text: a method each, its accuracy under every compressor, and the drop from the first."""
+    header = ["method"]
+    for compressor in compressors:
+        header += [compressor] if compressor == compressors[0] else [compressor, "drop"]
+    rows = [header]
+    for method in methods:
+        base = cells.get((method, compressors[0]), Cell(()))
+        row = [method, base.text()]
+        for compressor in compressors[1:]:
+            cell = cells.get((method, compressor), Cell(()))
+            known = base.mean is not None and cell.mean is not None
+            row += [cell.text(), f"{base.mean - cell.mean:.2f}" if known else "-"]  # type: ignore[operator]
+        rows.append(row)
+    return rows
+
+
+def as_text(rows: Sequence[Sequence[str]]) -> str:
+    """Columns in line, for a terminal."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def as_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    head, *body = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body]) + "\n"
+
+
+def as_csv(rows: Sequence[Sequence[str]]) -> str:
+    """Comma-separated values."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue()
+
+
+def as_latex(rows: Sequence[Sequence[str]]) -> str:
+    """A LaTeX tabular."""
+
+    def escape(cell: str) -> str:
+        return cell.replace("_", r"\_").replace("%", r"\%").replace("+-", r"$\pm$")
+
+    head, *body = (" & ".join(map(escape, row)) + r" \\" for row in rows)
+    columns = "l" * len(rows[0])
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            head,
+            r"\hline",
+            *body,
+            r"\hline",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def write_all(rows: Sequence[Sequence[str]], folder: pathlib.Path, name: str) -> list[pathlib.Path]:
+    """NAME.txt, .md, .csv and .tex in a folder."""
+    forms = {"txt": as_text(rows) + "\n", "md": as_markdown(rows), "csv": as_csv(rows), "tex": as_latex(rows)}
+    paths = []
+    for ending, text in forms.items():
+        paths.append(folder / f"{name}.{ending}")
+        paths[-1].write_text(text)
+    return paths

@@ -1,0 +1,348 @@
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from saddle_jax import finished, rundir, train
+from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.config import Config
+from saddle_jax.experiment import Experiment, build
+from saddle_jax.schedules import build_schedule
+from saddle_jax.screen import Screen
+
+# A small run: three agents, 15 steps of an epoch, seconds.
+SMALL = Config(
+    agents=3,
+    model="logistic",
+    epochs=4,
+    batch_size=32,
+    learning_rate=0.05,
+    alpha=1.0,
+    checkpoint_every_steps=7,
+    log_every_steps=1,
+    eval_every_epochs=2,
+)
+QUIET = Screen(quiet=True)
+
+
+class Killed(BaseException):
+    """Stands for a process that dies between two steps."""
+
+
+class Deadly(Screen):
+    """Kills the run after so many steps."""
+
+    def __init__(self, after):
+        super().__init__(quiet=True)
+        self._left = after
+
+    def advance(self, note=""):
+        self._left -= 1
+        if not self._left:
+            raise Killed
+        super().advance(note)
+
+
+def killed_after(steps, config, workdir):
+    with pytest.raises(Killed):
+        train.train(config, workdir, Deadly(steps))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The small run, once, from end to end."""
+    workdir = tmp_path_factory.mktemp("run") / "whole"
+    return train.train(SMALL, workdir, QUIET), workdir
+
+
+def test_a_run_leaves_what_the_readme_says(uninterrupted):
+    result, workdir = uninterrupted
+    assert result == json.loads((workdir / "result.json").read_text())
+    assert result["status"] == "finished"
+    assert result["steps"] == 60
+    assert result["test_accuracy"] > 0.85
+    names = {"agent_accuracy_mean", "agent_accuracy_std", "test_loss", "consensus_distance", "seconds"}
+    assert names | {"bytes_sent_per_agent", "paper_bytes_sent_per_agent", "params_sha256"} <= set(result)
+    about = json.loads((workdir / "config.json").read_text())
+    assert about["config"] == SMALL.to_json()
+    assert about["versions"]["jax"] == jax.__version__
+    assert len(about["partition"]["fingerprint"]) == 16
+    metrics = rundir.read_metrics(workdir)
+    assert [r["step"] for r in metrics if "train_loss" in r] == list(range(1, 61))
+    assert [r["step"] for r in metrics if "test_accuracy" in r] == [30, 60]
+    assert metrics[-1]["test_accuracy"] == result["test_accuracy"]
+    assert list((workdir / "tensorboard").glob("events*"))
+    # two neighbours, 650 numbers of four bytes
+    assert result["bytes_sent_per_agent"] == result["paper_bytes_sent_per_agent"] == 60 * 2 * 4 * 650
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_one_others(uninterrupted, tmp_path):
+    result, workdir = uninterrupted
+    again = train.train(SMALL, tmp_path / "again", QUIET)
+    assert again["params_sha256"] == result["params_sha256"]
+    assert rundir.read_metrics(tmp_path / "again") == rundir.read_metrics(workdir)
+    other = train.train(dataclasses.replace(SMALL, seed=1), tmp_path / "other", QUIET)
+    assert other["params_sha256"] != result["params_sha256"]
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle"])
+def test_every_method_learns_the_digits(method, tmp_path):
+    config = Config(
+        method=method, agents=5, model="mlp", epochs=10, alpha=0.5, learning_rate=0.05, eval_agents="never"
+    )
+    result = train.train(config, tmp_path / "run", QUIET)
+    assert result["test_accuracy"] > 0.85
+
+
+def test_the_step_is_compiled_once(tmp_path, monkeypatch):
+    experiment = build(SMALL)
+    compiled = experiment.compiled_step
+    monkeypatch.setattr(Experiment, "compiled_step", compiled)
+    monkeypatch.setattr(train, "build", lambda config: experiment)
+    train.train(SMALL, tmp_path / "run", QUIET)
+    assert compiled._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"method": "n_saddle", "compressor": "quantize8", "ascent_every": 4, "ascent_reuse": True},
+        {"method": "q_saddle", "compressor": "top_k0.3", "gamma": 0.4, "diagnostics": True},
+    ],
+    ids=str,
+)
+def test_a_run_that_died_goes_on_bit_for_bit(changes, tmp_path):
+    config = dataclasses.replace(SMALL, **changes)
+    whole = train.train(config, tmp_path / "whole", QUIET)
+    workdir = tmp_path / "killed"
+    for steps in (3, 12, 9, 15, 1):  # before the first checkpoint, after one, between
+        killed_after(steps, config, workdir)
+    result = train.train(config, workdir, QUIET)
+    assert result["params_sha256"] == whole["params_sha256"]
+    assert rundir.read_metrics(workdir) == rundir.read_metrics(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "unsealed", "emptied"])
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
+    damage, uninterrupted, tmp_path, capsys
+):
+    killed_after(25, SMALL, tmp_path)
+    assert Checkpoints(tmp_path, 2).steps() == [14, 21]
+    newest = tmp_path / "checkpoints" / "00000021"
+    largest = max(
+        (path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
+    content = bytearray(largest.read_bytes())
+    if damage == "truncated":
+        largest.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        content[len(content) // 2] ^= 1
+        largest.write_bytes(content)
+    elif damage == "unsealed":
+        (newest / "seal.json").unlink()
+    else:
+        for path in sorted(newest.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    result = train.train(SMALL, tmp_path, QUIET)
+    told = capsys.readouterr().err
+    assert "00000021 cannot be used" in told
+    assert result["params_sha256"] == uninterrupted[0]["params_sha256"]
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_whole(uninterrupted, tmp_path, monkeypatch):
+    import orbax.checkpoint as ocp
+
+    killed_after(10, SMALL, tmp_path)
+
+    def full(self, path, *_, **__):
+        pathlib.Path(path).mkdir(parents=True)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ocp.StandardCheckpointer, "save", full)
+        with pytest.raises(OSError, match="No space left"):
+            train.train(SMALL, tmp_path, QUIET)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000007"]
+    result = train.train(SMALL, tmp_path, QUIET)
+    assert result["params_sha256"] == uninterrupted[0]["params_sha256"]
+
+
+def test_divergence_is_told_with_its_step(tmp_path):
+    config = dataclasses.replace(SMALL, model="mlp", learning_rate=1e8, schedule="constant")
+    result = train.train(config, tmp_path, QUIET)
+    assert result["status"] == "diverged"
+    assert 0 < result["diverged_at_step"] < 60
+    assert (
+        result["last_finite"]["step"] == result["diverged_at_step"]
+    )  # counted from one there, from zero here
+    assert np.isfinite(result["last_finite"]["train_loss"])
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        assert "NaN" not in line
+        assert "Infinity" not in line
+    assert train.train(config, tmp_path, QUIET) == result  # and is not tried again
+
+
+def test_a_finished_run_is_left_alone(uninterrupted, capsys):
+    result, workdir = uninterrupted
+    before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*.json*")}
+    assert train.train(SMALL, workdir, Screen()) == result
+    assert "holds this run already: finished" in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in workdir.rglob("*.json*")}
+
+
+def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
+    _, workdir = uninterrupted
+    with (
+        rundir.locked(workdir),
+        pytest.raises(rundir.RunError, match=r"in use by a living run \(process \d+\)"),
+    ):
+        train.train(SMALL, workdir, QUIET)
+    other = dataclasses.replace(SMALL, learning_rate=0.2, seed=3)
+    with pytest.raises(rundir.RunError, match=r"other settings: learning_rate 0.05 -> 0.2, seed 0 -> 3"):
+        train.train(other, workdir, QUIET)
+
+
+def test_a_run_can_be_opened_again(uninterrupted):
+    result, workdir = uninterrupted
+    experiment, step, params = finished.open_run(workdir, pytest.fail)
+    assert step == 60
+    assert experiment.evaluate(finished.choose(params, None)).accuracy == result["test_accuracy"]
+    agents = [experiment.evaluate(finished.choose(params, agent)).accuracy for agent in range(3)]
+    assert np.mean(agents) == pytest.approx(result["agent_accuracy_mean"])
+    with pytest.raises(ValueError, match="agent must be 0 to 2, got 3"):
+        finished.choose(params, 3)
+
+
+def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkeypatch):
+    """The same images, decoded batch by batch instead of gathered on the device."""
+
+    class Streamed:
+        def __init__(self, images):
+            self._images, self.shape = images, images.shape
+
+        def __getitem__(self, samples):
+            return self._images[samples]
+
+    experiment = build(SMALL)
+    images = Streamed(experiment.dataset.train_images)
+    dataset = dataclasses.replace(experiment.dataset, train_images=images)
+    streamed = dataclasses.replace(experiment, dataset=dataset)
+    monkeypatch.setattr(Experiment, "is_streamed", True)
+    monkeypatch.setattr(train, "build", lambda config: streamed)
+    result = train.train(SMALL, tmp_path, QUIET)
+    assert result["test_accuracy"] == pytest.approx(uninterrupted[0]["test_accuracy"], abs=0.006)
+    stored = rundir.read_metrics(uninterrupted[1])
+    for one, other in zip(rundir.read_metrics(tmp_path), stored, strict=True):
+        if "train_loss" in other:
+            assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
+
+
+def test_schedules_by_hand():
+    def rates(**changes):
+        schedule = build_schedule(
+            dataclasses.replace(SMALL, learning_rate=1.0, **changes), steps_per_epoch=10
+        )
+        return lambda epoch: float(schedule(int(epoch * 10)))
+
+    step = rates(schedule="step", epochs=8)
+    assert [step(e) for e in (0, 3.9, 4, 5.9, 6, 7.9)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+    imagenet = rates(schedule="imagenet", epochs=60)
+    assert [imagenet(e) for e in (18, 19, 39, 40, 53, 54)] == pytest.approx([1, 0.1, 0.1, 0.01, 0.01, 0.001])
+    exponential = rates(schedule="exponential")
+    assert [exponential(e) for e in (0, 0.9, 1, 3)] == pytest.approx([1, 1, 0.981, 0.981**3])
+    assert rates(schedule="constant")(3) == 1
+    cosine = rates(schedule="cosine", epochs=4)
+    assert [cosine(e) for e in (0, 2, 4)] == pytest.approx([1, 0.5, 0], abs=1e-6)
+    warm = rates(schedule="constant", warmup_epochs=2)
+    assert [warm(e) for e in (0, 0.9, 1.9, 3)] == pytest.approx([0.05, 0.5, 1, 1])
+
+
+# ---- for real: processes that are killed ----
+
+
+def start(workdir, *extra):
+    command = [
+        sys.executable,
+        "-m",
+        "saddle_jax.cli",
+        "train",
+        f"--workdir={workdir}",
+        "--config.model=logistic",
+    ]
+    settings = {
+        "agents": 3,
+        "epochs": 40,
+        "checkpoint_every_steps": 20,
+        "log_every_steps": 1,
+        "eval_agents": "never",
+    }
+    command += [f"--config.{name}={value}" for name, value in settings.items()]
+    return subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_step(process, workdir, step):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        metrics = rundir.read_metrics(workdir)
+        if metrics and metrics[-1]["step"] >= step:
+            return
+        time.sleep(0.005)
+
+
+def test_kill_minus_nine_again_and_again(tmp_path):
+    whole = start(tmp_path / "whole")
+    out, _ = whole.communicate(timeout=300)
+    assert whole.returncode == 0, out
+    expected = json.loads((tmp_path / "whole" / "result.json").read_text())
+    workdir = tmp_path / "killed"
+    for step in (1, 37, 150, 333):
+        process = start(workdir)
+        wait_for_step(process, workdir, step)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    last = start(workdir)
+    last.communicate(timeout=300)
+    assert last.returncode == 0
+    result = json.loads((workdir / "result.json").read_text())
+    assert result["params_sha256"] == expected["params_sha256"]
+    steps = [r["step"] for r in rundir.read_metrics(workdir) if "train_loss" in r]
+    assert steps == list(range(1, expected["steps"] + 1))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
+def test_being_asked_to_stop_saves_and_says_how_to_go_on(number, tmp_path):
+    process = start(tmp_path)
+    wait_for_step(process, tmp_path, 5)
+    process.send_signal(number)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 130, out + error
+    assert "the same command goes on from step" in error
+    assert "\x1b" not in out  # no control characters where there is no terminal
+    assert "\r" not in out + error
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["status"] == "interrupted"
+    assert Checkpoints(tmp_path, 2).steps()[-1] == result["steps"]
+    again = start(tmp_path, "--quiet")
+    out, error = again.communicate(timeout=300)
+    assert again.returncode == 0, error
+    assert out == ""
+    assert json.loads((tmp_path / "result.json").read_text())["status"] == "finished"
+
+
+def test_nothing_here_can_be_made_to_run_code():
+    """A run folder holds JSON, orbax's arrays, NumPy arrays and event files; pickle is nowhere asked for."""
+    package = pathlib.Path(train.__file__).parent
+    for path in package.rglob("*.py"):
+        text = path.read_text()
+        assert "import pickle" not in text
+        assert "allow_pickle=True" not in text
+    assert os.path.basename(package) == "saddle_jax"
