@@ -1,5 +1,6 @@
 """README's examples run as they stand."""
 
+import dataclasses
 import pathlib
 import re
 
@@ -10,6 +11,8 @@ import optax
 import pytest
 
 import saddle_jax as sj
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
@@ -87,6 +90,19 @@ def test_adam_becomes_decentralised_in_one_line():
         updates, alone_state = adam.update(jax.grad(loss_fn)(alone, targets), alone_state)
         alone = optax.apply_updates(alone, updates)
     np.testing.assert_allclose(params, np.tile(alone, (4, 1)), rtol=1e-5)
+
+
+def test_commands_shown_exist_and_their_settings_too():
+    text = (ROOT / "README.md").read_text()
+    verbs = set(re.findall(r"^bin/saddle (\w+)", text, flags=re.MULTILINE))
+    assert verbs <= set(cli.VERBS)
+    assert {"train", "compare", "list", "evaluate", "export", "config", "data"} <= verbs
+    fields = {field.name for field in dataclasses.fields(Config)}
+    assert set(re.findall(r"--config\.(\w+)", text)) <= fields
+    for path in re.findall(r"--config=(\S+\.py)", text):
+        assert (ROOT / path).is_file()
+    for name in re.findall(r"\((docs/[^)]+)\)", text):
+        assert (ROOT / name).is_file()
 
 
 def test_the_table_of_costs_is_what_the_code_says():

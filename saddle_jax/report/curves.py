@@ -24,7 +24,7 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> No
                 cell.plot(*zip(*points, strict=True), marker=marker, linewidth=1, label=workdir.name)
         cell.set_title(title, fontsize=8)
         cell.set_xlabel("epoch", fontsize=8)
-        cell.tick_params(labelsize=7)
+        cell.tick_params(which="both", labelsize=7)
         cell.spines[["top", "right"]].set_visible(False)
         if cell.lines and all(value > 0 for line in cell.lines for value in line.get_ydata()):
             cell.set_yscale(kind)
