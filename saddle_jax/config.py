@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,7 @@ def _one_of(allowed: Any) -> Callable[[str, Any], Any]:
     return check
 
 
-def _whole(at_least: int, at_most: float = 2**31) -> Callable[[str, Any], Any]:
+def _whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:
     return lambda name, value: checks.whole(name, value, at_least=at_least, at_most=at_most)
 
 
@@ -99,6 +100,11 @@ class Config:
     self_gradient: str = _setting("current", f"NGM's: {', '.join(SELF_GRADIENTS)}", _one_of(SELF_GRADIENTS))
     form: str = _setting("auto", f"of mixing: {', '.join(FORMS)}", _one_of(FORMS))
     seed: int = _setting(0, "of partition, initialisation, batches and compression", _whole(0, 2**32 - 1))
+    steps_per_dispatch: int = _setting(
+        0,
+        "steps in one compiled call; 0: 1 on a CPU, where loops around convolutions are slow, else 8",
+        _whole(0),
+    )
     # What is written down
     eval_every_epochs: int = _setting(5, "evaluate so often, and at the end", _whole(1))
     eval_agents: str = _setting(

@@ -24,6 +24,8 @@ from saddle_jax.types import Array, Key, Params
 
 # What the random numbers of a run are for, beside the batches' own.
 _INITIALISATION, _METHOD = 10, 11
+# On accelerators, where the time between two calls would otherwise show with small models.
+_STEPS_PER_DISPATCH = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,20 +52,29 @@ class Experiment:
         one = models.init(self.model, self.dataset.image_shape, key)
         return replicate(one, self.config.agents)
 
+    @property
+    def steps_per_dispatch(self) -> int:
+        """How many steps one call of `compiled_steps` takes."""
+        if self.config.steps_per_dispatch:
+            return self.config.steps_per_dispatch
+        return 1 if self.is_streamed or jax.default_backend() == "cpu" else _STEPS_PER_DISPATCH
+
     @functools.cached_property
-    def compiled_step(self) -> Any:
-        """(carry, images, labels, order, position, ascend) -> (carry, metrics), one program.
+    def compiled_steps(self) -> Any:
+        """(carry, images, labels, order, positions, ascend) -> (carry, metrics of the last), one program.
 
         carry: params, state and the first step whose loss was not finite (-1: none yet); donated.
         images, labels: of which the order numbers samples.
         order: an epoch's samples [steps, A, B] and mask [steps, B], or those of one step.
-        position: (which of the order's steps, epoch, step of the epoch, step of the run), int32.
+        positions: int32 [n, 4], for each of n steps: which of the order's, its epoch, which of the
+          epoch's, which of the run's.
+        ascend: whether SAM climbs; None where n steps differ in that.
         """
         loss_fn = classification.cross_entropy(self.model)
 
         def run_step(carry, images, labels, order, position, ascend):
             params, state, first_bad = carry
-            row, epoch, number, step = position
+            row, epoch, number, step = position[0], position[1], position[2], position[3]
             samples, mask = order[0][row], order[1][row]
             augmentation_key = self.batches.augmentation_key(epoch, number)
             batch = {
@@ -79,7 +90,15 @@ class Experiment:
             first_bad = jnp.where((first_bad < 0) & is_bad, step, first_bad)
             return (params, state, first_bad), {**metrics, "learning_rate": self.schedule(step)}
 
-        return jax.jit(run_step, static_argnums=5, donate_argnums=0)
+        def run_steps(carry, images, labels, order, positions, ascend):
+            if len(positions) == 1:
+                return run_step(carry, images, labels, order, positions[0], ascend)
+            carry, metrics = jax.lax.scan(
+                lambda c, position: run_step(c, images, labels, order, position, ascend), carry, positions
+            )
+            return carry, jax.tree.map(lambda x: x[-1], metrics)
+
+        return jax.jit(run_steps, static_argnums=5, donate_argnums=0)
 
     @functools.cached_property
     def device_data(self) -> tuple[Any, Array]:

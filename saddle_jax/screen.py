@@ -40,11 +40,9 @@ class Screen:
             disable=True if self._quiet else None,
         )
 
-    def advance(self, note: str = "") -> None:
-        """One step further."""
-        self._bar.update()
-        if note:
-            self._bar.set_postfix_str(note, refresh=False)
+    def advance(self, steps: int) -> None:
+        """So many steps further."""
+        self._bar.update(steps)
 
     def stop(self) -> None:
         """Takes the bar away."""

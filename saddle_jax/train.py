@@ -98,8 +98,8 @@ class _Run:
         status = "finished"
         try:
             with _Interrupt() as interrupt:
-                for inputs, position in self._inputs():
-                    self._advance(inputs, position)
+                for inputs, positions in self._inputs():
+                    self._advance(inputs, positions)
                     if self.step % config.log_every_steps == 0 or self.step == steps:
                         self._log()
                     epoch_ended = self.step % per_epoch == 0
@@ -124,15 +124,29 @@ class _Run:
             self.screen.stop()
         return self._end(status)
 
-    def _inputs(self) -> Iterator[tuple[Any, tuple[int, int, int, int]]]:
-        """Images, labels, order and position of every step from here on; nothing if all are done."""
+    def _together(self) -> int:
+        """How many steps the next call takes: several only if nothing is to be done between them.
+
+        Calls of several steps start at multiples of their number, whether a run was resumed or not:
+        that keeps a resumed run the same, bit for bit.
+        """
+        several = self.experiment.steps_per_dispatch
+        config, per_epoch = self.config, self.experiment.batches.steps_per_epoch
+        stops = (config.log_every_steps, config.checkpoint_every_steps, per_epoch)
+        free = min(stop - self.step % stop for stop in stops)
+        return several if self.step % several == 0 and free >= several else 1
+
+    def _inputs(self) -> Iterator[tuple[Any, np.ndarray]]:
+        """Images, labels, order and positions of every call from here on; nothing if all is done."""
         experiment, batches = self.experiment, self.experiment.batches
         order, order_epoch = None, -1
-        for step in range(self.step, experiment.steps):
-            epoch, number = divmod(step, batches.steps_per_epoch)
+        while self.step < experiment.steps:
+            epoch, number = divmod(self.step, batches.steps_per_epoch)
             if epoch != order_epoch:
                 order, order_epoch = batches.epoch(epoch), epoch
             assert order is not None
+            count = np.arange(self._together(), dtype=np.int32)
+            rest = np.stack([np.full_like(count, epoch), number + count, self.step + count], axis=1)
             if experiment.is_streamed:
                 samples = np.asarray(order[0][number])
                 images = experiment.dataset.train_images[samples].reshape(
@@ -140,20 +154,20 @@ class _Run:
                 )
                 labels = experiment.dataset.train_labels[samples].reshape(-1)
                 numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
-                yield (images, labels, (numbered, order[1][number][None])), (0, epoch, number, step)
+                yield (images, labels, (numbered, order[1][number][None])), np.insert(rest, 0, 0, axis=1)
             else:
-                yield (*experiment.device_data, order), (number, epoch, number, step)
+                yield (*experiment.device_data, order), np.insert(rest, 0, number + count, axis=1)
 
-    def _advance(self, inputs: Any, position: tuple[int, int, int, int]) -> None:
-        ascend = self.experiment.method.ascends(position[3])
-        at = tuple(np.int32(number) for number in position)
+    def _advance(self, inputs: Any, positions: np.ndarray) -> None:
+        climbs = {self.experiment.method.ascends(step) for step in positions[:, 3].tolist()}
+        ascend = climbs.pop() if len(climbs) == 1 else None
         with self._clock("steps"):
-            self.carry, metrics = self.experiment.compiled_step(self.carry, *inputs, at, ascend)
+            self.carry, metrics = self.experiment.compiled_steps(self.carry, *inputs, positions, ascend)
             if self.profile:
                 jax.block_until_ready(self.carry)
-        self.step += 1
+        self.step += len(positions)
         self.newest = metrics
-        self.screen.advance()
+        self.screen.advance(len(positions))
 
     def _log(self) -> None:
         """Notes this step's metrics; those noted before, which are ready by now, are written."""

@@ -16,7 +16,7 @@ from saddle_jax.cli import __main__ as cli
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = {
     "torus": (["topology", "torus", "40"], "torus(5, 8): 40 agents, degree 4"),
-    "rows and columns": (["topology", "torus", "4", "8"], "torus(4, 8): 32 agents"),
+    "rows and columns": (["topology", "torus:4x8", "32"], "torus(4, 8): 32 agents"),
     "ring": (["topology", "ring", "10"], "spectral gap 0.1273"),
     "version": (["version"], "0."),
     "bench": (["bench", "input", "--model=logistic", "--agents=3", "--batch_size=4"], "input / step = "),
@@ -26,11 +26,10 @@ GOOD = {
 BAD = {
     "nothing": ([], "VERB must be one of train, config, compare, .* got ''"),
     "verb": (["fly"], "VERB must be one of train, config, compare, .* got 'fly'"),
-    "name": (["topology", "rng", "10"], "NAME must be one of ring, torus"),
-    "no size": (["topology", "ring"], "SIZE must be a number of agents"),
-    "size": (["topology", "ring", "ten"], "SIZE must be a number of agents"),
-    "sizes": (["topology", "ring", "3", "4"], "SIZE must be a number of agents"),
-    "small": (["topology", "ring", "1"], "n must be an integer >= 2, got 1"),
+    "name": (["topology", "rng", "10"], "topology must be one of ring, .* got 'rng'; did you mean 'ring'?"),
+    "no size": (["topology", "ring"], "arguments must be TOPOLOGY AGENTS and options, got ring"),
+    "size": (["topology", "ring", "ten"], "AGENTS must be a whole number, got 'ten'"),
+    "small": (["topology", "ring", "0"], "agents must be an integer >= 1, got 0"),
     "prime": (["topology", "torus", "7"], "got 7, a prime"),
     "field": (
         ["train", "--config.learning_rat=1"],
@@ -213,7 +212,7 @@ def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):
 
 
 def test_the_command_as_a_process():
-    command = [sys.executable, "-m", "saddle_jax.cli", "topology", "ring", "1"]
+    command = [sys.executable, "-m", "saddle_jax.cli", "topology", "ring", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -222,7 +221,7 @@ def test_the_command_as_a_process():
 def test_the_installed_command_has_help_and_one_line_errors():
     command = [pathlib.Path(sys.executable).with_name("saddle")]
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
-    assert "topology NAME SIZE" in done.stdout
+    assert "topology NAME AGENTS" in done.stdout
     done = subprocess.run(
         [*command, "data", "partition", "--help"], capture_output=True, text=True, check=False
     )

@@ -44,11 +44,11 @@ class Deadly(Screen):
         super().__init__(quiet=True)
         self._left = after
 
-    def advance(self, note=""):
-        self._left -= 1
-        if not self._left:
+    def advance(self, steps):
+        self._left -= steps
+        if self._left <= 0:
             raise Killed
-        super().advance(note)
+        super().advance(steps)
 
 
 def killed_after(steps, config, workdir):
@@ -104,8 +104,8 @@ def test_every_method_learns_the_digits(method, tmp_path):
 
 def test_the_step_is_compiled_once(tmp_path, monkeypatch):
     experiment = build(SMALL)
-    compiled = experiment.compiled_step
-    monkeypatch.setattr(Experiment, "compiled_step", compiled)
+    compiled = experiment.compiled_steps
+    monkeypatch.setattr(Experiment, "compiled_steps", compiled)
     monkeypatch.setattr(train, "build", lambda config: experiment)
     train.train(SMALL, tmp_path / "run", QUIET)
     assert compiled._cache_size() == 1
@@ -129,6 +129,19 @@ def test_a_run_that_died_goes_on_bit_for_bit(changes, tmp_path):
     result = train.train(config, workdir, QUIET)
     assert result["params_sha256"] == whole["params_sha256"]
     assert rundir.read_metrics(workdir) == rundir.read_metrics(tmp_path / "whole")
+
+
+def test_several_steps_in_one_call_are_the_same_run(uninterrupted, tmp_path):
+    config = dataclasses.replace(SMALL, steps_per_dispatch=5, log_every_steps=5, checkpoint_every_steps=10)
+    whole = train.train(config, tmp_path / "whole", QUIET)
+    single = {r["step"]: r for r in rundir.read_metrics(uninterrupted[1]) if "train_loss" in r}
+    several = [r for r in rundir.read_metrics(tmp_path / "whole") if "train_loss" in r]
+    assert [r["step"] for r in several] == list(range(5, 61, 5))
+    for record in several:
+        assert record["train_loss"] == pytest.approx(single[record["step"]]["train_loss"], rel=1e-3)
+    for steps in (12, 25):
+        killed_after(steps, config, tmp_path / "killed")
+    assert train.train(config, tmp_path / "killed", QUIET)["params_sha256"] == whole["params_sha256"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "unsealed", "emptied"])

@@ -33,7 +33,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   data prepare NAME         download and prepare one (needs internet and TensorFlow)
   data show NAME            counts, shapes and a contact sheet
   data partition            who would hold what, and a picture of it
-  topology NAME SIZE...     what a graph is like, such as: topology torus 5 8
+  topology NAME AGENTS      what a graph is like, such as: topology torus:5x8 40
   version                   which saddle_jax this is
 """
 
