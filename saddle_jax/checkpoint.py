@@ -8,13 +8,17 @@ A checkpoint whose files do not match its seal is reported and passed over.
 
 import hashlib
 import json
+import logging
 import pathlib
 import shutil
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+
+from saddle_jax.errors import RunError
 
 
 class Checkpoints:
@@ -25,66 +29,113 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, step: int, tree: Any, notes: dict[str, Any] | None = None) -> None:
-        """Writes a checkpoint, then removes those beyond the newest `keep`. An error leaves the others."""
-        import orbax.checkpoint as ocp
+        """Writes a checkpoint, then removes those beyond the newest `keep`.
 
+        Raises:
+          RunError: it could not be written; the others are as they were.
+        """
         final = self._folder / f"{step:08d}"
         partial = self._folder / f".writing-{step:08d}"
-        shutil.rmtree(partial, ignore_errors=True)
-        self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            with ocp.StandardCheckpointer() as checkpointer:
-                checkpointer.save(partial.absolute() / "state", tree)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for left_over in self._folder.glob(".writing-*"):  # of a process that was killed
+                shutil.rmtree(left_over, ignore_errors=True)
+            _write(partial / "state", tree)
             seal = {"step": step, "notes": notes or {}, "files": _fingerprints(partial / "state")}
             (partial / "seal.json").write_text(json.dumps(seal))
-            shutil.rmtree(final, ignore_errors=True)
             partial.rename(final)
-        except BaseException:
+        except Exception as error:  # orbax and tensorstore raise of their own
             shutil.rmtree(partial, ignore_errors=True)
-            raise
+            whole = (
+                f"the last whole one is of step {self.steps()[-1]}" if self.steps() else "there is none yet"
+            )
+            raise RunError(f"checkpoint {final} could not be written ({_line(error)}); {whole}") from error
         for old in self.steps()[: -self._keep]:
             shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
 
     def steps(self) -> list[int]:
-        """Steps of which there is a checkpoint, whole or not, in ascending order."""
+        """Steps of which there is a checkpoint, in ascending order."""
         names = [path.name for path in self._folder.glob("*")] if self._folder.is_dir() else []
         return sorted(int(name) for name in names if name.isdecimal())
 
     def restore_newest(
-        self, like: Any, report: Callable[[str], None]
+        self, like: Any, report: Callable[[str], None], *, set_aside: bool
     ) -> tuple[int, Any, dict[str, Any]] | None:
         """Step, tree and notes of the newest checkpoint that is whole; None if there is none.
 
         Args:
           like: a tree of the same shapes, dtypes and places.
           report: is told of each one that had to be passed over.
+          set_aside: whether those are renamed, to "damaged-...", so that they do not count any more.
         """
-        import orbax.checkpoint as ocp
-
         shapes = jax.tree.map(_abstract, like)
         for step in reversed(self.steps()):
             folder = self._folder / f"{step:08d}"
-            problem = self._problem(folder)
-            if problem is None:
-                try:
-                    with ocp.StandardCheckpointer() as checkpointer:
-                        tree = checkpointer.restore(folder.absolute() / "state", shapes)
-                    return step, tree, json.loads((folder / "seal.json").read_text())["notes"]
-                except Exception as error:  # orbax and tensorstore raise of their own
-                    problem = " ".join(str(error).split())[:200]
-            report(f"checkpoint {folder} cannot be used ({problem}); trying the one before it")
+            try:
+                notes = _check_seal(folder)
+                return step, _read(folder / "state", shapes), notes
+            except Exception as error:  # orbax and tensorstore raise of their own
+                report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
+            if set_aside:
+                aside = folder.with_name(f"damaged-{folder.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                folder.rename(aside)
         return None
 
-    def _problem(self, folder: pathlib.Path) -> str | None:
-        try:
-            seal = json.loads((folder / "seal.json").read_text())
-            found = _fingerprints(folder / "state")
-        except (OSError, ValueError) as error:
-            return f"its seal is missing or unreadable: {error}"
-        for name, known in seal["files"].items():
-            if found.get(name) != known:
-                return f"{name} is missing or damaged"
-        return None
+
+def _write(folder: pathlib.Path, tree: Any) -> None:
+    import orbax.checkpoint as ocp
+
+    # What fails in orbax's own threads is logged there with a traceback, and then raised here.
+    levels = {logger: logger.level for logger in map(logging.getLogger, ("asyncio", "absl"))}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(folder.absolute(), tree)
+    except Exception:
+        _hush_tensorstore()
+        raise
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
+def _hush_tensorstore() -> None:
+    """After a failed write tensorstore's threads still call an event loop that is closed, and print that."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], value: BaseException, trace: Any) -> None:
+        if str(value) != "Event loop is closed":
+            shown(kind, value, trace)
+
+    sys.excepthook = hook
+
+
+def _read(folder: pathlib.Path, shapes: Any) -> Any:
+    import orbax.checkpoint as ocp
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(folder.absolute(), shapes)
+
+
+def _check_seal(folder: pathlib.Path) -> dict[str, Any]:
+    """The notes of a checkpoint whose files are those that were sealed."""
+    try:
+        seal = json.loads((folder / "seal.json").read_text())
+        known, notes = dict(seal["files"]), dict(seal["notes"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError("its seal is missing or unreadable") from error
+    found = _fingerprints(folder / "state")
+    for name, fingerprint in known.items():
+        if found.get(name) != fingerprint:
+            raise ValueError(f"{name} is missing or damaged")
+    return notes
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) < 300 else f"{text[:120]} ... {text[-160:]}"  # the reason stands last
 
 
 def _abstract(x: Any) -> Any:

@@ -55,7 +55,7 @@ class Config:
         "erdos_renyi:0.3, random_regular:4",
         lambda name, value: _topology_kind(value),
     )
-    agents: int = _setting(10, "number of agents", _whole(1))
+    agents: int = _setting(10, "number of agents", _whole(1, 10_000))
     model: str = _setting("cnn", f"one of {', '.join(MODELS)}", _one_of(MODELS))
     norm: str = _setting("evonorm", f"one of {', '.join(NORMS)}", _one_of(NORMS))
     # On which data
@@ -86,7 +86,9 @@ class Config:
         1, "climb in every so-manieth step; 5: the compute-efficient variant", _whole(1)
     )
     ascent_reuse: bool = _setting(False, "between climbs, perturb with the last perturbation")
-    beta: float = _setting(0.9, "momentum", _real(at_least=0.0, below=1.0))
+    beta: float = _setting(
+        0.9, "momentum; for D-PSGD as printed, without any: 0", _real(at_least=0.0, below=1.0)
+    )
     mu: float = _setting(-1.0, "QGM's moving average; -1: beta", _real(at_least=-1.0, below=1.0))
     nesterov: bool = _setting(True, "Nesterov; false: heavy ball")
     weight_decay: float = _setting(1e-4, "coupled L2", _real(at_least=0.0))
@@ -99,7 +101,9 @@ class Config:
     order: str = _setting("choco", f"of compressed gossip: {', '.join(ORDERS)}", _one_of(ORDERS))
     self_gradient: str = _setting("current", f"NGM's: {', '.join(SELF_GRADIENTS)}", _one_of(SELF_GRADIENTS))
     form: str = _setting("auto", f"of mixing: {', '.join(FORMS)}", _one_of(FORMS))
-    seed: int = _setting(0, "of partition, initialisation, batches and compression", _whole(0, 2**32 - 1))
+    seed: int = _setting(
+        0, "of subset, partition, random graphs, initialisation, batches, compression", _whole(0, 2**32 - 1)
+    )
     steps_per_dispatch: int = _setting(
         0,
         "steps in one compiled call; 0: 1 on a CPU, where loops around convolutions are slow, else 8",
@@ -153,11 +157,12 @@ def from_json(settings: dict[str, Any]) -> Config:
 
 
 def differences(one: Config, other: Config) -> list[str]:
-    """The settings in which two differ, as text; where the data lies does not count."""
+    """The settings in which two differ, as text; those that cannot change a number do not count."""
+    irrelevant = ("data_dir", "keep_checkpoints", "checkpoint_every_steps")
     return [
         f"{name} {json.dumps(value)} -> {json.dumps(other.to_json()[name])}"
         for name, value in one.to_json().items()
-        if value != other.to_json()[name] and name != "data_dir"
+        if value != other.to_json()[name] and name not in irrelevant
     ]
 
 
@@ -189,8 +194,10 @@ _WITH_SETTING = ("torus", "circulant", "erdos_renyi", "random_regular")
 
 
 def _topology_kind(text: str) -> str:
-    kind = text.partition(":")[0]
+    kind, _, setting = text.partition(":")
     _one_of((*_SIMPLE, *_WITH_SETTING))("topology", kind)
+    if kind in _SIMPLE and setting:
+        raise ValueError(f"topology {kind} takes no setting, got {text!r}")
     return kind
 
 

@@ -88,7 +88,11 @@ class Experiment:
             )
             is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
             first_bad = jnp.where((first_bad < 0) & is_bad, step, first_bad)
-            return (params, state, first_bad), {**metrics, "learning_rate": self.schedule(step)}
+            return (params, state, first_bad), {
+                **metrics,
+                "learning_rate": self.schedule(step),
+                "first_bad": first_bad,
+            }
 
         def run_steps(carry, images, labels, order, positions, ascend):
             if len(positions) == 1:

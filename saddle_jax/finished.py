@@ -1,28 +1,35 @@
 """Opening somebody's run again: its parts from config.json, its models from the newest checkpoint."""
 
+import dataclasses
 import pathlib
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.errors import RunError
 from saddle_jax.experiment import Experiment, build
-from saddle_jax.rundir import RunError, read_config
+from saddle_jax.rundir import read_config
 from saddle_jax.trees import consensus
 from saddle_jax.types import Params
 
 
-def open_run(workdir: pathlib.Path, report: Any) -> tuple[Experiment, int, Params]:
+def open_run(
+    workdir: pathlib.Path, report: Callable[[str], None], data_dir: str | None = None
+) -> tuple[Experiment, int, Params]:
     """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
-    `report` is told of checkpoints that had to be passed over.
+    `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
+    here, if not where it lay then.
     """
     config = read_config(workdir)
+    if data_dir:
+        config = dataclasses.replace(config, data_dir=data_dir)
     experiment = build(config)
     params = experiment.first_params()
     like = (params, experiment.method.init(params), jnp.int32(-1))
-    restored = Checkpoints(workdir, config.keep_checkpoints).restore_newest(like, report)
+    restored = Checkpoints(workdir, config.keep_checkpoints).restore_newest(like, report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored

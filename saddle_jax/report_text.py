@@ -46,12 +46,16 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     config, dataset, method = experiment.config, experiment.dataset, experiment.method
     count = models.count(jax.eval_shape(experiment.first_params)) // config.agents
     ascent = method.gradients.ascent
-    sam = "" if ascent.is_plain else f", rho {ascent.rho}, climbing every {ascent.every} step(s)"
-    compressed = "" if config.compressor == "none" else f", {config.compressor} ({config.order} order)"
+    sam = "" if ascent.is_plain else f", rho {ascent.rho:g}"
+    sam += f" in every {ascent.every}th step" if ascent.every > 1 else ""
+    kind = "Nesterov" if config.nesterov else "heavy ball"
+    order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
+    compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = experiment.ledger.wire_bytes_per_agent(1)
     devices = jax.devices()
     rows = {
-        "method": f"{config.method}{sam}{compressed}, gamma {config.gamma:g}",
+        "method": f"{config.method}{sam}, momentum {config.beta:g} ({kind}), "
+        f"weight decay {config.weight_decay:g}, gamma {config.gamma:g}{compressed}",
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
         "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
         f"from {dataset.source}",
@@ -71,7 +75,7 @@ def closing_table(result: dict[str, Any]) -> str:
     """How a run ended."""
     rows = {"status": result["status"]}
     if result["status"] == "diverged":
-        last = result["last_finite"]
+        last = result.get("last_finite")
         rows["status"] += f" at step {result['diverged_at_step']:,}: the loss was not finite"
         if last:
             rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"

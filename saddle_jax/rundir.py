@@ -17,10 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from saddle_jax.config import Config, differences, from_json
-
-
-class RunError(Exception):
-    """A folder that cannot be used; the message says why and what to do."""
+from saddle_jax.errors import RunError
 
 
 @contextlib.contextmanager
@@ -54,18 +51,26 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
 
 
 def is_locked(workdir: pathlib.Path) -> bool:
-    """Whether a living run holds the folder."""
+    """Whether a living run holds the folder. Only looks: nothing is created or written."""
     try:
-        with locked(workdir):
-            return False
-    except RunError:
+        import fcntl
+
+        with (workdir / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except (ImportError, OSError):
+        return False
+    return False
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
     """Writes a JSON file in one go: whoever reads it sees the old one or the new one."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n")
+    with partial.open("w") as file:
+        file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(partial, path)
 
 
@@ -84,6 +89,10 @@ def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None
     """Writes config.json, or checks that the one there is of the same run."""
     if (workdir / "config.json").exists():
         differing = differences(read_config(workdir), config)
+        stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
+        fingerprint = record["partition"]["fingerprint"]
+        if not differing and stored != fingerprint:
+            differing = [f"the partition's fingerprint {stored} -> {fingerprint}"]
         if differing:
             raise RunError(
                 f"{workdir} holds a run with other settings: {', '.join(differing)}; choose another workdir"
@@ -94,12 +103,17 @@ def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
     """result.json, or None where a run has not ended."""
+    path = workdir / "result.json"
     try:
-        return json.loads((workdir / "result.json").read_text())
+        result = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise RunError(f"{workdir / 'result.json'} cannot be read: {error}") from error
+        raise RunError(f"{path} cannot be read: {error}") from error
+    needed = {"status", "steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"}
+    if not isinstance(result, dict) or not needed <= set(result):
+        raise RunError(f"{path} is no result of a run; remove it to go on from the newest checkpoint")
+    return result
 
 
 def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
@@ -111,19 +125,37 @@ def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
     records = []
     for line in lines:
         with contextlib.suppress(ValueError):  # a kill may leave half a line at the end
-            records.append(json.loads(line))
+            record = json.loads(line)
+            if isinstance(record, dict) and {"step", "epoch"} <= set(record):
+                records.append(record)
     return records
+
+
+def last_evaluation(workdir: pathlib.Path) -> dict[str, Any]:
+    """The newest evaluation's numbers, and `evaluated_at_step`; empty if there was none."""
+    for record in reversed(read_metrics(workdir)):
+        if record.get("test_accuracy") is not None:
+            found = {name: value for name, value in record.items() if name not in ("step", "epoch")}
+            return {**found, "evaluated_at_step": record["step"]}
+    return {}
 
 
 class Metrics:
     """Appends to metrics.jsonl, and to TensorBoard's event files."""
 
-    def __init__(self, workdir: pathlib.Path, resume_at: int):
-        """Drops what an interrupted run wrote beyond the step it is resumed at."""
+    def __init__(self, workdir: pathlib.Path, resume_at: int, last_step: int):
+        """Drops what an interrupted run wrote beyond the step it is resumed at.
+
+        The last step's evaluation comes after its checkpoint, so it is made again.
+        """
         from tensorboardX import SummaryWriter
 
         path = workdir / "metrics.jsonl"
-        kept = [record for record in read_metrics(workdir) if record["step"] <= resume_at]
+        kept = [
+            record
+            for record in read_metrics(workdir)
+            if record["step"] <= resume_at and not (record["step"] == last_step and "test_accuracy" in record)
+        ]
         partial = workdir / ".metrics.jsonl.partial"
         partial.write_text("".join(json.dumps(record) + "\n" for record in kept))
         os.replace(partial, path)

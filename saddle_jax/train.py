@@ -17,7 +17,8 @@ from saddle_jax.checkpoint import Checkpoints, tree_sha256
 from saddle_jax.config import Config
 from saddle_jax.experiment import Experiment, build
 from saddle_jax.ledger import table
-from saddle_jax.rundir import Metrics, claim, locked, read_result, write_json
+from saddle_jax.profile import Profile
+from saddle_jax.rundir import Metrics, claim, last_evaluation, locked, read_metrics, read_result, write_json
 from saddle_jax.screen import Screen
 from saddle_jax.trees import consensus, consensus_distance
 from saddle_jax.types import Params
@@ -71,20 +72,23 @@ class _Run:
 
     def __init__(self, experiment: Experiment, workdir: pathlib.Path, screen: Screen, profile: bool):
         self.experiment, self.config = experiment, experiment.config
-        self.workdir, self.screen, self.profile = workdir, screen, profile
+        self.workdir, self.screen = workdir, screen
+        self.profile = Profile(workdir) if profile else None
         self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints)
         params = experiment.first_params()
         self.carry = (params, experiment.method.init(params), jnp.int32(-1))
         self.step, self.seconds = 0, 0.0
-        restored = self.checkpoints.restore_newest(self.carry, screen.warn)
+        restored = self.checkpoints.restore_newest(self.carry, screen.warn, set_aside=True)
         if restored is not None:
             self.step, self.carry, notes = restored
-            self.seconds = notes["seconds"]
+            self.seconds = float(notes.get("seconds", 0.0))
+        if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
-        self.metrics = Metrics(workdir, resume_at=self.step)
+        self.metrics = Metrics(workdir, resume_at=self.step, last_step=experiment.steps)
         self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
-        self.last_finite: dict[str, Any] = {}
-        self.spent = {"steps": 0.0, "evaluation": 0.0, "saving": 0.0}  # seconds, when profiling
+        logged = [r for r in read_metrics(workdir) if r.get("train_loss") is not None]
+        self.last_finite = {name: logged[-1][name] for name in ("step", "train_loss")} if logged else {}
+        self.first_bad = -1  # the step, from zero, whose loss was the first that is not finite
         self.started = time.perf_counter() - self.seconds
 
     @property
@@ -92,37 +96,35 @@ class _Run:
         return self.carry[0]
 
     def go(self) -> dict[str, Any]:
+        """Steps until the end, an interruption or divergence; then result.json."""
         config, steps = self.config, self.experiment.steps
         per_epoch = self.experiment.batches.steps_per_epoch
         self.screen.start(steps, self.step)
-        status = "finished"
         try:
             with _Interrupt() as interrupt:
+                status = "finished"
                 for inputs, positions in self._inputs():
                     self._advance(inputs, positions)
-                    if self.step % config.log_every_steps == 0 or self.step == steps:
-                        self._log()
                     epoch_ended = self.step % per_epoch == 0
                     evaluates = epoch_ended and (self.step // per_epoch) % config.eval_every_epochs == 0
                     saves = self.step % config.checkpoint_every_steps == 0
-                    if (
-                        evaluates or saves or self.step == steps or interrupt.signal
-                    ) and self._has_diverged():
+                    if self.step % config.log_every_steps == 0 or self.step == steps:
+                        self._log()
+                    if (evaluates or saves or self.step == steps or interrupt.signal) and self._is_finite():
+                        if evaluates and self.step < steps:
+                            self._evaluate(every_agent=config.eval_agents == "always")
+                        self._save()
+                    if self.first_bad >= 0:
                         status = "diverged"
                         break
-                    if evaluates and self.step < steps:
-                        with self._clock("evaluation"):
-                            self._evaluate(every_agent=config.eval_agents == "always")
-                    if self.step == steps:
-                        break
-                    if saves or interrupt.signal:
-                        self._save()
-                    if interrupt.signal:
+                    if interrupt.signal and self.step < steps:
                         status = "interrupted"
                         break
+                return self._end(status)
         finally:
             self.screen.stop()
-        return self._end(status)
+            if self.profile:
+                self.profile.stop()
 
     def _together(self) -> int:
         """How many steps the next call takes: several only if nothing is to be done between them.
@@ -140,33 +142,26 @@ class _Run:
         """Images, labels, order and positions of every call from here on; nothing if all is done."""
         experiment, batches = self.experiment, self.experiment.batches
         order, order_epoch = None, -1
+        streamed = streamed_inputs(experiment, self.step) if experiment.is_streamed else None
         while self.step < experiment.steps:
             epoch, number = divmod(self.step, batches.steps_per_epoch)
-            if epoch != order_epoch:
-                order, order_epoch = batches.epoch(epoch), epoch
-            assert order is not None
             count = np.arange(self._together(), dtype=np.int32)
             rest = np.stack([np.full_like(count, epoch), number + count, self.step + count], axis=1)
-            if experiment.is_streamed:
-                samples = np.asarray(order[0][number])
-                images = experiment.dataset.train_images[samples].reshape(
-                    -1, *experiment.dataset.train_images.shape[1:]
-                )
-                labels = experiment.dataset.train_labels[samples].reshape(-1)
-                numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
-                yield (images, labels, (numbered, order[1][number][None])), np.insert(rest, 0, 0, axis=1)
-            else:
-                yield (*experiment.device_data, order), np.insert(rest, 0, number + count, axis=1)
+            if streamed is not None:
+                yield next(streamed), np.insert(rest, 0, 0, axis=1)
+                continue
+            if epoch != order_epoch:
+                order, order_epoch = batches.epoch(epoch), epoch
+            yield (*experiment.device_data, order), np.insert(rest, 0, number + count, axis=1)
 
     def _advance(self, inputs: Any, positions: np.ndarray) -> None:
         climbs = {self.experiment.method.ascends(step) for step in positions[:, 3].tolist()}
         ascend = climbs.pop() if len(climbs) == 1 else None
-        with self._clock("steps"):
-            self.carry, metrics = self.experiment.compiled_steps(self.carry, *inputs, positions, ascend)
+        with self._clock("steps", key=(len(positions), ascend)):
+            self.carry, self.newest = self.experiment.compiled_steps(self.carry, *inputs, positions, ascend)
             if self.profile:
                 jax.block_until_ready(self.carry)
         self.step += len(positions)
-        self.newest = metrics
         self.screen.advance(len(positions))
 
     def _log(self) -> None:
@@ -180,32 +175,38 @@ class _Run:
         step, metrics = self.pending
         self.pending = None
         values = {name: float(np.mean(value)) for name, value in jax.device_get(_flat(metrics)).items()}
+        self.first_bad = int(values.pop("first_bad"))
         record = {"step": step, "epoch": step / self.experiment.batches.steps_per_epoch, **values}
         record["bytes_sent_per_agent"] = self.experiment.ledger.wire_bytes_per_agent(step)
         self.metrics.write(record)
         if np.isfinite(values["train_loss"]):
             self.last_finite = {"step": step, "train_loss": values["train_loss"]}
 
-    def _has_diverged(self) -> bool:
+    def _is_finite(self) -> bool:
+        """Whether losses and models are; a model may blow up in a step whose loss was still finite."""
         self._flush()
-        return int(self.carry[2]) >= 0
+        self.first_bad = int(self.carry[2])
+        if self.first_bad < 0 and not all(
+            bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(self.params)
+        ):
+            self.first_bad = self.step
+        return self.first_bad < 0
 
     def _evaluate(self, every_agent: bool) -> dict[str, float]:
-        score = self.experiment.evaluate(consensus(self.params))
-        found = {
-            "test_accuracy": score.accuracy,
-            "test_loss": score.loss,
-            "consensus_distance": float(consensus_distance(self.params)),
-        }
-        if every_agent:
-            agents = [
-                self.experiment.evaluate(jax.tree.map(lambda x, i=i: x[i], self.params)).accuracy
-                for i in range(self.config.agents)
-            ]
-            found |= {
-                "agent_accuracy_mean": float(np.mean(agents)),
-                "agent_accuracy_std": float(np.std(agents)),
+        with self._clock("evaluation"):
+            score = self.experiment.evaluate(consensus(self.params))
+            found = {
+                "test_accuracy": score.accuracy,
+                "test_loss": score.loss,
+                "consensus_distance": float(consensus_distance(self.params)),
             }
+            if every_agent:
+                agents = [
+                    self.experiment.evaluate(jax.tree.map(lambda x, i=i: x[i], self.params)).accuracy
+                    for i in range(self.config.agents)
+                ]
+                found["agent_accuracy_mean"] = float(np.mean(agents))
+                found["agent_accuracy_std"] = float(np.std(agents))
         epoch = self.step / self.experiment.batches.steps_per_epoch
         self.metrics.write({"step": self.step, "epoch": epoch, **found})
         self.screen.line(
@@ -215,34 +216,58 @@ class _Run:
         return found
 
     def _save(self) -> None:
+        if self.step in self.checkpoints.steps():  # resumed here, and nothing has changed
+            return
         self._flush()
         self.seconds = time.perf_counter() - self.started
         with self._clock("saving"):
             self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
 
     @contextlib.contextmanager
-    def _clock(self, what: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.spent[what] += time.perf_counter() - started
+    def _clock(self, what: str, key: Any = None) -> Iterator[None]:
+        with self.profile.clock(what, key) if self.profile else contextlib.nullcontext():
+            yield
 
     def _end(self, status: str) -> dict[str, Any]:
         self._flush()
         result: dict[str, Any] = {"status": status, "steps": self.step}
         if status == "finished":
-            with self._clock("evaluation"):
-                result |= self._evaluate(every_agent=self.config.eval_agents != "never")
-            self._save()
-        if status == "diverged":
-            result |= {"diverged_at_step": int(self.carry[2]), "last_finite": self.last_finite}
+            found = self._evaluate(every_agent=self.config.eval_agents != "never")
+            if np.isfinite([found["test_loss"], found["consensus_distance"]]).all():
+                result |= found
+            else:  # the last step was too much, though its own loss came out
+                result["status"], self.first_bad = "diverged", self.step
+        else:
+            result |= last_evaluation(self.workdir)
+        if result["status"] == "diverged":
+            result |= {"diverged_at_step": self.first_bad + 1, "last_finite": self.last_finite}
         self.seconds = time.perf_counter() - self.started
         result |= table(self.experiment.ledger, self.step)
         result |= {"seconds": self.seconds, "params_sha256": tree_sha256(self.params)}
         if self.profile:
-            loop = self.seconds - sum(self.spent.values())
-            result["profile"] = {**self.spent, "loop": loop}
+            result["profile"] = self.profile.shares()
         write_json(self.workdir / "result.json", result)
         return result
+
+
+def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
+    """Images, labels and order of one step after the other, the next one's being decoded meanwhile."""
+    batches, dataset = experiment.batches, experiment.dataset
+
+    def start(step: int) -> Any:
+        epoch, number = divmod(step, batches.steps_per_epoch)
+        samples, mask = (np.asarray(part[number]) for part in batches.epoch(epoch))
+        labels = dataset.train_labels[samples].reshape(-1)
+        numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
+        return dataset.train_images.ahead(samples.reshape(-1)), labels, (numbered, mask[None])
+
+    upcoming = start(step)
+    while True:
+        images, labels, order = upcoming
+        step += 1
+        if step < experiment.steps:
+            upcoming = start(step)
+        yield images(), labels, order
 
 
 def _flat(metrics: dict[str, Any]) -> dict[str, Any]:

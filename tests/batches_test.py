@@ -187,6 +187,10 @@ def test_recipes_by_hand():
     expected = (np.array([0.0, 1.0]) - recipe.mean[0]) / recipe.std[0]
     np.testing.assert_allclose(np.ravel(recipe.for_evaluation(images)), expected, rtol=1e-5)
     np.testing.assert_allclose(np.ravel(recipe.for_training(jax.random.key(0), images)), expected, rtol=1e-5)
+    plain = data.Recipe((0.0,), (1.0,), "none", 2).for_training(
+        jax.random.key(0), jnp.arange(16, dtype=jnp.uint8).reshape(1, 4, 4, 1)
+    )
+    np.testing.assert_allclose(np.ravel(plain) * 255, [5, 6, 9, 10], rtol=1e-6)
     middle = data.Recipe((0.0,), (1.0,), "resized_crop", 2).for_evaluation(
         jnp.arange(16, dtype=jnp.uint8).reshape(1, 4, 4, 1)
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from saddle_jax import rundir
 from saddle_jax.cli import __main__ as cli
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -29,7 +30,7 @@ BAD = {
     "name": (["topology", "rng", "10"], "topology must be one of ring, .* got 'rng'; did you mean 'ring'?"),
     "no size": (["topology", "ring"], "arguments must be TOPOLOGY AGENTS and options, got ring"),
     "size": (["topology", "ring", "ten"], "AGENTS must be a whole number, got 'ten'"),
-    "small": (["topology", "ring", "0"], "agents must be an integer >= 1, got 0"),
+    "small": (["topology", "ring", "0"], "agents must be an integer >= 1 and <= 10000, got 0"),
     "prime": (["topology", "torus", "7"], "got 7, a prime"),
     "field": (
         ["train", "--config.learning_rat=1"],
@@ -57,6 +58,19 @@ BAD = {
     "warm-up": (["train", "--config.warmup_epochs=25"], "warmup_epochs must be below epochs = 25, got 25"),
     "ngm only": (["train", "--config.self_gradient=mixed"], "self_gradient must be current for q_saddle"),
     "no file": (["train", "--config=nowhere.py"], "config must be a file FILE.py.* got 'nowhere.py'"),
+    "syntax": (["train", "--config=bad.py"], "config bad.py: SyntaxError: "),
+    "no function": (["train", "--config=empty.py"], "config empty.py: AttributeError: .*get_config"),
+    "variant": (["train", "--config=plain.py:cpu"], "config plain.py:cpu: TypeError: "),
+    "no settings": (["train", "--config=wrong.py"], "must return a saddle_jax.config.Config, got 5"),
+    "crowd": (
+        ["train", "--config.agents=1000000"],
+        "agents must be an integer >= 1 and <= 10000, got 1000000",
+    ),
+    "ring": (["train", "--config.topology=ring:3"], "topology ring takes no setting, got 'ring:3'"),
+    "profile": (["train", "--profile", "--config.dataset=nope"], "dataset must be one of .* got 'nope'"),
+    "nothing to compare": (["compare", "--methods=", "--workdir=x"], "methods must list at least one"),
+    "both": (["compare", "--config.seed=1", "--workdir=x"], "config.seed must not be given to compare"),
+    "file": (["train", "--workdir=bad.py"], "workdir must be a folder that can be written to, got bad.py"),
     "no data": (
         ["train", "--config.dataset=cifar10", "--config.data_dir=/nowhere"],
         "'cifar10' is not prepared",
@@ -94,11 +108,16 @@ def test_verbs(case, capsys):
 def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, capsys, tmp_path, monkeypatch):
     arguments, expected = BAD[case]
     monkeypatch.chdir(tmp_path)
+    files = {"bad.py": "def (", "empty.py": "", "wrong.py": "def get_config():\n    return 5\n"}
+    files["plain.py"] = "from saddle_jax.config import Config\n\ndef get_config():\n    return Config()\n"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert cli.main(["saddle", *arguments]) == 2
     error = capsys.readouterr().err
     assert re.search(expected, error)
     assert error.count("\n") == 1
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in tmp_path.rglob("*")} == set(files)
 
 
 def test_settings_are_shown_with_their_meaning(capsys):
@@ -151,6 +170,15 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
 
     assert cli.main(["saddle", "list", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("finished") == 8
+    locks = {path: path.read_text() for path in tmp_path.rglob(".lock")}
+    with rundir.locked(tmp_path / "qgm-none-seed1"):
+        assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+        assert re.search(r"qgm-none-seed1 +running", capsys.readouterr().out)
+        assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 2  # that one; the others are told
+        told = capsys.readouterr()
+        assert "qgm-none-seed1 is in use by a living run" in told.err
+        assert "dpsgd" in told.out
+    assert len(locks) == 8
     run = tmp_path / "qgm-none-seed0"
     accuracy = f"{100 * results['qgm-none-seed0']['test_accuracy']:.2f} %"
     assert cli.main(["saddle", "evaluate", str(run)]) == 0
@@ -190,7 +218,8 @@ def test_a_profile_says_where_the_time_went(tmp_path, capsys):
     ]
     assert cli.main(["saddle", *command]) == 0
     assert re.search(
-        r"where it went +steps .* %, evaluation .* %, saving .* %, loop .* %", capsys.readouterr().out
+        r"where it went +compilation .* %, steps .* %, evaluation .* %, saving .* %, loop .* %",
+        capsys.readouterr().out,
     )
     assert list((tmp_path / "run" / "trace").rglob("*.xplane.pb"))
 

@@ -10,7 +10,7 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
-    {"version"},
+    {"version", "errors"},
     {"types", "checks"},
     {"topology", "trees"},
     {"agents", "compression", "mixing", "sam"},
@@ -18,7 +18,7 @@ LAYERS = [
     {"methods"},
     {"models", "data"},
     {"classification", "config", "ledger"},
-    {"schedules", "rundir", "checkpoint", "screen"},
+    {"schedules", "rundir", "checkpoint", "profile", "screen"},
     {"experiment"},
     {"finished", "report_text"},
     {"train"},

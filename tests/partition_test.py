@@ -57,6 +57,13 @@ def test_dirichlet_is_the_procedure_of_the_lineage_to_the_letter(agents, alpha):
         np.testing.assert_array_equal(dealt, qgm_lineage(SMALL, agents, alpha, seed))
 
 
+def test_a_class_that_a_group_lacks_is_drawn_for_all_the_same():
+    labels = np.append(np.arange(900) % 9, 9)  # one sample of the last class
+    for seed in range(4):
+        dealt = data.dirichlet_partition(labels, 20, 1.0, seed)
+        np.testing.assert_array_equal(dealt, qgm_lineage(labels, 20, 1.0, seed))
+
+
 @pytest.mark.parametrize(
     ("agents", "alpha", "present", "large"),
     [  # classes that an agent has, and those with over 5 % of it, as the original gave them with three seeds

@@ -205,6 +205,10 @@ def test_imagenet_is_streamed(tmp_path):
     ahead = dataset.train_images.ahead(samples)
     np.testing.assert_array_equal(ahead(), batch)
     np.testing.assert_array_equal(dataset.test_images[36:], [square(image) for image in images[36:]])
+    part = dataset.subset(7, seed=0)
+    assert part.train_images.shape == (7, 256, 256, 3)
+    original = np.flatnonzero([(square(image) == part.train_images[2]).all() for image in images])
+    assert part.train_labels[2] == labels[original[0]]
     prepared_batch = dataset.recipe.for_evaluation(np.asarray(batch[0]))
     assert prepared_batch.shape == (2, 224, 224, 3)
 

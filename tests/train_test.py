@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from saddle_jax import finished, rundir, train
 from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
+from saddle_jax.errors import RunError
 from saddle_jax.experiment import Experiment, build
 from saddle_jax.schedules import build_schedule
 from saddle_jax.screen import Screen
@@ -171,7 +173,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
     assert result["params_sha256"] == uninterrupted[0]["params_sha256"]
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_whole(uninterrupted, tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_written_leaves_the_others(uninterrupted, tmp_path, monkeypatch):
     import orbax.checkpoint as ocp
 
     killed_after(10, SMALL, tmp_path)
@@ -182,11 +184,67 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(uninterrupted, tmp_path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(ocp.StandardCheckpointer, "save", full)
-        with pytest.raises(OSError, match="No space left"):
+        message = (
+            r"00000014 could not be written \(.*No space left on device\); the last whole one is of step 7"
+        )
+        with pytest.raises(RunError, match=message):
             train.train(SMALL, tmp_path, QUIET)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000007"]
     result = train.train(SMALL, tmp_path, QUIET)
     assert result["params_sha256"] == uninterrupted[0]["params_sha256"]
+
+
+def test_a_damaged_checkpoint_does_not_push_a_good_one_out(uninterrupted, tmp_path, capsys):
+    config = dataclasses.replace(SMALL, keep_checkpoints=1)
+    killed_after(18, config, tmp_path)
+    (tmp_path / "checkpoints" / "00000014" / "seal.json").write_text("{}")
+    killed_after(9, config, tmp_path)  # starts anew, and saves at step 7
+    assert "00000014 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
+    assert Checkpoints(tmp_path, 1).steps() == [7]
+    assert (tmp_path / "checkpoints" / "damaged-00000014").is_dir()
+    assert train.train(config, tmp_path, QUIET)["params_sha256"] == uninterrupted[0]["params_sha256"]
+
+
+def test_dying_in_the_last_evaluation_loses_nothing_and_repeats_nothing(uninterrupted, tmp_path, monkeypatch):
+    result, workdir = uninterrupted
+
+    def die(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "write_json", die)  # everything is done but result.json
+        with pytest.raises(Killed):
+            train.train(SMALL, tmp_path, QUIET)
+    assert Checkpoints(tmp_path, 2).steps()[-1] == 60
+    assert train.train(SMALL, tmp_path, QUIET)["params_sha256"] == result["params_sha256"]
+    assert rundir.read_metrics(tmp_path) == rundir.read_metrics(workdir)
+
+
+def test_models_that_blow_up_in_the_last_step_are_no_result(tmp_path):
+    config = dataclasses.replace(SMALL, model="mlp", epochs=1, batch_size=479, learning_rate=1e38)
+    result = train.train(config, tmp_path, QUIET)
+    assert result["status"] == "diverged"
+    assert json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail) == result
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("result.json", "{}"), ("result.json", "[]"), ("config.json", "[]"), ("config.json", "{")],
+)
+def test_damaged_files_are_told_in_one_line(name, content, tmp_path):
+    killed_after(3, SMALL, tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(RunError, match=name) as caught:
+        train.train(SMALL, tmp_path, QUIET)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_lines_of_metrics_are_passed_over(uninterrupted, tmp_path):
+    killed_after(10, SMALL, tmp_path)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('5\n{"a": 1}\n{"step": 8, "epo')
+    train.train(SMALL, tmp_path, QUIET)
+    assert rundir.read_metrics(tmp_path) == rundir.read_metrics(uninterrupted[1])
 
 
 def test_divergence_is_told_with_its_step(tmp_path):
@@ -194,9 +252,7 @@ def test_divergence_is_told_with_its_step(tmp_path):
     result = train.train(config, tmp_path, QUIET)
     assert result["status"] == "diverged"
     assert 0 < result["diverged_at_step"] < 60
-    assert (
-        result["last_finite"]["step"] == result["diverged_at_step"]
-    )  # counted from one there, from zero here
+    assert result["last_finite"]["step"] < result["diverged_at_step"]
     assert np.isfinite(result["last_finite"]["train_loss"])
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         assert "NaN" not in line
@@ -216,11 +272,11 @@ def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
     _, workdir = uninterrupted
     with (
         rundir.locked(workdir),
-        pytest.raises(rundir.RunError, match=r"in use by a living run \(process \d+\)"),
+        pytest.raises(RunError, match=r"in use by a living run \(process \d+\)"),
     ):
         train.train(SMALL, workdir, QUIET)
     other = dataclasses.replace(SMALL, learning_rate=0.2, seed=3)
-    with pytest.raises(rundir.RunError, match=r"other settings: learning_rate 0.05 -> 0.2, seed 0 -> 3"):
+    with pytest.raises(RunError, match=r"other settings: learning_rate 0.05 -> 0.2, seed 0 -> 3"):
         train.train(other, workdir, QUIET)
 
 
@@ -242,8 +298,8 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
         def __init__(self, images):
             self._images, self.shape = images, images.shape
 
-        def __getitem__(self, samples):
-            return self._images[samples]
+        def ahead(self, samples):
+            return lambda: self._images[samples]
 
     experiment = build(SMALL)
     images = Streamed(experiment.dataset.train_images)
@@ -349,6 +405,27 @@ def test_being_asked_to_stop_saves_and_says_how_to_go_on(number, tmp_path):
     assert again.returncode == 0, error
     assert out == ""
     assert json.loads((tmp_path / "result.json").read_text())["status"] == "finished"
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    """No file may grow beyond 20 kB: orbax fails as it does on a full disk."""
+    command = (
+        f"{sys.executable} -m saddle_jax.cli train --workdir={tmp_path / 'run'} --quiet --config.model=mlp"
+    )
+    settings = "--config.epochs=2 --config.checkpoint_every_steps=3"
+    environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f 20; exec {command} {settings}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 2, done.stderr
+    assert re.fullmatch(
+        r"saddle: checkpoint .*00000003 could not be written .*; there is none yet\n", done.stderr
+    )
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
 
 
 def test_nothing_here_can_be_made_to_run_code():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -26,6 +27,12 @@ def run(arguments: Sequence[str]) -> int:
     parse(options, arguments)
     if not options.workdir:
         raise UsageError("workdir must be given: --workdir=DIR, one folder for all runs")
+    for name in ("method", "compressor", "seed"):
+        if options[f"config.{name}"].present:
+            raise UsageError(f"config.{name} must not be given to compare: --{name}s=... lists them")
+    for name in ("methods", "compressors", "seeds"):
+        if not options[name].value:
+            raise UsageError(f"{name} must list at least one, got nothing")
     base, folder = read_options(options), pathlib.Path(options.workdir)
     if not all(seed.isdecimal() for seed in options.seeds):
         raise UsageError(f"seeds must be whole numbers, got {','.join(options.seeds)}")
@@ -35,21 +42,30 @@ def run(arguments: Sequence[str]) -> int:
         for method in options.methods
         for compressor in options.compressors
     }
+    refused: list[pathlib.Path] = []
     for number, (workdir, config) in enumerate(grid.items(), 1):
         if not options.quiet:
             print(f"\n[{number} of {len(grid)}] {workdir.name}", flush=True)
-        result = run_training(config, workdir, quiet=options.quiet)
+        try:
+            result = run_training(config, workdir, quiet=options.quiet)
+        except UsageError as error:  # one folder that cannot be used does not stop the others
+            print(f"saddle: {error}", file=sys.stderr)
+            refused.append(workdir)
+            continue
         if result["status"] == "interrupted":
-            print("interrupted; the same command goes on from here")
+            print("interrupted; the same command goes on from here", file=sys.stderr)
             return 130
-    rows = comparison(gather(list(grid)), options.methods, options.compressors)
+    ended = [workdir for workdir in grid if workdir not in refused]
+    if not ended:
+        raise UsageError(f"no run of {folder} could be made")
+    rows = comparison(gather(ended), options.methods, options.compressors)
     print(
         "\ntest accuracy of the consensus model, %, mean +- standard deviation over seeds\n" + as_text(rows)
     )
     paths = write_all(rows, folder, "comparison")
-    plot_curves(list(grid), folder / "comparison.png")
+    plot_curves(ended, folder / "comparison.png")
     print(f"written: {', '.join(path.name for path in paths)}, comparison.png in {folder}")
-    return 0
+    return 2 if refused else 0
 
 
 def _variant(base: Config, method: str, compressor: str, seed: int) -> Config:

@@ -14,6 +14,9 @@ from saddle_jax.data import partition, prepared, sources
 def run(arguments: Sequence[str]) -> None:
     """Runs one of the four verbs below."""
     verb, *rest = arguments or [""]
+    if verb in ("--help", "-h"):
+        print(f"usage: saddle data {' | '.join(_VERBS)} ...   (each tells its options with --help)")
+        return
     if verb not in _VERBS:
         raise UsageError(f"data VERB must be one of {', '.join(_VERBS)}, got {verb!r}")
     _VERBS[verb](rest)

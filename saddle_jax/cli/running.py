@@ -1,6 +1,5 @@
-"""Running one training for a verb: mistakes in one line, a trace if asked for, a picture at the end."""
+"""Running one training for a verb: mistakes in one line, a picture at the end."""
 
-import contextlib
 import pathlib
 from typing import Any
 
@@ -12,24 +11,18 @@ def run_training(
     config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False
 ) -> dict[str, Any]:
     """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError."""
-    import jax
-
+    from saddle_jax.errors import RunError
     from saddle_jax.report.curves import plot_curves
-    from saddle_jax.rundir import RunError
     from saddle_jax.screen import Screen
     from saddle_jax.train import train
 
     screen = Screen(quiet)
-    trace = jax.profiler.trace(str(workdir / "trace")) if profile else contextlib.nullcontext()
     try:
-        with trace:
-            result = train(config, workdir, screen, profile)
+        result = train(config, workdir, screen, profile)
+        plot_curves([workdir], workdir / "curves.png")
     except (RunError, ValueError) as error:
         raise UsageError(str(error)) from error
     except OSError as error:
-        raise UsageError(
-            f"writing to {workdir} failed: {error.strerror or error}; the last checkpoint is whole"
-        ) from error
-    plot_curves([workdir], workdir / "curves.png")
+        raise UsageError(f"{error.filename or workdir}: {error.strerror or error}") from error
     screen.line(f"picture: {workdir / 'curves.png'}")
     return result

@@ -8,8 +8,9 @@ import numpy as np
 from absl import flags
 
 from saddle_jax.cli.usage import UsageError, parse
+from saddle_jax.errors import RunError
 from saddle_jax.report.tables import as_text
-from saddle_jax.rundir import RunError, is_locked, read_config, read_metrics, read_result
+from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
 
 
 def show_list(arguments: Sequence[str]) -> None:
@@ -51,12 +52,13 @@ def evaluate(arguments: Sequence[str]) -> None:
     flags.DEFINE_integer(
         "agent", None, "One agent's own model; the consensus model else.", flag_values=options
     )
+    _data_dir(options)
     (name,) = parse(options, arguments, ["DIR"])
 
     from saddle_jax.finished import choose, open_run
 
     try:
-        experiment, step, params = open_run(pathlib.Path(name), _warn)
+        experiment, step, params = open_run(pathlib.Path(name), _warn, options.data_dir)
         score = experiment.evaluate(choose(params, options.agent))
     except (RunError, ValueError) as error:
         raise UsageError(str(error)) from error
@@ -74,6 +76,7 @@ def export(arguments: Sequence[str]) -> None:
         "format", "safetensors", ["safetensors", "msgpack"], "File format.", flag_values=options
     )
     flags.DEFINE_string("output", None, "File; model.FORMAT in the run's folder else.", flag_values=options)
+    _data_dir(options)
     (name,) = parse(options, arguments, ["DIR"])
 
     import jax
@@ -83,10 +86,10 @@ def export(arguments: Sequence[str]) -> None:
     workdir = pathlib.Path(name)
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     try:
-        experiment, step, params = open_run(workdir, _warn)
+        experiment, step, params = open_run(workdir, _warn, options.data_dir)
         model = jax.tree.map(np.asarray, choose(params, options.agent))
         if options.format == "safetensors":
-            from safetensors.numpy import save_file
+            from safetensors.numpy import save
 
             named = {
                 "/".join(str(key.key) for key in keys): leaf
@@ -97,14 +100,23 @@ def export(arguments: Sequence[str]) -> None:
                 "dataset": experiment.config.dataset,
                 "step": str(step),
             }
-            save_file(named, path, metadata=about)
+            content = save(named, metadata=about)
         else:
             from flax.serialization import to_bytes
 
-            path.write_bytes(to_bytes(model))
+            content = to_bytes(model)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_bytes(content)
+        partial.replace(path)
     except (RunError, ValueError, OSError) as error:
         raise UsageError(str(error)) from error
     print(f"{path}: step {step:,}, {sum(leaf.size for leaf in jax.tree.leaves(model)):,} parameters")
+
+
+def _data_dir(options: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        "data_dir", None, "Where the data lies now; as in training else.", flag_values=options
+    )
 
 
 def _warn(text: str) -> None:

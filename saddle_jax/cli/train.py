@@ -1,7 +1,9 @@
 """saddle train, saddle config: run an experiment, or show its settings."""
 
 import dataclasses
+import hashlib
 import importlib.util
+import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -52,9 +54,11 @@ def _from_file(text: str) -> Config:
     sys.path.insert(0, str(path.parent.resolve()))  # overlays import their base
     try:
         spec.loader.exec_module(module)
+        config = module.get_config(variant) if variant else module.get_config()
+    except Exception as error:  # it is the user's own program
+        raise UsageError(f"config {text}: {type(error).__name__}: {' '.join(str(error).split())}") from error
     finally:
         sys.path.pop(0)
-    config = module.get_config(variant) if variant else module.get_config()
     if not isinstance(config, Config):
         raise UsageError(f"{name}: get_config() must return a saddle_jax.config.Config, got {config!r}")
     return config
@@ -64,7 +68,9 @@ def run(arguments: Sequence[str]) -> int:
     """Trains; the exit status is 0 when finished, 1 when diverged, 130 when interrupted."""
     options = flags.FlagValues()
     config_options(options)
-    flags.DEFINE_string("workdir", None, "Folder of the run; runs/NAME else.", flag_values=options)
+    flags.DEFINE_string(
+        "workdir", None, "Folder of the run; runs/NAME else, named after the settings.", flag_values=options
+    )
     flags.DEFINE_bool("quiet", False, "Print nothing but mistakes.", flag_values=options)
     flags.DEFINE_bool(
         "profile", False, "Tell what the loop costs around the steps; write a trace.", flag_values=options
@@ -86,6 +92,12 @@ def default_workdir(config: Config) -> str:
     parts = [config.dataset, config.model, config.method]
     parts += [] if config.compressor == "none" else [config.compressor]
     parts += [f"{config.topology}{config.agents}", f"seed{config.seed}"]
+    named = ("dataset", "model", "method", "compressor", "topology", "agents", "seed", "data_dir")
+    others = {name: value for name, value in config.to_json().items() if name not in named}
+    defaults = Config().to_json()
+    changed = {name: value for name, value in others.items() if value != defaults[name]}
+    if changed:
+        parts.append(hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:6])
     return "runs/" + "-".join(parts).replace(":", "_").replace("/", "_")
 
 

@@ -22,7 +22,7 @@ def mistakes() -> Iterator[None]:
 
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
     """Reads a verb's options; returns its other arguments, of which there must be as many as named."""
-    if "--help" in arguments:
+    if "--help" in arguments or "-h" in arguments:
         print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
         sys.exit(0)
     try:

@@ -1,5 +1,6 @@
 """Datasets that need no download: the embedded digits, and made-up clusters."""
 
+import math
 import pathlib
 
 import numpy as np
@@ -65,7 +66,13 @@ def load_synthetic() -> Dataset:
 
 def measured_recipe(images: np.ndarray) -> Recipe:
     """Normalisation by the images' own mean and deviation, no augmentation."""
-    pixels = images.reshape(-1, images.shape[-1])
-    mean = pixels.mean(axis=0, dtype=np.float64) / 255
-    std = np.maximum(pixels.std(axis=0, dtype=np.float64) / 255, 1e-3)
+    total = np.zeros(images.shape[-1])
+    squares = np.zeros(images.shape[-1])
+    for start in range(0, len(images), 1024):  # the whole may be larger than memory
+        pixels = np.asarray(images[start : start + 1024], np.float64).reshape(-1, images.shape[-1]) / 255
+        total += pixels.sum(axis=0)
+        squares += np.square(pixels).sum(axis=0)
+    count = math.prod(images.shape[:-1])
+    mean = total / count
+    std = np.maximum(np.sqrt(np.maximum(squares / count - mean**2, 0)), 1e-3)
     return Recipe(tuple(mean.round(4).tolist()), tuple(std.round(4).tolist()))

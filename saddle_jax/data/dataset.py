@@ -54,5 +54,7 @@ class Dataset:
         if not 1 <= samples <= len(self.train_labels):
             raise ValueError(f"subset must be 1 to {len(self.train_labels)} samples, got {samples}")
         chosen = np.sort(np.random.RandomState(seed).permutation(len(self.train_labels))[:samples])
-        images, labels = self.train_images[chosen], self.train_labels[chosen]
+        streamed = hasattr(self.train_images, "subset")
+        images = self.train_images.subset(chosen) if streamed else self.train_images[chosen]
+        labels = self.train_labels[chosen]
         return dataclasses.replace(self, train_images=images, train_labels=labels)

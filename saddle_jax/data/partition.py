@@ -50,16 +50,16 @@ def dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np
         last = group == groups - 1
         samples = order[group * stride : None if last else (group + 1) * stride]
         members = agents - _GROUP * (groups - 1) if last else _GROUP
-        dealt += _deal(random, samples, labels[samples], members, alpha)
+        by_class = [samples[labels[samples] == c] for c in range(int(labels.max()) + 1)]
+        dealt += _deal(random, by_class, members, alpha)
     return _equal_blocks(np.concatenate(dealt), agents)
 
 
 def _deal(
-    random: np.random.RandomState, samples: np.ndarray, labels: np.ndarray, members: int, alpha: float
+    random: np.random.RandomState, by_class: list[np.ndarray], members: int, alpha: float
 ) -> list[np.ndarray]:
     """Deals a group's samples to its members, again and again until nobody has too few."""
-    full = len(samples) / members
-    by_class = [samples[labels == c] for c in range(int(labels.max()) + 1)]
+    full = sum(map(len, by_class)) / members
     sizes = np.zeros(members, int)
     hands: list[list[np.ndarray]] = []
     for deal in itertools.count():

@@ -35,17 +35,22 @@ class Recipe:
 
     def for_training(self, key: Key, images: Array) -> Array:
         """One agent's augmented, normalised batch: uint8 [B, H, W, C] to float32. The key is consumed."""
+        if self.augmentation == "resized_crop":
+            images = flip_and_resized_crop(key, images, self.size or images.shape[1])
+        else:
+            images = self._middle(images)
         if self.augmentation == "flip_crop":
             images = flip_and_crop(key, images)
-        elif self.augmentation == "resized_crop":
-            images = flip_and_resized_crop(key, images, self.size or images.shape[1])
         return normalise(images, self.mean, self.std)
 
     def for_evaluation(self, images: Array) -> Array:
         """Normalised images, the middle of them where the model sees less than is stored."""
-        if self.size is not None and self.size < min(images.shape[-3:-1]):
-            images = centre_crop(images, self.size)
-        return normalise(images, self.mean, self.std)
+        return normalise(self._middle(images), self.mean, self.std)
+
+    def _middle(self, images: Array) -> Array:
+        if self.size is None or self.size >= min(images.shape[-3:-1]):
+            return images
+        return centre_crop(images, self.size)
 
     def for_agents(self, key: Key, images: Array) -> Array:
         """`for_training` of all agents, uint8 [A, B, H, W, C], each with a key of its own."""

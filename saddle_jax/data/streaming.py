@@ -20,9 +20,11 @@ class StreamedImages:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, source: Any, what: str, resize: Resize, size: int):
-        self._source, self._what, self._resize = source, what, resize
-        self.shape = (len(source), size, size, 3)
+    def __init__(self, source: Any, what: str, resize: Resize, size: int, chosen: np.ndarray | None = None):
+        """`chosen` are the records that count, in the order they are numbered here; None: all."""
+        self._source, self._what, self._resize, self._size = source, what, resize, size
+        self._chosen = np.arange(len(source)) if chosen is None else chosen
+        self.shape = (len(self._chosen), size, size, 3)
         self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "saddle-decode")
 
     def __len__(self) -> int:
@@ -33,6 +35,10 @@ class StreamedImages:
         if isinstance(samples, slice):
             samples = np.arange(len(self))[samples]
         return self.ahead(np.asarray(samples))()
+
+    def subset(self, samples: np.ndarray) -> "StreamedImages":
+        """The images of these sample numbers, streamed too."""
+        return StreamedImages(self._source, self._what, self._resize, self._size, self._chosen[samples])
 
     def ahead(self, samples: np.ndarray) -> Callable[[], np.ndarray]:
         """Starts decoding; calling the answer waits for the images."""
@@ -45,5 +51,5 @@ class StreamedImages:
         return lambda: np.concatenate([task.result() for task in tasks]).reshape(shape)
 
     def _decode(self, samples: np.ndarray) -> np.ndarray:
-        records = read_records(self._source, self._what, samples)
+        records = read_records(self._source, self._what, self._chosen[samples])
         return np.stack([self._resize(record["image"]) for record in records])

@@ -1,0 +1,5 @@
+"""The error of a run that cannot go on."""
+
+
+class RunError(Exception):
+    """A folder or a disk that cannot be used; the message says why and what to do, in one line."""
