@@ -19,7 +19,7 @@ LAYERS = [
     {"models", "data"},
     {"classification", "config", "ledger"},
     {"schedules", "rundir", "checkpoint", "profile", "screen"},
-    {"experiment"},
+    {"experiment", "paper"},
     {"finished", "report_text"},
     {"train"},
     {"bench", "report"},

@@ -15,6 +15,7 @@ VERBS = {
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.runs", "evaluate"),
     "export": ("saddle_jax.cli.runs", "export"),
+    "cost": ("saddle_jax.cli.cost", "run"),
     "bench": ("saddle_jax.cli.bench", "run"),
     "data": ("saddle_jax.cli.data", "run"),
     "topology": ("saddle_jax.cli.topology", "run"),
@@ -28,6 +29,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   list DIR                  runs and their state
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's
   export DIR                the consensus model as safetensors or msgpack
+  cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
   bench input               what gathering and augmenting images costs beside a step
   data list                 which datasets there are, and where
   data prepare NAME         download and prepare one (needs internet and TensorFlow)
