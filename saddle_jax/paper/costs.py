@@ -13,15 +13,13 @@ agent over its two neighbours in a ring, and truncates to two decimals. Its figu
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jax
 
 from saddle_jax import compression, models
 from saddle_jax.ledger import Ledger, open_ledger
-from saddle_jax.methods.method import Method
-from saddle_jax.methods.ngm import ngm
-from saddle_jax.methods.qgm import qgm
+from saddle_jax.methods.saddle import METHODS
 from saddle_jax.paper.settings import SETTINGS
 from saddle_jax.topology import ring
 from saddle_jax.trees import replicate
@@ -113,8 +111,9 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
 @functools.cache
 def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
     """The ledger that a training of this experiment keeps."""
-    build: Callable[..., Method] = {"qgm": qgm, "ngm": ngm}[method]
-    chosen = build(ring(agents), SETTINGS[dataset].learning_rate, compressor=_COMPRESSORS[compressor])
+    chosen = METHODS[method](
+        ring(agents), SETTINGS[dataset].learning_rate, compressor=_COMPRESSORS[compressor]
+    )
     return open_ledger(chosen, _shapes(dataset, agents))
 
 
