@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from problem import compiled
 
 import saddle_jax as sj
 from saddle_jax.compression import compress_stacked
@@ -36,12 +37,12 @@ tensors = hnp.arrays(
 
 
 # One compiled function per operator: hypothesis calls them many times.
-compress = jax.jit(lambda operator, x, key: operator.compress(x, key), static_argnums=0)
-encode = jax.jit(lambda operator, x, key: operator.encode(x, key), static_argnums=0)
-decode = jax.jit(lambda operator, payload: operator.decode(payload), static_argnums=0)
+compress = compiled(lambda operator, x, key: operator.compress(x, key), static_argnums=0)
+encode = compiled(lambda operator, x, key: operator.encode(x, key), static_argnums=0)
+decode = compiled(lambda operator, payload: operator.decode(payload), static_argnums=0)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(compiled, static_argnums=0)
 def squared_errors(operator, x, keys):
     return jax.vmap(lambda key: jnp.sum((operator.compress(x, key) - x) ** 2))(keys)
 
@@ -92,13 +93,13 @@ def test_zero_tensors_give_zeros_with_finite_derivatives(operator, shape):
     results = [
         operator.compress(zeros, key),
         compress(operator, zeros, key),
-        jax.jit(jax.vmap(operator.compress))(batch, keys),
+        compiled(jax.vmap(operator.compress))(batch, keys),
         decode(operator, encode(operator, zeros, key)),
     ]
     for result in results:
         np.testing.assert_array_equal(result, np.zeros(result.shape))
     for point in (zeros, gaussian(shape)):
-        derivative = jax.jit(jax.grad(lambda x: jnp.sum(operator.compress(x, key))))(point)
+        derivative = compiled(jax.grad(lambda x: jnp.sum(operator.compress(x, key))))(point)
         chex.assert_tree_all_finite(derivative)
 
 
@@ -245,7 +246,7 @@ def test_agents_and_tensors_are_compressed_each_on_its_own(operator, axes):
     tree = {"a": gaussian((*lead, 6, 5)), "b": gaussian((*lead, 30), seed=1).reshape(*lead, 6, 5)}
     tree = jax.tree.map(lambda x: x * 10.0 ** jnp.arange(4).reshape(4, *[1] * (x.ndim - 1)), tree)
     key = jax.random.key(5)
-    whole = jax.jit(lambda t, k: compress_stacked(operator, t, k, axes))(tree, key)
+    whole = compiled(lambda t, k: compress_stacked(operator, t, k, axes))(tree, key)
     for index in np.ndindex(*lead):
         for position, name in enumerate(("a", "b")):
             one = jax.random.fold_in(key, position)

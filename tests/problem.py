@@ -1,5 +1,7 @@
 """A small non-convex problem, different for every agent and step, with its gradient by hand in NumPy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,10 @@ IRREGULAR = sj.from_matrix(
     name="irregular",
 )
 GRAPHS = [sj.ring(5), sj.torus(3, 3), IRREGULAR]
+
+
+# These programs run once, for microseconds: compiling them fast matters more than fast code.
+compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 class Problem:
@@ -70,7 +76,7 @@ def run(method, problem, loss_fn=Problem.loss_fn, keys=None, ascend=None):
     if keys is None:
         keys = jax.random.split(jax.random.key(0), problem.steps)
     start = (problem.params, method.init(problem.params))
-    (_, state), (history, metrics) = jax.jit(lambda s, i: jax.lax.scan(body, s, i))(
+    (_, state), (history, metrics) = compiled(lambda s, i: jax.lax.scan(body, s, i))(
         start, (problem.batches, keys)
     )
     return history, state, metrics
