@@ -17,15 +17,20 @@ class Profile:
 
     def __init__(self, workdir: pathlib.Path):
         self._folder = workdir / "trace"
-        self._spent = {"compilation": 0.0, "steps": 0.0, "evaluation": 0.0, "saving": 0.0}
+        self._spent = {"start": 0.0, "compilation": 0.0, "steps": 0.0, "evaluation": 0.0, "saving": 0.0}
         self._seen: set[Any] = set()
         self._calls, self._tracing = 0, False
         self._started = time.perf_counter()
 
     @contextlib.contextmanager
     def clock(self, what: str, key: Any) -> Iterator[None]:
-        """Books the time of a block. The first step of each kind, told by `key`, is compilation."""
+        """Books the time of a block. The first step of each kind, told by `key`, is compilation.
+
+        What comes before the first step of all is the start: the first models, their compilation.
+        """
         if what == "steps":
+            if not self._calls:
+                self._spent["start"] = time.perf_counter() - self._started
             if key not in self._seen:
                 self._seen.add(key)
                 what = "compilation"

@@ -218,7 +218,7 @@ def test_a_profile_says_where_the_time_went(tmp_path, capsys):
     ]
     assert cli.main(["saddle", *command]) == 0
     assert re.search(
-        r"where it went +compilation .* %, steps .* %, evaluation .* %, saving .* %, loop .* %",
+        r"where it went +start .* %, compilation .* %, steps .* %, evaluation .* %, saving .* %, loop .* %",
         capsys.readouterr().out,
     )
     assert list((tmp_path / "run" / "trace").rglob("*.xplane.pb"))
