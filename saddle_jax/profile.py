@@ -17,7 +17,14 @@ class Profile:
 
     def __init__(self, workdir: pathlib.Path):
         self._folder = workdir / "trace"
-        self._spent = {"start": 0.0, "compilation": 0.0, "steps": 0.0, "evaluation": 0.0, "saving": 0.0}
+        self._spent = {
+            "start": 0.0,
+            "compilation": 0.0,
+            "steps": 0.0,
+            "evaluation": 0.0,
+            "saving": 0.0,
+            "trace": 0.0,
+        }
         self._seen: set[Any] = set()
         self._calls, self._tracing = 0, False
         self._started = time.perf_counter()
@@ -34,7 +41,9 @@ class Profile:
             if key not in self._seen:
                 self._seen.add(key)
                 what = "compilation"
+            started = time.perf_counter()
             self._trace()
+            self._spent["trace"] += time.perf_counter() - started
         started = time.perf_counter()
         yield
         self._spent[what] += time.perf_counter() - started
