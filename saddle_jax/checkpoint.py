@@ -11,7 +11,6 @@ import json
 import logging
 import pathlib
 import shutil
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -93,23 +92,9 @@ def _write(folder: pathlib.Path, tree: Any) -> None:
     try:
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(folder.absolute(), tree)
-    except Exception:
-        _hush_tensorstore()
-        raise
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
-
-
-def _hush_tensorstore() -> None:
-    """After a failed write tensorstore's threads still call an event loop that is closed, and print that."""
-    shown = sys.excepthook
-
-    def hook(kind: type[BaseException], value: BaseException, trace: Any) -> None:
-        if str(value) != "Event loop is closed":
-            shown(kind, value, trace)
-
-    sys.excepthook = hook
 
 
 def _read(folder: pathlib.Path, shapes: Any) -> Any:
