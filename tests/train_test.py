@@ -422,9 +422,10 @@ def test_a_disk_that_is_really_full(tmp_path):
         env=environment,
     )
     assert done.returncode == 2, done.stderr
-    assert re.fullmatch(
-        r"saddle: checkpoint .*00000003 could not be written .*; there is none yet\n", done.stderr
-    )
+    # tensorstore's own threads may print beside it
+    told = [line for line in done.stderr.splitlines() if line.startswith("saddle: ")]
+    assert len(told) == 1
+    assert re.fullmatch(r"saddle: checkpoint .*00000003 could not be written .*; there is none yet", told[0])
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
 
 
