@@ -1,5 +1,6 @@
 """Argument checks: each fails at once, in one line, with the argument's name and the value it got."""
 
+import difflib
 import math
 import operator
 from collections.abc import Collection
@@ -53,6 +54,12 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> None:
     if value not in allowed:
         names = ", ".join(repr(option) for option in allowed)
         raise ValueError(f"{name} must be one of {names}, got {value!r}")
+
+
+def did_you_mean(value: Any, known: Collection[str]) -> str:
+    """The end of a message: the known name nearest to a misspelt one, or nothing."""
+    near = difflib.get_close_matches(str(value), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def instance(name: str, value: Any, kind: type, examples: str) -> None:

@@ -1,7 +1,6 @@
 """The settings of a run: one definition of each, with its meaning, default and check."""
 
 import dataclasses
-import difflib
 import json
 import math
 import re
@@ -28,8 +27,7 @@ def _setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None
 def _one_of(allowed: Any) -> Callable[[str, Any], Any]:
     def check(name: str, value: Any) -> None:
         if value not in allowed:
-            near = difflib.get_close_matches(str(value), list(allowed), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = checks.did_you_mean(value, allowed)
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
 
     return check
@@ -150,9 +148,7 @@ def from_json(settings: dict[str, Any]) -> Config:
     known = [field.name for field in dataclasses.fields(Config)]
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{name!r} is no setting{hint}")
+            raise ValueError(f"{name!r} is no setting{checks.did_you_mean(name, known)}")
     return Config(**settings)
 
 

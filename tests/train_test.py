@@ -1,12 +1,6 @@
 import dataclasses
 import json
-import os
 import pathlib
-import re
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
@@ -335,100 +329,6 @@ def test_schedules_by_hand():
     assert [warm(e) for e in (0, 0.9, 1.9, 3)] == pytest.approx([0.05, 0.5, 1, 1])
 
 
-# ---- for real: processes that are killed ----
-
-
-def start(workdir, *extra):
-    command = [
-        sys.executable,
-        "-m",
-        "saddle_jax.cli",
-        "train",
-        f"--workdir={workdir}",
-        "--config.model=logistic",
-    ]
-    settings = {
-        "agents": 3,
-        "epochs": 40,
-        "checkpoint_every_steps": 20,
-        "log_every_steps": 1,
-        "eval_agents": "never",
-    }
-    command += [f"--config.{name}={value}" for name, value in settings.items()]
-    return subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for_step(process, workdir, step):
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        metrics = rundir.read_metrics(workdir)
-        if metrics and metrics[-1]["step"] >= step:
-            return
-        time.sleep(0.005)
-
-
-def test_kill_minus_nine_again_and_again(tmp_path):
-    whole = start(tmp_path / "whole")
-    out, _ = whole.communicate(timeout=300)
-    assert whole.returncode == 0, out
-    expected = json.loads((tmp_path / "whole" / "result.json").read_text())
-    workdir = tmp_path / "killed"
-    for step in (1, 37, 150, 333):
-        process = start(workdir)
-        wait_for_step(process, workdir, step)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    last = start(workdir)
-    last.communicate(timeout=300)
-    assert last.returncode == 0
-    result = json.loads((workdir / "result.json").read_text())
-    assert result["params_sha256"] == expected["params_sha256"]
-    steps = [r["step"] for r in rundir.read_metrics(workdir) if "train_loss" in r]
-    assert steps == list(range(1, expected["steps"] + 1))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
-def test_being_asked_to_stop_saves_and_says_how_to_go_on(number, tmp_path):
-    process = start(tmp_path)
-    wait_for_step(process, tmp_path, 5)
-    process.send_signal(number)
-    out, error = process.communicate(timeout=120)
-    assert process.returncode == 130, out + error
-    assert "the same command goes on from step" in error
-    assert "\x1b" not in out  # no control characters where there is no terminal
-    assert "\r" not in out + error
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["status"] == "interrupted"
-    assert Checkpoints(tmp_path, 2).steps()[-1] == result["steps"]
-    again = start(tmp_path, "--quiet")
-    out, error = again.communicate(timeout=300)
-    assert again.returncode == 0, error
-    assert out == ""
-    assert json.loads((tmp_path / "result.json").read_text())["status"] == "finished"
-
-
-def test_a_disk_that_is_really_full(tmp_path):
-    """No file may grow beyond 20 kB: orbax fails as it does on a full disk."""
-    command = (
-        f"{sys.executable} -m saddle_jax.cli train --workdir={tmp_path / 'run'} --quiet --config.model=mlp"
-    )
-    settings = "--config.epochs=2 --config.checkpoint_every_steps=3"
-    environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
-    done = subprocess.run(
-        ["bash", "-c", f"ulimit -f 20; exec {command} {settings}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 2, done.stderr
-    # tensorstore's own threads may print beside it
-    told = [line for line in done.stderr.splitlines() if line.startswith("saddle: ")]
-    assert len(told) == 1
-    assert re.fullmatch(r"saddle: checkpoint .*00000003 could not be written .*; there is none yet", told[0])
-    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
-
-
 def test_nothing_here_can_be_made_to_run_code():
     """A run folder holds JSON, orbax's arrays, NumPy arrays and event files; pickle is nowhere asked for."""
     package = pathlib.Path(train.__file__).parent
@@ -436,4 +336,3 @@ def test_nothing_here_can_be_made_to_run_code():
         text = path.read_text()
         assert "import pickle" not in text
         assert "allow_pickle=True" not in text
-    assert os.path.basename(package) == "saddle_jax"

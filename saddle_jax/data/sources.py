@@ -1,11 +1,11 @@
 """`load`: a dataset by name, from the package, from a folder that tfds prepared, or streamed."""
 
-import difflib
 import os
 import pathlib
 
 import numpy as np
 
+from saddle_jax import checks
 from saddle_jax.data import builtin, prepared
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset
@@ -90,9 +90,7 @@ def _stream(version: pathlib.Path, split: str, records: list[pathlib.Path], size
 
 
 def _unknown(name: str, folder: pathlib.Path) -> str:
-    near = difflib.get_close_matches(name, KNOWN, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
     return (
         f"dataset must be one of {', '.join(KNOWN)}, or a tfds dataset prepared in {folder} "
-        f"('saddle data prepare NAME'), got {name!r}{hint}"
+        f"('saddle data prepare NAME'), got {name!r}{checks.did_you_mean(name, KNOWN)}"
     )
