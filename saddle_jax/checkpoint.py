@@ -21,14 +21,15 @@ from saddle_jax.errors import RunError
 
 
 class Checkpoints:
-    """The checkpoints of one run folder."""
+    """The checkpoints of one run folder: the newest `keep`, and those of every `keep_every`th step."""
 
-    def __init__(self, workdir: pathlib.Path, keep: int):
+    def __init__(self, workdir: pathlib.Path, keep: int, keep_every: int = 0):
         self._folder = workdir / "checkpoints"
         self._keep = keep
+        self._keep_every = keep_every
 
     def save(self, step: int, tree: Any, notes: dict[str, Any] | None = None) -> None:
-        """Writes a checkpoint, then removes those beyond the newest `keep`.
+        """Writes a checkpoint, then removes those that need not be kept.
 
         Raises:
           RunError: it could not be written; the others are as they were.
@@ -50,7 +51,8 @@ class Checkpoints:
             )
             raise RunError(f"checkpoint {final} could not be written ({_line(error)}); {whole}") from error
         for old in self.steps()[: -self._keep]:
-            shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
+            if not (self._keep_every and old % self._keep_every == 0):
+                shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
 
     def steps(self) -> list[int]:
         """Steps of which there is a checkpoint, in ascending order."""

@@ -115,6 +115,9 @@ class Config:
     log_every_steps: int = _setting(10, "a line in metrics.jsonl so often", _whole(1))
     checkpoint_every_steps: int = _setting(500, "and at the end", _whole(1))
     keep_checkpoints: int = _setting(2, "the newest so many are kept", _whole(1))
+    keep_every_epochs: int = _setting(
+        0, "and those of every so-manieth epoch, for `saddle sharpness`; 0: only the newest", _whole(0)
+    )
     diagnostics: bool = _setting(
         False, "log gradient and update norms, compression error, consensus distance"
     )
@@ -154,7 +157,7 @@ def from_json(settings: dict[str, Any]) -> Config:
 
 def differences(one: Config, other: Config) -> list[str]:
     """The settings in which two differ, as text; those that cannot change a number do not count."""
-    irrelevant = ("data_dir", "keep_checkpoints", "checkpoint_every_steps")
+    irrelevant = ("data_dir", "keep_checkpoints", "keep_every_epochs", "checkpoint_every_steps")
     return [
         f"{name} {json.dumps(value)} -> {json.dumps(other.to_json()[name])}"
         for name, value in one.to_json().items()

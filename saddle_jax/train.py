@@ -74,7 +74,8 @@ class _Run:
         self.experiment, self.config = experiment, experiment.config
         self.workdir, self.screen = workdir, screen
         self.profile = Profile(workdir) if profile else None
-        self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints)
+        self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
+        self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
         params = experiment.first_params()
         self.carry = (params, experiment.method.init(params), jnp.int32(-1))
         self.step, self.seconds = 0, 0.0
@@ -107,7 +108,8 @@ class _Run:
                     self._advance(inputs, positions)
                     epoch_ended = self.step % per_epoch == 0
                     evaluates = epoch_ended and (self.step // per_epoch) % config.eval_every_epochs == 0
-                    saves = self.step % config.checkpoint_every_steps == 0
+                    kept = self.keep_every and self.step % self.keep_every == 0
+                    saves = kept or self.step % config.checkpoint_every_steps == 0
                     if self.step % config.log_every_steps == 0 or self.step == steps:
                         self._log()
                     if (evaluates or saves or self.step == steps or interrupt.signal) and self._is_finite():

@@ -122,7 +122,7 @@ def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, cap
 
 def test_settings_are_shown_with_their_meaning(capsys):
     assert (
-        cli.main(["saddle", "config", f"--config={ROOT / 'configs' / 'cifar10.py'}:cpu", "--config.rho=0.2"])
+        cli.main(["saddle", "config", f"--config={ROOT / 'configs' / 'table1.py'}:cpu", "--config.rho=0.2"])
         == 0
     )
     printed = capsys.readouterr().out

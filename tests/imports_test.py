@@ -22,6 +22,7 @@ LAYERS = [
     {"experiment", "paper"},
     {"finished", "report_text"},
     {"train"},
+    {"reproduction"},
     {"bench", "report"},
     {"cli"},
 ]

@@ -1,6 +1,7 @@
 """Finds the verb, runs it, and tells a user's mistake in one line."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from saddle_jax.version import __version__
 VERBS = {
     "train": ("saddle_jax.cli.train", "run"),
     "config": ("saddle_jax.cli.train", "show_config"),
+    "reproduce": ("saddle_jax.cli.reproduce", "run"),
     "compare": ("saddle_jax.cli.compare", "run"),
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.runs", "evaluate"),
@@ -26,6 +28,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR
   config                    every setting, its value and its meaning
   compare                   --methods=qgm,q_saddle --compressors=none,quantize8 --seeds=0,1,2 --workdir=DIR
+  reproduce                 a table of the paper beside ours; --table=1 --scale=cpu --workdir=DIR, or --list
   list DIR                  runs and their state
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's
   export DIR                the consensus model as safetensors or msgpack
@@ -56,6 +59,9 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         print(f"saddle: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read us, such as head, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("saddle: interrupted", file=sys.stderr)
         return 130

@@ -6,7 +6,6 @@ import io
 import pathlib
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from saddle_jax.rundir import read_config, read_result
 
@@ -34,18 +33,20 @@ class Cell:
 
 def gather(workdirs: Sequence[pathlib.Path]) -> dict[tuple[str, str], Cell]:
     """Cells by (method, compressor), from the runs that have ended."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[pathlib.Path]] = {}
     for workdir in workdirs:
-        config, result = read_config(workdir), read_result(workdir)
-        if result is not None:
-            found.setdefault((config.method, config.compressor), []).append(result)
-    return {
-        key: Cell(
-            tuple(100 * r["test_accuracy"] for r in results if r["status"] == "finished"),
-            sum(r["status"] == "diverged" for r in results),
-        )
-        for key, results in found.items()
-    }
+        config = read_config(workdir)
+        found.setdefault((config.method, config.compressor), []).append(workdir)
+    return {key: cell_of(folders) for key, folders in found.items()}
+
+
+def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
+    """The cell of runs that differ in the seed only; those that have not ended do not count."""
+    results = [result for result in map(read_result, workdirs) if result is not None]
+    return Cell(
+        tuple(100 * r["test_accuracy"] for r in results if r["status"] == "finished"),
+        sum(r["status"] == "diverged" for r in results),
+    )
 
 
 def comparison(
@@ -111,9 +112,17 @@ def as_latex(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def write_all(rows: Sequence[Sequence[str]], folder: pathlib.Path, name: str) -> list[pathlib.Path]:
-    """NAME.txt, .md, .csv and .tex in a folder."""
-    forms = {"txt": as_text(rows) + "\n", "md": as_markdown(rows), "csv": as_csv(rows), "tex": as_latex(rows)}
+def write_all(
+    rows: Sequence[Sequence[str]], folder: pathlib.Path, name: str, caption: str = ""
+) -> list[pathlib.Path]:
+    """NAME.txt, .md, .csv and .tex in a folder; the CSV, which programs read, without the caption."""
+    above = f"{caption}\n\n" if caption else ""
+    forms = {
+        "txt": f"{above}{as_text(rows)}\n",
+        "md": above + as_markdown(rows),
+        "csv": as_csv(rows),
+        "tex": (f"% {caption}\n" if caption else "") + as_latex(rows),
+    }
     paths = []
     for ending, text in forms.items():
         paths.append(folder / f"{name}.{ending}")

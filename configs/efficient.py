@@ -1,0 +1,13 @@
+"""Table 6: compute-efficient Q-SADDLe, the ascent in every fifth step.
+
+    bin/saddle train --config=configs/efficient.py[:[SCALE/]ROW]
+
+SCALE is full, cpu or smoke; `bin/saddle reproduce --table=efficient --list` names the rows.
+"""
+
+from saddle_jax.config import Config
+from saddle_jax.paper.overlays import overlay
+
+
+def get_config(variant: str = "") -> Config:
+    return overlay("efficient", variant, "cifar10-ring10-alpha0.01-q_saddle-none-every5")

@@ -1,0 +1,13 @@
+"""The figure of varying compression levels; the learning rate falls by 0.981 every epoch.
+
+    bin/saddle train --config=configs/levels.py[:[SCALE/]ROW]
+
+SCALE is full, cpu or smoke; `bin/saddle reproduce --table=levels --list` names the rows.
+"""
+
+from saddle_jax.config import Config
+from saddle_jax.paper.overlays import overlay
+
+
+def get_config(variant: str = "") -> Config:
+    return overlay("levels", variant, "cifar10-ring10-alpha0.001-q_saddle-quantize8-exponential")

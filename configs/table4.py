@@ -1,0 +1,13 @@
+"""Table 4: NGM and N-SADDLe on Imagenette and ImageNet (ResNet-18), 10 agents in a ring, 1-bit sign.
+
+    bin/saddle train --config=configs/table4.py[:[SCALE/]ROW]
+
+SCALE is full, cpu or smoke; `bin/saddle reproduce --table=4 --list` names the rows.
+"""
+
+from saddle_jax.config import Config
+from saddle_jax.paper.overlays import overlay
+
+
+def get_config(variant: str = "") -> Config:
+    return overlay("4", variant, "imagenet-ring10-alpha0.01-n_saddle-none")

@@ -1,0 +1,27 @@
+"""How the files in configs/ name one run of an experiment: VARIANT is [SCALE/][ROW]."""
+
+from saddle_jax import checks
+from saddle_jax.config import Config
+from saddle_jax.paper.experiments import EXPERIMENTS
+from saddle_jax.paper.scales import SCALES
+
+
+def overlay(experiment: str, variant: str, row: str) -> Config:
+    """The settings of one row of an experiment.
+
+    Args:
+      experiment: a table, as `saddle reproduce --list` names it.
+      variant: "", "cpu", "smoke", a row's name, or scale and row: "cpu/ROW".
+      row: what runs if the variant names none.
+    """
+    scale, _, name = variant.partition("/")
+    if scale not in SCALES:
+        scale, name = "full", variant
+    entries = {entry.name: entry for entry in EXPERIMENTS[experiment].entries}
+    if (name or row) not in entries:
+        hint = checks.did_you_mean(name, [*SCALES, *entries])
+        raise ValueError(
+            f"variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that `saddle reproduce "
+            f"--table={experiment} --list` names, got {variant!r}{hint}"
+        )
+    return SCALES[scale].apply(entries[name or row].config())
