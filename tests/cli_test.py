@@ -25,8 +25,8 @@ GOOD = {
     "embedded": (["data", "prepare", "digits"], "nothing to prepare"),
 }
 BAD = {
-    "nothing": ([], "VERB must be one of train, config, compare, .* got ''"),
-    "verb": (["fly"], "VERB must be one of train, config, compare, .* got 'fly'"),
+    "nothing": ([], "VERB must be one of train, config, reproduce, compare, .* got ''"),
+    "verb": (["fly"], "VERB must be one of train, config, reproduce, compare, .* got 'fly'"),
     "name": (["topology", "rng", "10"], "topology must be one of ring, .* got 'rng'; did you mean 'ring'?"),
     "no size": (["topology", "ring"], "arguments must be TOPOLOGY AGENTS and options, got ring"),
     "size": (["topology", "ring", "ten"], "AGENTS must be a whole number, got 'ten'"),
