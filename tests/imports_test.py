@@ -20,7 +20,7 @@ LAYERS = [
     {"classification", "config", "ledger"},
     {"schedules", "rundir", "checkpoint", "profile", "screen"},
     {"experiment", "paper"},
-    {"finished", "report_text"},
+    {"finished", "report_text", "theory"},
     {"train"},
     {"reproduction"},
     {"bench", "report"},

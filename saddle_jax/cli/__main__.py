@@ -18,6 +18,7 @@ VERBS = {
     "evaluate": ("saddle_jax.cli.runs", "evaluate"),
     "export": ("saddle_jax.cli.runs", "export"),
     "cost": ("saddle_jax.cli.cost", "run"),
+    "theory": ("saddle_jax.cli.theory", "run"),
     "bench": ("saddle_jax.cli.bench", "run"),
     "data": ("saddle_jax.cli.data", "run"),
     "topology": ("saddle_jax.cli.topology", "run"),
@@ -33,6 +34,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's
   export DIR                the consensus model as safetensors or msgpack
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
+  theory [DIR]              the convergence theorem: terms, conditions, --testbed; or what a run keeps of it
   bench input               what gathering and augmenting images costs beside a step
   data list                 which datasets there are, and where
   data prepare NAME         download and prepare one (needs internet and TensorFlow)

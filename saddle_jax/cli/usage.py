@@ -21,7 +21,10 @@ def mistakes() -> Iterator[None]:
 
 
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
-    """Reads a verb's options; returns its other arguments, of which there must be as many as named."""
+    """Reads a verb's options; returns its other arguments, of which there must be as many as named.
+
+    "[NAME]" may be left out, and of "NAME..." there may be more than one: give at most one such name, last.
+    """
     if "--help" in arguments or "-h" in arguments:
         print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
         sys.exit(0)
@@ -29,7 +32,9 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
         found = options(["saddle", *arguments])[1:]
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
-    if len(found) != len(positional):
+    least = sum(not name.startswith("[") for name in positional)
+    is_open = any(name.endswith("...") for name in positional)
+    if len(found) < least or (len(found) > len(positional) and not is_open):
         wanted = " ".join(positional) or "nothing"
         raise UsageError(f"arguments must be {wanted} and options, got {' '.join(found) or 'nothing'}")
     return found
