@@ -10,9 +10,11 @@ import flax.serialization
 import numpy as np
 import pytest
 import safetensors.numpy
+from absl import flags
 
 from saddle_jax import rundir
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.cli import usage
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = {
@@ -118,6 +120,18 @@ def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, cap
     assert re.search(expected, error)
     assert error.count("\n") == 1
     assert {path.name for path in tmp_path.rglob("*")} == set(files)
+
+
+def test_an_argument_may_be_left_out_or_repeated():
+    def found(arguments, positional):
+        return usage.parse(flags.FlagValues(), arguments, positional)
+
+    assert found([], ["[DIR]"]) == []
+    assert found(["a"], ["[DIR]"]) == ["a"]
+    assert found(["a", "b", "c"], ["NAME", "DIR..."]) == ["a", "b", "c"]
+    for arguments, positional in ((["a", "b"], ["[DIR]"]), ([], ["DIR..."]), (["a"], ["NAME", "DIR..."])):
+        with pytest.raises(usage.UsageError, match="arguments must be"):
+            found(arguments, positional)
 
 
 def test_settings_are_shown_with_their_meaning(capsys):

@@ -14,7 +14,7 @@ from problem import compiled
 import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.config import Config
-from saddle_jax.experiment import build
+from saddle_jax.experiment import Experiment, build
 from saddle_jax.theory import estimates, speedup, testbed
 from saddle_jax.theory.bound import (
     Setting,
@@ -165,7 +165,7 @@ def test_the_test_bed_has_the_constants_that_were_asked_for():
     assert np.linalg.eigvalsh(hessian).max() == 2.0
     constants = (setting.L, setting.sigma, setting.delta, setting.gap, setting.lambda_)
     np.testing.assert_allclose(constants, (2.0, 0.7, 0.3, 1.5, mixing_lambda(sj.ring(5))))
-    with pytest.raises(ValueError, match="delta must be 0 for one agent, got 0.5"):
+    with pytest.raises(ValueError, match=r"delta must be 0 for one agent, got 0\.5"):
         testbed.quadratic(sj.from_matrix([[1.0]]))
 
 
@@ -183,9 +183,7 @@ def test_what_is_measured_without_momentum_and_sam_is_what_theory_says_exactly()
     assert abs(found.mean - expected) < 4 * found.standard_error
 
 
-@pytest.mark.parametrize(
-    "topology", [sj.ring(4), sj.star(5), sj.torus(2, 4), sj.complete(3)], ids=lambda t: t.name
-)
+@pytest.mark.parametrize("topology", [sj.ring(4), sj.star(5)], ids=lambda t: t.name)
 def test_below_the_bound_wherever_theorem_and_proof_apply(topology):
     for number, (sigma, delta, rho, momentum) in enumerate(
         [(0, 0, 0, 0), (1, 0, 0.1, 0), (0, 2, 0.1, 1), (1, 1, 0, 1), (0.3, 0.3, 1, 1), (3, 5, 0.3, 0.5)]
@@ -210,11 +208,12 @@ def test_twice_the_agents_make_the_error_smaller_by_the_root_of_two():
     np.testing.assert_allclose([p.measured.mean for p in points], expected, rtol=0.1)
 
 
-def test_the_slope_and_its_error_are_those_of_numpy():
-    def point(n, mean, error):
-        setting = dataclasses.replace(BY_HAND, agents=n)
-        return speedup.Point(setting, bound(setting), testbed.Measured(mean, error))
+def point(n, mean, error):
+    setting = dataclasses.replace(BY_HAND, agents=n)
+    return speedup.Point(setting, bound(setting), testbed.Measured(mean, error))
 
+
+def test_the_slope_and_its_error_are_those_of_numpy():
     points = [point(2, 1.0, 0.1), point(4, 0.6, 0.02), point(16, 0.4, 0.03)]
     found = speedup.fit_slope(points)
     weights = [p.measured.mean / p.measured.standard_error for p in points]
@@ -324,14 +323,16 @@ def test_estimates_are_those_of_a_computation_by_hand(small):
         x, p, gradients = softmax_regression(experiment, weights, row[:size])
         means.append(gradients.mean(axis=0))
         blocks = p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :]  # of the logits
-        hessian = np.einsum("mi,mj,mab->iajb", x, x, blocks) / size
-        curvatures.append(np.linalg.eigvalsh(hessian.reshape(weights.size, weights.size))[-1])
+        hessian = np.block(
+            [[x.T @ (x * block[:, None]) for block in row] for row in blocks.transpose(1, 2, 0)]
+        )
+        curvatures.append(np.linalg.eigvalsh(hessian / size)[-1])
         first = flat(jax.tree.map(lambda x: x[0], experiment.first_params()))
         _, p, _ = softmax_regression(experiment, first, row[:size])
         losses.append(-np.log(p[np.arange(size), experiment.dataset.train_labels[row[:size]]]).mean())
     spread = np.stack(means) - np.mean(means, axis=0)
     assert found.delta == pytest.approx(np.sqrt(np.mean(np.sum(spread**2, axis=(1, 2)))), rel=1e-4)
-    assert found.L == pytest.approx(max(curvatures), rel=5e-3)
+    np.testing.assert_allclose(found.L, max(curvatures), rtol=5e-3)
     assert 0 < found.L_along_sam <= found.L
     assert found.gap == pytest.approx(np.mean(losses), rel=1e-4)
     assert found.lambda_ == mixing_lambda(sj.ring(3), 0.5)
@@ -340,7 +341,7 @@ def test_estimates_are_those_of_a_computation_by_hand(small):
 
 
 @pytest.mark.parametrize("samples", [0, 32])
-def test_sigma_is_the_expected_square_over_random_batches(samples):
+def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
     """Sampling theory: B of M, none twice, gives 1/B (M - B) / (M - 1) of the per-sample variance."""
     experiment = build(SMALL)
     size = 48  # three whole batches
@@ -350,23 +351,20 @@ def test_sigma_is_the_expected_square_over_random_batches(samples):
     random = np.random.default_rng(1)
     first = experiment.first_params()
     params = jax.tree.map(lambda x: x + 0.1 * random.normal(size=x.shape).astype(np.float32), first)
+    monkeypatch.setattr(Experiment, "first_params", lambda self: params)  # compiled anew at every call
     weights = flat(jax.tree.map(lambda x: x.mean(axis=0), params))
     expected = []
     for row in cut.samples:
         _, _, gradients = softmax_regression(experiment, weights, row)
         variance = np.mean(np.sum((gradients - gradients.mean(axis=0)) ** 2, axis=(1, 2)))
         expected.append(variance / 16 * (size - 16) / (size - 1))
-    found = [
-        estimates.estimate(
-            dataclasses.replace(experiment, config=dataclasses.replace(SMALL, seed=seed)),
-            params,
-            samples=samples,
-            iterations=1,
-        ).sigma
-        ** 2
-        for seed in range(3 if samples else 2)  # other seeds choose other batches
-    ]
-    assert np.mean(found) == pytest.approx(np.mean(expected), rel=0.12)
+    found = []
+    for seed in range(12):  # other seeds choose other batches
+        other = dataclasses.replace(experiment, config=dataclasses.replace(SMALL, seed=seed))
+        found.append(estimates.estimate(other, params, samples=samples, iterations=1).sigma ** 2)
+    error = np.std(found, ddof=1) / np.sqrt(12)
+    assert error < 0.1 * np.mean(expected)
+    assert abs(np.mean(found) - np.mean(expected)) < 3 * error
 
 
 def test_what_lies_outside_of_the_theorem_is_told():
@@ -396,7 +394,7 @@ def test_the_command_prints_terms_and_conditions(capsys):
     assert cli.main(["saddle", "theory", *flags]) == 0
     out = capsys.readouterr().out
     assert re.search(r"noise, mean +6 eta~ L / n +sigma\^2 +5\.4 ", out)
-    assert re.search(r"eta <= lambda / \(7 L\) +theorem +0\.1 +0\.06349 +violated by a factor of 1\.57", out)
+    assert re.search(r"eta <= lambda / \(7 L\) +theorem +0\.1 +0\.06349 +violated by a factor of 1\.58", out)
     assert cli.main(["saddle", "theory", *flags, "--mu=0.25", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     lambda_ = 1 - 1 / 9
@@ -410,15 +408,18 @@ def test_the_command_prints_terms_and_conditions(capsys):
 
 
 def test_the_command_measures_and_draws(capsys, tmp_path, monkeypatch):
-    short = speedup.sweep((2, 4), steps=500, c=0.5, repetitions=4)
+    short = [point(2, 1.0, 0.1), point(4, 0.6, 0.02)]
     monkeypatch.setattr(speedup, "sweep", lambda report: [report(p) or p for p in short])
     command = ["theory", "--testbed", "--agents=2", "--steps=50", f"--workdir={tmp_path / 'out'}"]
     assert cli.main(["saddle", *command]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"Q-SADDLe on quadratics with these constants: .* times below the bound", out)
+    assert re.search(r"Q-SADDLe on quadratics with these constants: .* the bound is [0-9.]+\n", out)
     assert f"slope of log(measured) over log(n): {speedup.fit_slope(short).value:.3f}" in out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["theory.png"]
     assert (tmp_path / "out" / "theory.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "taken" / "theory.png").mkdir(parents=True)
+    assert cli.main(["saddle", *command[:-1], f"--workdir={tmp_path / 'taken'}"]) == 2
+    assert "theory.png cannot be written" in capsys.readouterr().err
 
 
 def test_the_command_on_a_run(run, capsys):

@@ -150,7 +150,7 @@ def _measure(options: flags.FlagValues, topology: Topology, setting: Setting) ->
     found = measure(problem, eta=s.eta, beta=s.beta, mu=s.mu, rho=s.rho, steps=s.steps)
     say(
         f"\nQ-SADDLe on quadratics with these constants: {found.mean:.4g} +- {found.standard_error:.1g}, "
-        f"{bound(s).total / found.mean:,.3g} times below the bound\n\n"
+        f"the bound is {bound(s).total:.4g}\n\n"
         "the corollary's schedule on complete graphs (a minute or less)\n"
         f"{'n':>3}  {'eta':>9}  {'measured':>9}  {'+-':>8}  {'bound':>9}  its two leading terms"
     )
@@ -171,7 +171,10 @@ def _measure(options: flags.FlagValues, topology: Topology, setting: Setting) ->
     if folder:
         from saddle_jax.report.theory import plot_speedup
 
-        plot_speedup(points, slope, folder / "theory.png")
+        try:
+            plot_speedup(points, slope, folder / "theory.png")
+        except OSError as error:
+            raise UsageError(f"{folder / 'theory.png'} cannot be written: {error.strerror}") from error
         say(f"picture: {folder / 'theory.png'}")
     return {
         "measured": found._asdict(),
@@ -215,7 +218,7 @@ def _of_run(workdir: pathlib.Path, options: flags.FlagValues) -> dict[str, Any]:
     outside = outside_the_theorem(experiment.config)
     if not options.json:
         print(
-            f"L is the largest that power iteration found; {found.L_along_sam:.4g} along SAM's own direction. "
+            f"L is the largest that power iteration found; {found.L_along_sam:.4g} along SAM's direction. "
             f"sigma of the noisiest agent is {found.sigma_worst:.4g}\n"
             "all are of this one model: over all models L, sigma and delta are larger; f* is taken as 0"
         )

@@ -20,7 +20,7 @@ def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> N
     left.plot(sizes, [point.bound.total for point in points], marker=".", label="bound")
     left.plot(sizes, [point.bound.leading for point in points], "--", label="its two leading terms")
     for cell in (left, right):
-        cell.errorbar(sizes, means, errors, fmt="o", markersize=3, capsize=3, label="measured, +- 2 s.e.")
+        cell.errorbar(sizes, means, errors, fmt="ko", markersize=3, capsize=3, label="measured, +- 2 s.e.")
     middle, height = np.exp(np.log(sizes).mean()), np.exp(np.log(means).mean())
     fitted = f"slope {slope.value:.3f} +- {slope.standard_error:.3f}"
     right.plot(sizes, height * (sizes / middle) ** slope.value, linewidth=1, label=fitted)

@@ -15,6 +15,7 @@ import numpy as np
 
 from saddle_jax import checks, classification
 from saddle_jax.config import Config
+from saddle_jax.data.recipes import Recipe
 from saddle_jax.experiment import Experiment
 from saddle_jax.gradients import LocalGradients
 from saddle_jax.theory.bound import Setting, mixing_lambda
@@ -23,7 +24,7 @@ from saddle_jax.types import Array, Batch, Params
 
 # Length of the steps along which gradients are compared: short against the curvature's own change, long
 # against the rounding of float32.
-_STEP = 1e-2
+_STEP = 1e-3
 
 
 class Estimates(NamedTuple):
@@ -157,18 +158,10 @@ class _AgentData:
         images, labels = np.asarray(dataset.train_images[samples]), dataset.train_labels[samples]
         return {"images": images, "labels": labels, "mask": self.mask[number]}
 
-    @functools.cached_property
-    def _gradients(self) -> Callable[[Params, Batch], tuple[Params, Array]]:
-        """Gradients [A, ...] and losses [A] of one batch per agent."""
-        stage, recipe = LocalGradients(), self._experiment.dataset.recipe
-        loss_fn = classification.cross_entropy(self._experiment.model)
-
-        def gradients(params: Params, batch: Batch) -> tuple[Params, Array]:
-            prepared = {**batch, "images": jax.vmap(recipe.for_evaluation)(batch["images"])}
-            grads, _, evaluation = stage.compute(loss_fn, params, prepared, stage.init(params), False)
-            return grads, evaluation.loss
-
-        return jax.jit(gradients)
+    def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
+        """Gradients [A, ...] and losses [A] of the batches of that number."""
+        experiment = self._experiment
+        return _gradients(experiment.model, experiment.dataset.recipe, params, self._batch(number))
 
     def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
         """grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
@@ -176,7 +169,7 @@ class _AgentData:
         shares = counts / counts.sum(axis=0, keepdims=True)
         total, loss = jax.tree.map(jnp.zeros_like, params), np.zeros(counts.shape[1])
         for number, share in enumerate(shares):
-            grads, losses = self._gradients(params, self._batch(number))
+            grads, losses = self._gradients(params, number)
             total = jax.tree.map(jnp.add, total, scale_slices(grads, jnp.asarray(share)))
             loss += share * np.asarray(losses)
         return total, loss
@@ -190,13 +183,21 @@ class _AgentData:
         filled = self.mask.sum(axis=2) > 0
         squares = np.zeros(filled.shape)
         for number in range(len(filled)):
-            grads, _ = self._gradients(params, self._batch(number))
+            grads, _ = self._gradients(params, number)
             squares[number] = squared_norms(jax.tree.map(jnp.subtract, grads, means))
         found = (squares * filled).sum(axis=0) / filled.sum(axis=0)
         seen = self.mask.sum(axis=(0, 2))
         partly = seen < self._sizes
         factor = (1 - self._batch_size / self._sizes) / np.where(partly, 1 - self._batch_size / seen, 1)
         return found * np.where(partly, factor, 1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _gradients(model: Any, recipe: Recipe, params: Params, batch: Batch) -> tuple[Params, Array]:
+    stage, loss_fn = LocalGradients(), classification.cross_entropy(model)
+    prepared = {**batch, "images": jax.vmap(recipe.for_evaluation)(batch["images"])}
+    grads, _, evaluation = stage.compute(loss_fn, params, prepared, stage.init(params), False)
+    return grads, evaluation.loss
 
 
 def outside_the_theorem(config: Config) -> list[str]:
