@@ -67,7 +67,8 @@ def choco_gossip(
     Returns:
       A transform of stacked updates [A, ...]. Its update takes `key=` when the compressor draws
       random numbers, and notes compression_error = ||Q(theta) - theta|| and compression_input =
-      ||theta||, each [A], in `metrics=` when given, where theta is the difference compressed.
+      ||theta||, each [A], in `metrics=` when given, where theta is the difference compressed, and the
+      same and zeta for each tensor, see `note_compression`.
     """
     gamma = check_gossip(topology, gamma)
     check_compressor(compressor)
@@ -126,13 +127,32 @@ def check_compressor(compressor: Any) -> None:
 
 
 def note_compression(
-    metrics: Metrics | None, prefix: str, theta: Any, compressed: Any, axes: int = 1
+    metrics: Metrics | None, prefix: str, theta: Any, compressed: Any, occupied: Any = None
 ) -> None:
-    """Notes the norms of theta and of Q(theta) - theta, [A] or [A, K], if anybody asked."""
-    if metrics is not None:
-        error = jax.tree.map(jnp.subtract, compressed, theta)
-        metrics[f"{prefix}compression_error"] = trees.agent_norms(error, axes)
-        metrics[f"{prefix}compression_input"] = trees.agent_norms(theta, axes)
+    """Notes what compression took away, if anybody asked.
+
+    Args:
+      metrics: where to; None notes nothing.
+      prefix: before the names.
+      theta: what was compressed [A, ...], or pairs [A, K, ...] if `occupied` is given.
+      compressed: Q(theta).
+      occupied: which pairs are real, bool [A, K].
+
+    The norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its own, [L];
+    and the measured contraction of each tensor, zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L],
+    the mean over those agents or pairs that had something to compress, NaN where none had.
+    """
+    if metrics is None:
+        return
+    axes, present = (1, True) if occupied is None else (2, jnp.asarray(occupied)[None])
+    error = jax.tree.map(jnp.subtract, compressed, theta)
+    metrics[f"{prefix}compression_error"] = trees.agent_norms(error, axes)
+    metrics[f"{prefix}compression_input"] = trees.agent_norms(theta, axes)
+    errors, inputs = trees.layer_norms(error, axes), trees.layer_norms(theta, axes)
+    metrics[f"{prefix}compression_error_by_layer"] = trees.mean_by_layer(errors, present)
+    metrics[f"{prefix}compression_input_by_layer"] = trees.mean_by_layer(inputs, present)
+    lost = (errors / jnp.where(inputs > 0, inputs, 1)) ** 2
+    metrics[f"{prefix}zeta_by_layer"] = trees.mean_by_layer(1 - lost, inputs > 0)
 
 
 def stream(key: Key | None, purpose: int) -> Key | None:

@@ -10,6 +10,7 @@ from saddle_jax import models
 from saddle_jax.experiment import Experiment
 from saddle_jax.ledger import readable
 from saddle_jax.mixing import Form, mixing_form
+from saddle_jax.trees import layer_names
 from saddle_jax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
@@ -24,19 +25,26 @@ def record(experiment: Experiment) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     skew = experiment.partition.skew
+    shapes = jax.eval_shape(experiment.first_params)
     return {
         "versions": versions,
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
-        "dataset": {"source": experiment.dataset.source, "train": len(experiment.dataset.train_labels)},
+        "dataset": {
+            "source": experiment.dataset.source,
+            "train": len(experiment.dataset.train_labels),
+            "class_names": list(experiment.dataset.class_names),
+        },
         "partition": {
             "name": experiment.partition.name,
             "fingerprint": experiment.partition.fingerprint,
             "classes_per_agent": skew.classes_per_agent,
             "entropy": skew.entropy,
             "earth_movers_distance": skew.earth_movers_distance,
+            "class_counts": experiment.partition.class_counts.tolist(),
         },
         "topology": {"name": experiment.method.topology.name, "gap": experiment.method.topology.spectral_gap},
-        "parameters": models.count(jax.eval_shape(experiment.first_params)) // experiment.config.agents,
+        "parameters": models.count(shapes) // experiment.config.agents,
+        "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
         "steps": experiment.steps,
     }
 

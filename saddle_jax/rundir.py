@@ -163,15 +163,21 @@ class Metrics:
         self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
 
     def write(self, record: dict[str, Any]) -> None:
-        """One object with `step`; numbers only. What is not finite becomes null: JSON knows no NaN."""
-        finite = {name: value if math.isfinite(value) else None for name, value in record.items()}
+        """One object with `step`; numbers and lists of them. Not finite becomes null: JSON knows no NaN."""
+        finite = {name: _finite(value) for name, value in record.items()}
         self._file.write(json.dumps(finite) + "\n")
         self._file.flush()
         for name, value in finite.items():
-            if name != "step" and value is not None:
+            if name != "step" and isinstance(value, int | float):
                 self._events.add_scalar(name, value, record["step"])
 
     def close(self) -> None:
         """Ends both."""
         self._file.close()
         self._events.close()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return value if math.isfinite(value) else None

@@ -176,7 +176,10 @@ class _Run:
             return
         step, metrics = self.pending
         self.pending = None
-        values = {name: float(np.mean(value)) for name, value in jax.device_get(_flat(metrics)).items()}
+        occupied = self.experiment.method.topology.occupied
+        values = {
+            name: _number(name, value, occupied) for name, value in jax.device_get(_flat(metrics)).items()
+        }
         self.first_bad = int(values.pop("first_bad"))
         record = {"step": step, "epoch": step / self.experiment.batches.steps_per_epoch, **values}
         record["bytes_sent_per_agent"] = self.experiment.ledger.wire_bytes_per_agent(step)
@@ -194,10 +197,10 @@ class _Run:
             self.first_bad = self.step
         return self.first_bad < 0
 
-    def _evaluate(self, every_agent: bool) -> dict[str, float]:
+    def _evaluate(self, every_agent: bool) -> dict[str, Any]:
         with self._clock("evaluation"):
             score = self.experiment.evaluate(consensus(self.params))
-            found = {
+            found: dict[str, Any] = {
                 "test_accuracy": score.accuracy,
                 "test_loss": score.loss,
                 "consensus_distance": float(consensus_distance(self.params)),
@@ -209,6 +212,7 @@ class _Run:
                 ]
                 found["agent_accuracy_mean"] = float(np.mean(agents))
                 found["agent_accuracy_std"] = float(np.std(agents))
+                found["agent_accuracies"] = agents
         epoch = self.step / self.experiment.batches.steps_per_epoch
         self.metrics.write({"step": self.step, "epoch": epoch, **found})
         self.screen.line(
@@ -277,3 +281,10 @@ def _flat(metrics: dict[str, Any]) -> dict[str, Any]:
     renamed = {"loss": "train_loss"}
     flat = {renamed.get(name, name): value for name, value in metrics.items() if name != "aux"}
     return flat | {f"train_{name}": value for name, value in metrics.get("aux", {}).items()}
+
+
+def _number(name: str, value: np.ndarray, occupied: np.ndarray) -> Any:
+    """What metrics.jsonl says: means over agents [A] or real pairs [A, K]; layers [L] stay apart."""
+    if name.endswith("_by_layer"):
+        return value.tolist()
+    return float(np.mean(value[occupied] if value.ndim == 2 else value))

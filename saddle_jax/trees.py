@@ -49,6 +49,23 @@ def agent_norms(tree: Any, axes: int = 1) -> Array:
     return jnp.sqrt(squared_norms(tree, axes))
 
 
+def layer_norms(tree: Any, axes: int = 1) -> Array:
+    """||x_i|| of each leaf on its own, in the order of jax.tree.leaves: [L, A], or [L, A, K] with axes=2."""
+    return jnp.stack([agent_norms(leaf, axes) for leaf in jax.tree.leaves(tree)])
+
+
+def mean_by_layer(values: Array, present: Any = True) -> Array:
+    """The mean over agents or pairs that are `present`: [L] of [L, A] or [L, A, K]; NaN where none is."""
+    return jnp.mean(values, axis=tuple(range(1, values.ndim)), where=jnp.broadcast_to(present, values.shape))
+
+
+def layer_names(tree: Any) -> list[str]:
+    """What the leaves are called, such as "conv1/kernel", in the order of jax.tree.leaves."""
+    return [
+        jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree.leaves_with_path(tree)
+    ]
+
+
 def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
     """<x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2; in float32 at least."""
 

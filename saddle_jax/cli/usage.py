@@ -1,6 +1,7 @@
 """What the verbs share: how a user's mistake is told, and options of one verb."""
 
 import contextlib
+import math
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +24,7 @@ def mistakes() -> Iterator[None]:
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
     """Reads a verb's options; returns its other arguments, of which there must be as many as named.
 
-    "[NAME]" may be left out, and of "NAME..." there may be more than one: give at most one such name, last.
+    A last name such as "DIR..." stands for one or more, "[DIR]" for one or none.
     """
     if "--help" in arguments or "-h" in arguments:
         print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
@@ -33,8 +34,8 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
     least = sum(not name.startswith("[") for name in positional)
-    is_open = any(name.endswith("...") for name in positional)
-    if len(found) < least or (len(found) > len(positional) and not is_open):
+    most = math.inf if any(name.endswith("...") for name in positional) else len(positional)
+    if not least <= len(found) <= most:
         wanted = " ".join(positional) or "nothing"
         raise UsageError(f"arguments must be {wanted} and options, got {' '.join(found) or 'nothing'}")
     return found

@@ -92,7 +92,9 @@ class Method:
           loss_fn returns it; with diagnostics also gradient_norm ([A], or [A, K] for pairs),
           update_norm [A], consensus_distance [] of the new models, and what the transform notes:
           compression_error ||Q(theta) - theta|| and compression_input ||theta|| of compressed
-          models [A], and the same with gradient_ in front of compressed cross-gradients [A, K].
+          models [A], and the same with gradient_ in front of compressed cross-gradients [A, K]. Names
+          that end in _by_layer are vectors [L], one number for each parameter tensor in tree order,
+          the mean over agents or pairs: of these norms, and zeta, the measured contraction.
         """
         trees.check_params(params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
@@ -111,7 +113,7 @@ class Method:
         if evaluation.aux is not None:
             metrics["aux"] = evaluation.aux
         if diagnostics:
-            metrics["gradient_norm"] = self._gradient_norms(grads)
+            metrics["gradient_norm"], metrics["gradient_norm_by_layer"] = self._gradient_norms(grads)
             metrics["update_norm"] = trees.agent_norms(updates)
             metrics["consensus_distance"] = trees.consensus_distance(new_params)
             metrics |= notes
@@ -121,10 +123,14 @@ class Method:
         """Whether SAM climbs in step `step` (from 0), for loops that count the steps themselves."""
         return step % self.gradients.ascent.every == 0
 
-    def _gradient_norms(self, grads: Any) -> Array:
+    def _gradient_norms(self, grads: Any) -> tuple[Array, Array]:
+        """Of each agent [A] or pair [A, K], zero in free slots; and the mean of each tensor's [L]."""
         axes = self.gradients.leading_axes
-        norms = trees.agent_norms(grads, axes)
-        return norms if axes == 1 else jnp.where(self.topology.occupied, norms, 0)
+        norms, by_layer = trees.agent_norms(grads, axes), trees.layer_norms(grads, axes)
+        if axes == 1:
+            return norms, trees.mean_by_layer(by_layer)
+        occupied = jnp.asarray(self.topology.occupied)
+        return jnp.where(occupied, norms, 0), trees.mean_by_layer(by_layer, occupied[None])
 
 
 def _check_updates(updates: Any, params: Params) -> None:

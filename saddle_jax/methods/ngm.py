@@ -45,7 +45,8 @@ def neighbourhood_mean(
     Returns:
       A transform. Its update takes `key=` when the compressor draws random numbers, and notes
       gradient_compression_error = ||Q(p) - p|| and gradient_compression_input = ||p||, each [A, K]
-      with zeros in the free slots of an irregular graph, in `metrics=` when given.
+      with zeros in the free slots of an irregular graph, in `metrics=` when given, and the same and
+      zeta for each tensor, see `choco.note_compression`.
     """
     check_undirected(topology)
     if compressor is not None:
@@ -74,7 +75,7 @@ def neighbourhood_mean(
             p = trees.scale_slices(p, jnp.asarray(topology.occupied))
             updates = compress_stacked(compressor, p, stream(key, _STREAM), axes=2)
             error = jax.tree.map(jnp.subtract, p, updates)
-            note_compression(metrics, "gradient_", p, updates, axes=2)
+            note_compression(metrics, "gradient_", p, updates, occupied=topology.occupied)
         weighted = trees.scale_slices(updates, jnp.asarray(topology.weights))
         mean = jax.tree.map(lambda g: jnp.sum(g, axis=1), weighted)
         return mean, NeighbourhoodMeanState(error)
