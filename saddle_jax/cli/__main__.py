@@ -17,6 +17,8 @@ VERBS = {
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.runs", "evaluate"),
     "export": ("saddle_jax.cli.runs", "export"),
+    "report": ("saddle_jax.cli.report", "run"),
+    "figure": ("saddle_jax.cli.report", "figure"),
     "cost": ("saddle_jax.cli.cost", "run"),
     "theory": ("saddle_jax.cli.theory", "run"),
     "bench": ("saddle_jax.cli.bench", "run"),
@@ -33,6 +35,8 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   list DIR                  runs and their state
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's
   export DIR                the consensus model as safetensors or msgpack
+  report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
+  figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
   theory [DIR]              the convergence theorem: terms, conditions, --testbed; or what a run keeps of it
   bench input               what gathering and augmenting images costs beside a step

@@ -11,24 +11,32 @@ from saddle_jax.data.skew import Partition
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
     """The paper's bubble plot: agents against classes, a bubble's area the number of samples."""
-    counts = partition.class_counts
-    agents, classes = counts.shape
-    figure, axes = new_figure(width=2.5 + 0.32 * agents, height=1.8 + 0.32 * min(classes, 40))
-    rows, columns = np.nonzero(counts)
-    step = 0.32 * 72  # points between two agents
-    area = (0.95 * step) ** 2 * counts[rows, columns] / counts.max()
-    height = 0.32 * 72 * min(classes, 40) / classes
-    area = np.maximum(area * min(1.0, (height / step) ** 2), 1.5)  # a single sample is still a dot
-    axes.scatter(rows, columns, s=area, color="#4063d8", linewidths=0)
-    axes.set_xticks(range(agents), range(agents), fontsize=7)
-    if classes <= 40:
-        axes.set_yticks(range(classes), class_names, fontsize=7)
-    axes.set_xlim(-0.7, agents - 0.3)
-    axes.set_ylim(-0.7, classes - 0.3)
-    axes.set_xlabel("agent")
-    axes.set_ylabel("class")
-    axes.set_title(f"{partition.name}\n{partition.skew}", fontsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
+    plot_counts([(f"{partition.name}\n{partition.skew}", partition.class_counts, class_names)], path)
+
+
+def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: str | os.PathLike) -> None:
+    """Bubble plots one below the other: title, counts [A, C] and class names of each."""
+    most_agents = max(counts.shape[0] for _, counts, _ in plots)
+    most_classes = min(max(counts.shape[1] for _, counts, _ in plots), 40)
+    height = len(plots) * (1.8 + 0.32 * most_classes)
+    figure, grid = new_figure(width=2.5 + 0.32 * most_agents, height=height, rows=len(plots))
+    for axes, (title, counts, class_names) in zip(np.ravel(grid), plots, strict=True):
+        agents, classes = counts.shape
+        rows, columns = np.nonzero(counts)
+        step = 0.32 * 72  # points between two agents
+        area = (0.95 * step) ** 2 * counts[rows, columns] / counts.max()
+        apart = 0.32 * 72 * min(classes, 40) / classes
+        area = np.maximum(area * min(1.0, (apart / step) ** 2), 1.5)  # a single sample is still a dot
+        axes.scatter(rows, columns, s=area, color="#4063d8", linewidths=0)
+        axes.set_xticks(range(agents), range(agents), fontsize=7)
+        if classes <= 40:
+            axes.set_yticks(range(classes), class_names[:classes], fontsize=7)
+        axes.set_xlim(-0.7, agents - 0.3)
+        axes.set_ylim(-0.7, classes - 0.3)
+        axes.set_xlabel("agent")
+        axes.set_ylabel("class")
+        axes.set_title(title, fontsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=160)
 
 

@@ -1,0 +1,244 @@
+"""The paper's figures from run folders: what compression does, what it costs, who holds what.
+
+Runs that differ in the seed alone are one line: their mean, and a band of one standard deviation.
+"""
+
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.config import build_topology
+from saddle_jax.errors import RunError
+from saddle_jax.ledger import readable
+from saddle_jax.report.curves import plot_curves
+from saddle_jax.report.gathered import Run, class_counts, class_names, gather, mean_and_spread, seeds_together
+from saddle_jax.report.plots import new_figure, plot_counts
+
+
+def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
+    """Draws a figure of KINDS, in one go; what the runs do not hold is a RunError."""
+    runs = gather(workdirs)
+    partial = path.with_name(f".partial-{path.name}")  # it keeps the ending, which says the format
+    try:
+        if kind == "curves":
+            plot_curves(workdirs, partial)
+        else:
+            _DRAWN[kind](runs, partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """Compression error and what was compressed, over training.
+
+    Of models (Comp QGM, Comp Q-SADDLe): ||Q(theta) - theta|| and ||theta|| = ||x_i - x-hat_i||. Of gradients
+    (Comp NGM, Comp N-SADDLe): sums over the layers of the compression errors and of the gradients' norms.
+    """
+    groups = seeds_together(runs)
+    of_models = [g for g in groups if _has(g, "compression_error")]
+    of_gradients = [g for g in groups if _has(g, "gradient_compression_error")]
+    for group in groups:
+        if group not in of_models and group not in of_gradients:
+            raise RunError(
+                f"compression needs compressed runs with --config.diagnostics=true, got {group[0].name}"
+            )
+    rows: list[tuple[list[list[Run]], list[tuple[str, str]]]] = []
+    if of_models:
+        names = [("compression_error", "‖Q(θ) - θ‖"), ("compression_input", "‖θ‖ = ‖x - x̂‖")]
+        rows.append((of_models, [(name, f"{said}, mean over agents") for name, said in names]))
+    if of_gradients:
+        layered = all(
+            _has(g, f"{name}_by_layer")
+            for g in of_gradients
+            for name in ("gradient_compression_error", "gradient_norm")
+        )
+        ending, how = (
+            ("_by_layer", "sum over layers") if layered else ("", "all layers as one; no sums recorded")
+        )
+        names = [
+            ("gradient_compression_error", "‖Q(θ) - θ‖ of gradients"),
+            ("gradient_norm", "gradient norm"),
+        ]
+        rows.append((of_gradients, [(name + ending, f"{said},\n{how}") for name, said in names]))
+    figure, grid = new_figure(width=8, height=3 * len(rows) + 0.3, rows=len(rows), columns=2)
+    labels = _labels(groups)
+    for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
+        for axes, (name, said) in zip(cells, panels, strict=True):
+            for group in members:
+                number = groups.index(group)
+                _band(axes, *_over_seeds(group, name), labels[number], f"C{number % 10}")
+            _finish(axes, "epoch", said)
+            heights = np.concatenate([line.get_ydata() for line in axes.lines])
+            if heights.min() > 0 and heights.max() > 100 * heights.min():
+                axes.set_yscale("log")  # a run that diverges would press the others flat
+            else:
+                axes.set_ylim(bottom=0)
+        cells[0].legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """The measured contraction zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2, layer by epoch."""
+    groups = seeds_together(runs)
+    layers = max((len(run.about["layers"]) for run in runs), default=1)
+    height = 1.2 + min(max(0.13 * layers, 1.2), 10)
+    figure, grid = new_figure(width=8, height=height * len(groups), rows=len(groups))
+    for axes, group, label in zip(np.ravel(grid), groups, _labels(groups), strict=True):
+        name = "gradient_zeta_by_layer" if _has(group, "gradient_zeta_by_layer") else "zeta_by_layer"
+        axes.set_title(label, fontsize=8)
+        if not _has(group, name):
+            axes.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=axes.transAxes)
+            axes.set_axis_off()
+            continue
+        epochs, values = _common(group, name)
+        zeta = np.mean(np.asarray(values, np.float64), axis=0)  # [epochs, layers]
+        low = float(np.min(zeta[np.isfinite(zeta)], initial=0.0))
+        picture = axes.pcolormesh(
+            np.asarray(epochs), np.arange(zeta.shape[1]), zeta.T, vmin=low, vmax=1, shading="nearest"
+        )
+        names = group[0].about["layers"]
+        if len(names) == zeta.shape[1]:
+            axes.set_yticks(range(len(names)), [str(one)[-40:] for one in names], fontsize=5)
+        axes.set_xlabel("epoch", fontsize=8)
+        axes.tick_params(axis="x", labelsize=7)
+        figure.colorbar(picture, ax=axes, label="ζ")
+    figure.savefig(path, dpi=150)
+
+
+def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """Accuracy of the consensus model against what was sent, one line per method."""
+    groups = [
+        [run for run in group if run.state == "finished" and run.result.get("test_accuracy") is not None]
+        for group in seeds_together(runs)
+    ]
+    groups = [group for group in groups if group]
+    if not groups:
+        raise RunError("bits needs finished runs, got none")
+    # What a line shares: all settings but the compressor and what goes with it.
+    free = ("compressor", "gamma", "order", "seed", "data_dir")
+    lines: dict[str, list[list[Run]]] = {}
+    for group, label in zip(groups, _labels(groups, free), strict=True):
+        lines.setdefault(label, []).append(group)
+    figure, cells = new_figure(width=8, height=3.3, columns=2)
+    said = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
+    for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), said, strict=True):
+        for label, members in lines.items():
+            points = sorted(
+                (what(group[0]), *mean_and_spread([100 * run.result["test_accuracy"] for run in group]))
+                for group in members
+            )
+            x, mean, spread = zip(*points, strict=True)
+            axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
+        axes.set_xscale("log")
+        _finish(axes, name, "test accuracy, %")
+        places = sorted({float(f"{what(group[0]):.3g}") for group in groups})
+        if len(places) <= 8:
+            shown = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
+            axes.set_xticks(places, shown)
+            axes.set_xticks([], minor=True)
+    cells.ravel()[0].legend(fontsize=7, frameon=False)
+    left_out = [run.name for run in runs if not any(run in group for group in groups)]
+    if left_out:
+        figure.suptitle(f"left out, as they did not finish: {', '.join(left_out)}", fontsize=7)
+    figure.savefig(path, dpi=150)
+
+
+def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """The class allocation of each different partition; rebuilt from the data where it was not recorded."""
+    plots: dict[str, tuple[str, np.ndarray, Sequence[str]]] = {}
+    for run in runs:
+        title = str(run.fact("partition", "name") or run.name)
+        counts = class_counts(run)
+        names: Sequence[str] = [] if counts is None else class_names(run, counts.shape[1])
+        if counts is None:
+            counts, names = _rebuilt(run)
+        plots.setdefault(str(run.fact("partition", "fingerprint")), (title, counts, names))
+    plot_counts(list(plots.values()), path)
+
+
+def _rebuilt(run: Run) -> tuple[np.ndarray, Sequence[str]]:
+    from saddle_jax.experiment import build
+
+    try:
+        experiment = build(run.config)
+    except (ValueError, OSError) as error:
+        raise RunError(
+            f"{run.name} did not record its class counts, and its data are not here: {error}"
+        ) from error
+    if experiment.partition.fingerprint != run.fact("partition", "fingerprint"):
+        raise RunError(
+            f"{run.name} did not record its class counts, and the data here give another partition"
+        )
+    return experiment.partition.class_counts, experiment.dataset.class_names
+
+
+def _bits_per_number(run: Run) -> float:
+    """8 bytes / (steps x listeners x parameters): 32 for QGM uncompressed, 64 for NGM's two messages."""
+    listeners = float(np.mean(build_topology(run.config).out_degree))
+    numbers = run.result["steps"] * listeners * (run.fact("parameters") or 0)
+    if not numbers:
+        raise RunError(f"bits needs runs that send something, got {run.name}")
+    return 8 * run.result["bytes_sent_per_agent"] / numbers
+
+
+def _bytes_sent(run: Run) -> float:
+    return run.result["bytes_sent_per_agent"]
+
+
+def _has(group: Sequence[Run], name: str) -> bool:
+    return all(run.curve(name)[0] for run in group)
+
+
+def _common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]]]:
+    """The epochs at which all seeds logged a metric, and its values [seeds, epochs, ...] there."""
+    curves = [dict(zip(*run.curve(name), strict=True)) for run in group]
+    epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
+    return epochs, [[curve[epoch] for epoch in epochs] for curve in curves]
+
+
+def _over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """Epochs, mean and standard deviation over seeds; layers are summed."""
+    epochs, values = _common(group, name)
+    table = np.asarray(values, np.float64)
+    if table.ndim == 3:
+        table = table.sum(axis=2)
+    return epochs, table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
+
+
+def _labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ("seed", "data_dir")) -> list[str]:
+    """The method, the compressor, and whatever else differs between the groups."""
+    many = [group[0].config.to_json() for group in groups]
+    differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
+    named = ["method", *(name for name in differing if name != "method" and name not in without)]
+    if "compressor" not in without and "compressor" not in named:
+        named.insert(1, "compressor")
+    plain = ("method", "compressor")
+    return [", ".join(str(one[n]) if n in plain else f"{n} {one[n]}" for n in named) for one in many]
+
+
+def _band(
+    axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: str
+) -> None:
+    axes.plot(x, mean, linewidth=1.2, label=label, color=colour)
+    if spread.any():
+        axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, color=colour)
+
+
+def _finish(axes: Any, x: str, y: str) -> None:
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.tick_params(which="both", labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+_DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {
+    "compression": plot_compression,
+    "zeta": plot_zeta,
+    "bits": plot_bits,
+    "partition": plot_partitions,
+}
+KINDS = (*_DRAWN, "curves")

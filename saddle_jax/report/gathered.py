@@ -1,0 +1,237 @@
+"""What run folders say, read once and checked: the material of pages and figures."""
+
+import dataclasses
+import json
+import math
+import pathlib
+import statistics
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.config import Config
+from saddle_jax.errors import RunError
+from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run's folder.
+
+    Attributes:
+      name: the folder's, or its path where two have the same.
+      config: the settings.
+      about: what else config.json says: versions, devices, dataset, partition, ...
+      state: finished, diverged, interrupted (stopped in order), running, or unfinished (it was killed).
+      result: result.json; empty where the run has not ended.
+      metrics: the lines of metrics.jsonl: finite numbers, None, or lists of these.
+      sharpness: sharpness.json, if there is one.
+      landscape: x [n], y [n] and loss [n, n] of this run, from a landscape.npz here or one folder up.
+      paper: paper.json, the published figure that this run reproduces.
+    """
+
+    name: str
+    config: Config
+    about: dict[str, Any]
+    state: str
+    result: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    sharpness: dict[str, Any] | None = None
+    landscape: dict[str, list] | None = None
+    paper: dict[str, str] | None = None
+
+    @property
+    def label(self) -> str:
+        """Method and compressor, for legends."""
+        return self.config.method + (
+            "" if self.config.compressor == "none" else f", {self.config.compressor}"
+        )
+
+    @property
+    def last_step(self) -> int:
+        """How far it came."""
+        return self.metrics[-1]["step"] if self.metrics else 0
+
+    def fact(self, *path: str) -> Any:
+        """Something that config.json says beside the settings; None where an older version did not."""
+        found: Any = self.about
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def curve(self, name: str, x: str = "epoch") -> tuple[list[float], list[Any]]:
+        """The lines that have a metric: their epochs (or steps, bytes) and values."""
+        points = [(r[x], r[name]) for r in self.metrics if r.get(name) is not None and r.get(x) is not None]
+        return [point[0] for point in points], [point[1] for point in points]
+
+
+def gather(workdirs: Sequence[pathlib.Path]) -> list[Run]:
+    """The runs in folders; a folder that is none, or cannot be read, is a RunError."""
+    names = [workdir.resolve().name for workdir in workdirs]
+    if len(set(names)) < len(names):
+        names = [str(workdir) for workdir in workdirs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RunError(f"DIR must not be given twice, got {twice}")
+    return [_read(workdir, name) for workdir, name in zip(workdirs, names, strict=True)]
+
+
+def _read(workdir: pathlib.Path, name: str) -> Run:
+    config, result = read_config(workdir), read_result(workdir)
+    about = _json(workdir / "config.json") or {}
+    for part in ("versions", "dataset", "partition", "topology"):
+        if not isinstance(about.setdefault(part, {}), dict):
+            raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be an object")
+    for part in ("devices", "layers"):
+        if not isinstance(about.setdefault(part, []), list):
+            raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be a list")
+    state = "running" if is_locked(workdir) else result["status"] if result else "unfinished"
+    metrics = _metrics(workdir, result)
+    run = Run(
+        name=name,
+        config=config,
+        about=about,
+        state=str(state),
+        result=_cleaned(result or {}, workdir / "result.json"),
+        metrics=metrics,
+        sharpness=_sharpness(workdir / "sharpness.json"),
+        landscape=_landscape(workdir),
+        paper=_paper(workdir / "paper.json"),
+    )
+    class_counts(run)  # refuses what is no table of counts
+    return run
+
+
+def class_counts(run: Run) -> np.ndarray | None:
+    """int [A, C], how many samples of each class each agent holds; None where that was not recorded."""
+    counts = run.fact("partition", "class_counts")
+    if counts is None:
+        return None
+    try:
+        table = np.array(counts, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        table = np.zeros(0, dtype=np.int64)
+    if table.ndim != 2 or len(table) != run.config.agents or not table.size or table.min() < 0:
+        raise RunError(f"{run.name}: partition.class_counts of config.json must be counts [agents, classes]")
+    return table
+
+
+def class_names(run: Run, classes: int) -> list[str]:
+    """One per class; their numbers where the names were not recorded."""
+    names = run.fact("dataset", "class_names")
+    if isinstance(names, list) and len(names) >= classes:
+        return [str(name) for name in names[:classes]]
+    return [str(number) for number in range(classes)]
+
+
+def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that differ in the seed alone, together; in the order given."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        settings = {**run.config.to_json(), "seed": None, "data_dir": None}
+        found.setdefault(json.dumps(settings), []).append(run)
+    return list(found.values())
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the standard deviation between them; 0 of one."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _metrics(workdir: pathlib.Path, result: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The lines; evaluations too are told how much had been sent by then, each step costing the same."""
+    path = workdir / "metrics.jsonl"
+    try:
+        records = [_cleaned(record, path) for record in read_metrics(workdir)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    if any(not isinstance(r["step"], int) or not isinstance(r["epoch"], int | float) for r in records):
+        raise RunError(f"{path} cannot be read: step and epoch must be numbers")
+    ends = [*records, *([result] if result else [])]
+    for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
+        known = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
+        step, sent = known[-1] if known else (0, 0)
+        for record in records if step else []:
+            record.setdefault(name, record["step"] * sent // step)
+    return records
+
+
+# What may be more than a number: in metrics, lists; in result.json, also texts and tables.
+_LISTS = ("agent_accuracies", "x", "y", "loss")
+_OTHERS = ("status", "params_sha256", "profile", "last_finite")
+
+
+def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
+    """Numbers, and lists of them where they are known; what is not finite becomes None."""
+
+    def clean(name: str, value: Any) -> Any:
+        if value is None or name in _OTHERS:
+            return value
+        if isinstance(value, list) and (name in _LISTS or name.endswith("_by_layer")):
+            return [clean(name, one) for one in value]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RunError(f"{path} cannot be read: {name[:40]!r} must be a number, got {str(value)[:40]!r}")
+        return value if math.isfinite(value) else None
+
+    return {str(name): clean(str(name), value) for name, value in record.items()}
+
+
+def _json(path: pathlib.Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} cannot be read: it must be a JSON object")
+    return content
+
+
+def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
+    content = _json(path)
+    if content is None:
+        return None
+    try:
+        numbers = ("step", "epoch", "lambda_max", "lambda_min", "residual", "trace", "trace_error")
+        stages = [
+            {
+                **_cleaned({name: stage.get(name) for name in numbers}, path),
+                "whose": str(stage["whose"]),
+                "density": stage.get("density")
+                and _cleaned({axis: list(stage["density"][axis]) for axis in ("x", "y")}, path),
+            }
+            for stage in content["stages"]
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} cannot be read: it has no stages of a sharpness measurement") from error
+    about = {name: str(content.get(name)) for name in ("data", "images", "iterations")}
+    return {**about, "stages": stages}
+
+
+def _landscape(workdir: pathlib.Path) -> dict[str, list] | None:
+    name = workdir.resolve().name
+    for path in (workdir / "landscape.npz", workdir.resolve().parent / "landscape.npz"):
+        if not path.is_file():
+            continue
+        try:
+            with np.load(path) as file:
+                names = [pathlib.PurePath(str(one)).name for one in file["names"]]
+                if name not in names:
+                    continue
+                x, y, loss = (np.asarray(file[part], np.float64) for part in ("x", "y", "loss"))
+                loss = loss[names.index(name)]
+        except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        if x.ndim != 1 or y.ndim != 1 or loss.shape != (len(y), len(x)) or loss.size == 0:
+            raise RunError(f"{path} cannot be read: loss must be [runs, n, n] over x [n] and y [n]")
+        parts = {"x": x.tolist(), "y": y.tolist(), "loss": loss.tolist()}
+        return _cleaned(parts, path)
+    return None
+
+
+def _paper(path: pathlib.Path) -> dict[str, str] | None:
+    content = _json(path)
+    return content and {name: str(content.get(name, "")) for name in ("table", "row", "paper", "scale")}

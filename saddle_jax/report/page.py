@@ -1,0 +1,122 @@
+"""One HTML page for a run or a comparison of several: it opens from disk, without network or server.
+
+Names in a run's folder may come from anybody. They reach the page as escaped text or inside one JSON
+element whose < > & are escaped; the script only ever sets textContent; and a content security policy lets
+no script run but the one whose hash the page states.
+"""
+
+import base64
+import hashlib
+import importlib.resources
+import json
+import os
+import pathlib
+import string
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from saddle_jax.config import build_topology
+from saddle_jax.report import drawings, sections
+from saddle_jax.report.gathered import Run, class_counts, class_names, gather
+from saddle_jax.version import __version__
+
+# The curves that have a place of their own: metric, title, logarithmic at first, factor to what is drawn.
+PANELS = (
+    ("train_loss", "Training loss", True, 1),
+    ("test_accuracy", "Test accuracy of the consensus model, %", False, 100),
+    ("test_loss", "Test loss of the consensus model", True, 1),
+    ("consensus_distance", "Consensus distance", True, 1),
+    ("train_accuracy", "Training accuracy, %", False, 100),
+    ("agent_accuracy_mean", "Test accuracy, mean over the agents' own models, %", False, 100),
+    ("learning_rate", "Learning rate", True, 1),
+    ("gradient_norm", "Gradient norm", True, 1),
+    ("update_norm", "Update norm", True, 1),
+    ("compression_error", "Compression error ‖Q(θ) - θ‖ of models", True, 1),
+    ("compression_input", "‖θ‖ before compression, of models", True, 1),
+    ("gradient_compression_error", "Compression error ‖Q(θ) - θ‖ of gradients", True, 1),
+    ("gradient_compression_input", "‖θ‖ before compression, of gradients", True, 1),
+)
+_NO_CURVES = {"step", "epoch", "bytes_sent_per_agent", "paper_bytes_sent_per_agent", "agent_accuracy_std"}
+
+
+def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
+    """Writes the page of one or more runs, in one go."""
+    text = page(gather(workdirs))
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The whole page as text."""
+    files = importlib.resources.files("saddle_jax.report")
+    shell, style, script = (
+        (files / f"page.{ending}").read_text(encoding="utf-8") for ending in ("html", "css", "js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    title = runs[0].name if len(runs) == 1 else f"comparison of {len(runs)} runs"
+    return string.Template(shell).substitute(
+        title=escape(title),
+        version=escape(__version__),
+        style=style,
+        script=script,
+        script_hash=f"sha256-{digest}",
+        notes="".join(sections.notes(runs)),
+        results=sections.results(runs),
+        seeds=sections.seeds(runs),
+        settings=sections.settings(runs),
+        evaluations=sections.evaluations(runs),
+        agents=sections.agents(runs),
+        traffic=sections.traffic(runs),
+        graphs=sections.graphs(runs),
+        partitions=sections.partitions(runs),
+        sharpness=sections.sharpness(runs),
+        data=embed(page_data(runs)),
+    )
+
+
+def embed(content: Any) -> str:
+    """JSON that may stand inside a script element, whatever its texts say."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 is escaped too
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page_data(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the script draws and writes as CSV: every number of every run, by column."""
+    found = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
+    curves = [name for name in found if name not in _NO_CURVES and _is_scalar(runs, name)]
+    known = [panel for panel in PANELS if panel[0] in curves]
+    others = [(name, name, False, 1) for name in curves if name not in {panel[0] for panel in PANELS}]
+    return {
+        "panels": [
+            {"key": key, "title": title, "log": log, "factor": factor}
+            for key, title, log, factor in [*known, *others]
+        ],
+        "runs": [
+            {
+                "name": run.name,
+                "columns": {
+                    name: [record.get(name) for record in run.metrics]
+                    for name in found
+                    if any(name in record for record in run.metrics)
+                },
+                "layers": [str(name) for name in run.about["layers"]],
+                "agent_accuracies": run.result.get("agent_accuracies"),
+                "class_counts": None if (counts := class_counts(run)) is None else counts.tolist(),
+                "class_names": [] if counts is None else class_names(run, counts.shape[1]),
+                "edges": drawings.edges(build_topology(run.config)),
+                "sharpness": run.sharpness,
+                "landscape": run.landscape,
+            }
+            for run in runs
+        ],
+    }
+
+
+def _is_scalar(runs: Sequence[Run], name: str) -> bool:
+    values = [record[name] for run in runs for record in run.metrics if record.get(name) is not None]
+    return bool(values) and not any(isinstance(value, list) for value in values)

@@ -1,0 +1,257 @@
+"""The parts of a page that need no script: tables and drawings as HTML text.
+
+Everything that comes from a run's folder goes through `html.escape`.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from saddle_jax.config import build_topology
+from saddle_jax.ledger import readable
+from saddle_jax.report import drawings
+from saddle_jax.report.gathered import Run, class_counts, class_names, mean_and_spread, seeds_together
+
+_LARGEST_MATRIX = 16
+_UNRECORDED = "<p>Not recorded: the run was made by an older version.</p>"
+
+
+def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
+    """An HTML table with a header; a cell is text, or (text, the number that its CSV has)."""
+
+    def cell(kind: str, content: Any) -> str:
+        text, value = content if isinstance(content, tuple) else (content, None)
+        exact = "" if value is None else f' data-value="{escape(str(value))}"'
+        return f"<{kind}{exact}>{escape(str(text))}</{kind}>"
+
+    head, *body = rows
+    lines = "".join(f"<tr>{''.join(cell('td', one) for one in row)}</tr>" for row in body)
+    top = "".join(cell('th scope="col"', one).replace('</th scope="col">', "</th>") for one in head)
+    return (
+        f'<div class="wide"><table data-csv="{escape(name)}"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def notes(runs: Sequence[Run]) -> Iterable[str]:
+    """What a reader must know first: runs that did not come to their end."""
+    for run in runs:
+        if run.state == "finished":
+            continue
+        of = run.fact("steps")
+        where = f"at step {run.result.get('steps') or run.last_step:,}"
+        where += f" of {of:,}" if isinstance(of, int) else ""
+        said = {
+            "diverged": f"diverged at step {run.result.get('diverged_at_step')}: its loss was not finite",
+            "interrupted": f"was interrupted {where}",
+            "running": f"is still running, {where}",
+        }.get(run.state, f"did not come to its end: it stopped {where}")
+        yield f'<p class="note"><strong>{escape(run.name)}</strong> {escape(said)}.</p>'
+
+
+def _percent(value: Any) -> Any:
+    return "-" if value is None else (f"{100 * value:.2f} %", value)
+
+
+def _exact(value: Any, text: str = "{:.4g}") -> Any:
+    return "-" if value is None else (text.format(value), value)
+
+
+def results(runs: Sequence[Run]) -> str:
+    head = ["run", "state", "test accuracy", "agents' mean", "std", "test loss", "consensus distance"]
+    head += ["steps", "seconds"]
+    published = any(run.paper for run in runs)
+    rows: list[list[Any]] = [head + (["the paper's accuracy", "where", "our scale"] if published else [])]
+    for run in runs:
+        result = {**_last_evaluation(run), **run.result}
+        row = [run.name, run.state]
+        row += [_percent(result.get(name)) for name in ("test_accuracy", "agent_accuracy_mean")]
+        row += [_percent(result.get("agent_accuracy_std")), _exact(result.get("test_loss"))]
+        row += [_exact(result.get("consensus_distance")), str(result.get("steps", run.last_step))]
+        row += [_exact(result.get("seconds"), "{:.1f}")]
+        if published:
+            paper = run.paper or {"paper": "-", "table": "", "row": "-", "scale": "-"}
+            table_name = f"Table {paper['table']}, " if paper["table"] else ""
+            row += [paper["paper"], table_name + paper["row"], paper["scale"]]
+        rows.append(row)
+    return table("results", rows)
+
+
+def _last_evaluation(run: Run) -> dict[str, Any]:
+    return next((r for r in reversed(run.metrics) if r.get("test_accuracy") is not None), {})
+
+
+def seeds(runs: Sequence[Run]) -> str:
+    """The mean over seeds, where there are several."""
+    groups = [group for group in seeds_together(runs) if len(group) > 1]
+    if not groups:
+        return ""
+    names = _differing([run.config.to_json() for run in runs])
+    named = [name for name in names if name not in ("seed", "data_dir")]
+    rows: list[list[Any]] = [["method", *(n for n in named if n != "method"), "seeds", "mean, %", "std"]]
+    for group in groups:
+        shared = group[0].config.to_json()
+        scores = [
+            100 * run.result["test_accuracy"]
+            for run in group
+            if run.state == "finished" and run.result.get("test_accuracy") is not None
+        ]
+        mean, spread = mean_and_spread(scores) if scores else (None, None)
+        row = [shared["method"], *(_text(shared[n]) for n in named if n != "method"), str(len(scores))]
+        rows.append([*row, _exact(mean, "{:.2f}"), _exact(spread, "{:.2f}")])
+    note = "<p>Runs that differ in the seed alone; of those that finished.</p>"
+    return f"<h3>Mean over seeds</h3>{note}{table('seeds', rows)}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _differing(many: Sequence[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for one in many for name in one)
+    return [name for name in names if any(one.get(name) != many[0].get(name) for one in many)]
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """Versions, devices and the like, flat."""
+    flat = {"devices": ", ".join(map(str, run.about["devices"])) or "not recorded"}
+    for part in ("dataset", "partition", "topology", "versions"):
+        for name, value in run.about[part].items():
+            if name not in ("class_counts", "class_names"):
+                flat[f"{part}: {name}"] = _text(value)
+    return flat | {name: _text(run.fact(name)) for name in ("parameters", "steps")}
+
+
+def settings(runs: Sequence[Run]) -> str:
+    """What differs as a table of runs, what they share once."""
+    parts = []
+    for title, name, many in (
+        ("Settings", "settings", [run.config.to_json() for run in runs]),
+        ("Versions, devices, data", "environment", [_facts(run) for run in runs]),
+    ):
+        names = _differing(many)
+        if names:
+            rows = [["run", *names]]
+            rows += [
+                [run.name, *(_text(one.get(n)) for n in names)] for run, one in zip(runs, many, strict=True)
+            ]
+            parts.append(f"<h3>{title} that differ</h3>{table(f'{name}-differing', rows)}")
+        shared = [["setting", "value"], *([n, _text(v)] for n, v in many[0].items() if n not in names)]
+        heading = title if len(runs) == 1 else f"{title} in common"
+        parts.append(f"<details><summary>{heading}</summary>{table(name, shared)}</details>")
+    return "".join(parts)
+
+
+def evaluations(runs: Sequence[Run]) -> str:
+    """Every evaluation, for readers without a script."""
+    rows = [["run", "epoch", "test accuracy", "test loss", "consensus distance"]]
+    for run in runs:
+        for r in run.metrics:
+            if r.get("test_accuracy") is not None:
+                score = _percent(r["test_accuracy"])
+                rows.append(
+                    [
+                        run.name,
+                        f"{r['epoch']:g}",
+                        score,
+                        *(_exact(r.get(n)) for n in ("test_loss", "consensus_distance")),
+                    ]
+                )
+    return table("evaluations", rows)
+
+
+def agents(runs: Sequence[Run]) -> str:
+    parts = []
+    for number, run in enumerate(runs):
+        accuracies = run.result.get("agent_accuracies")
+        drawn = "<p>Not recorded: the agents' own models were not evaluated one by one.</p>"
+        if (
+            isinstance(accuracies, list)
+            and accuracies
+            and all(isinstance(a, int | float) for a in accuracies)
+        ):
+            drawn = drawings.agent_bars(accuracies, run.result.get("test_accuracy"), number)
+        parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawn}</figure>")
+    return f'<div class="tiles">{"".join(parts)}</div>'
+
+
+def traffic(runs: Sequence[Run]) -> str:
+    rows: list[list[Any]] = [["run", "compressor", "sent per agent", "as the paper counts", "per step"]]
+    for run in runs:
+        last = {**(run.metrics[-1] if run.metrics else {}), **run.result}
+        wire, paper = last.get("bytes_sent_per_agent"), last.get("paper_bytes_sent_per_agent")
+        steps = run.result.get("steps") or run.last_step
+        per_step = None if wire is None or not steps else wire // steps
+        cells = ("-" if value is None else (readable(value), value) for value in (wire, paper, per_step))
+        rows.append([run.name, run.config.compressor, *cells])
+    return table("traffic", rows)
+
+
+def graphs(runs: Sequence[Run]) -> str:
+    """Each graph once, with the runs that used it."""
+    found: dict[bytes, list[Run]] = {}
+    for run in runs:
+        topology = build_topology(run.config)
+        found.setdefault(topology.name.encode() + topology.mixing.tobytes(), []).append(run)
+    parts = []
+    for users in found.values():
+        topology = build_topology(users[0].config)
+        matrix = ""
+        if topology.size <= _LARGEST_MATRIX:
+            rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
+            rows += [
+                [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
+                for i, row in enumerate(topology.mixing)
+            ]
+            matrix = f"<details><summary>mixing matrix W</summary>{table('mixing', rows)}</details>"
+        of = "" if len(found) == 1 else f" ({escape(', '.join(run.name for run in users))})"
+        parts.append(
+            f'<figure data-edges="{runs.index(users[0])}">'
+            f"<figcaption>{escape(str(topology))}{of}</figcaption>"
+            f"{drawings.graph(topology)}{matrix}</figure>"
+        )
+    return f'<div class="tiles">{"".join(parts)}</div>'
+
+
+def partitions(runs: Sequence[Run]) -> str:
+    """Each partition once, with the runs that used it."""
+    found: dict[Any, list[Run]] = {}
+    for run in runs:
+        found.setdefault(str(run.fact("partition", "fingerprint") or run.name), []).append(run)
+    parts = []
+    for users in found.values():
+        run = users[0]
+        counts = class_counts(run)
+        drawn = _UNRECORDED if counts is None else drawings.bubbles(counts, class_names(run, counts.shape[1]))
+        name = str(run.fact("partition", "name") or run.config.partition)
+        of = "" if len(found) == 1 else f" ({', '.join(user.name for user in users)})"
+        skew = ", ".join(
+            f"{value:.2f} {said}"
+            for key, said in (
+                ("classes_per_agent", "classes per agent"),
+                ("entropy", "nats of entropy"),
+                ("earth_movers_distance", "earth-mover distance"),
+            )
+            if isinstance(value := run.fact("partition", key), int | float)
+        )
+        parts.append(
+            f'<figure data-partition="{runs.index(run)}">'
+            f"<figcaption>{escape(name + of)}<br>{skew}</figcaption>"
+            f"{drawn}</figure>"
+        )
+    return f'<div class="tiles">{"".join(parts)}</div>'
+
+
+def sharpness(runs: Sequence[Run]) -> str:
+    measured = [run for run in runs if run.sharpness]
+    if not measured:
+        return "<p>Not measured.</p>"
+    names = ("step", "epoch", "whose", "lambda_max", "lambda_min", "residual", "trace", "trace_error")
+    rows: list[list[Any]] = [["run", "data", "images", *names]]
+    for run in measured:
+        about = run.sharpness or {}
+        for stage in about["stages"]:
+            cells = (stage[n] if isinstance(stage[n], str) else _exact(stage[n]) for n in names)
+            rows.append([run.name, about["data"], about["images"], *cells])
+    return table("sharpness", rows)
