@@ -17,6 +17,8 @@ from saddle_jax.mixing import FORMS
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.layers import NORMS
 
+# Settings that cannot change a number of a run.
+IRRELEVANT = ("data_dir", "keep_checkpoints", "keep_every_epochs", "checkpoint_every_steps")
 SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 
@@ -157,11 +159,10 @@ def from_json(settings: dict[str, Any]) -> Config:
 
 def differences(one: Config, other: Config) -> list[str]:
     """The settings in which two differ, as text; those that cannot change a number do not count."""
-    irrelevant = ("data_dir", "keep_checkpoints", "keep_every_epochs", "checkpoint_every_steps")
     return [
         f"{name} {json.dumps(value)} -> {json.dumps(other.to_json()[name])}"
         for name, value in one.to_json().items()
-        if value != other.to_json()[name] and name not in irrelevant
+        if value != other.to_json()[name] and name not in IRRELEVANT
     ]
 
 

@@ -39,6 +39,8 @@ def figure(arguments: Sequence[str]) -> None:
     if kind not in KINDS:
         raise UsageError(f"KIND must be one of {', '.join(KINDS)}, got {kind!r}")
     path = pathlib.Path(options.output or f"{kind}.png")
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise UsageError(f"output must end in .png, .pdf or .svg, got {str(path)!r}")
     _written(path, lambda: draw(kind, [pathlib.Path(name) for name in names], path))
     print(f"picture: {path}")
 
@@ -48,6 +50,6 @@ def _written(path: pathlib.Path, write: Callable[[], None]) -> None:
         write()
     except RunError as error:
         raise UsageError(str(error)) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise UsageError(f"output must be a file that can be written, got {str(path)!r}: {reason}") from error

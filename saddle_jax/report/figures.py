@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.config import build_topology
+from saddle_jax.config import IRRELEVANT, build_topology
 from saddle_jax.errors import RunError
 from saddle_jax.ledger import readable
 from saddle_jax.report.curves import plot_curves
@@ -64,7 +64,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
             ("gradient_norm", "gradient norm"),
         ]
         rows.append((of_gradients, [(name + ending, f"{said},\n{how}") for name, said in names]))
-    figure, grid = new_figure(width=8, height=3 * len(rows) + 0.3, rows=len(rows), columns=2)
+    figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
     labels = _labels(groups)
     for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
         for axes, (name, said) in zip(cells, panels, strict=True):
@@ -73,11 +73,12 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
                 _band(axes, *_over_seeds(group, name), labels[number], f"C{number % 10}")
             _finish(axes, "epoch", said)
             heights = np.concatenate([line.get_ydata() for line in axes.lines])
-            if heights.min() > 0 and heights.max() > 100 * heights.min():
+            if heights.min() > 0 and heights.max() > 1e4 * heights.min():
                 axes.set_yscale("log")  # a run that diverges would press the others flat
             else:
                 axes.set_ylim(bottom=0)
-        cells[0].legend(fontsize=7, frameon=False)
+    handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
     figure.savefig(path, dpi=150)
 
 
@@ -119,7 +120,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     if not groups:
         raise RunError("bits needs finished runs, got none")
     # What a line shares: all settings but the compressor and what goes with it.
-    free = ("compressor", "gamma", "order", "seed", "data_dir")
+    free = ("compressor", "gamma", "order")
     lines: dict[str, list[list[Run]]] = {}
     for group, label in zip(groups, _labels(groups, free), strict=True):
         lines.setdefault(label, []).append(group)
@@ -209,11 +210,12 @@ def _over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarra
     return epochs, table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
 
 
-def _labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ("seed", "data_dir")) -> list[str]:
+def _labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
     """The method, the compressor, and whatever else differs between the groups."""
     many = [group[0].config.to_json() for group in groups]
     differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
-    named = ["method", *(name for name in differing if name != "method" and name not in without)]
+    left = ("method", "seed", *IRRELEVANT, *without)
+    named = ["method", *(name for name in differing if name not in left)]
     if "compressor" not in without and "compressor" not in named:
         named.insert(1, "compressor")
     plain = ("method", "compressor")

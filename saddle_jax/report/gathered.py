@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.config import Config
+from saddle_jax.config import IRRELEVANT, Config
 from saddle_jax.errors import RunError
 from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
 
@@ -130,7 +130,9 @@ def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs that differ in the seed alone, together; in the order given."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        settings = {**run.config.to_json(), "seed": None, "data_dir": None}
+        settings = {
+            name: value for name, value in run.config.to_json().items() if name not in ("seed", *IRRELEVANT)
+        }
         found.setdefault(json.dumps(settings), []).append(run)
     return list(found.values())
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from saddle_jax.config import build_topology
+from saddle_jax.config import IRRELEVANT, build_topology
 from saddle_jax.ledger import readable
 from saddle_jax.report import drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names, mean_and_spread, seeds_together
@@ -88,7 +88,7 @@ def seeds(runs: Sequence[Run]) -> str:
     if not groups:
         return ""
     names = _differing([run.config.to_json() for run in runs])
-    named = [name for name in names if name not in ("seed", "data_dir")]
+    named = [name for name in names if name not in ("seed", *IRRELEVANT)]
     rows: list[list[Any]] = [["method", *(n for n in named if n != "method"), "seeds", "mean, %", "std"]]
     for group in groups:
         shared = group[0].config.to_json()
