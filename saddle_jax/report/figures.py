@@ -214,11 +214,8 @@ def _labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> lis
     """The method, the compressor, and whatever else differs between the groups."""
     many = [group[0].config.to_json() for group in groups]
     differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
-    left = ("method", "seed", *IRRELEVANT, *without)
-    named = ["method", *(name for name in differing if name not in left)]
-    if "compressor" not in without and "compressor" not in named:
-        named.insert(1, "compressor")
-    plain = ("method", "compressor")
+    plain = [name for name in ("method", "compressor") if name not in without]
+    named = [*plain, *(name for name in differing if name not in (*plain, "seed", *IRRELEVANT, *without))]
     return [", ".join(str(one[n]) if n in plain else f"{n} {one[n]}" for n in named) for one in many]
 
 

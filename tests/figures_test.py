@@ -1,0 +1,186 @@
+"""The figures drawn from run folders show what the folders say."""
+
+import dataclasses
+
+import folders
+import numpy as np
+import pytest
+
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.config import Config
+from saddle_jax.errors import RunError
+from saddle_jax.report import figures, plots
+
+COMP = Config(agents=3, model="mlp", method="qgm", epochs=2, compressor="quantize8", diagnostics=True)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were made, for a look at their axes."""
+    made = []
+
+    def spy(*arguments, **options):
+        figure, axes = original(*arguments, **options)
+        made.append(figure)
+        return figure, axes
+
+    original = plots.new_figure
+    monkeypatch.setattr(figures, "new_figure", spy)
+    monkeypatch.setattr(plots, "new_figure", spy)
+    return made
+
+
+def models(factor):
+    return folders.metrics(
+        compression_error=lambda s: factor / s,
+        compression_input=lambda s: factor * 5 / s,
+        zeta_by_layer=lambda s: [1 - 0.01 * s, None if s == 3 else 0.5],
+    )
+
+
+def gradients(factor, by_layer=True):
+    lists = {
+        "gradient_compression_error_by_layer": lambda s: [factor * s, 3.0],
+        "gradient_norm_by_layer": lambda s: [factor / s, 1.0],
+        "gradient_zeta_by_layer": lambda s: [0.25, 0.75],
+    }
+    return folders.metrics(
+        gradient_compression_error=lambda s: factor * s,
+        gradient_norm=lambda s: factor + s,
+        **(lists if by_layer else {}),
+    )
+
+
+def line_data(axes):
+    return {line.get_label(): np.asarray(line.get_ydata(), float) for line in axes.lines}
+
+
+def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, drawn):
+    seeds = [
+        folders.write_run(
+            tmp_path / f"qgm{seed}",
+            dataclasses.replace(COMP, seed=seed, keep_checkpoints=2 + seed),
+            lines=models(f),
+        )
+        for seed, f in enumerate((1.0, 2.0))
+    ]
+    other = folders.write_run(
+        tmp_path / "q", dataclasses.replace(COMP, method="q_saddle", alpha=0.5), lines=models(0.5)
+    )
+    figures.draw("compression", [*seeds, other], tmp_path / "out.png")
+    error, size = drawn[0].axes
+    steps = np.arange(1, 9)
+    found = line_data(error)
+    np.testing.assert_allclose(found["qgm, quantize8, alpha 0.1"], 1.5 / steps)
+    np.testing.assert_allclose(found["q_saddle, quantize8, alpha 0.5"], 0.5 / steps)
+    np.testing.assert_allclose(line_data(size)["qgm, quantize8, alpha 0.1"], 7.5 / steps)
+    (band,) = error.collections  # one line has no band
+    spread = np.std([1.0, 2.0], ddof=1)
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.max() == pytest.approx(1.5 + spread)
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("by_layer", [True, False])
+def test_compression_of_gradients_sums_layers_or_says_that_it_cannot(tmp_path, drawn, by_layer):
+    run = folders.write_run(
+        tmp_path / "ngm",
+        dataclasses.replace(COMP, method="ngm", compressor="sign"),
+        lines=gradients(2.0, by_layer),
+    )
+    figures.draw("compression", [run], tmp_path / "out.png")
+    error, norm = drawn[0].axes
+    steps = np.arange(1, 9)
+    label = "ngm, sign"
+    if by_layer:
+        np.testing.assert_allclose(line_data(error)[label], 2.0 * steps + 3)
+        np.testing.assert_allclose(line_data(norm)[label], 2.0 / steps + 1)
+        assert "sum over layers" in norm.get_ylabel()
+    else:
+        np.testing.assert_allclose(line_data(error)[label], 2.0 * steps)
+        np.testing.assert_allclose(line_data(norm)[label], 2.0 + steps)
+        assert "no sums recorded" in norm.get_ylabel()
+
+
+def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
+    run = folders.write_run(
+        tmp_path / "new", COMP, lines=models(1.0), about={"layers": ["a/bias", "a/kernel"]}
+    )
+    old = folders.write_run(tmp_path / "old", dataclasses.replace(COMP, method="dpsgd"))
+    figures.draw("zeta", [run, old], tmp_path / "out.png")
+    first, second = drawn[0].axes[:2]
+    (mesh,) = first.collections
+    values = np.ma.filled(np.ma.asarray(mesh.get_array(), float).reshape(2, 8), np.nan)
+    np.testing.assert_allclose(values[0], 1 - 0.01 * np.arange(1, 9))
+    np.testing.assert_allclose(values[1], [0.5, 0.5, np.nan, 0.5, 0.5, 0.5, 0.5, 0.5])
+    assert [text.get_text() for text in first.get_yticklabels()] == ["a/bias", "a/kernel"]
+    assert [text.get_text() for text in second.texts] == ["not recorded"]
+
+
+def test_bits_are_what_was_sent(tmp_path, drawn):
+    """A ring of three: two neighbours, 100 parameters, 8 steps."""
+    cases = {"none": (32, (0.6, 0.8)), "quantize8": (9, (0.5, 0.6))}
+    runs = []
+    for compressor, (bits, scores) in cases.items():
+        for seed, score in enumerate(scores):
+            config = dataclasses.replace(COMP, compressor=compressor, seed=seed)
+            end = {"test_accuracy": score, "bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
+            runs.append(folders.write_run(tmp_path / f"{compressor}{seed}", config, result=end))
+    runs.append(
+        folders.write_run(tmp_path / "lost", dataclasses.replace(COMP, compressor="sign"), status="diverged")
+    )
+    figures.draw("bits", runs, tmp_path / "out.png")
+    bits, sent = drawn[0].axes
+    data = bits.containers[0].lines[0]
+    assert data.get_xdata() == pytest.approx([9, 32])
+    assert data.get_ydata() == pytest.approx([55, 70])
+    assert sent.containers[0].lines[0].get_xdata() == pytest.approx([1800, 6400])
+    bars = bits.containers[0].lines[2][0].get_segments()
+    assert bars[1][1][1] - bars[1][0][1] == pytest.approx(2 * np.std([60, 80], ddof=1))
+    assert "lost" in drawn[0].get_suptitle()
+
+
+def test_partitions_recorded_and_rebuilt(tmp_path, drawn):
+    figures.draw("partition", [folders.write_run(tmp_path / "run")], tmp_path / "out.png")
+    (axes,) = drawn[0].axes
+    (dots,) = axes.collections
+    assert dots.get_offsets().tolist() == [[0, 0], [1, 1], [2, 0], [2, 1]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog"]
+    areas = dots.get_sizes()
+    assert areas / areas.max() == pytest.approx([1, 1, 0.5, 0.5])
+
+    config = Config(agents=3, model="logistic", partition="iid")
+    other = folders.write_run(tmp_path / "other", config, about={"partition": {"fingerprint": "none"}})
+    with pytest.raises(RunError, match="give another partition"):
+        figures.draw("partition", [other], tmp_path / "new.png")
+    from saddle_jax.experiment import build
+
+    partition = build(config).partition
+    about = {"partition": {"fingerprint": partition.fingerprint}}
+    rebuilt = folders.write_run(tmp_path / "rebuilt", config, about=about)
+    figures.draw("partition", [rebuilt], tmp_path / "new.png")
+    assert len(drawn[-1].axes[0].collections[0].get_offsets()) == np.count_nonzero(partition.class_counts)
+
+
+def test_the_verb_and_its_mistakes(tmp_path, capsys):
+    run = folders.write_run(tmp_path / "run")
+    assert cli.main(["saddle", "figure", "curves", str(run), f"--output={tmp_path / 'c.png'}"]) == 0
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    mistakes = {
+        ("fly", run): "KIND must be one of compression, zeta, bits, partition, curves, got 'fly'",
+        ("zeta",): "arguments must be KIND DIR... and options, got zeta",
+        ("zeta", tmp_path): "holds no run",
+        ("compression", run): "compression needs compressed runs with --config.diagnostics=true, got run",
+        ("curves", run, "--output=x.gif"): "output must end in .png, .pdf or .svg, got 'x.gif'",
+        ("curves", run, "--output=/nowhere/x.png"): "output must be a file that can be written",
+    }
+    for arguments, said in mistakes.items():
+        assert cli.main(["saddle", "figure", *map(str, arguments)]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    unfinished = folders.write_run(tmp_path / "unfinished", status=None)
+    assert cli.main(["saddle", "figure", "bits", str(unfinished), f"--output={tmp_path / 'b.png'}"]) == 2
+    assert "bits needs finished runs" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "unfinished", "c.png"}
