@@ -9,7 +9,7 @@ import pytest
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.config import Config
 from saddle_jax.errors import RunError
-from saddle_jax.report import figures, plots
+from saddle_jax.report import curves, figures, plots
 
 COMP = Config(agents=3, model="mlp", method="qgm", epochs=2, compressor="quantize8", diagnostics=True)
 
@@ -27,6 +27,7 @@ def drawn(monkeypatch):
     original = plots.new_figure
     monkeypatch.setattr(figures, "new_figure", spy)
     monkeypatch.setattr(plots, "new_figure", spy)
+    monkeypatch.setattr(curves, "new_figure", spy)
     return made
 
 
@@ -115,6 +116,30 @@ def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
     np.testing.assert_allclose(values[1], [0.5, 0.5, np.nan, 0.5, 0.5, 0.5, 0.5, 0.5])
     assert [text.get_text() for text in first.get_yticklabels()] == ["a/bias", "a/kernel"]
     assert [text.get_text() for text in second.texts] == ["not recorded"]
+
+
+def test_curves_are_means_over_the_seeds_that_did_not_diverge(tmp_path, drawn):
+    runs = [
+        folders.write_run(
+            tmp_path / f"seed{seed}", dataclasses.replace(COMP, seed=seed), lines=folders.metrics(f)
+        )
+        for seed, f in enumerate((1.0, 3.0))
+    ]
+    lost = folders.metrics(100.0, count=2)
+    config = dataclasses.replace(COMP, seed=2)
+    runs.append(folders.write_run(tmp_path / "lost", config, status="diverged", lines=lost))
+    figures.draw("curves", runs, tmp_path / "out.png")
+    loss, accuracy, _ = drawn[0].axes
+    (label,) = line_data(loss)
+    assert label == "qgm, quantize8, 1 of 3 diverged"
+    np.testing.assert_allclose(line_data(loss)[label], 5.0 / (np.arange(1, 9) + 0.1))
+    np.testing.assert_allclose(line_data(accuracy)[label], 100 * (0.1 + 2 * np.array([4, 8]) / 37))
+    heights = loss.collections[0].get_paths()[0].vertices[:, 1]
+    assert heights.max() == pytest.approx((5.0 + 2.5 * np.sqrt(2)) / 1.1)
+
+    figures.draw("curves", [runs[0], runs[2]], tmp_path / "out.png")  # alone, a run that diverged is drawn
+    figures.draw("curves", [runs[2]], tmp_path / "out.png")
+    np.testing.assert_allclose(line_data(drawn[-1].axes[0])["lost"], 250.0 / np.array([1.1, 2.1]))
 
 
 def test_bits_are_what_was_sent(tmp_path, drawn):

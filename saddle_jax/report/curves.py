@@ -4,32 +4,38 @@ import os
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
+
+from saddle_jax.report.gathered import gather
 from saddle_jax.report.plots import new_figure
-from saddle_jax.rundir import read_metrics
+from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds_together
 
 
 def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> None:
-    """Training loss, test accuracy and consensus distance against epochs, one line per run."""
+    """Training loss, test accuracy and consensus distance against epochs; seeds as their mean and a band."""
+    groups = seeds_together(gather(workdirs))
+    seeded = any(len(group) > 1 for group in groups)
+    names = labels(groups) if seeded else [group[0].name for group in groups]
     figure, axes = new_figure(width=10, height=3.2, rows=1, columns=3)
     panels = (
         ("train_loss", "training loss", 1, "log"),
         ("test_accuracy", "test accuracy of the consensus model, %", 100, "linear"),
         ("consensus_distance", "consensus distance", 1, "log"),
     )
+    handles = {}
     for cell, (name, title, scale, kind) in zip(axes.ravel(), panels, strict=True):
-        for workdir in workdirs:
-            points = [(r["epoch"], scale * r[name]) for r in read_metrics(workdir) if r.get(name) is not None]
-            if points:
-                marker = "." if len(points) < 60 else None
-                cell.plot(*zip(*points, strict=True), marker=marker, linewidth=1, label=workdir.name)
+        for number, (group, label) in enumerate(zip(groups, names, strict=True)):
+            if has(group, name):
+                epochs, mean, spread = over_seeds(group, name)
+                band(cell, epochs, scale * mean, scale * spread, label, f"C{number % 10}")
+        for line in cell.lines:
+            handles[line.get_label()] = line
+            if len(line.get_xdata()) < 60:
+                line.set_marker(".")
         cell.set_title(title, fontsize=8)
-        cell.set_xlabel("epoch", fontsize=8)
-        cell.tick_params(which="both", labelsize=7)
-        cell.spines[["top", "right"]].set_visible(False)
-        if cell.lines and all(value > 0 for line in cell.lines for value in line.get_ydata()):
+        finish(cell, "epoch", "")
+        if cell.lines and all(np.min(line.get_ydata(), initial=np.inf) > 0 for line in cell.lines):
             cell.set_yscale(kind)
-    if len(workdirs) > 1:
-        figure.legend(
-            *axes.ravel()[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2
-        )
+    if len(groups) > 1:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
     figure.savefig(path, dpi=150)

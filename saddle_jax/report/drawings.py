@@ -17,7 +17,9 @@ _MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_BUBBLES = 200, 2000, 24, 40_000
 
 
 def edges(topology: Topology) -> list[tuple[int, int, float]]:
-    """Who hears whom with which weight, (i, j, w_ij); an undirected link once, i < j."""
+    """Who hears whom with which weight, (i, j, w_ij); an undirected link once, i < j; none if too many."""
+    if np.count_nonzero(topology.mixing) > 2 * _MOST_EDGES + topology.size:
+        return []
     rows, columns = np.nonzero(topology.mixing)
     return [
         (i, j, float(topology.mixing[i, j]))
@@ -29,8 +31,8 @@ def edges(topology: Topology) -> list[tuple[int, int, float]]:
 def graph(topology: Topology) -> str:
     """The agents on a circle, those of a torus on a grid; a link's width is its weight."""
     links = edges(topology)
-    if topology.size > _MOST_AGENTS or len(links) > _MOST_EDGES:
-        return f"<p>{topology.size:,} agents and {len(links):,} links are too many to draw.</p>"
+    if topology.size > _MOST_AGENTS or not links:
+        return f"<p>{topology.size:,} agents: nothing is drawn, as there are no links or too many.</p>"
     places, width, height = _places(topology)
     largest = max((weight for _, _, weight in links), default=1.0)
     arrow = ' marker-end="url(#arrow)"' if topology.is_directed else ""

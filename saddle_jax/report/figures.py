@@ -1,21 +1,30 @@
 """The paper's figures from run folders: what compression does, what it costs, who holds what.
 
-Runs that differ in the seed alone are one line: their mean, and a band of one standard deviation.
+Runs that differ in the seed alone are one line, see `seeds`.
 """
 
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from saddle_jax.config import IRRELEVANT, build_topology
+from saddle_jax.config import build_topology
 from saddle_jax.errors import RunError
 from saddle_jax.ledger import readable
 from saddle_jax.report.curves import plot_curves
-from saddle_jax.report.gathered import Run, class_counts, class_names, gather, mean_and_spread, seeds_together
+from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.report.plots import new_figure, plot_counts
+from saddle_jax.report.seeds import (
+    band,
+    common,
+    finish,
+    has,
+    labels,
+    mean_and_spread,
+    over_seeds,
+    seeds_together,
+)
 
 
 def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
@@ -39,8 +48,8 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
     (Comp NGM, Comp N-SADDLe): sums over the layers of the compression errors and of the gradients' norms.
     """
     groups = seeds_together(runs)
-    of_models = [g for g in groups if _has(g, "compression_error")]
-    of_gradients = [g for g in groups if _has(g, "gradient_compression_error")]
+    of_models = [g for g in groups if has(g, "compression_error")]
+    of_gradients = [g for g in groups if has(g, "gradient_compression_error")]
     for group in groups:
         if group not in of_models and group not in of_gradients:
             raise RunError(
@@ -52,7 +61,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
         rows.append((of_models, [(name, f"{said}, mean over agents") for name, said in names]))
     if of_gradients:
         layered = all(
-            _has(g, f"{name}_by_layer")
+            has(g, f"{name}_by_layer")
             for g in of_gradients
             for name in ("gradient_compression_error", "gradient_norm")
         )
@@ -65,13 +74,13 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
         ]
         rows.append((of_gradients, [(name + ending, f"{said},\n{how}") for name, said in names]))
     figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
-    labels = _labels(groups)
+    names_of = labels(groups)
     for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
         for axes, (name, said) in zip(cells, panels, strict=True):
             for group in members:
                 number = groups.index(group)
-                _band(axes, *_over_seeds(group, name), labels[number], f"C{number % 10}")
-            _finish(axes, "epoch", said)
+                band(axes, *over_seeds(group, name), names_of[number], f"C{number % 10}")
+            finish(axes, "epoch", said)
             heights = np.concatenate([line.get_ydata() for line in axes.lines])
             if heights.min() > 0 and heights.max() > 1e4 * heights.min():
                 axes.set_yscale("log")  # a run that diverges would press the others flat
@@ -88,14 +97,14 @@ def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
     layers = max((len(run.about["layers"]) for run in runs), default=1)
     height = 1.2 + min(max(0.13 * layers, 1.2), 10)
     figure, grid = new_figure(width=8, height=height * len(groups), rows=len(groups))
-    for axes, group, label in zip(np.ravel(grid), groups, _labels(groups), strict=True):
-        name = "gradient_zeta_by_layer" if _has(group, "gradient_zeta_by_layer") else "zeta_by_layer"
+    for axes, group, label in zip(np.ravel(grid), groups, labels(groups), strict=True):
+        name = "gradient_zeta_by_layer" if has(group, "gradient_zeta_by_layer") else "zeta_by_layer"
         axes.set_title(label, fontsize=8)
-        if not _has(group, name):
+        if not has(group, name):
             axes.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=axes.transAxes)
             axes.set_axis_off()
             continue
-        epochs, values = _common(group, name)
+        epochs, values = common(group, name)
         zeta = np.mean(np.asarray(values, np.float64), axis=0)  # [epochs, layers]
         low = float(np.min(zeta[np.isfinite(zeta)], initial=0.0))
         picture = axes.pcolormesh(
@@ -122,7 +131,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     # What a line shares: all settings but the compressor and what goes with it.
     free = ("compressor", "gamma", "order")
     lines: dict[str, list[list[Run]]] = {}
-    for group, label in zip(groups, _labels(groups, free), strict=True):
+    for group, label in zip(groups, labels(groups, free), strict=True):
         lines.setdefault(label, []).append(group)
     figure, cells = new_figure(width=8, height=3.3, columns=2)
     said = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
@@ -135,7 +144,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
             x, mean, spread = zip(*points, strict=True)
             axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
         axes.set_xscale("log")
-        _finish(axes, name, "test accuracy, %")
+        finish(axes, name, "test accuracy, %")
         places = sorted({float(f"{what(group[0]):.3g}") for group in groups})
         if len(places) <= 8:
             shown = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
@@ -188,50 +197,6 @@ def _bits_per_number(run: Run) -> float:
 
 def _bytes_sent(run: Run) -> float:
     return run.result["bytes_sent_per_agent"]
-
-
-def _has(group: Sequence[Run], name: str) -> bool:
-    return all(run.curve(name)[0] for run in group)
-
-
-def _common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]]]:
-    """The epochs at which all seeds logged a metric, and its values [seeds, epochs, ...] there."""
-    curves = [dict(zip(*run.curve(name), strict=True)) for run in group]
-    epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
-    return epochs, [[curve[epoch] for epoch in epochs] for curve in curves]
-
-
-def _over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarray, np.ndarray]:
-    """Epochs, mean and standard deviation over seeds; layers are summed."""
-    epochs, values = _common(group, name)
-    table = np.asarray(values, np.float64)
-    if table.ndim == 3:
-        table = table.sum(axis=2)
-    return epochs, table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
-
-
-def _labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
-    """The method, the compressor, and whatever else differs between the groups."""
-    many = [group[0].config.to_json() for group in groups]
-    differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
-    plain = [name for name in ("method", "compressor") if name not in without]
-    named = [*plain, *(name for name in differing if name not in (*plain, "seed", *IRRELEVANT, *without))]
-    return [", ".join(str(one[n]) if n in plain else f"{n} {one[n]}" for n in named) for one in many]
-
-
-def _band(
-    axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: str
-) -> None:
-    axes.plot(x, mean, linewidth=1.2, label=label, color=colour)
-    if spread.any():
-        axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, color=colour)
-
-
-def _finish(axes: Any, x: str, y: str) -> None:
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_ylabel(y, fontsize=8)
-    axes.tick_params(which="both", labelsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 _DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {

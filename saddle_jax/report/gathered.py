@@ -4,14 +4,13 @@ import dataclasses
 import json
 import math
 import pathlib
-import statistics
 import zipfile
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from saddle_jax.config import IRRELEVANT, Config
+from saddle_jax.config import Config
 from saddle_jax.errors import RunError
 from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
 
@@ -41,13 +40,6 @@ class Run:
     sharpness: dict[str, Any] | None = None
     landscape: dict[str, list] | None = None
     paper: dict[str, str] | None = None
-
-    @property
-    def label(self) -> str:
-        """Method and compressor, for legends."""
-        return self.config.method + (
-            "" if self.config.compressor == "none" else f", {self.config.compressor}"
-        )
 
     @property
     def last_step(self) -> int:
@@ -124,22 +116,6 @@ def class_names(run: Run, classes: int) -> list[str]:
     if isinstance(names, list) and len(names) >= classes:
         return [str(name) for name in names[:classes]]
     return [str(number) for number in range(classes)]
-
-
-def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that differ in the seed alone, together; in the order given."""
-    found: dict[str, list[Run]] = {}
-    for run in runs:
-        settings = {
-            name: value for name, value in run.config.to_json().items() if name not in ("seed", *IRRELEVANT)
-        }
-        found.setdefault(json.dumps(settings), []).append(run)
-    return list(found.values())
-
-
-def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the standard deviation between them; 0 of one."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def _metrics(workdir: pathlib.Path, result: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -1,0 +1,83 @@
+"""Runs that differ in the seed alone: one line, their mean, with a band of one standard deviation."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.config import IRRELEVANT
+from saddle_jax.report.gathered import Run
+
+
+def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that differ in the seed alone, together; in the order given."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        settings = {
+            name: value for name, value in run.config.to_json().items() if name not in ("seed", *IRRELEVANT)
+        }
+        found.setdefault(json.dumps(settings), []).append(run)
+    return list(found.values())
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the standard deviation between them; 0 of one."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def has(group: Sequence[Run], name: str) -> bool:
+    """Whether there is a line to draw: epochs at which all seeds logged a metric."""
+    return bool(common(group, name)[0])
+
+
+def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]]]:
+    """The epochs at which all seeds logged a metric, and its values [seeds, epochs, ...] there.
+
+    A seed that diverged has no part in the others' mean; `labels` tells.
+    """
+    whole = [run for run in group if run.state != "diverged"] or group
+    curves = [dict(zip(*run.curve(name), strict=True)) for run in whole]
+    epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
+    return epochs, [[curve[epoch] for epoch in epochs] for curve in curves]
+
+
+def over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """Epochs, mean and standard deviation over seeds; layers are summed."""
+    epochs, values = common(group, name)
+    table = np.asarray(values, np.float64)
+    if table.ndim == 3:
+        table = table.sum(axis=2)
+    return epochs, table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
+
+
+def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
+    """The method, the compressor, and whatever else differs between the groups."""
+    many = [group[0].config.to_json() for group in groups]
+    differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
+    plain = [name for name in ("method", "compressor") if name not in without]
+    named = [*plain, *(name for name in differing if name not in (*plain, "seed", *IRRELEVANT, *without))]
+    texts = []
+    for one, group in zip(many, groups, strict=True):
+        parts = [str(one[name]) if name in plain else f"{name} {one[name]}" for name in named]
+        diverged = sum(run.state == "diverged" for run in group)
+        texts.append(", ".join([*parts, *([f"{diverged} of {len(group)} diverged"] if diverged else [])]))
+    return texts
+
+
+def band(
+    axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: str
+) -> None:
+    """A line, and one standard deviation to both sides."""
+    axes.plot(x, mean, linewidth=1.2, label=label, color=colour)
+    if spread.any():
+        axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, color=colour)
+
+
+def finish(axes: Any, x: str, y: str) -> None:
+    """Names the axes, in small letters."""
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.tick_params(which="both", labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
