@@ -114,7 +114,8 @@ def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
     assert "twoq_saddle1" in tables["settings-differing"]
     assert "method" not in tables["settings"]
     assert "batch_size32" in tables["settings"]
-    assert "77.41 +- 8.00Table 1, QGM, ringcpu: small" in tables["results"]
+    assert "62.50 %77.41 +- 8.00" in tables["results"]
+    assert "Table 1, QGM, ringcpu: small" in tables["results"]
     mean, spread = np.mean([62.5, 50.0]), np.std([62.5, 50.0], ddof=1)
     assert f"qgm2{mean:.2f}{spread:.2f}" in tables["seeds"]
     assert "q_saddle" not in tables["seeds"]  # one seed has no mean

@@ -54,9 +54,11 @@ def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
 def page(runs: Sequence[Run]) -> str:
     """The whole page as text."""
     files = importlib.resources.files("saddle_jax.report")
-    shell, style, script = (
-        (files / f"page.{ending}").read_text(encoding="utf-8") for ending in ("html", "css", "js")
+    shell, style, *scripts = (
+        (files / name).read_text(encoding="utf-8")
+        for name in ("page.html", "page.css", "page_charts.js", "page_heat.js", "page.js")
     )
+    script = "".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = runs[0].name if len(runs) == 1 else f"comparison of {len(runs)} runs"
     return string.Template(shell).substitute(
@@ -89,6 +91,8 @@ def page_data(runs: Sequence[Run]) -> dict[str, Any]:
     """What the script draws and writes as CSV: every number of every run, by column."""
     found = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
     curves = [name for name in found if name not in _NO_CURVES and _is_scalar(runs, name)]
+    if all(len(run.curve("agent_accuracy_mean")[0]) < 2 for run in runs):
+        curves = [name for name in curves if name != "agent_accuracy_mean"]  # the results say it
     known = [panel for panel in PANELS if panel[0] in curves]
     others = [(name, name, False, 1) for name in curves if name not in {panel[0] for panel in PANELS}]
     return {

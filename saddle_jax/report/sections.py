@@ -21,14 +21,14 @@ _UNRECORDED = "<p>Not recorded: the run was made by an older version.</p>"
 def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
     """An HTML table with a header; a cell is text, or (text, the number that its CSV has)."""
 
-    def cell(kind: str, content: Any) -> str:
+    def cell(content: Any) -> str:
         text, value = content if isinstance(content, tuple) else (content, None)
         exact = "" if value is None else f' data-value="{escape(str(value))}"'
-        return f"<{kind}{exact}>{escape(str(text))}</{kind}>"
+        return f"<td{exact}>{escape(str(text))}</td>"
 
     head, *body = rows
-    lines = "".join(f"<tr>{''.join(cell('td', one) for one in row)}</tr>" for row in body)
-    top = "".join(cell('th scope="col"', one).replace('</th scope="col">', "</th>") for one in head)
+    lines = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in body)
+    top = "".join(f'<th scope="col">{escape(str(one))}</th>' for one in head)
     return (
         f'<div class="wide"><table data-csv="{escape(name)}"><thead><tr>{top}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
@@ -60,22 +60,22 @@ def _exact(value: Any, text: str = "{:.4g}") -> Any:
 
 
 def results(runs: Sequence[Run]) -> str:
-    head = ["run", "state", "test accuracy", "agents' mean", "std", "test loss", "consensus distance"]
-    head += ["steps", "seconds"]
+    """How every run ended, beside the published figure where it reproduces one."""
+    rest = ("test_loss", "consensus_distance")
     published = any(run.paper for run in runs)
-    rows: list[list[Any]] = [head + (["the paper's accuracy", "where", "our scale"] if published else [])]
+    head = ["run", "state", "test accuracy", *(["the paper's"] if published else []), "agents' mean", "std"]
+    head += [*(name.replace("_", " ") for name in rest), "steps", "seconds"]
+    rows: list[list[Any]] = [head + (["where", "our scale"] if published else [])]
     for run in runs:
         result = {**_last_evaluation(run), **run.result}
-        row = [run.name, run.state]
-        row += [_percent(result.get(name)) for name in ("test_accuracy", "agent_accuracy_mean")]
-        row += [_percent(result.get("agent_accuracy_std")), _exact(result.get("test_loss"))]
-        row += [_exact(result.get("consensus_distance")), str(result.get("steps", run.last_step))]
+        paper = run.paper or {"paper": "-", "table": "", "row": "-", "scale": "-"}
+        row = [run.name, run.state, _percent(result.get("test_accuracy"))]
+        row += [paper["paper"]] if published else []
+        row += [_percent(result.get(name)) for name in ("agent_accuracy_mean", "agent_accuracy_std")]
+        row += [*(_exact(result.get(name)) for name in rest), str(result.get("steps", run.last_step))]
         row += [_exact(result.get("seconds"), "{:.1f}")]
-        if published:
-            paper = run.paper or {"paper": "-", "table": "", "row": "-", "scale": "-"}
-            table_name = f"Table {paper['table']}, " if paper["table"] else ""
-            row += [paper["paper"], table_name + paper["row"], paper["scale"]]
-        rows.append(row)
+        table_name = f"Table {paper['table']}, " if paper["table"] else ""
+        rows.append(row + ([table_name + paper["row"], paper["scale"]] if published else []))
     return table("results", rows)
 
 
