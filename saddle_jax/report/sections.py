@@ -163,6 +163,7 @@ def evaluations(runs: Sequence[Run]) -> str:
 
 
 def agents(runs: Sequence[Run]) -> str:
+    """Every agent's own accuracy at the end, a small chart for each run."""
     parts = []
     for number, run in enumerate(runs):
         accuracies = run.result.get("agent_accuracies")
@@ -178,6 +179,7 @@ def agents(runs: Sequence[Run]) -> str:
 
 
 def traffic(runs: Sequence[Run]) -> str:
+    """Bytes sent, of the real encodings and in the paper's accounting."""
     rows: list[list[Any]] = [["run", "compressor", "sent per agent", "as the paper counts", "per step"]]
     for run in runs:
         last = {**(run.metrics[-1] if run.metrics else {}), **run.result}
@@ -245,6 +247,7 @@ def partitions(runs: Sequence[Run]) -> str:
 
 
 def sharpness(runs: Sequence[Run]) -> str:
+    """Every stage at which a Hessian was measured."""
     measured = [run for run in runs if run.sharpness]
     if not measured:
         return "<p>Not measured.</p>"
