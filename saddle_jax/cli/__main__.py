@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from saddle_jax.allocation import keep_freed_memory
 from saddle_jax.cli.usage import UsageError
 from saddle_jax.version import __version__
 
@@ -76,6 +77,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """The console script."""
+    keep_freed_memory()
     sys.exit(main(sys.argv))
 
 
