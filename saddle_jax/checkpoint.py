@@ -69,12 +69,10 @@ class Checkpoints:
           report: is told of each one that had to be passed over.
           set_aside: whether those are renamed, to "damaged-...", so that they do not count any more.
         """
-        shapes = jax.tree.map(_abstract, like)
         for step in reversed(self.steps()):
             folder = self._folder / f"{step:08d}"
             try:
-                notes = _check_seal(folder)
-                return step, _read(folder / "state", shapes), notes
+                return step, *_restore(folder, like)
             except Exception as error:  # orbax and tensorstore raise of their own
                 report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
             if set_aside:
@@ -82,6 +80,23 @@ class Checkpoints:
                 shutil.rmtree(aside, ignore_errors=True)
                 folder.rename(aside)
         return None
+
+    def restore(self, step: int, like: Any) -> Any:
+        """The tree of the checkpoint of one step; `like` as above.
+
+        Raises:
+          RunError: it is not there, or not whole.
+        """
+        folder = self._folder / f"{step:08d}"
+        try:
+            return _restore(folder, like)[0]
+        except Exception as error:  # orbax and tensorstore raise of their own
+            raise RunError(f"checkpoint {folder} cannot be used ({_line(error)})") from error
+
+
+def _restore(folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
+    notes = _check_seal(folder)
+    return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
 
 def _write(folder: pathlib.Path, tree: Any) -> None:

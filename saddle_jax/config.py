@@ -120,6 +120,10 @@ class Config:
     keep_every_epochs: int = _setting(
         0, "and those of every so-manieth epoch, for `saddle sharpness`; 0: only the newest", _whole(0)
     )
+    sharpness_every_epochs: int = _setting(
+        0, "log the Hessian's lambda_max, lambda_min and trace so often, and at the end; 0: never", _whole(0)
+    )
+    sharpness_images: int = _setting(1024, "on so many training images", _whole(1))
     diagnostics: bool = _setting(
         False, "log gradient and update norms, compression error, consensus distance"
     )

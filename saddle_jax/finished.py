@@ -1,8 +1,9 @@
-"""Opening somebody's run again: its parts from config.json, its models from the newest checkpoint."""
+"""Opening somebody's run again: its parts from config.json, its models from a checkpoint."""
 
 import dataclasses
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,17 +24,41 @@ def open_run(
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
     here, if not where it lay then.
     """
-    config = read_config(workdir)
-    if data_dir:
-        config = dataclasses.replace(config, data_dir=data_dir)
-    experiment = build(config)
-    params = experiment.first_params()
-    like = (params, experiment.method.init(params), jnp.int32(-1))
-    restored = Checkpoints(workdir, config.keep_checkpoints).restore_newest(like, report, set_aside=False)
+    experiment = build_again(workdir, data_dir)
+    checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
+    restored = checkpoints.restore_newest(_first_carry(experiment), report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
     return experiment, step, carry[0]
+
+
+def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experiment:
+    """The parts of a run."""
+    config = read_config(workdir)
+    if data_dir:
+        config = dataclasses.replace(config, data_dir=data_dir)
+    return build(config)
+
+
+def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
+    """The steps of which a run has a checkpoint, in order, and the epoch of each."""
+    steps = Checkpoints(workdir, experiment.config.keep_checkpoints).steps()
+    if not steps:
+        raise RunError(f"{workdir} has no whole checkpoint: train it first")
+    return {step: step / experiment.batches.steps_per_epoch for step in steps}
+
+
+def open_stage(workdir: pathlib.Path, experiment: Experiment, step: int) -> Params:
+    """All agents' models [A, ...] at the checkpoint of one step."""
+    checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
+    return checkpoints.restore(step, _first_carry(experiment))[0]
+
+
+def _first_carry(experiment: Experiment) -> Any:
+    """A tree like those that training saves."""
+    params = experiment.first_params()
+    return params, experiment.method.init(params), jnp.int32(-1)
 
 
 def choose(params: Params, agent: int | None) -> Params:

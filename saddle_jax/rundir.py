@@ -13,7 +13,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from saddle_jax.config import Config, differences, from_json
@@ -85,6 +85,19 @@ def read_config(workdir: pathlib.Path) -> Config:
         raise RunError(f"{path} cannot be read: {error}") from error
 
 
+def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have the same model and dataset, so that their losses can be compared."""
+    configs = [read_config(workdir) for workdir in workdirs]
+    for name in ("model", "norm", "dataset"):
+        first = getattr(configs[0], name)
+        for workdir, config in zip(workdirs, configs, strict=True):
+            if getattr(config, name) != first:
+                raise RunError(
+                    f"runs must have the same {name}, got {first} in {workdirs[0]} "
+                    f"and {getattr(config, name)} in {workdir}"
+                )
+
+
 def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
     """Writes config.json, or checks that the one there is of the same run."""
     if (workdir / "config.json").exists():
@@ -146,15 +159,16 @@ class Metrics:
     def __init__(self, workdir: pathlib.Path, resume_at: int, last_step: int):
         """Drops what an interrupted run wrote beyond the step it is resumed at.
 
-        The last step's evaluation comes after its checkpoint, so it is made again.
+        The last step's evaluation and sharpness come after its checkpoint, so they are made again.
         """
         from tensorboardX import SummaryWriter
 
         path = workdir / "metrics.jsonl"
+        after = {"test_accuracy", "lambda_max"}
         kept = [
             record
             for record in read_metrics(workdir)
-            if record["step"] <= resume_at and not (record["step"] == last_step and "test_accuracy" in record)
+            if record["step"] <= resume_at and not (record["step"] == last_step and after & set(record))
         ]
         partial = workdir / ".metrics.jsonl.partial"
         partial.write_text("".join(json.dumps(record) + "\n" for record in kept))

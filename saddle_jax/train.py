@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import report_text
+from saddle_jax import curvature, report_text
 from saddle_jax.checkpoint import Checkpoints, tree_sha256
 from saddle_jax.config import Config
 from saddle_jax.experiment import Experiment, build
@@ -108,13 +108,17 @@ class _Run:
                     self._advance(inputs, positions)
                     epoch_ended = self.step % per_epoch == 0
                     evaluates = epoch_ended and (self.step // per_epoch) % config.eval_every_epochs == 0
+                    measures = epoch_ended and self._measures(self.step // per_epoch)
                     kept = self.keep_every and self.step % self.keep_every == 0
                     saves = kept or self.step % config.checkpoint_every_steps == 0
                     if self.step % config.log_every_steps == 0 or self.step == steps:
                         self._log()
-                    if (evaluates or saves or self.step == steps or interrupt.signal) and self._is_finite():
+                    stops = evaluates or measures or saves or self.step == steps or interrupt.signal
+                    if stops and self._is_finite():
                         if evaluates and self.step < steps:
                             self._evaluate(every_agent=config.eval_agents == "always")
+                        if measures and self.step < steps:
+                            self._measure()
                         self._save()
                     if self.first_bad >= 0:
                         status = "diverged"
@@ -221,6 +225,17 @@ class _Run:
         )
         return found
 
+    def _measures(self, epoch: int) -> bool:
+        every = self.config.sharpness_every_epochs
+        return every > 0 and epoch % every == 0
+
+    def _measure(self) -> None:
+        with self._clock("evaluation"):
+            found = curvature.metrics(self.experiment, consensus(self.params))
+        epoch = self.step / self.experiment.batches.steps_per_epoch
+        self.metrics.write({"step": self.step, "epoch": epoch, **found})
+        self.screen.line(f"epoch {epoch:g}: lambda_max {found['lambda_max']:.4g}, trace {found['trace']:.4g}")
+
     def _save(self) -> None:
         if self.step in self.checkpoints.steps():  # resumed here, and nothing has changed
             return
@@ -241,6 +256,8 @@ class _Run:
             found = self._evaluate(every_agent=self.config.eval_agents != "never")
             if np.isfinite([found["test_loss"], found["consensus_distance"]]).all():
                 result |= found
+                if self.config.sharpness_every_epochs:
+                    self._measure()
             else:  # the last step was too much, though its own loss came out
                 result["status"], self.first_bad = "diverged", self.step
         else:

@@ -20,6 +20,8 @@ VERBS = {
     "export": ("saddle_jax.cli.runs", "export"),
     "report": ("saddle_jax.cli.report", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
+    "sharpness": ("saddle_jax.cli.sharpness", "run"),
+    "landscape": ("saddle_jax.cli.landscape", "run"),
     "cost": ("saddle_jax.cli.cost", "run"),
     "theory": ("saddle_jax.cli.theory", "run"),
     "bench": ("saddle_jax.cli.bench", "run"),
@@ -38,6 +40,8 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   export DIR                the consensus model as safetensors or msgpack
   report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
   figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png
+  sharpness DIR...          the Hessian's largest eigenvalue at a run's checkpoints; several runs: a picture
+  landscape DIR...          the loss around the consensus models of runs, as pictures and a page
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
   theory [DIR]              the convergence theorem: terms, conditions, --testbed; or what a run keeps of it
   bench input               what gathering and augmenting images costs beside a step

@@ -66,6 +66,11 @@ def plot_contact_sheet(
     figure.savefig(path, dpi=160)
 
 
+def label(name: str) -> str:
+    """A name as matplotlib shows it unchanged: it takes what stands between dollars for mathematics."""
+    return name.replace("$", r"\$")
+
+
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
     """A figure and its axes, without a window: matplotlib's object interface."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

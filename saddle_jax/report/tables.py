@@ -68,6 +68,12 @@ def comparison(
     return rows
 
 
+def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
+    """What runs are called in tables and pictures: their folders' names, or whole paths if two are alike."""
+    names = [workdir.resolve().name for workdir in workdirs]
+    return names if len(set(names)) == len(names) else [str(workdir) for workdir in workdirs]
+
+
 def as_text(rows: Sequence[Sequence[str]]) -> str:
     """Columns in line, for a terminal."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

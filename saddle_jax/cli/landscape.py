@@ -1,0 +1,98 @@
+"""saddle landscape: the loss around the consensus models of runs, on the same grid."""
+
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+from absl import flags
+
+from saddle_jax import curvature, finished, landscape
+from saddle_jax.cli.usage import UsageError, parse
+from saddle_jax.errors import RunError
+from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
+from saddle_jax.report.tables import run_names
+from saddle_jax.rundir import same_problem
+from saddle_jax.screen import Screen
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Computes the surfaces, then writes them as numbers, pictures and a page."""
+    options = flags.FlagValues()
+    flags.DEFINE_enum(
+        "directions",
+        "filter",
+        landscape.KINDS,
+        "Filter-normalised, or orthogonal of the model's norm.",
+        flag_values=options,
+    )
+    flags.DEFINE_integer("points", 21, "Along each direction; odd.", flag_values=options)
+    flags.DEFINE_float("span", 1.0, "How far each way, in lengths of the directions.", flag_values=options)
+    flags.DEFINE_integer("images", 1024, "Training images to compute the loss on.", 1, flag_values=options)
+    flags.DEFINE_integer("seed", 0, "Of the directions.", 0, 2**32 - 1, flag_values=options)
+    flags.DEFINE_string("output", None, "Folder; landscape beside the first DIR else.", flag_values=options)
+    flags.DEFINE_string(
+        "data_dir", None, "Where the data lies now; as in training else.", flag_values=options
+    )
+    workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
+    folder = pathlib.Path(options.output or workdirs[0].resolve().parent / "landscape")
+    screen = Screen()
+    try:
+        x = landscape.grid(options.points, options.span)
+        same_problem(workdirs)
+        surfaces = _surfaces(workdirs, x, options, screen)
+        _write(folder, x, surfaces, run_names(workdirs))
+    except (RunError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: {error.strerror or error}") from error
+    finally:
+        screen.stop()
+    screen.line(f"written: landscape.npz, .png and .html, contours.png, sections.png in {folder}")
+
+
+def _surfaces(
+    workdirs: Sequence[pathlib.Path], x: np.ndarray, options: flags.FlagValues, screen: Screen
+) -> np.ndarray:
+    """float64 [runs, n, n]; the directions of all runs come from one draw."""
+    import jax
+
+    opened = [finished.open_run(workdir, screen.warn, options.data_dir) for workdir in workdirs]
+    # A CPU computes grouped models no faster than one after the other, and compiles them slower.
+    group = 1 if jax.default_backend() == "cpu" else 16
+    surfaces = []
+    screen.start(len(workdirs) * len(x) ** 2, 0)
+    for name, (experiment, step, params) in zip(run_names(workdirs), opened, strict=True):
+        model = finished.choose(params, None)
+        plane = landscape.directions(options.directions, model, jax.random.key(options.seed))
+        chunks = curvature.training_chunks(experiment, options.images)
+        count = sum(int(batch["mask"].sum()) for _, batch in chunks)
+        screen.line(f"{name}: step {step:,}, {count:,} of its training images, not augmented")
+        found = landscape.surface(
+            curvature.loss_of(experiment, "fast"),
+            model,
+            plane,
+            x,
+            x,
+            chunks,
+            group=group,
+            progress=screen.advance,
+        )
+        middle = len(x) // 2
+        screen.line(f"{name}: loss {found[middle, middle]:.4f}, up to {np.nanmax(found):.4f} around it")
+        surfaces.append(found)
+    screen.stop()
+    return np.stack(surfaces)
+
+
+def _write(folder: pathlib.Path, x: np.ndarray, surfaces: np.ndarray, names: Sequence[str]) -> None:
+    """All files, each in one go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / ".landscape.npz.partial"
+    with partial.open("wb") as file:
+        np.savez(file, x=x, y=x, loss=surfaces, names=np.array(names))
+    partial.replace(folder / "landscape.npz")
+    plots = {"landscape.png": plot_surfaces, "contours.png": plot_contours, "sections.png": plot_sections}
+    for name, plot in {**plots, "landscape.html": write_page}.items():
+        partial = folder / f".{name}.partial"
+        plot(x, x, surfaces, names, partial)
+        partial.replace(folder / name)

@@ -1,0 +1,106 @@
+"""Pictures of loss surfaces [runs, n, m], and the page on which they can be turned.
+
+loss[r, i, j] is run r's loss at x[i] along its first direction and y[j] along its second.
+"""
+
+import importlib.resources
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from saddle_jax.report.plots import label, new_figure
+
+_COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
+
+
+def plot_surfaces(
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+) -> None:
+    """Two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
+    from matplotlib.lines import Line2D
+
+    pairs = [range(start, min(start + 2, len(names))) for start in range(0, len(names), 2)]
+    figure, _ = new_figure(width=5.2 * len(pairs), height=4.6)
+    figure.clear()
+    across, along = np.meshgrid(x, y, indexing="ij")
+    finite = np.where(np.isfinite(loss), loss, np.nan)
+    for number, pair in enumerate(pairs):
+        cell = figure.add_subplot(1, len(pairs), number + 1, projection="3d")
+        first = pair[0]
+        cell.plot_surface(across, along, finite[first], color=_COLORS[0], alpha=0.75, linewidth=0)
+        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=label(names[first]))]
+        if len(pair) > 1:
+            cell.plot_wireframe(across, along, finite[pair[1]], color=_COLORS[1], linewidth=0.6)
+            lines.append(Line2D([], [], color=_COLORS[1], label=label(names[pair[1]])))
+        cell.set_zlabel("loss", fontsize=8)
+        cell.set_box_aspect(None, zoom=0.9)  # room for that label
+        cell.tick_params(labelsize=6)
+        cell.legend(handles=lines, fontsize=7, loc="upper left")
+    figure.savefig(path, dpi=150, format="png")
+
+
+def plot_contours(
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+) -> None:
+    """A panel for each run, all with the same levels."""
+    figure, cells = new_figure(width=0.8 + 3.2 * len(names), height=3.2, columns=len(names))
+    finite = np.where(np.isfinite(loss), loss, np.nan)
+    low, high = np.nanmin(finite), np.nanmax(finite)
+    levels = np.linspace(low, high if high > low else low + 1, 20)
+    panels = np.atleast_1d(np.asarray(cells, dtype=object)).ravel()
+    for cell, name, values in zip(panels, names, finite, strict=True):
+        drawn = cell.contourf(x, y, values.T, levels=levels, cmap="viridis")
+        cell.plot(0, 0, "w+", markersize=6)
+        cell.set_title(label(name), fontsize=8)
+        cell.set_xticks(np.linspace(x[0], x[-1], 5))
+        cell.set_yticks(np.linspace(y[0], y[-1], 5))
+        cell.set_xlabel("first direction", fontsize=8)
+        cell.set_aspect("equal")
+        cell.tick_params(labelsize=7)
+    panels[0].set_ylabel("second direction", fontsize=8)
+    bar = figure.colorbar(drawn, ax=list(panels))
+    bar.set_label("loss", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    figure.savefig(path, dpi=150, format="png")
+
+
+def plot_sections(
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+) -> None:
+    """The loss along each direction through the model itself, a line for each run."""
+    figure, cells = new_figure(width=7, height=3.2, columns=2)
+    middle = len(x) // 2
+    panels = ((x, loss[:, :, middle], "first direction"), (y, loss[:, middle, :], "second direction"))
+    for cell, (places, values, title) in zip(np.ravel(cells), panels, strict=True):
+        for number, (name, line) in enumerate(zip(names, values, strict=True)):
+            cell.plot(places, line, color=_COLORS[number % len(_COLORS)], linewidth=1.2, label=label(name))
+        cell.set_xlabel(title, fontsize=8)
+        cell.set_ylabel("loss", fontsize=8)
+        cell.tick_params(labelsize=7)
+        cell.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        *np.ravel(cells)[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2
+    )
+    figure.savefig(path, dpi=150, format="png")
+
+
+def write_page(
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+) -> None:
+    """One self-contained HTML file: the template of this folder with the data in it as JSON."""
+    values = np.array(loss, dtype=object)
+    values[~np.isfinite(loss)] = None  # JSON knows no infinity
+    data = {
+        "x": x.tolist(),
+        "y": y.tolist(),
+        "loss": values.tolist(),
+        "names": list(names),
+        "colors": [_COLORS[number % len(_COLORS)] for number in range(len(names))],
+    }
+    # A name may hold "</script>": with < escaped, the text cannot end the element that it stands in.
+    text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    template = importlib.resources.files("saddle_jax.report").joinpath("landscape.html").read_text()
+    pathlib.Path(path).write_text(template.replace("LANDSCAPE_DATA", text), encoding="utf-8")
