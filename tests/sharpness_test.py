@@ -161,7 +161,9 @@ def test_the_density_has_the_moments_of_the_spectrum():
     x, y = sharpness.density(found)
     width = 0.01 * 6  # of the Gaussians; it adds to the variance
     exact = [1, np.mean(eigenvalues), np.mean(eigenvalues**2) + width**2]
-    errors = [1e-3, 3 * found.trace_error / 94, 0.1 * np.mean(eigenvalues**2)]
+    # n v'Av has the variance 2n / (n+2) (tr(A^2) - tr(A)^2 / n): three standard errors of A = H and A = H^2
+    spreads = [np.sum(a**2) - np.sum(a) ** 2 / 94 for a in (eigenvalues, eigenvalues**2)]
+    errors = [1e-3, *(3 * np.sqrt(2 * 94 / 96 * spread / 200) / 94 for spread in spreads)]
     for power in range(3):
         moment = np.trapezoid(y * x**power, x)
         assert moment == pytest.approx(exact[power], abs=errors[power])

@@ -93,7 +93,7 @@ def _whose(agents: Sequence[str], count: int) -> list[str | int]:
         return ["consensus", *(range(count) if agents == ["all"] else ())]
     if not agents or not all(agent.isdecimal() and int(agent) < count for agent in agents):
         raise ValueError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
-    return ["consensus", *map(int, agents)]
+    return ["consensus", *dict.fromkeys(map(int, agents))]
 
 
 def _measure_missing(
