@@ -1,6 +1,7 @@
 """The paper as data, and `saddle reproduce`."""
 
 import dataclasses
+import fnmatch
 import importlib.util
 import json
 import pathlib
@@ -13,9 +14,10 @@ import pytest
 from problem import compiled
 
 from saddle_jax import experiment, reproduction
-from saddle_jax.cli.__main__ import main
+from saddle_jax.cli.__main__ import VERBS, main
 from saddle_jax.paper import printed
 from saddle_jax.paper.experiments import EXPERIMENTS
+from saddle_jax.paper.figures import FIGURES
 from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import beside_the_paper, contrasts
@@ -237,6 +239,29 @@ def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
     assert (runs[0] / "metrics.jsonl").stat().st_mtime_ns == written
 
 
+def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
+    for figure in FIGURES.values():
+        for verb, *_ in figure.commands:
+            assert verb in VERBS
+        if figure.table is not None:
+            names = [entry.name for entry in EXPERIMENTS[figure.table].entries]
+            for part in figure.rows:
+                assert fnmatch.filter(names, f"*{part}*")
+    assert main(["saddle", "reproduce", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(re.search(rf"^{name} +(table|none)", shown, re.M) for name in FIGURES)
+
+
+def test_a_figure_makes_its_runs_and_calls_its_verbs(tmp_path, capsys):
+    command = ["saddle", "reproduce", "--figure=compression", "--scale=smoke", "--seeds=1"]
+    assert main([*command, f"--workdir={tmp_path}", "--quiet"]) == 0
+    assert re.search(
+        r"^saddle figure compression --output=\S+ \S+qgm-quantize8-seed0 ", capsys.readouterr().out, re.M
+    )
+    assert (tmp_path / "figure-compression-smoke.png").stat().st_size > 1000
+    assert len(list((tmp_path / "smoke").iterdir())) == 2
+
+
 def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     def size(**changes):
         return reproduction.measure(dataclasses.replace(smoke, **changes))
@@ -265,6 +290,8 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
         (["--table=1", "--rows=ring11"], r"rows must match a row of table 1, such as \S+, got ring11"),
         (["--table=1", "--scale=big"], r"scale must be one of full, cpu, smoke, got 'big'"),
         (["--table=1"], r"workdir must be given"),
+        (["--figure=7"], r"figure must be one of landscape, .*, got '7'"),
+        (["--figure=levels", "--table=1"], r"figure must stand alone"),
         (["--table=1", "--seeds=0"], r"seeds"),
         (
             ["--table=1", "--rows=ring5-alpha0.01-qgm-none", "--workdir=w", "--data_dir=nowhere"],

@@ -1,24 +1,32 @@
-"""saddle reproduce: a table of the paper, run at some scale, beside the paper's own figures."""
+"""saddle reproduce: a table or a figure of the paper, run at some scale."""
 
 import fnmatch
 import pathlib
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from saddle_jax.cli.running import run_training
 from saddle_jax.cli.usage import UsageError, mistakes, parse
+from saddle_jax.config import Config
 from saddle_jax.ledger import readable
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.figures import FIGURES
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.tables import as_text, cell_of, write_all
+
+if TYPE_CHECKING:
+    from saddle_jax.reproduction import Planned
 
 
 def run(arguments: Sequence[str]) -> int:
     """Plans, runs what is missing, and writes the table."""
     options = flags.FlagValues()
     flags.DEFINE_string("table", None, f"One of {', '.join(EXPERIMENTS)}.", flag_values=options)
+    flags.DEFINE_string("figure", None, f"Or one of {', '.join(FIGURES)}.", flag_values=options)
     flags.DEFINE_list(
         "rows", [], "Only rows whose name has one of these parts, * and ? included.", flag_values=options
     )
@@ -33,22 +41,34 @@ def run(arguments: Sequence[str]) -> int:
     if options.list and options.table is None:
         print(_overview())
         return 0
+    if options.figure is not None:
+        return _draw(options)
     entries = _choose(options.table, options.rows)
     if options.list:
         print("\n".join(f"{entry.name:<56} {entry.printed or '-'}" for entry in entries))
         return 0
+    scale, folder = _place(options)
+    runs, status = _make_runs(options, options.table, entries, options.seeds, scale, folder)
+    if runs:
+        _write_table(options, runs, scale, folder)
+    return status
+
+
+def _overview() -> str:
+    tables = [["table", "entries", "what"]]
+    tables += [[name, str(len(e.entries)), e.title] for name, e in EXPERIMENTS.items()]
+    figures = [["figure", "runs of", "what"]]
+    figures += [[name, f"table {f.table}" if f.table else "none", f.title] for name, f in FIGURES.items()]
+    scales = "\n".join(f"--scale={scale.name:<6} {scale.meaning}" for scale in SCALES.values())
+    return f"{as_text(tables)}\n\n{as_text(figures)}\n\n{scales}"
+
+
+def _place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
     if options.scale not in SCALES:
         raise UsageError(f"scale must be one of {', '.join(SCALES)}, got {options.scale!r}")
     if not options.workdir:
         raise UsageError("workdir must be given: --workdir=DIR, one folder for all runs")
-    return _reproduce(options, entries, SCALES[options.scale], pathlib.Path(options.workdir))
-
-
-def _overview() -> str:
-    rows = [["table", "figures", "what"]]
-    rows += [[name, str(len(e.entries)), e.title] for name, e in EXPERIMENTS.items()]
-    scales = "\n".join(f"--scale={scale.name:<6} {scale.meaning}" for scale in SCALES.values())
-    return f"{as_text(rows)}\n\n{scales}"
+    return SCALES[options.scale], pathlib.Path(options.workdir)
 
 
 def _choose(table: str | None, parts: Sequence[str]) -> list[Entry]:
@@ -64,26 +84,70 @@ def _choose(table: str | None, parts: Sequence[str]) -> list[Entry]:
     return chosen
 
 
-def _reproduce(
-    options: flags.FlagValues, entries: Sequence[Entry], scale: Scale, folder: pathlib.Path
-) -> int:
+def _draw(options: flags.FlagValues) -> int:
+    """Makes the runs behind a figure, then calls the verbs that draw it."""
+    from saddle_jax.cli.__main__ import main
+
+    if options.figure not in FIGURES:
+        raise UsageError(f"figure must be one of {', '.join(FIGURES)}, got {options.figure!r}")
+    if options.table is not None or options.rows:
+        raise UsageError("figure must stand alone: it names its own table and rows")
+    figure = FIGURES[options.figure]
+    scale, folder = _place(options)
+    runs: list[Planned] = []
+    epochs = ""
+    if figure.table is not None:
+        entries = _choose(figure.table, figure.rows)
+        seeds = 1 if figure.is_of_one_seed else options.seeds
+        runs, status = _make_runs(options, figure.table, entries, seeds, scale, folder)
+        if not runs or status:
+            return status
+        epochs = _three_stages(runs[0].config)
+    folder.mkdir(parents=True, exist_ok=True)
+    meant = {"output": folder / f"figure-{options.figure}-{scale.name}", "epochs": epochs}
+    for command in figure.commands:
+        verb = [argument.format(**meant, images=scale.images) for argument in command]
+        verb += [str(run.workdir) for run in runs]
+        if options.data_dir and verb[0] != "figure":
+            verb.append(f"--data_dir={options.data_dir}")
+        print(f"\nsaddle {shlex.join(verb)}", flush=True)
+        status = main(["saddle", *verb])
+        if status:
+            return status
+    return 0
+
+
+def _three_stages(config: Config) -> str:
+    """Early, before the first drop of the learning rate, and at the end; epochs that were kept."""
+    every = config.keep_every_epochs or config.epochs
+    return ",".join(map(str, sorted({every, min(2 * every, config.epochs), config.epochs})))
+
+
+def _make_runs(
+    options: flags.FlagValues,
+    table: str,
+    entries: Sequence[Entry],
+    seeds: int,
+    scale: Scale,
+    folder: pathlib.Path,
+) -> tuple[list["Planned"], int]:
+    """Plans and runs what is missing; the runs there are then, and the exit status so far."""
     from saddle_jax import reproduction
 
     def say(text: str) -> None:
         if not options.quiet:
             print(text, flush=True)
 
-    experiment = EXPERIMENTS[options.table]
     with mistakes():
-        runs = reproduction.plan(entries, scale, options.seeds, folder, options.data_dir)
+        runs = reproduction.plan(entries, scale, seeds, folder, options.data_dir)
         missing = [run for run in runs if run.is_missing]
-    say(f"table {options.table}: {experiment.title}\nscale {scale.name}: {scale.meaning}")
+    say(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
     if missing:
         with mistakes():
-            _print_plan(reproduction, missing, say)
+            _print_plan(missing, say)
     say(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
     if options.plan:
-        return 0
+        return [], 0
     refused = []
     for number, planned in enumerate(missing, 1):
         say(f"\n[{number} of {len(missing)}] {planned.workdir.name}")
@@ -91,20 +155,21 @@ def _reproduce(
             result = run_training(planned.config, planned.workdir, quiet=options.quiet)
         except UsageError as error:  # one folder that cannot be used does not stop the others
             print(f"saddle: {error}", file=sys.stderr)
-            refused.append(planned.workdir)
+            refused.append(planned)
             continue
         if result["status"] == "interrupted":
             print("interrupted; the same command goes on from here", file=sys.stderr)
-            return 130
-    for planned in runs:
-        if planned.workdir not in refused:
-            planned.note_paper(options.table, scale)
-    _write_table(options, runs, scale, folder)
-    return 2 if refused else 0
+            return [], 130
+    made = [run for run in runs if run not in refused]
+    for planned in made:
+        planned.note_paper(table, scale)
+    return made, 2 if refused else 0
 
 
-def _print_plan(reproduction, missing, say) -> None:
+def _print_plan(missing: Sequence["Planned"], say: Callable[[str], None]) -> None:
     """What will run, how long it will take; also shows that each can be built before any of them runs."""
+    from saddle_jax import reproduction
+
     sizes = {run.entry.name: reproduction.measure(run.config) for run in missing}
     seconds = reproduction.estimate(missing, sizes, say)
     rows = [["row", "seeds to run", "steps", "sends per agent", "about"]]
@@ -123,7 +188,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _write_table(options: flags.FlagValues, runs, scale: Scale, folder: pathlib.Path) -> None:
+def _write_table(
+    options: flags.FlagValues, runs: Sequence["Planned"], scale: Scale, folder: pathlib.Path
+) -> None:
     from saddle_jax.report.reproduced import beside_the_paper, contrasts, plot_beside_the_paper
 
     cells = {

@@ -11,6 +11,7 @@ class Scale:
 
     name: str
     meaning: str
+    images: int = 1024  # on which sharpness and landscapes are measured
     is_comparable: bool = True  # whether the paper's accuracies mean anything beside it
 
     def apply(self, config: Config) -> Config:
@@ -54,10 +55,12 @@ SCALES = {
         f"resnet8 instead of the paper's model, a random subset of {_CPU_IMAGES:,} training images, "
         f"{_CPU_EPOCHS[False]} epochs ({_CPU_EPOCHS[True]} for NGM and N-SADDLe); method, graph, alpha and "
         "hyper-parameters as the paper has them. Accuracies are far below the paper's; compare methods.",
+        images=256,
     ),
     "smoke": Scale(
         "smoke",
         "two steps of logistic regression on made-up clusters: shows that it runs, and nothing else",
+        images=64,
         is_comparable=False,
     ),
 }
