@@ -129,6 +129,14 @@ def test_the_batching_rule_makes_ordinary_convolutions():
     assert str(jax.make_jaxpr(shared)(x, kernel[0])).count("conv_general_dilated") == 1  # more images
 
 
+def test_many_agents_share_one_matrix_product():
+    many = convolution._MAX_UNROLLED + 1
+    x, kernel = jnp.zeros((many, 2, 5, 5, 4)), jnp.zeros((many, 3, 3, 4, 4))
+    program = str(jax.make_jaxpr(jax.vmap(lambda x, k: convolution.convolve(x, k, padding=1)))(x, kernel))
+    assert program.count("dot_general") == 1
+    assert "conv_general_dilated" not in program
+
+
 # ---- EvoNorm ----
 
 

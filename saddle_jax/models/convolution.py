@@ -2,12 +2,13 @@
 
 Plain vmap over agents, each with a kernel of its own, turns a convolution into a grouped one, which
 XLA:CPU runs many times slower than one ordinary convolution per agent. So the forward pass and the
-two gradients each carry a batching rule of their own. `lowering="plain"` is the ordinary
+two gradients each carry a batching rule of their own: up to some number of agents one convolution each,
+beyond it one batched matrix product of all agents' patches. `lowering="plain"` is the ordinary
 `jax.lax` convolution, for transformations that the rules do not know, such as forward mode.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,8 +20,8 @@ from saddle_jax.types import Array
 Lowering = Literal["fast", "plain"]
 LOWERINGS = ("fast", "plain")
 
-# Beyond this many agents, one convolution each would take too long to compile: XLA's grouped form
-# is used instead.
+# Beyond this many agents, one convolution each takes too long to compile. Patches and a batched matrix
+# product compile in the same time for any number; they run somewhat slower, and hold nine times the images.
 _MAX_UNROLLED = 64
 
 
@@ -61,34 +62,38 @@ def _convolve(window: Window, x: Array, kernel: Array) -> Array:
     )
 
 
+def _taps(window: Window, x: Array, size: Sequence[int]) -> list[list[Array]]:
+    """What every entry of a kernel of this size meets: for each its share of the images, [B, H', W', C]."""
+    pad, stride = window.padding, window.stride
+    x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    batch, height, width, channels = x.shape
+    last_row = (height - size[0]) // stride * stride
+    last_column = (width - size[1]) // stride * stride
+
+    def taken(i: int, j: int) -> Array:
+        end = (batch, i + last_row + 1, j + last_column + 1, channels)
+        return jax.lax.slice(x, (0, i, j, 0), end, (1, stride, stride, 1))
+
+    return [[taken(i, j) for j in range(size[1])] for i in range(size[0])]
+
+
 def _depthwise(window: Window, x: Array, kernel: Array) -> Array:
     """One multiplication per tap of the kernel: element-wise, so agents are one axis more.
 
     kernel [h, w, 1, C]; every channel has a filter of its own.
     """
-    height, width, _, channels = kernel.shape
-    pad = window.padding
-    x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-    rows = (x.shape[1] - height) // window.stride + 1
-    columns = (x.shape[2] - width) // window.stride + 1
-    total = None
-    for i in range(height):
-        for j in range(width):
-            taken = jax.lax.slice(
-                x,
-                (0, i, j, 0),
-                (
-                    x.shape[0],
-                    i + (rows - 1) * window.stride + 1,
-                    j + (columns - 1) * window.stride + 1,
-                    channels,
-                ),
-                (1, window.stride, window.stride, 1),
-            )
-            term = taken * kernel[i, j].reshape(1, 1, 1, channels)
-            total = term if total is None else total + term
-    assert total is not None
-    return total
+    taps = _taps(window, x, kernel.shape[:2])
+    terms = [
+        tap * kernel[i, j].reshape(1, 1, 1, -1) for i, row in enumerate(taps) for j, tap in enumerate(row)
+    ]
+    return functools.reduce(jnp.add, terms)
+
+
+def _by_patches(window: Window, x: Array, kernel: Array) -> Array:
+    """The same convolution as a matrix product: patches [B H' W', h w C] times the kernel [h w C, D]."""
+    taps = [tap for row in _taps(window, x, kernel.shape[:2]) for tap in row]
+    patches = jnp.concatenate(taps, axis=-1)
+    return patches @ kernel.reshape(-1, kernel.shape[-1])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -115,8 +120,8 @@ _convolve_fast.defvjp(_save, _gradients)
 def _forward(window: Window) -> Callable[[Array, Array], Array]:
     """(x, kernel) -> y."""
 
-    def run(x, kernel):
-        return _convolve(window, x, kernel)
+    def run(convolve, x, kernel):
+        return convolve(window, x, kernel)
 
     return _with_rule(run, shared=1)
 
@@ -125,9 +130,9 @@ def _forward(window: Window) -> Callable[[Array, Array], Array]:
 def _input_gradient(window: Window, size: tuple[int, int]) -> Callable[[Array, Array], Array]:
     """(g, kernel) -> gradient by x, whose height and width are given."""
 
-    def run(g, kernel):
-        shape = jax.ShapeDtypeStruct((g.shape[0], *size, kernel.shape[2] * window.groups), g.dtype)
-        (result,) = jax.linear_transpose(lambda x: _convolve(window, x, kernel), shape)(g)
+    def run(convolve, g, kernel):
+        shape = jax.ShapeDtypeStruct((g.shape[0], *size, kernel.shape[2]), g.dtype)
+        (result,) = jax.linear_transpose(lambda x: convolve(window, x, kernel), shape)(g)
         return result
 
     return _with_rule(run, shared=1)
@@ -137,21 +142,22 @@ def _input_gradient(window: Window, size: tuple[int, int]) -> Callable[[Array, A
 def _kernel_gradient(window: Window, size: tuple[int, int]) -> Callable[[Array, Array], Array]:
     """(x, g) -> gradient by the kernel, whose height and width are given."""
 
-    def run(x, g):
-        shape = jax.ShapeDtypeStruct((*size, x.shape[3] // window.groups, g.shape[3]), g.dtype)
-        (result,) = jax.linear_transpose(lambda kernel: _convolve(window, x, kernel), shape)(g)
+    def run(convolve, x, g):
+        shape = jax.ShapeDtypeStruct((*size, x.shape[3], g.shape[3]), g.dtype)
+        (result,) = jax.linear_transpose(lambda kernel: convolve(window, x, kernel), shape)(g)
         return result
 
     return _with_rule(run, shared=None)
 
 
-def _with_rule(run: Callable[[Array, Array], Array], shared: int | None) -> Callable[[Array, Array], Array]:
-    """`run` with its batching rule.
+def _with_rule(run: Callable[..., Array], shared: int | None) -> Callable[[Array, Array], Array]:
+    """`run(convolve, left, right)` with XLA's convolution, and with its batching rule.
 
     `shared` is the argument that all images of a batch have in common. Where vmap leaves it alone,
-    its axis is just more images; otherwise every index gets an operation of its own.
+    its axis is just more images; otherwise every index gets an operation of its own, or, if there are
+    too many, all of them share one over patches.
     """
-    operation = custom_vmap(run)
+    operation = custom_vmap(functools.partial(run, _convolve))
 
     @operation.def_vmap
     def rule(axis_size: int, in_batched: list[bool], left: Array, right: Array) -> tuple[Any, bool]:
@@ -160,7 +166,8 @@ def _with_rule(run: Callable[[Array, Array], Array], shared: int | None) -> Call
             merged = operation(left.reshape(-1, *left.shape[2:]), right)
             return merged.reshape(axis_size, -1, *merged.shape[1:]), True
         if axis_size > _MAX_UNROLLED:
-            return jax.vmap(run, in_axes=[0 if batched else None for batched in in_batched])(*arguments), True
+            axes = [0 if batched else None for batched in in_batched]
+            return jax.vmap(functools.partial(run, _by_patches), in_axes=axes)(*arguments), True
 
         def pick(index: int) -> list[Array]:
             return [a[index] if batched else a for a, batched in zip(arguments, in_batched, strict=True)]
