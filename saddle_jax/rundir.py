@@ -98,6 +98,15 @@ def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
                 )
 
 
+def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have come to their end, so that their last models can be compared."""
+    for workdir in workdirs:
+        read_config(workdir)
+        result = read_result(workdir)
+        if result is None or result["status"] == "interrupted":
+            raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings goes on with it")
+
+
 def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
     """Writes config.json, or checks that the one there is of the same run."""
     if (workdir / "config.json").exists():

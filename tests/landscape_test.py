@@ -204,7 +204,7 @@ def test_mistakes_are_one_line_and_write_nothing(case, trained, tmp_path, monkey
     [
         ({"model": "mlp"}, "runs must have the same model, got logistic in .* and mlp in"),
         ({"dataset": "synthetic"}, "runs must have the same dataset, got digits in .* and synthetic in"),
-        ({}, "has no whole checkpoint: train it first"),
+        ({}, "is unfinished: `saddle train` with the same settings goes on with it"),
     ],
     ids=str,
 )
@@ -216,3 +216,7 @@ def test_runs_that_cannot_be_compared(changes, message, trained, tmp_path, capsy
     assert cli.main(["saddle", "landscape", str(trained / "one"), str(tmp_path), output]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
+    (tmp_path / "result.json").write_text((trained / "one" / "result.json").read_text())
+    if not changes:
+        assert cli.main(["saddle", "landscape", str(tmp_path), output]) == 2
+        assert "has no whole checkpoint: train it first" in capsys.readouterr().err

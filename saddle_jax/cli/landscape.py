@@ -11,7 +11,7 @@ from saddle_jax.cli.usage import UsageError, parse
 from saddle_jax.errors import RunError
 from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
 from saddle_jax.report.tables import run_names
-from saddle_jax.rundir import same_problem
+from saddle_jax.rundir import all_ended, same_problem
 from saddle_jax.screen import Screen
 
 
@@ -39,6 +39,7 @@ def run(arguments: Sequence[str]) -> None:
     try:
         x = landscape.grid(options.points, options.span)
         same_problem(workdirs)
+        all_ended(workdirs)
         surfaces = _surfaces(workdirs, x, options, screen)
         _write(folder, x, surfaces, run_names(workdirs))
     except (RunError, ValueError) as error:
