@@ -1,0 +1,62 @@
+"""Our parameters and images in PyTorch's layout: one flat vector per agent, images [..., C, H, W]."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import torch
+
+from saddle_jax.bench.opponent.models import Tensor, Tensors
+from saddle_jax.types import Params
+
+
+class Layout(NamedTuple):
+    """Where each tensor lies in a flat vector [P]."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]  # PyTorch's
+
+    def tensors(self, vector: Tensor) -> Tensors:
+        """The named tensors of one model [P]: views."""
+        parts = vector.split([math.prod(shape) for shape in self.shapes])
+        return {
+            name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
+
+def flatten(params: Params, image_shape: Sequence[int]) -> tuple[Layout, Tensor]:
+    """Our stacked parameters [A, ...] as one matrix [A, P] and its layout.
+
+    Args:
+      params: a tree of flax parameters with a leading axis A.
+      image_shape: (height, width, channels) of the images that the model sees.
+    """
+    names, shapes, columns = [], [], []
+    for path, leaf in jax.tree.leaves_with_path(params):
+        name = "/".join(key.key for key in path)
+        array = _kernel(np.asarray(leaf), name, image_shape)
+        names.append(name)
+        shapes.append(array.shape[1:])
+        columns.append(array.reshape(len(array), -1))
+    matrix = np.ascontiguousarray(np.concatenate(columns, axis=1))
+    return Layout(tuple(names), tuple(shapes)), torch.from_numpy(matrix)
+
+
+def images_of(images: np.ndarray, channels_last: bool) -> Tensor:
+    """Images [A, B, H, W, C] as [A, B, C, H, W], in memory as they were (channels last) or not."""
+    moved = torch.from_numpy(images).permute(0, 1, 4, 2, 3)
+    return moved if channels_last else moved.contiguous()
+
+
+def _kernel(leaf: np.ndarray, name: str, image_shape: Sequence[int]) -> np.ndarray:
+    """[A, h, w, C, D] to [A, D, C, h, w]; [A, C, D] to [A, D, C]; vectors as they are."""
+    if leaf.ndim == 5:
+        return leaf.transpose(0, 4, 3, 1, 2)
+    if leaf.ndim == 3:
+        if name == "hidden1/kernel":  # it sees flattened images: [H, W, C] ours, [C, H, W] theirs
+            leaf = leaf.reshape(len(leaf), *image_shape, -1).transpose(0, 3, 1, 2, 4)
+            leaf = leaf.reshape(len(leaf), math.prod(image_shape), -1)
+        return leaf.transpose(0, 2, 1)
+    return leaf

@@ -1,0 +1,75 @@
+"""The networks of `saddle_jax.models` as functions of named tensors; images [B, C, H, W].
+
+Names are those of our parameters, such as "stage1_block1/conv1/kernel"; kernels are [D, C, h, w] and
+linear weights [outputs, inputs].
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+
+Tensor: TypeAlias = Any  # torch.Tensor; PyTorch may be missing where types are checked
+Tensors: TypeAlias = dict[str, Tensor]
+Network: TypeAlias = Callable[[Tensors, Tensor], Tensor]
+
+_GROUPS = 8
+_EPSILON = 1e-5
+
+
+def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
+    """scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias; x h(x) of the hard sigmoid is PyTorch's hardswish."""
+    width = x.shape[1] // _GROUPS
+    variance = x.unflatten(1, (_GROUPS, width)).var((2, 3, 4), correction=0)  # [B, 8]
+    inverse = torch.rsqrt(variance + _EPSILON).repeat_interleave(width, 1)  # [B, C]
+    slope = (p[f"{name}/norm/scale"] * inverse)[:, :, None, None]
+    return torch.addcmul(p[f"{name}/norm/bias"][:, None, None], F.hardswish(x), slope)
+
+
+def convolve(p: Tensors, name: str, x: Tensor, stride: int = 1) -> Tensor:
+    """Without bias; padded so that stride 1 keeps the size."""
+    kernel = p[f"{name}/kernel"]
+    return F.conv2d(x, kernel, stride=stride, padding=kernel.shape[2] // 2)
+
+
+def linear(p: Tensors, name: str, x: Tensor) -> Tensor:
+    """Vectors [B, C] to [B, D]."""
+    return F.linear(x, p[f"{name}/kernel"], p[f"{name}/bias"])
+
+
+def resnet(blocks: int, p: Tensors, x: Tensor) -> Tensor:
+    """Three stages of so many blocks; 3 is ResNet-20, 1 is ResNet-8. Nothing follows a block's sum."""
+    x = evonorm(p, "stem_norm", convolve(p, "stem", x))
+    for stage in range(3):
+        for block in range(blocks):
+            name = f"stage{stage + 1}_block{block + 1}"
+            stride = 2 if stage > 0 and block == 0 else 1
+            y = evonorm(p, f"{name}/norm1", convolve(p, f"{name}/conv1", x, stride))
+            y = evonorm(p, f"{name}/norm2", convolve(p, f"{name}/conv2", y))
+            if stride > 1:
+                x = evonorm(p, f"{name}/shortcut_norm", convolve(p, f"{name}/shortcut", x, stride))
+            x = x + y
+    return linear(p, "linear", x.mean((2, 3)))
+
+
+def cnn(p: Tensors, x: Tensor) -> Tensor:
+    """Three convolutions, the last two of stride 2."""
+    for layer in (1, 2, 3):
+        x = evonorm(p, f"norm{layer}", convolve(p, f"conv{layer}", x, 1 if layer == 1 else 2))
+    return linear(p, "linear", x.mean((2, 3)))
+
+
+def mlp(p: Tensors, x: Tensor) -> Tensor:
+    """Two layers of ReLUs on flattened images."""
+    x = F.relu(linear(p, "hidden1", x.flatten(1)))
+    return linear(p, "linear", F.relu(linear(p, "hidden2", x)))
+
+
+NETWORKS: dict[str, Network] = {
+    "resnet20": functools.partial(resnet, 3),
+    "resnet8": functools.partial(resnet, 1),
+    "cnn": cnn,
+    "mlp": mlp,
+}

@@ -1,0 +1,47 @@
+"""Our side: `method.step` as training calls it, compiled once, its state donated."""
+
+import time
+from typing import Any
+
+import jax
+
+from saddle_jax import classification
+from saddle_jax.bench.work import Work
+from saddle_jax.types import Array
+
+
+class OurStep:
+    """Models and state on the device, and the compiled step; each call is one step further.
+
+    Args:
+      work: what to step on.
+      compiler_options: of XLA; None is how training compiles.
+
+    Attributes:
+      params: the models as they are now [A, ...].
+      compile_seconds: what tracing, lowering and compiling took.
+      memory: bytes that the compiled program asks for: argument, output, temp, alias.
+    """
+
+    def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
+        method = work.build_method()
+        loss_fn = classification.cross_entropy(work.network())
+        self.params = work.params()
+        self._state = method.init(self.params)
+        self._batch = jax.device_put(work.batch())
+        step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b), donate_argnums=(0, 1))
+        started = time.perf_counter()
+        self._step = step.lower(self.params, self._state, self._batch).compile(compiler_options)
+        self.compile_seconds = time.perf_counter() - started
+        self.memory = _memory(self._step)
+
+    def __call__(self) -> Array:
+        """One step; returns the agents' losses [A]."""
+        self.params, self._state, metrics = self._step(self.params, self._state, self._batch)
+        return metrics["loss"]
+
+
+def _memory(compiled: Any) -> dict[str, int]:
+    analysis = compiled.memory_analysis()
+    parts = ("argument", "output", "temp", "alias")
+    return {part: int(getattr(analysis, f"{part}_size_in_bytes")) for part in parts}

@@ -1,0 +1,45 @@
+"""The PyTorch that we measure ourselves against computes what we compute."""
+
+import numpy as np
+import pytest
+
+from saddle_jax.bench.ours import OurStep
+from saddle_jax.bench.work import Work
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'saddle_jax[bench]'")
+
+from saddle_jax.bench.opponent.layout import flatten  # noqa: E402 (needs PyTorch)
+from saddle_jax.bench.opponent.steps import VARIANTS, TheirStep  # noqa: E402
+
+# These programs run three times: compiling them fast matters more than fast code.
+FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}
+WORKS = [
+    Work("q_saddle", "resnet8", 3, 2, (8, 8, 3)),
+    Work("n_saddle", "resnet8", 3, 2, (8, 8, 3)),
+    Work("q_saddle", "cnn", 5, 2, (8, 8, 1), degree=4),
+    Work("n_saddle", "mlp", 5, 3, (4, 6, 3)),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """PyTorch's threads wait for each other by spinning: beside other tests that takes long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_three_steps_of_both_give_the_same_parameters(work):
+    ours = OurStep(work, FAST_TO_COMPILE)
+    start = flatten(ours.params, work.image_shape)[1].numpy()
+    theirs = {variant: TheirStep(work, variant) for variant in VARIANTS}
+    for _ in range(3):
+        ours()
+        found = {variant: step() for variant, step in theirs.items()}
+    layout, expected = flatten(ours.params, work.image_shape)
+    assert np.abs(expected.numpy() - start).max() > 0.01  # a step is larger than what we compare to
+    for variant, models in found.items():
+        assert theirs[variant].layout == layout
+        np.testing.assert_allclose(models.numpy(), expected.numpy(), atol=1e-4, err_msg=str(variant))
