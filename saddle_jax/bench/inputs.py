@@ -36,5 +36,6 @@ def input_share(
     step = jax.jit(lambda p, s, b: method.step(classification.cross_entropy(model), p, s, b)[:2])
     ready = batch(samples, mask, key)
     runs = {"input": lambda: batch(samples, mask, key), "step": lambda: step(params, state, ready)}
-    seconds = interleaved(runs, repeats)
-    return {**seconds, "ratio": seconds["input"] / seconds["step"]}
+    timing = interleaved(runs, repeats)
+    medians = {name: timing.seconds(name).median for name in runs}
+    return {**medians, "ratio": timing.ratio("input", "step").median}

@@ -1,21 +1,51 @@
-"""How benchmarks measure: interleaved, repeated, medians."""
+"""How benchmarks measure: interleaved, repeated; medians with their spread."""
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
 
-def interleaved(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function, called in turn so that a busy minute hits all alike."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+class Spread(NamedTuple):
+    """Repeated measurements."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, smallest and largest."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+class Timing(NamedTuple):
+    """Seconds of each function, one per round."""
+
+    rounds: dict[str, list[float]]
+
+    def seconds(self, name: str) -> Spread:
+        """How long a function takes."""
+        return spread(self.rounds[name])
+
+    def ratio(self, above: str, below: str) -> Spread:
+        """Of two functions, round by round: what slows a whole round down cancels out."""
+        pairs = zip(self.rounds[above], self.rounds[below], strict=True)
+        return spread([a / b for a, b in pairs])
+
+
+def interleaved(runs: Mapping[str, Callable[[], Any]], repeats: int) -> Timing:
+    """Calls the functions in turn, so that a busy minute hits all alike; another one leads each round."""
+    rounds: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         jax.block_until_ready(run())  # compiles, warms up
-    for _ in range(repeats):
-        for name, run in runs.items():
+    names = list(runs)
+    for turn in range(repeats):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
             start = time.perf_counter()
-            jax.block_until_ready(run())
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+            jax.block_until_ready(runs[name]())
+            rounds[name].append(time.perf_counter() - start)
+    return Timing(rounds)

@@ -10,7 +10,7 @@ import numpy as np
 
 from saddle_jax import classification, models
 from saddle_jax.methods.saddle import METHODS
-from saddle_jax.models.small import CNN
+from saddle_jax.models.small import CNN, MLP
 from saddle_jax.topology import Topology, circulant, ring
 from saddle_jax.trees import replicate
 from saddle_jax.types import Params
@@ -32,7 +32,7 @@ class Work:
       batch_size: images per agent.
       image_shape: (height, width, channels).
       degree: neighbours of each agent, an even number: 2 is a ring.
-      width: how many times wider than usual; only for the CNN.
+      width: how many times wider than usual; for the CNN and the MLP.
     """
 
     method: str = "q_saddle"
@@ -95,6 +95,8 @@ class Work:
 def _network(model: str, width: int, lowering: Any = "fast") -> Any:
     if width == 1:
         return models.build(model, _CLASSES, lowering=lowering)
+    if model == "mlp":
+        return MLP(_CLASSES, [width * units for units in MLP.hidden])
     return CNN(_CLASSES, [width * channels for channels in CNN.widths], lowering=lowering)
 
 

@@ -44,6 +44,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
   landscape DIR...          the loss around the consensus models of runs, as pictures and a page
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
   theory [DIR]              the convergence theorem: terms, conditions, --testbed; or what a run keeps of it
+  bench [CASE ...]          speed as ratios, against PyTorch or a copy; --list, --quick, --json=FILE
   bench input               what gathering and augmenting images costs beside a step
   data list                 which datasets there are, and where
   data prepare NAME         download and prepare one (needs internet and TensorFlow)

@@ -1,5 +1,6 @@
 """saddle bench: how fast things are, as ratios."""
 
+import pathlib
 from collections.abc import Sequence
 
 from absl import flags
@@ -8,16 +9,49 @@ from saddle_jax.cli.usage import UsageError, mistakes, parse
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Runs one benchmark."""
+    """Runs benchmarks: those that are named, or all."""
+    if arguments and arguments[0] == "input":
+        return _run_input(arguments[1:])
+    options = flags.FlagValues()
+    flags.DEFINE_bool("quick", False, "Tiny sizes: to see that everything works.", flag_values=options)
+    flags.DEFINE_integer("repeats", 5, "Rounds, of which the median counts.", 1, flag_values=options)
+    flags.DEFINE_string("json", "", "A file for the results with machine and versions.", flag_values=options)
+    flags.DEFINE_bool("list", False, "Tell what each case measures.", flag_values=options)
+    names = parse(options, arguments, ["[CASE ...]"])
+
+    from saddle_jax.bench import cases, rows
+    from saddle_jax.bench.jobs import NO_PYTORCH, Options, pytorch
+    from saddle_jax.rundir import write_json
+    from saddle_jax.screen import Screen
+
+    if options.list:
+        for name, case in cases.CASES.items():
+            print(f"{name:12} {case.meaning}")
+        return None
+    file = pathlib.Path(options.json) if options.json else None
+    if file is not None and (file.is_dir() or not file.parent.is_dir()):
+        raise UsageError(f"json must be a file in a folder that exists, got {options.json!r}")
+    settings = Options(options.quick, options.repeats)
+    with mistakes():
+        jobs = cases.jobs_of(names or [*cases.CASES], settings)
+    found = cases.run(jobs, Screen().line)
+    print(rows.table(found))
+    if pytorch("models") is None:
+        print(NO_PYTORCH)
+    if file is not None:
+        write_json(file, cases.record(found, settings))
+    return None
+
+
+def _run_input(arguments: Sequence[str]) -> None:
+    """What gathering and augmenting images costs beside a step."""
     options = flags.FlagValues()
     flags.DEFINE_string("model", "resnet20", "Network.", flag_values=options)
     flags.DEFINE_string("method", "qgm", "Method.", flag_values=options)
     flags.DEFINE_integer("agents", 40, "Number of agents, in a ring.", 2, flag_values=options)
     flags.DEFINE_integer("batch_size", 32, "Images per agent.", 1, flag_values=options)
     flags.DEFINE_integer("repeats", 3, "Measurements, of which the median counts.", 1, flag_values=options)
-    (case,) = parse(options, arguments, ["CASE"])
-    if case != "input":
-        raise UsageError(f"CASE must be input, got {case!r}")
+    parse(options, arguments)
 
     from saddle_jax.bench.inputs import input_share
 

@@ -24,7 +24,7 @@ def mistakes() -> Iterator[None]:
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
     """Reads a verb's options; returns its other arguments, of which there must be as many as named.
 
-    A last name such as "DIR..." stands for one or more, "[DIR]" for one or none.
+    A last name such as "DIR..." stands for one or more, "[DIR]" for one or none, "[CASE ...]" for any number.
     """
     if "--help" in arguments or "-h" in arguments:
         print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
@@ -34,7 +34,7 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
     least = sum(not name.startswith("[") for name in positional)
-    most = math.inf if any(name.endswith("...") for name in positional) else len(positional)
+    most = math.inf if any("..." in name for name in positional) else len(positional)
     if not least <= len(found) <= most:
         wanted = " ".join(positional) or "nothing"
         raise UsageError(f"arguments must be {wanted} and options, got {' '.join(found) or 'nothing'}")

@@ -50,6 +50,11 @@ def images_of(images: np.ndarray, channels_last: bool) -> Tensor:
     return moved if channels_last else moved.contiguous()
 
 
+def labels_of(labels: np.ndarray) -> Tensor:
+    """Labels in the integers that PyTorch's losses take."""
+    return torch.from_numpy(labels).long()
+
+
 def _kernel(leaf: np.ndarray, name: str, image_shape: Sequence[int]) -> np.ndarray:
     """[A, h, w, C, D] to [A, D, C, h, w]; [A, C, D] to [A, D, C]; vectors as they are."""
     if leaf.ndim == 5:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
-from saddle_jax.bench.opponent.layout import Layout, flatten, images_of
+from saddle_jax.bench.opponent.layout import Layout, flatten, images_of, labels_of
 from saddle_jax.bench.opponent.models import NETWORKS, Network, Tensor
 from saddle_jax.bench.work import OPTIONS, Work
 from saddle_jax.topology import Topology
@@ -42,6 +42,11 @@ class Variant:
 
 
 VARIANTS = tuple(Variant(agents, last) for agents in ("loop", "threads", "vmap") for last in (False, True))
+
+
+def variants(model: str) -> tuple[Variant, ...]:
+    """Those that make a difference to a network: one without convolutions flattens its images."""
+    return tuple(variant for variant in VARIANTS if model != "mlp" or not variant.channels_last)
 
 
 def make_gradients(model: str, layout: Layout, variant: Variant) -> Gradients:
@@ -157,7 +162,7 @@ class TheirStep:
         batch = work.batch()
         self.layout, models = flatten(work.params(), work.image_shape)
         self._images = images_of(batch["images"], variant.channels_last)
-        self._labels = torch.from_numpy(batch["labels"]).long()
+        self._labels = labels_of(batch["labels"])
         gradients = make_gradients(work.model, self.layout, variant)
         self._step = METHODS[work.method](gradients, work.topology, models, **OPTIONS)
 

@@ -1,0 +1,64 @@
+"""The benchmarks by name."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from saddle_jax import checks
+from saddle_jax.bench import machine
+from saddle_jax.bench.child import compile_jobs, memory_jobs
+from saddle_jax.bench.growth import growth_jobs
+from saddle_jax.bench.jobs import Job, Options
+from saddle_jax.bench.parts import compressor_jobs, evaluation_jobs, gossip_jobs
+from saddle_jax.bench.rows import Row, result
+from saddle_jax.bench.steps import step_jobs
+
+
+class Case(NamedTuple):
+    """A benchmark: what it measures, and its jobs."""
+
+    meaning: str
+    jobs: Callable[[str, Options], list[Job]]
+
+
+CASES: dict[str, Case] = {
+    "q_saddle": Case("a Q-SADDLe step of 10 agents, ResNet-20, batch 32", step_jobs),
+    "n_saddle": Case("an N-SADDLe step, the same", step_jobs),
+    "forty": Case("both with 40 agents", step_jobs),
+    "many": Case("Q-SADDLe with 256 and 1,024 agents of the small CNN and the MLP", step_jobs),
+    "gossip": Case("a round of gossip against a copy, 10 to 1,000 agents, three graphs", gossip_jobs),
+    "compressors": Case("each compressor against a copy", compressor_jobs),
+    "evaluation": Case("evaluation of the consensus model", evaluation_jobs),
+    "compile": Case("compile time of each step", compile_jobs),
+    "memory": Case("peak memory of each step", memory_jobs),
+    "growth": Case("step time and memory against agents, model size and degree", growth_jobs),
+}
+
+
+def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
+    """The jobs of the named cases, in that order."""
+    for name in names:
+        if name not in CASES:
+            raise ValueError(
+                f"CASE must be one of {', '.join(CASES)}, or input alone, "
+                f"got {name!r}{checks.did_you_mean(name, CASES)}"
+            )
+    return [job for name in names for job in CASES[name].jobs(name, options)]
+
+
+def run(jobs: Sequence[Job], tell: Callable[[str], None]) -> list[Row]:
+    """Measures one job after another; `tell` is told what comes next and what was found."""
+    found = []
+    for number, job in enumerate(jobs, start=1):
+        tell(f"[{number}/{len(jobs)}] {job.case}: {job.what}")
+        found.append(job.run())
+        tell(f"    {result(found[-1])}")
+    return found
+
+
+def record(rows: Sequence[Row], options: Options) -> dict[str, Any]:
+    """The rows with all that they depend on, for a JSON file."""
+    return {
+        "machine": machine.description(),
+        "options": {"quick": options.quick, "repeats": options.repeats},
+        "rows": [row.to_json() for row in rows],
+    }

@@ -1,0 +1,121 @@
+"""Cases (h) and (i): compile time and peak memory, each measured in a process of its own.
+
+Nothing is compiled or allocated there yet, and JAX's cache on disk is off.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+from saddle_jax.bench.jobs import NO_PYTORCH, Job, Options, pytorch
+from saddle_jax.bench.rows import Row
+from saddle_jax.bench.steps import works
+from saddle_jax.bench.timing import spread
+from saddle_jax.bench.work import Work
+
+_STEP_CASES = ("q_saddle", "n_saddle", "forty", "many")
+
+
+def compile_jobs(case: str, options: Options) -> list[Job]:
+    """Tracing, lowering and compiling of our steps."""
+    return [Job(case, str(work), functools.partial(_compile, case, work)) for work in _works(options)]
+
+
+def memory_jobs(case: str, options: Options) -> list[Job]:
+    """The most that a process held while it took two steps: ours, and PyTorch's plain loop."""
+    return [Job(case, str(work), functools.partial(_memory, case, work)) for work in _works(options)]
+
+
+def _works(options: Options) -> list[Work]:
+    if options.quick:
+        return works("n_saddle", quick=True)
+    return [work for case in _STEP_CASES for work in works(case, quick=False)]
+
+
+def _compile(case: str, work: Work) -> Row:
+    found = measure("ours", work)
+    figures = {"steps that take as long": found["compile_seconds"] / found["step_seconds"]}
+    return Row(case, str(work), spread([found["compile_seconds"]]), figures=figures)
+
+
+def _memory(case: str, work: Work) -> Row:
+    ours = measure("ours", work)
+    figures = {
+        "peak MB": ours["peak_bytes"] / 1e6,
+        "before the first step MB": ours["start_bytes"] / 1e6,
+        **{f"program's {part} MB": size / 1e6 for part, size in ours["program"].items()},
+    }
+    if pytorch("steps") is None:
+        return Row(case, str(work), figures=figures)
+    theirs = measure("PyTorch", work)
+    figures["PyTorch peak MB"] = theirs["peak_bytes"] / 1e6
+    figures["PyTorch before MB"] = theirs["start_bytes"] / 1e6
+    ratio = spread([theirs["peak_bytes"] / ours["peak_bytes"]])
+    return Row(case, str(work), against="PyTorch: loop", ratio=ratio, figures=figures)
+
+
+@functools.cache
+def measure(side: str, work: Work) -> dict[str, Any]:
+    """What a new process finds out about one side's steps."""
+    command = [sys.executable, "-m", "saddle_jax.bench.child", side, json.dumps(dataclasses.asdict(work))]
+    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{side}, {work}: the process that measures it failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _report(side: str, work: Work) -> dict[str, Any]:
+    """Takes two steps in this process; seconds and bytes."""
+    import jax
+
+    work.params()  # both sides start from our models
+    start = _peak_bytes()
+    found: dict[str, Any] = {"start_bytes": start}
+    if side == "ours":
+        from saddle_jax.bench.ours import OurStep
+
+        ours = OurStep(work)
+        found |= {"compile_seconds": ours.compile_seconds, "program": ours.memory}
+        found["compiled_bytes"] = _peak_bytes()
+        step: Any = ours
+    else:
+        opponent = pytorch("steps")
+        if opponent is None:
+            raise RuntimeError(NO_PYTORCH)
+        step = opponent.TheirStep(work, opponent.VARIANTS[0])
+    jax.block_until_ready(step())
+    started = time.perf_counter()
+    jax.block_until_ready(step())
+    return {**found, "step_seconds": time.perf_counter() - started, "peak_bytes": _peak_bytes()}
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process ever held.
+
+    Not from getrusage on Linux: there a process inherits the peak of the one that started it.
+    """
+    try:
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _main(side: str, text: str) -> None:
+    fields = json.loads(text)
+    fields["image_shape"] = tuple(fields["image_shape"])
+    print(json.dumps(_report(side, Work(**fields))))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

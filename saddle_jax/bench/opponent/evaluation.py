@@ -1,0 +1,30 @@
+"""The consensus model on a whole test set, in PyTorch."""
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+
+from saddle_jax.bench.opponent.layout import Layout
+from saddle_jax.bench.opponent.models import NETWORKS, Tensor
+from saddle_jax.classification import Score
+from saddle_jax.data.recipes import Recipe
+
+
+@torch.inference_mode()
+def evaluate(
+    model: str,
+    layout: Layout,
+    models: Tensor,
+    images: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    batch_size: int = 500,
+) -> Score:
+    """Accuracy and mean loss of the average of models [A, P] on uint8 images [N, C, H, W]."""
+    parameters = layout.tensors(models.mean(0))
+    mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.mean, recipe.std))
+    hits, loss = 0, 0.0
+    for chunk, chunk_labels in zip(images.split(batch_size), labels.split(batch_size), strict=True):
+        logits = NETWORKS[model](parameters, (chunk / 255 - mean) / std)
+        hits += int((logits.argmax(1) == chunk_labels).sum())
+        loss += float(F.cross_entropy(logits, chunk_labels, reduction="sum"))
+    return Score(hits / len(labels), loss / len(labels))
