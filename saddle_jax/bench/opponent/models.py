@@ -21,9 +21,12 @@ _EPSILON = 1e-5
 
 def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
     """scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias; x h(x) of the hard sigmoid is PyTorch's hardswish."""
-    width = x.shape[1] // _GROUPS
-    variance = x.unflatten(1, (_GROUPS, width)).var((2, 3, 4), correction=0)  # [B, 8]
-    inverse = torch.rsqrt(variance + _EPSILON).repeat_interleave(width, 1)  # [B, C]
+    # Sums per channel first, groups after: faster than Tensor.var over groups, most of all in channels-last.
+    width, count = x.shape[1] // _GROUPS, x[0].numel() // _GROUPS
+    pixels = x.flatten(2)
+    sums, squares = pixels.sum(2), torch.linalg.vecdot(pixels, pixels)  # [B, C]
+    mean, square = (total.unflatten(1, (_GROUPS, width)).sum(2) / count for total in (sums, squares))
+    inverse = torch.rsqrt(square - mean * mean + _EPSILON).repeat_interleave(width, 1)  # [B, C]
     slope = (p[f"{name}/norm/scale"] * inverse)[:, :, None, None]
     return torch.addcmul(p[f"{name}/norm/bias"][:, None, None], F.hardswish(x), slope)
 
