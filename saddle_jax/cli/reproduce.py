@@ -98,6 +98,8 @@ def _draw(options: flags.FlagValues) -> int:
     epochs = ""
     if figure.table is not None:
         entries = _choose(figure.table, figure.rows)
+        # A method and its SADDLe version side by side: landscapes are drawn in pairs.
+        entries.sort(key=lambda entry: (entry.compressor, entry.method.endswith("saddle")))
         seeds = 1 if figure.is_of_one_seed else options.seeds
         runs, status = _make_runs(options, figure.table, entries, seeds, scale, folder)
         if not runs or status:
