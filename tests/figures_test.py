@@ -209,3 +209,18 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
     assert cli.main(["saddle", "figure", "bits", str(unfinished), f"--output={tmp_path / 'b.png'}"]) == 2
     assert "bits needs finished runs" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"run", "unfinished", "c.png"}
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["a-ring-qgm-none-seed0", "a-ring-q_saddle-none-seed0"], ["qgm", "q_saddle"]),
+        (["a-x-seed0", "a-y-seed1"], ["x-seed0", "y-seed1"]),
+        (["a-b-c", "a-b"], ["a-b-c", "a-b"]),
+        (["only-one"], ["only-one"]),
+        (["same", "same"], ["same", "same"]),
+        (["a-$x$", "a-y"], [r"\$x\$", "y"]),
+    ],
+)
+def test_legends_show_what_tells_runs_apart(names, shown):
+    assert plots.labels(names) == shown

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from saddle_jax.report.plots import label, new_figure
+from saddle_jax.report.plots import labels, new_figure
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
@@ -22,6 +22,7 @@ def plot_surfaces(
     """Two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
     from matplotlib.lines import Line2D
 
+    shown = labels(names)
     pairs = [range(start, min(start + 2, len(names))) for start in range(0, len(names), 2)]
     figure, _ = new_figure(width=5.2 * len(pairs), height=4.6)
     figure.clear()
@@ -31,10 +32,10 @@ def plot_surfaces(
         cell = figure.add_subplot(1, len(pairs), number + 1, projection="3d")
         first = pair[0]
         cell.plot_surface(across, along, finite[first], color=_COLORS[0], alpha=0.75, linewidth=0)
-        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=label(names[first]))]
+        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=shown[first])]
         if len(pair) > 1:
             cell.plot_wireframe(across, along, finite[pair[1]], color=_COLORS[1], linewidth=0.6)
-            lines.append(Line2D([], [], color=_COLORS[1], label=label(names[pair[1]])))
+            lines.append(Line2D([], [], color=_COLORS[1], label=shown[pair[1]]))
         cell.set_zlabel("loss", fontsize=8)
         cell.set_box_aspect(None, zoom=0.9)  # room for that label
         cell.tick_params(labelsize=6)
@@ -51,10 +52,10 @@ def plot_contours(
     low, high = np.nanmin(finite), np.nanmax(finite)
     levels = np.linspace(low, high if high > low else low + 1, 20)
     panels = np.atleast_1d(np.asarray(cells, dtype=object)).ravel()
-    for cell, name, values in zip(panels, names, finite, strict=True):
+    for cell, name, values in zip(panels, labels(names), finite, strict=True):
         drawn = cell.contourf(x, y, values.T, levels=levels, cmap="viridis")
         cell.plot(0, 0, "w+", markersize=6)
-        cell.set_title(label(name), fontsize=8)
+        cell.set_title(name, fontsize=8)
         cell.set_xticks(np.linspace(x[0], x[-1], 5))
         cell.set_yticks(np.linspace(y[0], y[-1], 5))
         cell.set_xlabel("first direction", fontsize=8)
@@ -75,8 +76,8 @@ def plot_sections(
     middle = len(x) // 2
     panels = ((x, loss[:, :, middle], "first direction"), (y, loss[:, middle, :], "second direction"))
     for cell, (places, values, title) in zip(np.ravel(cells), panels, strict=True):
-        for number, (name, line) in enumerate(zip(names, values, strict=True)):
-            cell.plot(places, line, color=_COLORS[number % len(_COLORS)], linewidth=1.2, label=label(name))
+        for number, (name, line) in enumerate(zip(labels(names), values, strict=True)):
+            cell.plot(places, line, color=_COLORS[number % len(_COLORS)], linewidth=1.2, label=name)
         cell.set_xlabel(title, fontsize=8)
         cell.set_ylabel("loss", fontsize=8)
         cell.tick_params(labelsize=7)

@@ -1,7 +1,7 @@
 """Pictures of data and partitions, as PNG files."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,18 @@ def plot_contact_sheet(
     figure.savefig(path, dpi=160)
 
 
-def label(name: str) -> str:
-    """A name as matplotlib shows it unchanged: it takes what stands between dollars for mathematics."""
-    return name.replace("$", r"\$")
+def labels(names: Iterable[str]) -> list[str]:
+    """Names of runs for a legend: without what all of them share, and with dollars that stay dollars.
+
+    cifar10-ring10-qgm-none-seed0 and cifar10-ring10-q_saddle-none-seed0 are "qgm" and "q_saddle".
+    """
+    shown = list(names)
+    parts = [name.split("-") for name in shown]
+    if len(shown) > 1 and len({len(part) for part in parts}) == 1:
+        telling = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
+        shorter = ["-".join(part[i] for i in telling) for part in parts]
+        shown = shorter if len(set(shorter)) == len(set(shown)) and all(shorter) else shown
+    return [name.replace("$", r"\$") for name in shown]  # between dollars matplotlib reads mathematics
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.report.plots import label, new_figure
+from saddle_jax.report.plots import labels, new_figure
 
 # One run's entries of "stages"; the pictures show one model of each run, the consensus model.
 Stages = Sequence[Mapping[str, Any]]
@@ -17,10 +17,10 @@ def plot_bars(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
     epochs = sorted({entry["epoch"] for stages in runs.values() for entry in stages})
     figure, axes = new_figure(width=max(4.5, 1.2 + 0.35 * len(epochs) * len(runs)), height=3.4)
     width = 0.8 / len(runs)
-    for number, (name, stages) in enumerate(runs.items()):
+    for number, (name, stages) in enumerate(zip(labels(runs), runs.values(), strict=True)):
         shown = [entry for entry in stages if entry["lambda_max"] is not None]
         places = [epochs.index(e["epoch"]) + (number - (len(runs) - 1) / 2) * width for e in shown]
-        axes.bar(places, [e["lambda_max"] for e in shown], 0.92 * width, label=label(name))
+        axes.bar(places, [e["lambda_max"] for e in shown], 0.92 * width, label=name)
     axes.set_xticks(range(len(epochs)), [f"{epoch:.4g}" for epoch in epochs], fontsize=8)
     axes.set_xlabel("epoch", fontsize=8)
     axes.set_ylabel(r"$\lambda_{max}$ of the Hessian, consensus model", fontsize=8)
@@ -36,10 +36,10 @@ def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
     figure, grid = new_figure(width=1 + 3.2 * max(len(epochs), 1), height=3.2, columns=max(len(epochs), 1))
     cells = np.atleast_1d(np.asarray(grid, dtype=object)).ravel()
     for cell, epoch in zip(cells, epochs, strict=False):
-        for name, stages in runs.items():
+        for name, stages in zip(labels(runs), runs.values(), strict=True):
             for entry in stages:
                 if entry["epoch"] == epoch and entry["density"]:
-                    cell.plot(entry["density"]["x"], entry["density"]["y"], linewidth=1, label=label(name))
+                    cell.plot(entry["density"]["x"], entry["density"]["y"], linewidth=1, label=name)
         cell.set_yscale("log")
         cell.set_ylim(bottom=1e-8)
         cell.set_title(f"epoch {epoch:.4g}", fontsize=8)
