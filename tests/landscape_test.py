@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from browser import browse, needs_browser
 
 from saddle_jax import curvature, finished, landscape, models, train
 from saddle_jax.cli import __main__ as cli
@@ -220,3 +221,26 @@ def test_runs_that_cannot_be_compared(changes, message, trained, tmp_path, capsy
     if not changes:
         assert cli.main(["saddle", "landscape", str(tmp_path), output]) == 2
         assert "has no whole checkpoint: train it first" in capsys.readouterr().err
+
+
+@needs_browser
+def test_the_page_turns_and_reads_losses(tmp_path):
+    loss = np.stack([np.arange(9.0).reshape(3, 3), np.full((3, 3), np.nan)])
+    names = ["</script><img src=x onerror=document.title='hacked'>", "other"]
+    page = tmp_path / "landscape.html"
+    write_page(np.array([-1.0, 0, 1]), np.array([-1.0, 0, 1]), loss, names, page)
+    hover = """
+        const box = canvas.getBoundingClientRect(), before = view.turn;
+        canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+        const [x, y] = places.find(p => p[4] === 2 && p[5] === 1);
+        canvas.dispatchEvent(new PointerEvent("pointermove", {
+          clientX: box.left + x * box.width / canvas.width,
+          clientY: box.top + y * box.height / canvas.height,
+        }));
+        document.title = (view.turn - before).toFixed(2);
+    """
+    tree, console = browse(page, tmp_path, script=hover)
+    assert console == []
+    assert tree.find("title")[0][1] == "-0.10"  # the key turned it; nothing else touched the title
+    assert tree.find("p", id="read")[0][1] == f"{names[0]}: loss 7.0000 at (1.00, 0.00)"
+    assert not tree.find("img")

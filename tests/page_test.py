@@ -1,58 +1,23 @@
 """The page of `saddle report`: its content always, its behaviour in a headless browser where one is found."""
 
 import csv
-import html.parser
 import io
 import json
 import math
 import re
-import shutil
-import subprocess
 
 import folders
 import numpy as np
 import pytest
+from browser import Tree, browse, needs_browser
 
 from saddle_jax import rundir
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.config import Config
 from saddle_jax.report.page import embed
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
-)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome on PATH")
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash
 HOSTILE = f"</script><script>document.title='hacked'</script>{HOSTILE_NAME}'\u2028"
-
-
-class Tree(html.parser.HTMLParser):
-    """Elements as (tag, attributes, text inside), in order."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self._open = [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs), []))
-        if tag not in ("meta", "link", "br", "img"):
-            self._open.append(self.elements[-1])
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop()[0] != tag:
-            pass
-
-    def handle_data(self, data):
-        for element in self._open:
-            element[2].append(data)
-
-    def find(self, tag, **attributes):
-        return [
-            (found, "".join(text))
-            for name, found, text in self.elements
-            if name == tag and all(found.get(key) == value for key, value in attributes.items())
-        ]
 
 
 def make_page(tmp_path, *workdirs):
@@ -214,23 +179,6 @@ def test_names_from_a_hostile_folder_stay_text(tmp_path):
 
 
 # ---- Behaviour
-
-
-def browse(page, tmp_path, script="", policy=True):
-    """The page after its scripts, and what the console said; `script` runs last, in a page without policy."""
-    text = page.read_text()
-    if script or not policy:
-        text = re.sub(r"<meta http-equiv=[^>]*>", "", text)
-        text = text.replace("</body>", f"<script>{script}</script></body>")
-    target = tmp_path / "opened.html"
-    target.write_text(text)
-    quiet = ["no-first-run", "disable-background-networking", "disable-component-update", "disable-sync"]
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", *quiet]
-    flags += [f"user-data-dir={tmp_path / 'profile'}", "enable-logging=stderr", "v=0"]
-    flags += ["virtual-time-budget=3000", "dump-dom"]
-    command = [BROWSER, *(f"--{flag}" for flag in flags), target.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    return Tree(done.stdout), re.findall(r"CONSOLE[^\]]*\] (.*)", done.stderr)
 
 
 @needs_browser
