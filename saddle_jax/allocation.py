@@ -10,7 +10,7 @@ import sys
 
 # Of glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
-_NEVER = 2**31 - 1  # mallopt takes an int
+_NEVER = -1
 _AHEAD = 64 * 2**20
 
 

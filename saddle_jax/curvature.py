@@ -106,7 +106,12 @@ def read_stages(workdir: pathlib.Path, settings: dict[str, Any] | None = None) -
         content = json.loads(path.read_text())
         if settings is not None and any(content[name] != value for name, value in settings.items()):
             return []
-        return list(content["stages"])
+        stages = list(content["stages"])
+        for entry in stages:
+            missing = {"step", "epoch", "whose", "lambda_max", "density"} - set(entry)
+            if missing:
+                raise KeyError(", ".join(sorted(missing)))
+        return stages
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,7 +1,6 @@
 """Planning the runs of an experiment: what is missing, how much it sends, how long it will take."""
 
 import dataclasses
-import json
 import pathlib
 import statistics
 import time
@@ -16,7 +15,7 @@ from saddle_jax.experiment import Experiment, build
 from saddle_jax.gradients import CrossGradients
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
-from saddle_jax.rundir import read_result, write_json
+from saddle_jax.rundir import check_same, read_result, write_json
 from saddle_jax.train import streamed_inputs
 
 _PROBE_STEPS = 3
@@ -69,8 +68,12 @@ class Size:
 def plan(
     entries: Sequence[Entry], scale: Scale, seeds: int, folder: pathlib.Path, data_dir: str
 ) -> list[Planned]:
-    """The runs behind some entries, seed by seed, so that a table fills evenly."""
-    return [
+    """The runs behind some entries, seed by seed, so that a table fills evenly.
+
+    Raises:
+      RunError: a folder holds another run than the one that belongs there.
+    """
+    runs = [
         Planned(
             entry,
             dataclasses.replace(scale.apply(entry.config(seed)), data_dir=data_dir),
@@ -79,6 +82,10 @@ def plan(
         for seed in range(seeds)
         for entry in entries
     ]
+    for run in runs:
+        if (run.workdir / "config.json").exists():
+            check_same(run.workdir, run.config)
+    return runs
 
 
 def measure(config: Config) -> Size:
@@ -135,9 +142,3 @@ def estimate(
             rates[size.probe] = seconds_per_pass(run.config)
         found[run.entry.name] = rates[size.probe] * (size.steps * size.passes + size.evaluations)
     return found
-
-
-def read_paper(workdir: pathlib.Path) -> dict[str, str] | None:
-    """paper.json of a run that `saddle reproduce` made; None of others."""
-    path = workdir / "paper.json"
-    return json.loads(path.read_text()) if path.exists() else None

@@ -18,6 +18,7 @@ from typing import Any
 
 from saddle_jax.config import Config, differences, from_json
 from saddle_jax.errors import RunError
+from saddle_jax.writing import in_one_go
 
 
 @contextlib.contextmanager
@@ -66,12 +67,10 @@ def is_locked(workdir: pathlib.Path) -> bool:
 
 def write_json(path: pathlib.Path, content: Any) -> None:
     """Writes a JSON file in one go: whoever reads it sees the old one or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w") as file:
+    with in_one_go(path) as partial, partial.open("w") as file:
         file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(partial, path)
 
 
 def read_config(workdir: pathlib.Path) -> Config:
@@ -107,18 +106,27 @@ def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
             raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings goes on with it")
 
 
+def check_same(workdir: pathlib.Path, config: Config) -> None:
+    """Checks that the run in a folder has these settings, as far as they matter."""
+    differing = differences(read_config(workdir), config)
+    if differing:
+        _refuse(workdir, differing)
+
+
+def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
+    raise RunError(
+        f"{workdir} holds a run with other settings: {', '.join(differing)}; choose another workdir"
+    )
+
+
 def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
     """Writes config.json, or checks that the one there is of the same run."""
     if (workdir / "config.json").exists():
-        differing = differences(read_config(workdir), config)
+        check_same(workdir, config)
         stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
         fingerprint = record["partition"]["fingerprint"]
-        if not differing and stored != fingerprint:
-            differing = [f"the partition's fingerprint {stored} -> {fingerprint}"]
-        if differing:
-            raise RunError(
-                f"{workdir} holds a run with other settings: {', '.join(differing)}; choose another workdir"
-            )
+        if stored != fingerprint:
+            _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
         return
     write_json(workdir / "config.json", {"config": config.to_json(), **record})
 
@@ -179,9 +187,8 @@ class Metrics:
             for record in read_metrics(workdir)
             if record["step"] <= resume_at and not (record["step"] == last_step and after & set(record))
         ]
-        partial = workdir / ".metrics.jsonl.partial"
-        partial.write_text("".join(json.dumps(record) + "\n" for record in kept))
-        os.replace(partial, path)
+        with in_one_go(path) as partial:
+            partial.write_text("".join(json.dumps(record) + "\n" for record in kept))
         self._file = path.open("a")
         self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
 

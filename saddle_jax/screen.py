@@ -49,3 +49,5 @@ class Screen:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+    close = stop  # for contextlib.closing

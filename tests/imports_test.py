@@ -10,7 +10,7 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
-    {"version", "errors", "allocation"},
+    {"version", "errors", "allocation", "writing"},
     {"types", "checks"},
     {"topology", "trees"},
     {"agents", "compression", "mixing", "sam"},

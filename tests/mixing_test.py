@@ -29,7 +29,7 @@ def test_mix_is_the_matrix_product(topology, form):
     chex.assert_trees_all_close(mixed, expected, atol=1e-13)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(2, 12), st.integers(0, 1000), st.sampled_from(["dense", "table"]), st.floats(0.01, 1.0))
 def test_gossip_preserves_the_mean_and_contracts_on_any_graph(n, seed, form, gamma):
     graph = nx.gnp_random_graph(n, 0.3, seed=seed)

@@ -157,8 +157,7 @@ def hostile(tmp_path):
     }
     stage = {"step": 1, "epoch": 1, "whose": HOSTILE, "lambda_max": 3.0, "density": None}
     grid = np.linspace(-1, 1, 3)
-    np.savez(tmp_path / "landscape.npz", x=grid, y=grid, loss=np.ones((1, 3, 3)), names=[HOSTILE_NAME])
-    return folders.write_run(
+    run = folders.write_run(
         tmp_path / HOSTILE_NAME,
         Config(agents=3, model="mlp", dataset=HOSTILE),
         lines=folders.metrics(**{HOSTILE: lambda s: s}, zeta_by_layer=lambda s: [0.5, None]),
@@ -166,6 +165,18 @@ def hostile(tmp_path):
         paper=dict.fromkeys(("table", "row", "paper", "scale"), HOSTILE),
         sharpness={"data": HOSTILE, "images": HOSTILE, "stages": [stage, {**stage, "whose": "consensus"}]},
     )
+    np.savez(run / "landscape.npz", x=grid, y=grid, loss=np.ones((1, 3, 3)), names=[HOSTILE_NAME])
+    return run
+
+
+def test_a_landscape_has_a_row_for_each_y_and_a_paper_without_a_number_a_dash(tmp_path):
+    paper = {"table": "levels", "row": "r", "paper": None, "scale": "cpu: small"}
+    run = folders.write_run(tmp_path / "run", paper=paper)
+    x, y = np.array([0.0, 1, 2]), np.array([0.0, 1])
+    np.savez(run / "landscape.npz", x=x, y=y, loss=10 * x[:, None] + y[None, :] + np.zeros((1, 3, 2)))
+    found = data_of(make_page(tmp_path, run))["runs"][0]
+    assert found["landscape"]["loss"] == [[0, 10, 20], [1, 11, 21]]
+    assert "<td>None</td>" not in (tmp_path / "page.html").read_text()
 
 
 def test_names_from_a_hostile_folder_stay_text(tmp_path):

@@ -227,7 +227,7 @@ def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
     assert SCALES["smoke"].meaning in (tmp_path / "table-top-k-smoke.md").read_text()
     for ending in ("txt", "csv", "tex", "png"):
         assert (tmp_path / f"table-top-k-smoke.{ending}").stat().st_size > 100
-    assert reproduction.read_paper(runs[0]) == {
+    assert json.loads((runs[0] / "paper.json").read_text()) == {
         "table": "top-k",
         "row": "cifar10-ring5-alpha0.01-qgm-top_k0.3",
         "paper": "83.58 +- 2.96",
@@ -262,6 +262,28 @@ def test_a_figure_makes_its_runs_and_calls_its_verbs(tmp_path, capsys):
     assert len(list((tmp_path / "smoke").iterdir())) == 2
 
 
+def test_a_folder_that_holds_another_run_is_refused_and_left_alone(tmp_path, capsys):
+    command = ["saddle", "reproduce", "--table=1", "--rows=cifar10-ring5-alpha0.01-qgm-none", "--scale=smoke"]
+    command += ["--seeds=1", "--quiet", f"--workdir={tmp_path}"]
+    assert main(command) == 0
+    (run,) = (tmp_path / "smoke").iterdir()
+    about = json.loads((run / "config.json").read_text())
+    about["config"]["rho"] = 0.7
+    (run / "config.json").write_text(json.dumps(about))
+    (run / "paper.json").unlink()
+    capsys.readouterr()
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"holds a run with other settings: rho 0.7 -> 0.1; choose another workdir", error)
+    assert error.count("\n") == 1
+    assert not (run / "paper.json").exists()
+    (run / "result.json").write_text("{")
+    about["config"]["rho"] = 0.1
+    (run / "config.json").write_text(json.dumps(about))
+    assert main(command) == 2
+    assert re.search(r"result.json cannot be read", capsys.readouterr().err)
+
+
 def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     def size(**changes):
         return reproduction.measure(dataclasses.replace(smoke, **changes))
@@ -290,6 +312,8 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
         (["--table=1", "--rows=ring11"], r"rows must match a row of table 1, such as \S+, got ring11"),
         (["--table=1", "--scale=big"], r"scale must be one of full, cpu, smoke, got 'big'"),
         (["--table=1"], r"workdir must be given"),
+        (["--table=1", "--rows=ring5,"], r"rows must be parts of names, got an empty one"),
+        (["--table=1", "--rows=ring5-alpha0.01-qgm", "--scale=smoke", "--workdir=/dev/null"], r"/dev/null"),
         (["--figure=7"], r"figure must be one of landscape, .*, got '7'"),
         (["--figure=levels", "--table=1"], r"figure must stand alone"),
         (["--table=1", "--seeds=0"], r"seeds"),

@@ -131,8 +131,8 @@ def test_lambda_of_known_graphs():
 
 
 BAD = {
-    "L": ({"L": 0}, "L must be a number > 0, got 0"),
-    "sigma": ({"sigma": -1}, "sigma must be a number >= 0, got -1"),
+    "L": ({"L": 0}, "L must be a number > 0 and <= 1e\\+30, got 0"),
+    "sigma": ({"sigma": -1}, "sigma must be a number >= 0 and <= 1e\\+30, got -1"),
     "beta": ({"beta": 1.0}, "beta must be a number >= 0 and < 1, got 1.0"),
     "lambda": ({"lambda_": 0.0}, "lambda must be a number > 0 and <= 1, got 0.0"),
     "steps": ({"steps": 0}, "steps must be an integer >= 1, got 0"),

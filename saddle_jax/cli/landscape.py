@@ -1,5 +1,6 @@
 """saddle landscape: the loss around the consensus models of runs, on the same grid."""
 
+import contextlib
 import pathlib
 from collections.abc import Sequence
 
@@ -7,12 +8,12 @@ import numpy as np
 from absl import flags
 
 from saddle_jax import curvature, finished, landscape
-from saddle_jax.cli.usage import UsageError, parse
-from saddle_jax.errors import RunError
+from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
 from saddle_jax.report.tables import run_names
 from saddle_jax.rundir import all_ended, same_problem
 from saddle_jax.screen import Screen
+from saddle_jax.writing import in_one_go
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -35,20 +36,16 @@ def run(arguments: Sequence[str]) -> None:
     )
     workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
     folder = pathlib.Path(options.output or workdirs[0].resolve().parent / "landscape")
-    screen = Screen()
-    try:
+    with mistakes(), contextlib.closing(Screen()) as screen:
         x = landscape.grid(options.points, options.span)
         same_problem(workdirs)
         all_ended(workdirs)
+        folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
         surfaces = _surfaces(workdirs, x, options, screen)
         _write(folder, x, surfaces, run_names(workdirs))
-    except (RunError, ValueError) as error:
-        raise UsageError(str(error)) from error
-    except OSError as error:
-        raise UsageError(f"{error.filename or folder}: {error.strerror or error}") from error
-    finally:
-        screen.stop()
-    screen.line(f"written: landscape.npz, .png and .html, contours.png, sections.png in {folder}")
+        for workdir, name, surface in zip(workdirs, run_names(workdirs), surfaces, strict=True):
+            _save(workdir, x, surface[None], [name])  # for `saddle report` of this run
+        screen.line(f"written: landscape.npz, .png and .html, contours.png, sections.png in {folder}")
 
 
 def _surfaces(
@@ -85,15 +82,14 @@ def _surfaces(
     return np.stack(surfaces)
 
 
+def _save(folder: pathlib.Path, x: np.ndarray, surfaces: np.ndarray, names: Sequence[str]) -> None:
+    with in_one_go(folder / "landscape.npz") as partial:
+        np.savez(partial, x=x, y=x, loss=surfaces, names=np.array(names))
+
+
 def _write(folder: pathlib.Path, x: np.ndarray, surfaces: np.ndarray, names: Sequence[str]) -> None:
     """All files, each in one go."""
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / ".landscape.npz.partial"
-    with partial.open("wb") as file:
-        np.savez(file, x=x, y=x, loss=surfaces, names=np.array(names))
-    partial.replace(folder / "landscape.npz")
+    _save(folder, x, surfaces, names)
     plots = {"landscape.png": plot_surfaces, "contours.png": plot_contours, "sections.png": plot_sections}
     for name, plot in {**plots, "landscape.html": write_page}.items():
-        partial = folder / f".{name}.partial"
-        plot(x, x, surfaces, names, partial)
-        partial.replace(folder / name)
+        plot(x, x, surfaces, names, folder / name)

@@ -4,7 +4,7 @@ import fnmatch
 import pathlib
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -50,7 +50,8 @@ def run(arguments: Sequence[str]) -> int:
     scale, folder = _place(options)
     runs, status = _make_runs(options, options.table, entries, options.seeds, scale, folder)
     if runs:
-        _write_table(options, runs, scale, folder)
+        with mistakes():
+            _write_table(options, runs, scale, folder)
     return status
 
 
@@ -76,6 +77,8 @@ def _choose(table: str | None, parts: Sequence[str]) -> list[Entry]:
         given = "nothing" if table is None else repr(table)
         raise UsageError(f"table must be one of {', '.join(EXPERIMENTS)}, got {given}")
     entries = EXPERIMENTS[table].entries
+    if not all(parts):
+        raise UsageError(f"rows must be parts of names, got an empty one in {','.join(parts)!r}")
     chosen = [e for e in entries if not parts or any(fnmatch.fnmatch(e.name, f"*{part}*") for part in parts)]
     if not chosen:
         raise UsageError(
@@ -105,7 +108,9 @@ def _draw(options: flags.FlagValues) -> int:
         if not runs or status:
             return status
         epochs = _three_stages(runs[0].config)
-    folder.mkdir(parents=True, exist_ok=True)
+    if not options.plan:
+        with mistakes():
+            folder.mkdir(parents=True, exist_ok=True)
     meant = {"output": folder / f"figure-{options.figure}-{scale.name}", "epochs": epochs}
     for command in figure.commands:
         verb = [argument.format(**meant, images=scale.images) for argument in command]
@@ -113,6 +118,8 @@ def _draw(options: flags.FlagValues) -> int:
         if options.data_dir and verb[0] != "figure":
             verb.append(f"--data_dir={options.data_dir}")
         print(f"\nsaddle {shlex.join(verb)}", flush=True)
+        if options.plan:
+            continue
         status = main(["saddle", *verb])
         if status:
             return status
@@ -144,9 +151,9 @@ def _make_runs(
         runs = reproduction.plan(entries, scale, seeds, folder, options.data_dir)
         missing = [run for run in runs if run.is_missing]
     say(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
-    if missing:
+    if missing and not options.quiet:
         with mistakes():
-            _print_plan(missing, say)
+            _print_plan(missing)
     say(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
     if options.plan:
         return [], 0
@@ -163,17 +170,18 @@ def _make_runs(
             print("interrupted; the same command goes on from here", file=sys.stderr)
             return [], 130
     made = [run for run in runs if run not in refused]
-    for planned in made:
-        planned.note_paper(table, scale)
+    with mistakes():
+        for planned in made:
+            planned.note_paper(table, scale)
     return made, 2 if refused else 0
 
 
-def _print_plan(missing: Sequence["Planned"], say: Callable[[str], None]) -> None:
+def _print_plan(missing: Sequence["Planned"]) -> None:
     """What will run, how long it will take; also shows that each can be built before any of them runs."""
     from saddle_jax import reproduction
 
     sizes = {run.entry.name: reproduction.measure(run.config) for run in missing}
-    seconds = reproduction.estimate(missing, sizes, say)
+    seconds = reproduction.estimate(missing, sizes, print)
     rows = [["row", "seeds to run", "steps", "sends per agent", "about"]]
     total = 0.0
     for name, size in sizes.items():
@@ -181,7 +189,7 @@ def _print_plan(missing: Sequence["Planned"], say: Callable[[str], None]) -> Non
         left = sum(1 - run.steps_done / size.steps for run in these) * seconds[name]
         total += left
         rows.append([name, str(len(these)), f"{size.steps:,}", readable(size.bytes_sent), _duration(left)])
-    say(f"\n{as_text(rows)}\n\nabout {_duration(total)} on this machine, compilation apart")
+    print(f"\n{as_text(rows)}\n\nabout {_duration(total)} on this machine, compilation apart", flush=True)
 
 
 def _duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any
 
-from saddle_jax.cli.usage import UsageError
+from saddle_jax.cli.usage import mistakes
 from saddle_jax.config import Config
 
 
@@ -11,18 +11,13 @@ def run_training(
     config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False
 ) -> dict[str, Any]:
     """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError."""
-    from saddle_jax.errors import RunError
     from saddle_jax.report.curves import plot_curves
     from saddle_jax.screen import Screen
     from saddle_jax.train import train
 
     screen = Screen(quiet)
-    try:
+    with mistakes():
         result = train(config, workdir, screen, profile)
         plot_curves([workdir], workdir / "curves.png")
-    except (RunError, ValueError) as error:
-        raise UsageError(str(error)) from error
-    except OSError as error:
-        raise UsageError(f"{error.filename or workdir}: {error.strerror or error}") from error
     screen.line(f"picture: {workdir / 'curves.png'}")
     return result

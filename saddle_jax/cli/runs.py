@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from saddle_jax.cli.usage import UsageError, parse
+from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.errors import RunError
 from saddle_jax.report.tables import as_text
 from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
+from saddle_jax.writing import in_one_go
 
 
 def show_list(arguments: Sequence[str]) -> None:
@@ -57,11 +58,9 @@ def evaluate(arguments: Sequence[str]) -> None:
 
     from saddle_jax.finished import choose, open_run
 
-    try:
+    with mistakes():
         experiment, step, params = open_run(pathlib.Path(name), _warn, options.data_dir)
         score = experiment.evaluate(choose(params, options.agent))
-    except (RunError, ValueError) as error:
-        raise UsageError(str(error)) from error
     whose = "consensus model" if options.agent is None else f"agent {options.agent}"
     print(f"{whose} at step {step:,}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}")
 
@@ -85,7 +84,7 @@ def export(arguments: Sequence[str]) -> None:
 
     workdir = pathlib.Path(name)
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
-    try:
+    with mistakes():
         experiment, step, params = open_run(workdir, _warn, options.data_dir)
         model = jax.tree.map(np.asarray, choose(params, options.agent))
         if options.format == "safetensors":
@@ -105,11 +104,8 @@ def export(arguments: Sequence[str]) -> None:
             from flax.serialization import to_bytes
 
             content = to_bytes(model)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(content)
-        partial.replace(path)
-    except (RunError, ValueError, OSError) as error:
-        raise UsageError(str(error)) from error
+        with in_one_go(path) as partial:
+            partial.write_bytes(content)
     print(f"{path}: step {step:,}, {sum(leaf.size for leaf in jax.tree.leaves(model)):,} parameters")
 
 

@@ -1,5 +1,6 @@
 """saddle sharpness: the Hessian's largest eigenvalue at the checkpoints of one run, or of several."""
 
+import contextlib
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +8,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax import curvature, finished
-from saddle_jax.cli.usage import UsageError, parse
-from saddle_jax.errors import RunError
+from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.experiment import Experiment
 from saddle_jax.report.sharpness import plot_bars, plot_densities
 from saddle_jax.report.tables import as_text, run_names
@@ -36,8 +36,9 @@ def run(arguments: Sequence[str]) -> None:
         "data_dir", None, "Where the data lies now; as in training else.", flag_values=options
     )
     workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
-    screen = Screen()
-    try:
+    if options.output and pathlib.Path(options.output).suffix != ".png":
+        raise UsageError(f"output must end in .png, got {options.output!r}")
+    with mistakes(), contextlib.closing(Screen()) as screen:
         same_problem(workdirs)
         runs = {workdir: finished.build_again(workdir, options.data_dir) for workdir in workdirs}
         wanted = {
@@ -57,12 +58,6 @@ def run(arguments: Sequence[str]) -> None:
         }
         screen.line(as_text(_table(entries)))
         _draw(entries, options, screen)
-    except (RunError, ValueError) as error:
-        raise UsageError(str(error)) from error
-    except OSError as error:
-        raise UsageError(f"{error.filename or workdirs[0]}: {error.strerror or error}") from error
-    finally:
-        screen.stop()
 
 
 def _steps(epochs: Sequence[str], workdir: pathlib.Path, experiment: Experiment) -> list[int]:

@@ -11,7 +11,6 @@ from absl import flags
 
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import Config, build_topology
-from saddle_jax.errors import RunError
 from saddle_jax.report.tables import as_text
 from saddle_jax.theory.bound import Setting, bound, conditions, largest_eta, mixing_lambda
 from saddle_jax.topology import Topology
@@ -71,7 +70,16 @@ def run(arguments: Sequence[str]) -> None:
         raise UsageError("workdir must be given with --testbed, which draws theory.png")
     content = _of_run(pathlib.Path(found[0]), options) if found else _of_constants(options)
     if options.json:
-        print(json.dumps(content, indent=1, allow_nan=False))
+        print(json.dumps(_finite(content), indent=1, allow_nan=False))
+
+
+def _finite(content: Any) -> Any:
+    """What JSON can say: null for what is not finite, such as the gradients of a run that diverged."""
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _of_constants(options: flags.FlagValues) -> dict[str, Any]:
@@ -193,7 +201,7 @@ def _of_run(workdir: pathlib.Path, options: flags.FlagValues) -> dict[str, Any]:
     from saddle_jax.theory.estimates import estimate, outside_the_theorem
 
     screen = Screen(quiet=options.json)
-    try:
+    with mistakes():
         experiment, step, params = open_run(workdir, screen.warn, options.data_dir)
         steps = max(step, 1)
         screen.line("measuring L, sigma and delta at the consensus model ...")
@@ -211,8 +219,6 @@ def _of_run(workdir: pathlib.Path, options: flags.FlagValues) -> dict[str, Any]:
         finally:
             screen.stop()
         setting = found.setting(experiment.config, steps)
-    except (RunError, ValueError) as error:
-        raise UsageError(str(error)) from error
     title = f"{workdir} at step {step:,}, {found.samples} samples per agent"
     content = _show(setting, title, quiet=options.json)
     outside = outside_the_theorem(experiment.config)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
+from saddle_jax.errors import RunError
+
 
 class UsageError(Exception):
     """A user's mistake: printed in one line, exit status 2, no traceback."""
@@ -14,11 +16,16 @@ class UsageError(Exception):
 
 @contextlib.contextmanager
 def mistakes() -> Iterator[None]:
-    """Values that the library refuses are the user's mistakes."""
+    """What the library refuses, and files that cannot be used, are the user's mistakes."""
     try:
         yield
-    except ValueError as error:
+    except BrokenPipeError:
+        raise
+    except (RunError, ValueError) as error:
         raise UsageError(str(error)) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise UsageError(f"{where}{error.strerror or error}") from error
 
 
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:

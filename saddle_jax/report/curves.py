@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from saddle_jax.report.gathered import gather
-from saddle_jax.report.plots import new_figure
+from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds_together
 
 
@@ -38,4 +38,4 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> No
             cell.set_yscale(kind)
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
-    figure.savefig(path, dpi=150)
+    save(figure, path)

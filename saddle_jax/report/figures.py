@@ -3,7 +3,6 @@
 Runs that differ in the seed alone are one line, see `seeds`.
 """
 
-import os
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -14,7 +13,7 @@ from saddle_jax.errors import RunError
 from saddle_jax.ledger import readable
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
-from saddle_jax.report.plots import new_figure, plot_counts
+from saddle_jax.report.plots import new_figure, plot_counts, save
 from saddle_jax.report.seeds import (
     band,
     common,
@@ -28,17 +27,11 @@ from saddle_jax.report.seeds import (
 
 
 def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Draws a figure of KINDS, in one go; what the runs do not hold is a RunError."""
-    runs = gather(workdirs)
-    partial = path.with_name(f".partial-{path.name}")  # it keeps the ending, which says the format
-    try:
-        if kind == "curves":
-            plot_curves(workdirs, partial)
-        else:
-            _DRAWN[kind](runs, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Draws a figure of KINDS; what the runs do not hold is a RunError."""
+    if kind == "curves":
+        plot_curves(workdirs, path)
+    else:
+        _DRAWN[kind](gather(workdirs), path)
 
 
 def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -88,7 +81,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
                 axes.set_ylim(bottom=0)
     handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -116,7 +109,7 @@ def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
         axes.set_xlabel("epoch", fontsize=8)
         axes.tick_params(axis="x", labelsize=7)
         figure.colorbar(picture, ax=axes, label="ζ")
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -154,7 +147,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     left_out = [run.name for run in runs if not any(run in group for group in groups)]
     if left_out:
         figure.suptitle(f"left out, as they did not finish: {', '.join(left_out)}", fontsize=7)
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:

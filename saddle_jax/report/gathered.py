@@ -27,7 +27,7 @@ class Run:
       result: result.json; empty where the run has not ended.
       metrics: the lines of metrics.jsonl: finite numbers, None, or lists of these.
       sharpness: sharpness.json, if there is one.
-      landscape: x [n], y [n] and loss [n, n] of this run, from a landscape.npz here or one folder up.
+      landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz.
       paper: paper.json, the published figure that this run reproduces.
     """
 
@@ -190,26 +190,23 @@ def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _landscape(workdir: pathlib.Path) -> dict[str, list] | None:
-    name = workdir.resolve().name
-    for path in (workdir / "landscape.npz", workdir.resolve().parent / "landscape.npz"):
-        if not path.is_file():
-            continue
-        try:
-            with np.load(path) as file:
-                names = [pathlib.PurePath(str(one)).name for one in file["names"]]
-                if name not in names:
-                    continue
-                x, y, loss = (np.asarray(file[part], np.float64) for part in ("x", "y", "loss"))
-                loss = loss[names.index(name)]
-        except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
-            raise RunError(f"{path} cannot be read: {error}") from error
-        if x.ndim != 1 or y.ndim != 1 or loss.shape != (len(y), len(x)) or loss.size == 0:
-            raise RunError(f"{path} cannot be read: loss must be [runs, n, n] over x [n] and y [n]")
-        parts = {"x": x.tolist(), "y": y.tolist(), "loss": loss.tolist()}
-        return _cleaned(parts, path)
-    return None
+    """What `saddle landscape` left in the run's folder; the page wants a row of losses for each y."""
+    path = workdir / "landscape.npz"
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path) as file:
+            x, y, loss = (np.asarray(file[part], np.float64) for part in ("x", "y", "loss"))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    if x.ndim != 1 or y.ndim != 1 or loss.shape != (1, len(x), len(y)) or loss.size == 0:
+        raise RunError(f"{path} cannot be read: loss must be [1, n, n] over x [n] and y [n]")
+    return _cleaned({"x": x.tolist(), "y": y.tolist(), "loss": loss[0].T.tolist()}, path)
 
 
 def _paper(path: pathlib.Path) -> dict[str, str] | None:
     content = _json(path)
-    return content and {name: str(content.get(name, "")) for name in ("table", "row", "paper", "scale")}
+    if content is None:
+        return None
+    named = {name: content.get(name) for name in ("table", "row", "paper", "scale")}
+    return {name: "-" if value is None else str(value) for name, value in named.items()}

@@ -4,14 +4,14 @@ loss[r, i, j] is run r's loss at x[i] along its first direction and y[j] along i
 """
 
 import importlib.resources
-import json
 import os
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from saddle_jax.report.plots import labels, new_figure
+from saddle_jax.report.page import embed
+from saddle_jax.report.plots import labels, new_figure, save
+from saddle_jax.writing import in_one_go
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
@@ -40,7 +40,7 @@ def plot_surfaces(
         cell.set_box_aspect(None, zoom=0.9)  # room for that label
         cell.tick_params(labelsize=6)
         cell.legend(handles=lines, fontsize=7, loc="upper left")
-    figure.savefig(path, dpi=150, format="png")
+    save(figure, path)
 
 
 def plot_contours(
@@ -65,7 +65,7 @@ def plot_contours(
     bar = figure.colorbar(drawn, ax=list(panels))
     bar.set_label("loss", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    figure.savefig(path, dpi=150, format="png")
+    save(figure, path)
 
 
 def plot_sections(
@@ -85,7 +85,7 @@ def plot_sections(
     figure.legend(
         *np.ravel(cells)[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2
     )
-    figure.savefig(path, dpi=150, format="png")
+    save(figure, path)
 
 
 def write_page(
@@ -101,7 +101,6 @@ def write_page(
         "names": list(names),
         "colors": [_COLORS[number % len(_COLORS)] for number in range(len(names))],
     }
-    # A name may hold "</script>": with < escaped, the text cannot end the element that it stands in.
-    text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     template = importlib.resources.files("saddle_jax.report").joinpath("landscape.html").read_text()
-    pathlib.Path(path).write_text(template.replace("LANDSCAPE_DATA", text), encoding="utf-8")
+    with in_one_go(path) as partial:
+        partial.write_text(template.replace("LANDSCAPE_DATA", embed(data)), encoding="utf-8")

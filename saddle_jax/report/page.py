@@ -9,7 +9,6 @@ import base64
 import hashlib
 import importlib.resources
 import json
-import os
 import pathlib
 import string
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from saddle_jax.config import build_topology
 from saddle_jax.report import drawings, sections
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.version import __version__
+from saddle_jax.writing import in_one_go
 
 # The curves that have a place of their own: metric, title, logarithmic at first, factor to what is drawn.
 PANELS = (
@@ -43,12 +43,8 @@ _NO_CURVES = {"step", "epoch", "bytes_sent_per_agent", "paper_bytes_sent_per_age
 def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     """Writes the page of one or more runs, in one go."""
     text = page(gather(workdirs))
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    with in_one_go(path) as partial:
         partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def page(runs: Sequence[Run]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.data.skew import Partition
+from saddle_jax.writing import in_one_go
 
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
@@ -37,7 +38,7 @@ def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: st
         axes.set_ylabel("class")
         axes.set_title(title, fontsize=7)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=160)
+    save(figure, path)
 
 
 def plot_contact_sheet(
@@ -63,7 +64,7 @@ def plot_contact_sheet(
             va="center",
             fontsize=7,
         )
-    figure.savefig(path, dpi=160)
+    save(figure, path)
 
 
 def labels(names: Iterable[str]) -> list[str]:
@@ -78,6 +79,12 @@ def labels(names: Iterable[str]) -> list[str]:
         shorter = ["-".join(part[i] for i in telling) for part in parts]
         shown = shorter if len(set(shorter)) == len(set(shown)) and all(shorter) else shown
     return [name.replace("$", r"\$") for name in shown]  # between dollars matplotlib reads mathematics
+
+
+def save(figure: Any, path: str | os.PathLike) -> None:
+    """Writes a picture in one go, in the format that the ending says."""
+    with in_one_go(path) as partial:
+        figure.savefig(partial, dpi=150)
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:

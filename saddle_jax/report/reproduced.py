@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
-from saddle_jax.report.plots import new_figure
+from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import Cell
 
 _BASE = {"q_saddle": "qgm", "n_saddle": "ngm", "d_saddle": "dpsgd"}
@@ -83,4 +83,4 @@ def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | o
     axes.set_xlabel("test accuracy of the consensus model, %: bar the paper's, dots our seeds", fontsize=8)
     axes.set_title(title, fontsize=8, wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    save(figure, path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.report.plots import labels, new_figure
+from saddle_jax.report.plots import labels, new_figure, save
 
 # One run's entries of "stages"; the pictures show one model of each run, the consensus model.
 Stages = Sequence[Mapping[str, Any]]
@@ -27,7 +27,7 @@ def plot_bars(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", fontsize=7, ncols=2)
-    figure.savefig(path, dpi=150, format="png")
+    save(figure, path)
 
 
 def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
@@ -49,4 +49,4 @@ def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
     cells[0].set_ylabel("density", fontsize=8)
     if epochs:
         figure.legend(*cells[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2)
-    figure.savefig(path, dpi=150, format="png")
+    save(figure, path)

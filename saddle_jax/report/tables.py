@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 
 from saddle_jax.rundir import read_config, read_result
+from saddle_jax.writing import in_one_go
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,5 +133,6 @@ def write_all(
     paths = []
     for ending, text in forms.items():
         paths.append(folder / f"{name}.{ending}")
-        paths[-1].write_text(text)
+        with in_one_go(paths[-1]) as partial:
+            partial.write_text(text)
     return paths

@@ -1,12 +1,11 @@
 """The corollary's speed-up: errors measured on the test-bed, beside the theorem's bound."""
 
-import os
 import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from saddle_jax.report.plots import new_figure
+from saddle_jax.report.plots import new_figure, save
 from saddle_jax.theory.speedup import Point, Slope
 
 
@@ -36,6 +35,4 @@ def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> N
     steps = points[0].setting.steps
     left.set_title(f"mean squared gradient of the consensus model, T = {steps:,}", fontsize=8)
     right.set_title(r"the same, $\eta = c\,\sqrt{n/T}$", fontsize=8)
-    partial = path.with_name(f".{path.name}.partial")
-    figure.savefig(partial, dpi=150, format="png")
-    os.replace(partial, path)
+    save(figure, path)

@@ -24,6 +24,8 @@ import numpy as np
 from saddle_jax import checks
 from saddle_jax.topology import Topology
 
+_LARGEST = 1e30  # of constants whose fourth powers must still be numbers
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -54,9 +56,9 @@ class Setting:
 
     def __post_init__(self):
         for name in ("L", "eta"):
-            checks.real(name, getattr(self, name), above=0.0)
+            checks.real(name, getattr(self, name), above=0.0, at_most=_LARGEST)
         for name in ("sigma", "delta", "gap", "rho"):
-            checks.real(name, getattr(self, name), at_least=0.0)
+            checks.real(name, getattr(self, name), at_least=0.0, at_most=_LARGEST)
         for name in ("beta", "mu"):
             checks.real(name, getattr(self, name), at_least=0.0, below=1.0)
         checks.real("lambda", self.lambda_, above=0.0, at_most=1.0)
