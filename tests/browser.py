@@ -51,7 +51,7 @@ def browse(page, tmp_path, script="", policy=True):
     target = tmp_path / "opened.html"
     target.write_text(text)
     quiet = ["no-first-run", "disable-background-networking", "disable-component-update", "disable-sync"]
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", *quiet]
+    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "disable-dev-shm-usage", *quiet]
     flags += [f"user-data-dir={tmp_path / 'profile'}", "enable-logging=stderr", "v=0"]
     flags += ["virtual-time-budget=3000", "dump-dom"]
     command = [BROWSER, *(f"--{flag}" for flag in flags), target.as_uri()]
