@@ -2,12 +2,11 @@
 
 import dataclasses
 import pathlib
-import sys
 from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.cli.running import run_training
+from saddle_jax.cli.running import run_several
 from saddle_jax.cli.train import config_options, read_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import Config
@@ -42,19 +41,9 @@ def run(arguments: Sequence[str]) -> int:
         for method in options.methods
         for compressor in options.compressors
     }
-    refused: list[pathlib.Path] = []
-    for number, (workdir, config) in enumerate(grid.items(), 1):
-        if not options.quiet:
-            print(f"\n[{number} of {len(grid)}] {workdir.name}", flush=True)
-        try:
-            result = run_training(config, workdir, quiet=options.quiet)
-        except UsageError as error:  # one folder that cannot be used does not stop the others
-            print(f"saddle: {error}", file=sys.stderr)
-            refused.append(workdir)
-            continue
-        if result["status"] == "interrupted":
-            print("interrupted; the same command goes on from here", file=sys.stderr)
-            return 130
+    refused, status = run_several(grid, quiet=options.quiet)
+    if status == 130:
+        return status
     ended = [workdir for workdir in grid if workdir not in refused]
     if not ended:
         raise UsageError(f"no run of {folder} could be made")
@@ -65,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     paths = write_all(rows, folder, "comparison")
     plot_curves(ended, folder / "comparison.png")
     print(f"written: {', '.join(path.name for path in paths)}, comparison.png in {folder}")
-    return 2 if refused else 0
+    return status
 
 
 def _variant(base: Config, method: str, compressor: str, seed: int) -> Config:

@@ -8,7 +8,7 @@ import numpy as np
 from absl import flags
 
 from saddle_jax import curvature, finished, landscape
-from saddle_jax.cli.usage import mistakes, parse
+from saddle_jax.cli.usage import data_dir_option, mistakes, parse
 from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
 from saddle_jax.report.tables import run_names
 from saddle_jax.rundir import all_ended, same_problem
@@ -31,9 +31,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.DEFINE_integer("images", 1024, "Training images to compute the loss on.", 1, flag_values=options)
     flags.DEFINE_integer("seed", 0, "Of the directions.", 0, 2**32 - 1, flag_values=options)
     flags.DEFINE_string("output", None, "Folder; landscape beside the first DIR else.", flag_values=options)
-    flags.DEFINE_string(
-        "data_dir", None, "Where the data lies now; as in training else.", flag_values=options
-    )
+    data_dir_option(options)
     workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
     folder = pathlib.Path(options.output or workdirs[0].resolve().parent / "landscape")
     with mistakes(), contextlib.closing(Screen()) as screen:

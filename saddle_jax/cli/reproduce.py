@@ -3,13 +3,12 @@
 import fnmatch
 import pathlib
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from saddle_jax.cli.running import run_training
+from saddle_jax.cli.running import run_several
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import Config
 from saddle_jax.ledger import readable
@@ -157,23 +156,14 @@ def _make_runs(
     say(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
     if options.plan:
         return [], 0
-    refused = []
-    for number, planned in enumerate(missing, 1):
-        say(f"\n[{number} of {len(missing)}] {planned.workdir.name}")
-        try:
-            result = run_training(planned.config, planned.workdir, quiet=options.quiet)
-        except UsageError as error:  # one folder that cannot be used does not stop the others
-            print(f"saddle: {error}", file=sys.stderr)
-            refused.append(planned)
-            continue
-        if result["status"] == "interrupted":
-            print("interrupted; the same command goes on from here", file=sys.stderr)
-            return [], 130
-    made = [run for run in runs if run not in refused]
+    refused, status = run_several({run.workdir: run.config for run in missing}, quiet=options.quiet)
+    if status == 130:
+        return [], status
+    made = [run for run in runs if run.workdir not in refused]
     with mistakes():
         for planned in made:
             planned.note_paper(table, scale)
-    return made, 2 if refused else 0
+    return made, status
 
 
 def _print_plan(missing: Sequence["Planned"]) -> None:

@@ -1,9 +1,11 @@
-"""Running one training for a verb: mistakes in one line, a picture at the end."""
+"""Running trainings for a verb: mistakes in one line, a picture at the end."""
 
 import pathlib
+import sys
+from collections.abc import Mapping
 from typing import Any
 
-from saddle_jax.cli.usage import mistakes
+from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.config import Config
 
 
@@ -21,3 +23,25 @@ def run_training(
         plot_curves([workdir], workdir / "curves.png")
     screen.line(f"picture: {workdir / 'curves.png'}")
     return result
+
+
+def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
+    """Trains one after the other; the folders that could not be used, and the exit status.
+
+    The status is 0, 2 if some could not be used, 130 if it was interrupted. What diverges or cannot be used
+    does not stop the others.
+    """
+    refused = []
+    for number, (workdir, config) in enumerate(runs.items(), 1):
+        if not quiet:
+            print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
+        try:
+            result = run_training(config, workdir, quiet=quiet)
+        except UsageError as error:
+            print(f"saddle: {error}", file=sys.stderr)
+            refused.append(workdir)
+            continue
+        if result["status"] == "interrupted":
+            print("interrupted; the same command goes on from here", file=sys.stderr)
+            return refused, 130
+    return refused, 2 if refused else 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from saddle_jax.cli.usage import UsageError, mistakes, parse
+from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.errors import RunError
 from saddle_jax.report.tables import as_text
 from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
@@ -53,7 +53,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     flags.DEFINE_integer(
         "agent", None, "One agent's own model; the consensus model else.", flag_values=options
     )
-    _data_dir(options)
+    data_dir_option(options)
     (name,) = parse(options, arguments, ["DIR"])
 
     from saddle_jax.finished import choose, open_run
@@ -75,7 +75,7 @@ def export(arguments: Sequence[str]) -> None:
         "format", "safetensors", ["safetensors", "msgpack"], "File format.", flag_values=options
     )
     flags.DEFINE_string("output", None, "File; model.FORMAT in the run's folder else.", flag_values=options)
-    _data_dir(options)
+    data_dir_option(options)
     (name,) = parse(options, arguments, ["DIR"])
 
     import jax
@@ -107,12 +107,6 @@ def export(arguments: Sequence[str]) -> None:
         with in_one_go(path) as partial:
             partial.write_bytes(content)
     print(f"{path}: step {step:,}, {sum(leaf.size for leaf in jax.tree.leaves(model)):,} parameters")
-
-
-def _data_dir(options: flags.FlagValues) -> None:
-    flags.DEFINE_string(
-        "data_dir", None, "Where the data lies now; as in training else.", flag_values=options
-    )
 
 
 def _warn(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax import curvature, finished
-from saddle_jax.cli.usage import UsageError, mistakes, parse
+from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.experiment import Experiment
 from saddle_jax.report.sharpness import plot_bars, plot_densities
 from saddle_jax.report.tables import as_text, run_names
@@ -32,9 +32,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.DEFINE_string(
         "output", None, "Picture of several runs; sharpness.png beside the first else.", flag_values=options
     )
-    flags.DEFINE_string(
-        "data_dir", None, "Where the data lies now; as in training else.", flag_values=options
-    )
+    data_dir_option(options)
     workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
     if options.output and pathlib.Path(options.output).suffix != ".png":
         raise UsageError(f"output must end in .png, got {options.output!r}")

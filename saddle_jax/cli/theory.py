@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax.cli.usage import UsageError, mistakes, parse
+from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.config import Config, build_topology
 from saddle_jax.report.tables import as_text
 from saddle_jax.theory.bound import Setting, bound, conditions, largest_eta, mixing_lambda
@@ -54,9 +54,7 @@ def run(arguments: Sequence[str]) -> None:
     )
     flags.DEFINE_string("workdir", None, "Where --testbed writes theory.png.", flag_values=options)
     flags.DEFINE_integer("samples", 256, "Of DIR: samples per agent; 0: all.", flag_values=options)
-    flags.DEFINE_string(
-        "data_dir", None, "Of DIR: where the data lies now; as in training else.", flag_values=options
-    )
+    data_dir_option(options)
     flags.DEFINE_bool("json", False, "As one JSON object.", flag_values=options)
     found = parse(options, arguments, ["[DIR]"])
     of_dir, of_bound = (
@@ -132,7 +130,7 @@ def _show(setting: Setting, title: str, *, quiet: bool) -> dict[str, Any]:
                 "condition": c.text,
                 "printed": c.is_printed,
                 "value": c.value,
-                "limit": c.limit if math.isfinite(c.limit) else None,
+                "limit": c.limit,
                 "holds": c.holds,
                 "factor": c.factor,
             }

@@ -28,6 +28,12 @@ def mistakes() -> Iterator[None]:
         raise UsageError(f"{where}{error.strerror or error}") from error
 
 
+def data_dir_option(options: flags.FlagValues) -> None:
+    """Defines --data_dir of the verbs that open runs again."""
+    meaning = "Of runs: where the data lies now; as in training else."
+    flags.DEFINE_string("data_dir", None, meaning, flag_values=options)
+
+
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
     """Reads a verb's options; returns its other arguments, of which there must be as many as named.
 

@@ -28,6 +28,12 @@ class Entry:
     schedule: str = "step"
 
     @property
+    def problem(self) -> tuple[str, str, str]:
+        """Dataset, alpha and graph, as tables say them; methods are compared on the same one."""
+        alpha = "iid" if self.alpha is None else f"{self.alpha:g}"
+        return self.dataset, alpha, f"{self.topology} {self.agents}"
+
+    @property
     def name(self) -> str:
         """What tells it apart, such as cifar10-ring10-alpha0.01-q_saddle-quantize8."""
         share = "iid" if self.alpha is None else f"alpha{self.alpha:g}"

@@ -1,5 +1,6 @@
 """The paper's figures beside ours: the table, what SADDLe gains, what compression costs, a picture."""
 
+import itertools
 import os
 from collections.abc import Mapping
 
@@ -18,9 +19,7 @@ def beside_the_paper(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str
         known = cell.mean is not None and entry.printed is not None and scale.is_comparable
         rows.append(
             [
-                entry.dataset,
-                "iid" if entry.alpha is None else f"{entry.alpha:g}",
-                f"{entry.topology} {entry.agents}",
+                *entry.problem,
                 entry.method + (f" every {entry.ascent_every}" if entry.ascent_every > 1 else ""),
                 entry.compressor,
                 scale.name,
@@ -38,32 +37,25 @@ def contrasts(cells: Mapping[Entry, Cell]) -> list[list[str]]:
     Differences between methods survive a change of scale better than accuracies do.
     """
     rows = [["dataset", "alpha", "graph", "contrast", "paper", "ours"]]
-    for one in cells:
-        for other in cells:
-            if (one.dataset, one.alpha, one.topology, one.agents) != (
-                other.dataset,
-                other.alpha,
-                other.topology,
-                other.agents,
-            ):
-                continue
-            gains = _BASE.get(one.method) == other.method and one.compressor == other.compressor
-            drops = one.method == other.method and one.compressor != "none" and other.compressor == "none"
-            if not (gains or drops):
-                continue
-            named = f" ({one.compressor})" if one.compressor != "none" else ""
-            what = (
-                f"{one.method} - {other.method}{named}" if gains else f"{one.method}: {one.compressor} - none"
-            )
-            alpha = "iid" if one.alpha is None else f"{one.alpha:g}"
-            graph = f"{one.topology} {one.agents}"
-            paper = None
-            if one.printed and other.printed:
-                paper = one.printed.mean - other.printed.mean
-            mean, base = cells[one].mean, cells[other].mean
-            ours = None if mean is None or base is None else mean - base
-            rows.append([one.dataset, alpha, graph, what, *(map(_signed, (paper, ours)))])
+    for one, other in itertools.product(cells, cells):
+        what = _contrast(one, other)
+        if what is None or one.problem != other.problem:
+            continue
+        paper = one.printed.mean - other.printed.mean if one.printed and other.printed else None
+        mean, base = cells[one].mean, cells[other].mean
+        ours = None if mean is None or base is None else mean - base
+        rows.append([*one.problem, what, _signed(paper), _signed(ours)])
     return rows
+
+
+def _contrast(one: Entry, other: Entry) -> str | None:
+    """What the difference of two entries tells; None if nothing."""
+    if _BASE.get(one.method) == other.method and one.compressor == other.compressor:
+        named = f" ({one.compressor})" if one.compressor != "none" else ""
+        return f"{one.method} - {other.method}{named}"
+    if one.method == other.method and one.compressor != "none" and other.compressor == "none":
+        return f"{one.method}: {one.compressor} - none"
+    return None
 
 
 def _signed(value: float | None) -> str:
