@@ -221,6 +221,13 @@ def test_runs_that_cannot_be_compared(changes, message, trained, tmp_path, capsy
     if not changes:
         assert cli.main(["saddle", "landscape", str(tmp_path), output]) == 2
         assert "has no whole checkpoint: train it first" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_cannot_be_used_is_told_before_anything_is_computed(trained, capsys, monkeypatch):
+    monkeypatch.setattr(landscape, "surface", lambda *arguments, **options: pytest.fail("computed"))
+    assert cli.main(["saddle", "landscape", str(trained / "one"), "--output=/dev/null"]) == 2
+    assert re.search(r"saddle: /dev/null: .*\n$", capsys.readouterr().err)
 
 
 @needs_browser

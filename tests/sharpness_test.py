@@ -359,6 +359,7 @@ BAD = {
     "images": (["--images=0"], "images"),
     "iterations": (["--iterations=1"], "iterations"),
     "data": (["--data=test"], "data"),
+    "output": (["--output=bars.pdf"], r"output must end in .png, got 'bars.pdf'"),
 }
 
 
@@ -385,6 +386,9 @@ def test_folders_that_cannot_be_used(trained, tmp_path, capsys):
     assert "00000004 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
     (trained / "sharpness.json").write_text("[1")
     with pytest.raises(RunError, match=r"cannot be read .* remove it to measure again"):
+        curvature.read_stages(trained)
+    (trained / "sharpness.json").write_text('{"stages": [{"step": 1, "epoch": 1, "lambda_max": 1}]}')
+    with pytest.raises(RunError, match=r"cannot be read \('density, whose'\): remove it"):
         curvature.read_stages(trained)
     (trained / "sharpness.json").unlink()
 

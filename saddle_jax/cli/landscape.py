@@ -9,10 +9,12 @@ from absl import flags
 
 from saddle_jax import curvature, finished, landscape
 from saddle_jax.cli.usage import data_dir_option, mistakes, parse
+from saddle_jax.experiment import Experiment
 from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
 from saddle_jax.report.tables import run_names
 from saddle_jax.rundir import all_ended, same_problem
 from saddle_jax.screen import Screen
+from saddle_jax.types import Params
 from saddle_jax.writing import in_one_go
 
 
@@ -38,8 +40,9 @@ def run(arguments: Sequence[str]) -> None:
         x = landscape.grid(options.points, options.span)
         same_problem(workdirs)
         all_ended(workdirs)
+        opened = [finished.open_run(workdir, screen.warn, options.data_dir) for workdir in workdirs]
         folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
-        surfaces = _surfaces(workdirs, x, options, screen)
+        surfaces = _surfaces(workdirs, opened, x, options, screen)
         _write(folder, x, surfaces, run_names(workdirs))
         for workdir, name, surface in zip(workdirs, run_names(workdirs), surfaces, strict=True):
             _save(workdir, x, surface[None], [name])  # for `saddle report` of this run
@@ -47,12 +50,15 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _surfaces(
-    workdirs: Sequence[pathlib.Path], x: np.ndarray, options: flags.FlagValues, screen: Screen
+    workdirs: Sequence[pathlib.Path],
+    opened: Sequence[tuple[Experiment, int, Params]],
+    x: np.ndarray,
+    options: flags.FlagValues,
+    screen: Screen,
 ) -> np.ndarray:
     """float64 [runs, n, n]; the directions of all runs come from one draw."""
     import jax
 
-    opened = [finished.open_run(workdir, screen.warn, options.data_dir) for workdir in workdirs]
     # A CPU computes grouped models no faster than one after the other, and compiles them slower.
     group = 1 if jax.default_backend() == "cpu" else 16
     surfaces = []
