@@ -1,12 +1,145 @@
-"""Lifting what was written for one model over the agents."""
+"""How the agents are computed on this hardware: the one home of that choice.
 
+What is written for one agent is lifted over all of them in up to three steps:
+
+    devices   the agent axis is cut into one shard per device of the mesh axis "agents", if there is one
+    groups    a shard's agents are taken so many at a time, in a loop: memory is bounded, caches suffice
+    vmap      a group's agents are one more axis of every operation
+
+The mesh is JAX's own, in the way JAX has for it:
+
+    with jax.set_mesh(sj.agent_mesh(4)):
+        params, state, metrics = step(params, state, batch, key)
+
+Inside, stacked arrays [A, ...] are sharded along A, and A is a multiple of the number of devices.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 import optax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from saddle_jax import checks
 from saddle_jax.trees import agent_keys
 from saddle_jax.types import Key, Params
+
+AXIS = "agents"  # of the mesh
+BATCH_AXIS = "batch"  # of the mesh: the images of each agent, where there are more devices than agents
+
+# On a CPU, up to this many agents are taken at once: each has convolutions of its own, which is what runs
+# fastest, but takes longer to compile with every agent. More go in groups, as matrix products, in a loop.
+_MAX_AT_ONCE = 64
+_GROUP = 16
+
+_LOOPS: contextvars.ContextVar[bool] = contextvars.ContextVar("agents_in_a_loop", default=False)
+
+
+def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Mesh:
+    """Devices in the order of the agents, for `jax.set_mesh`.
+
+    Args:
+      devices: how many, or which; None is all there are.
+      batch: over how many of them each agent's batch is cut; it must divide their number.
+    """
+    if devices is None or isinstance(devices, int):
+        there = jax.devices()
+        count = len(there) if devices is None else checks.whole("devices", devices, at_least=1)
+        if count > len(there):
+            raise ValueError(f"devices must be at most {len(there)}, as many as there are, got {count}")
+        devices = there[:count]
+    batch = checks.whole("batch", batch, at_least=1)
+    if len(devices) % batch:
+        raise ValueError(f"batch must divide the number of devices, {len(devices)}, got {batch}")
+    grid = np.array(devices).reshape(-1, batch)
+    return Mesh(grid, (AXIS, BATCH_AXIS), axis_types=(AxisType.Auto,) * 2)
+
+
+def shards() -> int:
+    """Over how many devices the agent axis is cut here: 1 without a mesh, and inside a shard."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.shape[AXIS] if AXIS in mesh.auto_axes else 1
+
+
+def stacked_sharding(mesh: Mesh) -> NamedSharding:
+    """Where stacked arrays [A, ...] belong."""
+    return NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def in_a_loop() -> bool:
+    """Whether what is being traced runs once per group of agents: XLA:CPU's convolutions are slow there."""
+    return _LOOPS.get()
+
+
+def group_size(agents: int, group: int = 0) -> int:
+    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware and number.
+
+    An accelerator takes all of them: its operations want to be wide.
+    """
+    checks.whole("group", group, at_least=0)
+    if group:
+        return min(group, agents)
+    return agents if jax.default_backend() != "cpu" or agents <= _MAX_AT_ONCE else _GROUP
+
+
+def lift(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
+    """A function of one agent as a function of all: each argument and result gets the agent axis [A, ...]."""
+
+    def of_a_shard(*arguments: Any) -> Any:
+        agents = jax.tree.leaves(arguments)[0].shape[0]
+        size = group_size(agents, group)
+        if size == agents:
+            return jax.vmap(function)(*arguments)
+        with _loops():
+            return jax.lax.map(lambda one: function(*one), arguments, batch_size=size)
+
+    return on_shards(of_a_shard)
+
+
+def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> Callable[..., Any]:
+    """A function of a shard's agents, run on every device; without a mesh all agents are one shard.
+
+    Args:
+      function: of trees whose leaves are [S, ...], S the shard's agents; its results must be the same.
+      everywhere: which arguments have no agent axis: every shard sees the whole of them.
+    """
+
+    def run(*arguments: Any) -> Any:
+        count = shards()
+        if count == 1:
+            return function(*arguments)
+        specs = []
+        for position, argument in enumerate(arguments):
+            specs.append(PartitionSpec() if position in everywhere else PartitionSpec(AXIS))
+            for leaf in () if position in everywhere else jax.tree.leaves(argument):
+                if leaf.shape[0] % count:
+                    raise ValueError(
+                        f"the number of agents must be a multiple of the mesh's {count} devices, got "
+                        f"{leaf.shape[0]}: see Topology.padded"
+                    )
+        # Our rules for convolutions say nothing about how values vary over the mesh: unchecked.
+        return jax.shard_map(
+            function,
+            in_specs=tuple(specs),
+            out_specs=PartitionSpec(AXIS),
+            axis_names={AXIS},
+            check_vma=False,
+        )(*arguments)
+
+    return run
+
+
+@contextlib.contextmanager
+def _loops() -> Iterator[None]:
+    token = _LOOPS.set(True)
+    try:
+        yield
+    finally:
+        _LOOPS.reset(token)
 
 
 def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
@@ -30,6 +163,6 @@ def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransfor
         def one_agent(updates, state, params, key):
             return inner.update(updates, state, params, key=key, **extra_args)
 
-        return jax.vmap(one_agent)(updates, state, params, keys)
+        return lift(one_agent)(updates, state, params, keys)
 
     return optax.GradientTransformationExtraArgs(init_fn, update_fn)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from saddle_jax import checks, trees
@@ -82,7 +83,7 @@ def choco_gossip(
     def publish(models, public, key, metrics):
         theta = jax.tree.map(jnp.subtract, models, public)
         q = compress_stacked(compressor, theta, stream(key, _STREAM))
-        note_compression(metrics, "", theta, q)
+        note_compression(metrics, "", theta, q, topology.present)
         return jax.tree.map(jnp.add, public, q)
 
     def update_fn(
@@ -127,16 +128,16 @@ def check_compressor(compressor: Any) -> None:
 
 
 def note_compression(
-    metrics: Metrics | None, prefix: str, theta: Any, compressed: Any, occupied: Any = None
+    metrics: Metrics | None, prefix: str, theta: Any, compressed: Any, present: np.ndarray
 ) -> None:
     """Notes what compression took away, if anybody asked.
 
     Args:
       metrics: where to; None notes nothing.
       prefix: before the names.
-      theta: what was compressed [A, ...], or pairs [A, K, ...] if `occupied` is given.
+      theta: what was compressed [A, ...], or of pairs [A, K, ...].
       compressed: Q(theta).
-      occupied: which pairs are real, bool [A, K].
+      present: which agents [A] or pairs [A, K] are real, bool.
 
     The norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its own, [L];
     and the measured contraction of each tensor, zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L],
@@ -144,15 +145,15 @@ def note_compression(
     """
     if metrics is None:
         return
-    axes, present = (1, True) if occupied is None else (2, jnp.asarray(occupied)[None])
+    axes = present.ndim
     error = jax.tree.map(jnp.subtract, compressed, theta)
     metrics[f"{prefix}compression_error"] = trees.agent_norms(error, axes)
     metrics[f"{prefix}compression_input"] = trees.agent_norms(theta, axes)
     errors, inputs = trees.layer_norms(error, axes), trees.layer_norms(theta, axes)
-    metrics[f"{prefix}compression_error_by_layer"] = trees.mean_by_layer(errors, present)
-    metrics[f"{prefix}compression_input_by_layer"] = trees.mean_by_layer(inputs, present)
+    metrics[f"{prefix}compression_error_by_layer"] = trees.mean_by_layer(errors, present[None])
+    metrics[f"{prefix}compression_input_by_layer"] = trees.mean_by_layer(inputs, present[None])
     lost = (errors / jnp.where(inputs > 0, inputs, 1)) ** 2
-    metrics[f"{prefix}zeta_by_layer"] = trees.mean_by_layer(1 - lost, inputs > 0)
+    metrics[f"{prefix}zeta_by_layer"] = trees.mean_by_layer(1 - lost, (inputs > 0) & present[None])
 
 
 def stream(key: Key | None, purpose: int) -> Key | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax import checks, compression, topology
+from saddle_jax import checks, compression, placement, topology
 from saddle_jax.choco import ORDERS
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
@@ -17,8 +17,15 @@ from saddle_jax.mixing import FORMS
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.layers import NORMS
 
-# Settings that cannot change a number of a run.
-IRRELEVANT = ("data_dir", "keep_checkpoints", "keep_every_epochs", "checkpoint_every_steps")
+# Settings that cannot change a number of a run, rounding apart.
+IRRELEVANT = (
+    "data_dir",
+    "devices",
+    "group",
+    "keep_checkpoints",
+    "keep_every_epochs",
+    "checkpoint_every_steps",
+)
 SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 
@@ -108,6 +115,11 @@ class Config:
         0,
         "steps in one compiled call; 0: 1 on a CPU, where loops around convolutions are slow, else 8",
         _whole(0),
+    )
+    # Where
+    devices: str = _setting("auto", "auto (all, as far as they are of use) or how many", placement.check)
+    group: int = _setting(
+        0, "agents of a device computed at a time; 0: all, on a CPU with more than 64 in groups", _whole(0)
     )
     # What is written down
     eval_every_epochs: int = _setting(5, "evaluate so often, and at the end", _whole(1))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from saddle_jax import classification, models
+from saddle_jax import agents, classification, models
 from saddle_jax.config import Config, build_topology, parse_compressor
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, take
 from saddle_jax.data.recipes import Augmentation
@@ -18,8 +18,9 @@ from saddle_jax.ledger import Ledger, open_ledger
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.saddle import METHODS
 from saddle_jax.models.layers import Norm
+from saddle_jax.placement import Placement, place
 from saddle_jax.schedules import build_schedule
-from saddle_jax.trees import replicate
+from saddle_jax.trees import consensus, consensus_distance, replicate
 from saddle_jax.types import Array, Key, Params
 
 # What the random numbers of a run are for, beside the batches' own.
@@ -40,17 +41,35 @@ class Experiment:
     method: Method
     schedule: optax.Schedule
     ledger: Ledger
+    placement: Placement
 
     @property
     def steps(self) -> int:
         """Of the whole run."""
         return self.config.epochs * self.batches.steps_per_epoch
 
-    def first_params(self) -> Params:
-        """All agents' models before the first step: the same for everybody, stacked [A, ...]."""
+    def first_model(self) -> Params:
+        """One agent's model before the first step: the same for everybody."""
         key = _stream(self.config.seed, _INITIALISATION)
-        one = models.init(self.model, self.dataset.image_shape, key)
-        return replicate(one, self.config.agents)
+        return models.init(self.model, self.dataset.image_shape, key)
+
+    def first_params(self) -> Params:
+        """All agents' models before the first step, stacked [A, ...], on one device."""
+        return replicate(self.first_model(), self.config.agents)
+
+    def first_carry(self) -> Any:
+        """What `compiled_steps` carries, before the first step, on the devices where it belongs."""
+        one = self.first_model()
+        with self.placement.active():
+            return jax.jit(self._carry, out_shardings=self._carry_shardings)(one)
+
+    def _carry(self, one: Params) -> Any:
+        params = replicate(one, self.placement.size)
+        return params, self.method.init(params), jnp.int32(-1)
+
+    @functools.cached_property
+    def _carry_shardings(self) -> Any:
+        return self.placement.shardings(jax.eval_shape(lambda: self._carry(self.first_model())))
 
     @property
     def steps_per_dispatch(self) -> int:
@@ -61,7 +80,7 @@ class Experiment:
 
     @functools.cached_property
     def compiled_steps(self) -> Any:
-        """(carry, images, labels, order, positions, ascend) -> (carry, metrics of the last), one program.
+        """(carry, images, labels, order, positions, ascend) -> (carry, metrics of the last); see take_steps.
 
         carry: params, state and the first step whose loss was not finite (-1: none yet); donated.
         images, labels: of which the order numbers samples.
@@ -71,17 +90,20 @@ class Experiment:
         ascend: whether SAM climbs; None where n steps differ in that.
         """
         loss_fn = classification.cross_entropy(self.model)
+        pick = agents.on_shards(take, everywhere=(0,))
 
         def run_step(carry, images, labels, order, position, ascend):
             params, state, first_bad = carry
             row, epoch, number, step = position[0], position[1], position[2], position[3]
             samples, mask = order[0][row], order[1][row]
             augmentation_key = self.batches.augmentation_key(epoch, number)
+            present = jnp.asarray(self.method.topology.present, mask.dtype)
             batch = {
-                "images": self.dataset.recipe.for_agents(augmentation_key, take(images, samples)),
-                "labels": take(labels, samples),
-                "mask": jnp.broadcast_to(mask, samples.shape),
+                "images": self.dataset.recipe.for_agents(augmentation_key, pick(images, samples)),
+                "labels": pick(labels, samples),
+                "mask": present[:, None] * mask[None],
             }
+            batch = self.placement.cut_batches(batch)
             key = jax.random.fold_in(_stream(self.config.seed, _METHOD), step)
             params, state, metrics = self.method.step(
                 loss_fn, params, state, batch, key, ascend=ascend, diagnostics=self.config.diagnostics
@@ -102,12 +124,48 @@ class Experiment:
             )
             return carry, jax.tree.map(lambda x: x[-1], metrics)
 
-        return jax.jit(run_steps, static_argnums=5, donate_argnums=0)
+        everywhere = self.placement.sharding()
+        return jax.jit(
+            run_steps,
+            static_argnums=5,
+            donate_argnums=0,
+            out_shardings=None if everywhere is None else (self._carry_shardings, everywhere),
+        )
+
+    def take_steps(self, *arguments: Any) -> Any:
+        """`compiled_steps` on the devices of the run."""
+        with self.placement.active():
+            return self.compiled_steps(*arguments)
+
+    def order(self, epoch: int) -> tuple[Array, Array]:
+        """An epoch's samples [steps, A, B] and mask [steps, B], on the devices; idle agents included."""
+        return self.place_order(*self.batches.epoch(epoch))
+
+    def place_order(self, samples: Any, mask: Any) -> tuple[Array, Array]:
+        """An order of one's own, with the axes of `order`."""
+        return self.placement.by_agents(samples, axis=1), self.placement.everywhere(mask)
 
     @functools.cached_property
     def device_data(self) -> tuple[Any, Array]:
-        """All training images and labels, on the device."""
-        return jnp.asarray(np.asarray(self.dataset.train_images)), jnp.asarray(self.dataset.train_labels)
+        """All training images and labels, on every device."""
+        images = jnp.asarray(np.asarray(self.dataset.train_images))
+        return self.placement.everywhere((images, jnp.asarray(self.dataset.train_labels)))
+
+    def consensus(self, params: Params) -> Params:
+        """The average model of agents on their devices, on one device."""
+        return self.placement.pull(self._consensus, params)
+
+    def consensus_distance(self, params: Params) -> Array:
+        """How far agents on their devices are from their average."""
+        return self.placement.pull(self._distance, params)
+
+    @functools.cached_property
+    def _consensus(self) -> Any:
+        return functools.partial(consensus, present=self.method.topology.present)
+
+    @functools.cached_property
+    def _distance(self) -> Any:
+        return functools.partial(consensus_distance, present=self.method.topology.present)
 
     @property
     def is_streamed(self) -> bool:
@@ -135,9 +193,10 @@ def build(config: Config) -> Experiment:
         config.partition, dataset.train_labels, config.agents, alpha=config.alpha, seed=config.seed
     )
     batches = Batches(partition, config.batch_size, config.seed)
+    placement = place(config.agents, config.batch_size, config.devices)
     model = models.build(config.model, dataset.num_classes, norm=cast(Norm, config.norm))
     schedule = build_schedule(config, batches.steps_per_epoch)
-    method = _build_method(config, topology, schedule)
+    method = _build_method(config, placement.graph(topology), schedule)
     shapes = jax.eval_shape(
         lambda: replicate(models.init(model, dataset.image_shape, jax.random.key(0)), config.agents)
     )
@@ -150,6 +209,7 @@ def build(config: Config) -> Experiment:
         method=method,
         schedule=schedule,
         ledger=open_ledger(method, shapes),
+        placement=placement,
     )
 
 
@@ -174,7 +234,8 @@ def _build_method(config: Config, topology: Any, schedule: optax.Schedule) -> Me
             "ascent_every": config.ascent_every,
             "ascent_reuse": config.ascent_reuse,
         }
-    return METHODS[config.method](topology, learning_rate=schedule, **options)
+    method = METHODS[config.method](topology, learning_rate=schedule, **options)
+    return dataclasses.replace(method, gradients=dataclasses.replace(method.gradients, group=config.group))
 
 
 def _stream(seed: int, purpose: int) -> Key:

@@ -3,10 +3,8 @@
 import dataclasses
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.errors import RunError
@@ -26,7 +24,7 @@ def open_run(
     """
     experiment = build_again(workdir, data_dir)
     checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
-    restored = checkpoints.restore_newest(_first_carry(experiment), report, set_aside=False)
+    restored = checkpoints.restore_newest(experiment.first_carry(), report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
@@ -35,7 +33,7 @@ def open_run(
 
 def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experiment:
     """The parts of a run."""
-    config = read_config(workdir)
+    config = dataclasses.replace(read_config(workdir), devices="1")
     if data_dir:
         config = dataclasses.replace(config, data_dir=data_dir)
     return build(config)
@@ -52,13 +50,7 @@ def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
 def open_stage(workdir: pathlib.Path, experiment: Experiment, step: int) -> Params:
     """All agents' models [A, ...] at the checkpoint of one step."""
     checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
-    return checkpoints.restore(step, _first_carry(experiment))[0]
-
-
-def _first_carry(experiment: Experiment) -> Any:
-    """A tree like those that training saves."""
-    params = experiment.first_params()
-    return params, experiment.method.init(params), jnp.int32(-1)
+    return checkpoints.restore(step, experiment.first_carry())[0]
 
 
 def choose(params: Params, agent: int | None) -> Params:

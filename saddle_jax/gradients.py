@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax import checks
+from saddle_jax.agents import lift, on_shards
+from saddle_jax.exchange import bring
 from saddle_jax.sam import Ascent, Evaluation, sam_gradient, with_aux
 from saddle_jax.topology import Topology
 from saddle_jax.trees import check_params, check_stacked, scale_slices, zeros_of_pairs
@@ -34,9 +36,14 @@ class GradientStage(abc.ABC):
     """The first stage of a method: `init`, then `compute` at every step.
 
     `dataclasses.replace(stage, ascent=...)` gives the same stage with another kind of SAM.
+
+    Attributes:
+      ascent: how SAM climbs.
+      group: how many of a device's agents are computed at a time; 0 chooses, see `agents.group_size`.
     """
 
     ascent: Ascent = Ascent()
+    group: int = 0
 
     @property
     def leading_axes(self) -> int:
@@ -96,8 +103,8 @@ class LocalGradients(GradientStage):
         return jax.tree.map(jnp.zeros_like, params)
 
     def _gradients(self, loss_fn, params, batch, state, climbs):
-        gradient = sam_gradient(loss_fn, self.ascent, climbs)
-        return jax.vmap(gradient)(params, batch, state.perturbation)
+        gradient = lift(sam_gradient(loss_fn, self.ascent, climbs), self.group)
+        return gradient(params, batch, state.perturbation)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,39 +152,45 @@ class CrossGradients(GradientStage):
             own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
             return jnp.sum(losses * weights.astype(losses.dtype)), own
 
-        gathered = jax.tree.map(lambda d: d[self.topology.neighbours], batch)
+        heard, senders = bring(self.topology, batch)
+        gathered = on_shards(lambda heard, senders: jax.tree.map(lambda d: d[senders], heard))(heard, senders)
         weights = jnp.asarray(self.topology.weights)
-        grads, own = jax.vmap(jax.grad(mean_loss, has_aux=True))(params, gathered, weights)
+        grads, own = lift(jax.grad(mean_loss, has_aux=True), self.group)(params, gathered, weights)
         return grads, None, own
 
     def _gradients_by_pair(self, loss_fn, params, batch, state, climbs):
         """Slot after slot of the neighbour table, all agents at once."""
-        gradient = jax.vmap(sam_gradient(loss_fn, self.ascent, climbs))
-        neighbours, weights = self.topology.neighbours, self.topology.weights
-        own_models = params if self.self_point is None else self.self_point(params)
+        gradient = lift(sam_gradient(loss_fn, self.ascent, climbs), self.group)
+        own_models = None if self.self_point is None else self.self_point(params)
+
+        def of_a_shard(zero, params, own_models, heard, senders, weights, xi):
+            def visit(carry, slot):
+                total, turn = carry
+                k, slot_senders, shares, xi = slot
+                models = params
+                if own_models is not None:
+                    models = jax.tree.map(lambda a, b: jnp.where(k == 0, a, b), own_models, params)
+                neighbours_data = jax.tree.map(lambda d: d[slot_senders + turn], heard)
+                grads, xi, evaluation = gradient(models, neighbours_data, xi)
+                if not self.mean:
+                    return carry, (grads, xi, evaluation)
+                return _add_in_turn(total, scale_slices(grads, shares), zero), (None, xi, evaluation)
+
+            width = senders.shape[1]
+            slots = (jnp.arange(width), senders.T, weights.T, _swap_leading(xi))
+            total = jax.tree.map(jnp.zeros_like, params) if self.mean else None
+            (total, _), (grads, xi, evaluation) = jax.lax.scan(
+                visit, (total, zero), slots, unroll=width if width <= _MAX_UNROLLED else 1
+            )
+            own = jax.tree.map(lambda leaf: leaf[0], evaluation)
+            return total if self.mean else _swap_leading(grads), _swap_leading(xi), own
 
         zero = jnp.minimum(state.step, 0)  # XLA cannot know that it is zero, see _add_in_turn
-
-        def visit(carry, slot):
-            total, turn = carry
-            k, senders, shares, xi = slot
-            models = params
-            if self.self_point is not None:
-                models = jax.tree.map(lambda a, b: jnp.where(k == 0, a, b), own_models, params)
-            neighbours_data = jax.tree.map(lambda d: d[senders + turn], batch)
-            grads, xi, evaluation = gradient(models, neighbours_data, xi)
-            if not self.mean:
-                return carry, (grads, xi, evaluation)
-            return _add_in_turn(total, scale_slices(grads, shares), zero), (None, xi, evaluation)
-
-        width = neighbours.shape[1]
-        slots = (jnp.arange(width), neighbours.T, weights.T, _swap_leading(state.perturbation))
-        total = jax.tree.map(jnp.zeros_like, params) if self.mean else None
-        (total, _), (grads, xi, evaluation) = jax.lax.scan(
-            visit, (total, zero), slots, unroll=width if width <= _MAX_UNROLLED else 1
+        heard, senders = bring(self.topology, batch)
+        weights = jnp.asarray(self.topology.weights)
+        return on_shards(of_a_shard, everywhere=(0,))(
+            zero, params, own_models, heard, jnp.asarray(senders), weights, state.perturbation
         )
-        own = jax.tree.map(lambda leaf: leaf[0], evaluation)
-        return total if self.mean else _swap_leading(grads), _swap_leading(xi), own
 
 
 @jax.custom_jvp

@@ -41,7 +41,8 @@ def open_ledger(method: Method, params: Params) -> Ledger:
         for shape, dtype in zip(shapes, dtypes, strict=True)
     )
     paper = sum(message.paper_bits(shape) for message in method.rounds for shape in shapes)
-    listeners = [int(count) for count in method.topology.out_degree]
+    graph = method.topology
+    listeners = [int(count) for count in graph.out_degree[graph.present]]
     return Ledger(tuple(n * wire for n in listeners), tuple(n * paper for n in listeners))
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from saddle_jax import checks
+from saddle_jax import agents, checks, exchange
 from saddle_jax.topology import Topology
 from saddle_jax.trees import check_params
 from saddle_jax.types import Array, Metrics, Params
@@ -29,13 +29,15 @@ def mixing_form(topology: Topology, form: Form = "auto") -> Form:
     """The form that `mix` uses on this graph: the given one, or for "auto" a choice by size.
 
     The table reads and writes each model about once, whatever A is; the einsum multiplies A times,
-    and is the better one when most agents hear each other.
+    and is the better one when most agents hear each other. On several devices it needs everybody's models on
+    each of them, the table only those that are heard.
     """
     checks.choice("form", form, FORMS)
     if form != "auto":
         return form
-    width = topology.neighbours.shape[1]
-    return "table" if width <= _MAX_TABLE_WIDTH and 3 * width <= topology.size else "dense"
+    width, devices = topology.neighbours.shape[1], agents.shards()
+    is_sparse = 3 * width <= topology.size or (devices > 1 and not exchange.plan(topology, devices).gathers)
+    return "table" if width <= _MAX_TABLE_WIDTH and is_sparse else "dense"
 
 
 def mix(topology: Topology, tree: Any, form: Form = "auto") -> Any:
@@ -51,27 +53,36 @@ def disagreement(topology: Topology, tree: Any, form: Form = "auto") -> Any:
     """
     check_params(tree, topology.size)
     run = _dense if mixing_form(topology, form) == "dense" else _table
-
-    def leaf(x: Array) -> Array:
-        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        return run(topology, wide).astype(x.dtype)
-
-    return jax.tree.map(leaf, tree)
+    wide = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+    return jax.tree.map(lambda d, x: d.astype(x.dtype), run(topology, wide), tree)
 
 
-def _dense(topology: Topology, x: Array) -> Array:
-    weights = jnp.asarray(topology.mixing - np.eye(topology.size), x.dtype)
-    # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
-    return jnp.einsum("ij,j...->i...", weights, x - x[:1], precision=jax.lax.Precision.HIGHEST)
+def _dense(topology: Topology, tree: Any) -> Any:
+    def of_a_shard(heard: Any, rows: Array) -> Any:
+        def leaf(x: Array) -> Array:
+            # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
+            return jnp.einsum(
+                "ij,j...->i...", rows.astype(x.dtype), x - x[:1], precision=jax.lax.Precision.HIGHEST
+            )
+
+        return jax.tree.map(leaf, heard)
+
+    rows = jnp.asarray(topology.mixing - np.eye(topology.size))
+    return agents.on_shards(of_a_shard)(exchange.everything(tree), rows)
 
 
-def _table(topology: Topology, x: Array) -> Array:
-    weights = jnp.asarray(topology.weights, x.dtype)
-    column = (slice(None),) + (None,) * (x.ndim - 1)
-    total = jnp.zeros_like(x)
-    for k in range(1, topology.neighbours.shape[1]):
-        total += weights[:, k][column] * (x[topology.neighbours[:, k]] - x)
-    return total
+def _table(topology: Topology, tree: Any) -> Any:
+    def of_a_shard(own: Any, heard: Any, senders: Array, weights: Array) -> Any:
+        def leaf(x: Array, heard: Array) -> Array:
+            column = (slice(None),) + (None,) * (x.ndim - 1)
+            total = jnp.zeros_like(x)
+            for k in range(1, senders.shape[1]):
+                total += weights[:, k].astype(x.dtype)[column] * (heard[senders[:, k]] - x)
+            return total
+
+        return jax.tree.map(leaf, own, heard)
+
+    return agents.on_shards(of_a_shard)(tree, *exchange.bring(topology, tree), jnp.asarray(topology.weights))
 
 
 def gossip(

@@ -7,6 +7,7 @@ from typing import Any, cast
 import jax
 
 from saddle_jax import models
+from saddle_jax.agents import group_size
 from saddle_jax.experiment import Experiment
 from saddle_jax.ledger import readable
 from saddle_jax.mixing import Form, mixing_form
@@ -60,7 +61,8 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = experiment.ledger.wire_bytes_per_agent(1)
-    devices = jax.devices()
+    group = group_size(experiment.placement.per_device, config.group)
+    taken = "" if group == experiment.placement.per_device else f", {group} at a time"
     rows = {
         "method": f"{config.method}{sam}, momentum {config.beta:g} ({kind}), "
         f"weight decay {config.weight_decay:g}, gamma {config.gamma:g}{compressed}",
@@ -69,7 +71,7 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
         f"from {dataset.source}",
         "partition": f"{experiment.partition.name}: {experiment.partition.skew}",
         "model": f"{config.model}, {count:,} parameters, {config.norm}",
-        "devices": f"{len(devices)} x {devices[0].device_kind}",
+        "devices": f"{experiment.placement}{taken}",
         "steps": f"{experiment.steps:,} ({config.epochs} epochs of {experiment.batches.steps_per_epoch}), "
         f"eta {config.learning_rate:g} ({config.schedule})",
         "traffic": f"each agent sends {readable(per_step)} per step, "

@@ -110,13 +110,12 @@ def measure(config: Config) -> Size:
 def seconds_per_pass(config: Config) -> float:
     """Runs a few steps of plain D-PSGD with this data, model and number of agents."""
     experiment = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
-    params = experiment.first_params()
-    carry = (params, experiment.method.init(params), jnp.int32(-1))
+    carry = experiment.first_carry()
     times = []
     for step, inputs in zip(range(_PROBE_STEPS + 1), _inputs(experiment), strict=False):
         started = time.perf_counter()
         position = jnp.array([[0 if experiment.is_streamed else step, 0, step, step]], jnp.int32)
-        carry, _ = experiment.compiled_steps(carry, *inputs, position, True)
+        carry, _ = experiment.take_steps(carry, *inputs, position, True)
         jax.block_until_ready(carry)
         times.append(time.perf_counter() - started)
     return statistics.median(times[1:] or times)  # the first one compiles
@@ -126,7 +125,7 @@ def _inputs(experiment: Experiment):
     if experiment.is_streamed:
         yield from streamed_inputs(experiment, 0)
     for _ in range(experiment.batches.steps_per_epoch):
-        yield (*experiment.device_data, experiment.batches.epoch(0))
+        yield (*experiment.device_data, experiment.order(0))
 
 
 def estimate(

@@ -31,24 +31,42 @@ class Topology:
       name: how it was made, such as "ring(10)".
       mixing: W, float64 [A, A], doubly stochastic, read-only.
       connected: whether the graph was required to hold together.
+      idle: how many of the last agents take no part in anything, see `padded`.
     """
 
     name: str
     mixing: np.ndarray
     connected: bool = True
+    idle: int = 0
 
     def __post_init__(self):
         try:
             mixing = np.array(self.mixing, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"W must be a matrix of numbers [A, A], got {self.mixing!r}") from error
-        _check_mixing(mixing, self.connected)
+        taking_part = mixing[: -self.idle, : -self.idle] if self.idle else mixing
+        _check_mixing(taking_part, self.connected)
         object.__setattr__(self, "mixing", _frozen(mixing))
 
     @property
     def size(self) -> int:
-        """A, the number of agents."""
+        """A, the number of agents, idle ones included."""
         return self.mixing.shape[0]
+
+    @property
+    def present(self) -> np.ndarray:
+        """bool [A]: who takes part; everybody, unless the graph was padded."""
+        return np.arange(self.size) < self.size - self.idle
+
+    def padded(self, size: int) -> "Topology":
+        """The same graph with idle agents behind it, up to `size`: as many as the devices share evenly.
+
+        An idle agent hears nobody, is heard by nobody, and is left out of averages and metrics.
+        """
+        size = checks.whole("size", size, at_least=self.size)
+        mixing = np.eye(size)
+        mixing[: self.size, : self.size] = self.mixing
+        return dataclasses.replace(self, mixing=mixing, idle=self.idle + size - self.size)
 
     @functools.cached_property
     def _links(self) -> np.ndarray:
@@ -85,8 +103,9 @@ class Topology:
 
     @functools.cached_property
     def occupied(self) -> np.ndarray:
-        """bool [A, K]: which slots of `neighbours` are real, and not filling."""
-        return _frozen(np.arange(self.neighbours.shape[1]) <= self.degree[:, None])
+        """bool [A, K]: which slots of `neighbours` are real, and not filling; none of an idle agent's."""
+        filled = np.arange(self.neighbours.shape[1]) <= self.degree[:, None]
+        return _frozen(filled & self.present[:, None])
 
     @functools.cached_property
     def weights(self) -> np.ndarray:
@@ -97,17 +116,19 @@ class Topology:
     @functools.cached_property
     def spectral_gap(self) -> float:
         """1 - |lambda_2|, lambda_2 the second eigenvalue of W by modulus; 1 means one round mixes all."""
-        if self.size == 1:
+        mixing = self.mixing[self.present][:, self.present]
+        if len(mixing) == 1:
             return 1.0
-        symmetric = np.array_equal(self.mixing, self.mixing.T)
-        eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(self.mixing)
+        symmetric = np.array_equal(mixing, mixing.T)
+        eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(mixing)
         return max(0.0, float(1.0 - np.sort(np.abs(eigenvalues))[-2]))
 
     def __repr__(self) -> str:
-        low, high = int(self.degree.min()), int(self.degree.max())
+        degrees = self.degree[self.present]
+        low, high = int(degrees.min()), int(degrees.max())
         degree = f"degree {low}" if low == high else f"degrees {low} to {high}"
         return (
-            f"{self.name}: {self.size} agents, {degree}, "
+            f"{self.name}: {len(degrees)} agents, {degree}, "
             f"{int(self._links.sum())} directed links, spectral gap {self.spectral_gap:.4f}"
         )
 

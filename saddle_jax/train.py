@@ -20,7 +20,6 @@ from saddle_jax.ledger import table
 from saddle_jax.profile import Profile
 from saddle_jax.rundir import Metrics, claim, last_evaluation, locked, read_metrics, read_result, write_json
 from saddle_jax.screen import Screen
-from saddle_jax.trees import consensus, consensus_distance
 from saddle_jax.types import Params
 
 
@@ -76,8 +75,7 @@ class _Run:
         self.profile = Profile(workdir) if profile else None
         self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
         self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
-        params = experiment.first_params()
-        self.carry = (params, experiment.method.init(params), jnp.int32(-1))
+        self.carry = experiment.first_carry()
         self.step, self.seconds = 0, 0.0
         restored = self.checkpoints.restore_newest(self.carry, screen.warn, set_aside=True)
         if restored is not None:
@@ -157,14 +155,14 @@ class _Run:
                 yield next(streamed), np.insert(rest, 0, 0, axis=1)
                 continue
             if epoch != order_epoch:
-                order, order_epoch = batches.epoch(epoch), epoch
+                order, order_epoch = experiment.order(epoch), epoch
             yield (*experiment.device_data, order), np.insert(rest, 0, number + count, axis=1)
 
     def _advance(self, inputs: Any, positions: np.ndarray) -> None:
         climbs = {self.experiment.method.ascends(step) for step in positions[:, 3].tolist()}
         ascend = climbs.pop() if len(climbs) == 1 else None
         with self._clock("steps", key=(len(positions), ascend)):
-            self.carry, self.newest = self.experiment.compiled_steps(self.carry, *inputs, positions, ascend)
+            self.carry, self.newest = self.experiment.take_steps(self.carry, *inputs, positions, ascend)
             if self.profile:
                 jax.block_until_ready(self.carry)
         self.step += len(positions)
@@ -180,7 +178,7 @@ class _Run:
             return
         step, metrics = self.pending
         self.pending = None
-        occupied = self.experiment.method.topology.occupied
+        occupied = self.experiment.method.topology.occupied[: self.config.agents]
         values = {
             name: _number(name, value, occupied) for name, value in jax.device_get(_flat(metrics)).items()
         }
@@ -195,23 +193,22 @@ class _Run:
         """Whether losses and models are; a model may blow up in a step whose loss was still finite."""
         self._flush()
         self.first_bad = int(self.carry[2])
-        if self.first_bad < 0 and not all(
-            bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(self.params)
-        ):
+        if self.first_bad < 0 and not bool(self.experiment.placement.pull(_all_finite, self.params)):
             self.first_bad = self.step
         return self.first_bad < 0
 
     def _evaluate(self, every_agent: bool) -> dict[str, Any]:
         with self._clock("evaluation"):
-            score = self.experiment.evaluate(consensus(self.params))
+            pull = self.experiment.placement.pull
+            score = self.experiment.evaluate(self.experiment.consensus(self.params))
             found: dict[str, Any] = {
                 "test_accuracy": score.accuracy,
                 "test_loss": score.loss,
-                "consensus_distance": float(consensus_distance(self.params)),
+                "consensus_distance": float(self.experiment.consensus_distance(self.params)),
             }
             if every_agent:
                 agents = [
-                    self.experiment.evaluate(jax.tree.map(lambda x, i=i: x[i], self.params)).accuracy
+                    self.experiment.evaluate(pull(_one_agent, self.params, i)).accuracy
                     for i in range(self.config.agents)
                 ]
                 found["agent_accuracy_mean"] = float(np.mean(agents))
@@ -231,7 +228,7 @@ class _Run:
 
     def _measure(self) -> None:
         with self._clock("evaluation"):
-            found = curvature.metrics(self.experiment, consensus(self.params))
+            found = curvature.metrics(self.experiment, self.experiment.consensus(self.params))
         epoch = self.step / self.experiment.batches.steps_per_epoch
         self.metrics.write({"step": self.step, "epoch": epoch, **found})
         self.screen.line(f"epoch {epoch:g}: lambda_max {found['lambda_max']:.4g}, trace {found['trace']:.4g}")
@@ -243,6 +240,11 @@ class _Run:
         self.seconds = time.perf_counter() - self.started
         with self._clock("saving"):
             self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
+
+    def _hash(self) -> str:
+        """Of all agents' models, idle rows apart, wherever they were computed."""
+        agents, pull = self.config.agents, self.experiment.placement.pull
+        return tree_sha256(jax.tree.map(lambda x: np.asarray(pull(_whole, x))[:agents], self.params))
 
     @contextlib.contextmanager
     def _clock(self, what: str, key: Any = None) -> Iterator[None]:
@@ -266,7 +268,7 @@ class _Run:
             result |= {"diverged_at_step": self.first_bad + 1, "last_finite": self.last_finite}
         self.seconds = time.perf_counter() - self.started
         result |= table(self.experiment.ledger, self.step)
-        result |= {"seconds": self.seconds, "params_sha256": tree_sha256(self.params)}
+        result |= {"seconds": self.seconds, "params_sha256": self._hash()}
         if self.profile:
             result["profile"] = self.profile.shares()
         write_json(self.workdir / "result.json", result)
@@ -290,7 +292,19 @@ def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
         step += 1
         if step < experiment.steps:
             upcoming = start(step)
-        yield images(), labels, order
+        yield *experiment.placement.everywhere((images(), labels)), experiment.place_order(*order)
+
+
+def _all_finite(tree: Any) -> Any:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree)]))
+
+
+def _one_agent(params: Params, agent: int) -> Params:
+    return jax.tree.map(lambda x: x[agent], params)
+
+
+def _whole(x: Any) -> Any:
+    return x
 
 
 def _flat(metrics: dict[str, Any]) -> dict[str, Any]:

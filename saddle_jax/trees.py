@@ -28,15 +28,23 @@ def replicate(params: Params, size: int) -> Params:
     return jax.tree.map(stack, params)
 
 
-def consensus(params: Params) -> Params:
-    """The consensus model x-bar: the average over the agents; leaves [A, ...] become [...]."""
-    return jax.tree.map(lambda x: jnp.mean(x, axis=0), params)
+def consensus(params: Params, present: Any = None) -> Params:
+    """The consensus model x-bar: the average over the agents; leaves [A, ...] become [...].
+
+    `present` leaves some of them out: bool [A], see `Topology.present`.
+    """
+    return jax.tree.map(lambda x: jnp.mean(x, axis=0, where=_where(present, x)), params)
 
 
-def consensus_distance(params: Params) -> Array:
+def consensus_distance(params: Params, present: Any = None) -> Array:
     """How far the agents are from their average: sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar."""
-    deviation = jax.tree.map(lambda x: x - jnp.mean(x, axis=0, keepdims=True), params)
-    return jnp.sqrt(jnp.mean(squared_norms(deviation)))
+    average = consensus(params, present)
+    squares = squared_norms(jax.tree.map(lambda x, mean: x - mean[None], params, average))
+    return jnp.sqrt(jnp.mean(squares, where=_where(present, squares)))
+
+
+def _where(present: Any, x: Array) -> Array | None:
+    return None if present is None else jnp.asarray(present).reshape(-1, *(1,) * (x.ndim - 1))
 
 
 def squared_norms(tree: Any, axes: int = 1) -> Array:

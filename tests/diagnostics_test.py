@@ -82,7 +82,7 @@ def test_models_layer_by_layer():
 def test_where_nothing_was_compressed_there_is_no_contraction_to_measure():
     metrics = {}
     theta = {"a": jnp.zeros((3, 2)), "b": jnp.array([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])}
-    note_compression(metrics, "", theta, jax.tree.map(lambda x: x / 2, theta))
+    note_compression(metrics, "", theta, jax.tree.map(lambda x: x / 2, theta), np.ones(3, bool))
     assert np.isnan(metrics["zeta_by_layer"][0])
     assert metrics["zeta_by_layer"][1] == 0.75  # of the one agent that had something
     np.testing.assert_allclose(metrics["compression_error_by_layer"], [0, 2.5 / 3], rtol=1e-6)

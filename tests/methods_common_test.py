@@ -8,7 +8,6 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from problem import IRREGULAR, Problem, run
 
 import saddle_jax as sj
@@ -154,34 +153,6 @@ def test_permuting_the_agents_permutes_the_result(order, name, compressor):
         history, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
         result, _, _ = run(make(name, shuffled, compressor=compressor), permuted)
         chex.assert_trees_all_close(result, jax.tree.map(lambda x: x[:, order], history), atol=1e-11)
-
-
-def sharded(tree, devices):
-    mesh = Mesh(np.array(jax.devices()[:devices]), ("agents",))
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("agents")))
-
-
-@pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)
-@every_method
-def test_one_two_and_four_devices_give_the_same_numbers_and_keep_the_sharding(name, compressor):
-    problem, method = Problem(8), make(name, sj.ring(8), compressor=compressor)
-    results = []
-    for devices in (1, 2, 4):
-        step = jax.jit(method.step, static_argnums=0)
-        params = sharded(problem.params, devices)
-        state = method.init(params)
-        for t in range(3):
-            batch = sharded(problem.batch(t), devices)
-            params, state, _ = step(problem.loss_fn, params, state, batch, jax.random.key(t))
-        before = jax.tree.leaves(sharded(problem.params, devices))[0].sharding
-        for leaf in jax.tree.leaves((params, state)):
-            if leaf.ndim:
-                assert leaf.sharding.is_equivalent_to(before, leaf.ndim)
-        # The second step meets what the first one left. (On one device XLA calls the same layout P().)
-        assert devices == 1 or step._cache_size() == 1
-        results.append(jax.device_get(params))
-    chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
-    chex.assert_trees_all_close(results[0], results[2], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)

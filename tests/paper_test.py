@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problem import compiled
 
 from saddle_jax import experiment, reproduction
 from saddle_jax.cli.__main__ import VERBS, main
@@ -151,12 +150,9 @@ def programs():
 def test_two_steps_of_every_experiment(entry):
     parts = experiment.build(SCALES["smoke"].apply(entry.config()))
     assert parts.steps == 2
-    inputs = (*parts.device_data, parts.batches.epoch(0))
-    step_fn = compiled(lambda carry, position: parts.compiled_steps(carry, *inputs, position, True))
-    params = parts.first_params()
-    carry = (params, parts.method.init(params), jnp.int32(-1))
+    inputs, carry = (*parts.device_data, parts.order(0)), parts.first_carry()
     for step in range(2):
-        carry, metrics = step_fn(carry, np.array([[step, 0, step, step]], np.int32))
+        carry, metrics = parts.take_steps(carry, *inputs, np.array([[step, 0, step, step]], np.int32), True)
     assert int(metrics["first_bad"]) == -1
     apart = [float(jnp.abs(x - x[:1]).max()) for x in jax.tree.leaves(carry[0])]
     assert max(apart) > 0  # the agents went their own ways

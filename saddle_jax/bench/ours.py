@@ -7,7 +7,8 @@ import jax
 
 from saddle_jax import classification
 from saddle_jax.bench.work import Work
-from saddle_jax.types import Array
+from saddle_jax.placement import place
+from saddle_jax.types import Array, Params
 
 
 class OurStep:
@@ -18,26 +19,33 @@ class OurStep:
       compiler_options: of XLA; None is how training compiles.
 
     Attributes:
-      params: the models as they are now [A, ...].
+      placement: on which devices.
       compile_seconds: what tracing, lowering and compiling took.
       memory: bytes that the compiled program asks for: argument, output, temp, alias.
     """
 
     def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
-        method = work.build_method()
+        self.placement = place(work.agents, work.batch_size)
+        method = work.build_method(self.placement.graph(work.topology))
         loss_fn = classification.cross_entropy(work.network())
-        self.params = work.params()
-        self._state = method.init(self.params)
-        self._batch = jax.device_put(work.batch())
+        self._params = jax.tree.map(self.placement.by_agents, work.params())
+        self._batch = jax.tree.map(self.placement.by_agents, work.batch())
         step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b), donate_argnums=(0, 1))
-        started = time.perf_counter()
-        self._step = step.lower(self.params, self._state, self._batch).compile(compiler_options)
+        with self.placement.active():
+            self._state = method.init(self._params)
+            started = time.perf_counter()
+            self._step = step.lower(self._params, self._state, self._batch).compile(compiler_options)
         self.compile_seconds = time.perf_counter() - started
         self.memory = _memory(self._step)
 
+    @property
+    def params(self) -> Params:
+        """The models as they are now [A, ...]."""
+        return jax.tree.map(lambda x: x[: self.placement.agents], self._params)
+
     def __call__(self) -> Array:
         """One step; returns the agents' losses [A]."""
-        self.params, self._state, metrics = self._step(self.params, self._state, self._batch)
+        self._params, self._state, metrics = self._step(self._params, self._state, self._batch)
         return metrics["loss"]
 
 

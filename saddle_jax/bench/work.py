@@ -59,9 +59,9 @@ class Work:
         """Our model, without its parameters."""
         return _network(self.model, self.width, lowering)
 
-    def build_method(self) -> Any:
-        """Our method."""
-        return METHODS[self.method](self.topology, **OPTIONS)
+    def build_method(self, topology: Topology) -> Any:
+        """Our method on this graph."""
+        return METHODS[self.method](topology, **OPTIONS)
 
     def params(self) -> Params:
         """The models before the first step [A, ...]: near to each other, not equal."""

@@ -4,13 +4,14 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from saddle_jax.agents import lift
 from saddle_jax.compression import packing
 from saddle_jax.trees import agent_keys
 from saddle_jax.types import Array, Key
@@ -162,21 +163,15 @@ def compress_stacked(compressor: Compressor, tree: Any, key: Key | None, axes: i
       The compressed tree.
     """
     leaves, structure = jax.tree.flatten(tree)
+    pairs = jax.vmap if axes == 2 else lambda function: function
     # A random operator without a key fails in `compress`, with its own message.
     if key is None or not compressor.stochastic:
-        run: Callable[[Array], Array] = compressor.compress
-        for _ in range(axes):
-            run = jax.vmap(run)
-        return jax.tree.unflatten(structure, [run(leaf) for leaf in leaves])
+        return jax.tree.unflatten(structure, [lift(pairs(compressor.compress))(leaf) for leaf in leaves])
 
     compressed = []
     for position, leaf in enumerate(leaves):
-        keys = jax.random.fold_in(key, position)
-        draw: Callable[[Array, Key], Array] = compressor.compress
-        split = agent_keys
-        for length in leaf.shape[:axes]:
-            keys = split(keys, length)
-            split = jax.vmap(split, in_axes=(0, None))
-            draw = jax.vmap(draw)
-        compressed.append(draw(leaf, keys))
+        keys = agent_keys(jax.random.fold_in(key, position), leaf.shape[0])
+        if axes == 2:
+            keys = jax.vmap(agent_keys, in_axes=(0, None))(keys, leaf.shape[1])
+        compressed.append(lift(pairs(compressor.compress))(leaf, keys))
     return jax.tree.unflatten(structure, compressed)

@@ -115,20 +115,36 @@ class Method:
         if diagnostics:
             metrics["gradient_norm"], metrics["gradient_norm_by_layer"] = self._gradient_norms(grads)
             metrics["update_norm"] = trees.agent_norms(updates)
-            metrics["consensus_distance"] = trees.consensus_distance(new_params)
+            metrics["consensus_distance"] = trees.consensus_distance(new_params, self._present)
             metrics |= notes
-        return new_params, MethodState(ascent_state, transform_state), metrics
+        return new_params, MethodState(ascent_state, transform_state), self._of_present(metrics)
 
     def ascends(self, step: int) -> bool:
         """Whether SAM climbs in step `step` (from 0), for loops that count the steps themselves."""
         return step % self.gradients.ascent.every == 0
+
+    @property
+    def _present(self) -> Any:
+        return self.topology.present if self.topology.idle else None
+
+    def _of_present(self, metrics: Metrics) -> Metrics:
+        """Without the rows of idle agents."""
+        if not self.topology.idle:
+            return metrics
+        count = self.topology.size - self.topology.idle
+        per_agent = {
+            name: value
+            for name, value in metrics.items()
+            if name != "consensus_distance" and not name.endswith("_by_layer")
+        }
+        return metrics | jax.tree.map(lambda x: x[:count], per_agent)
 
     def _gradient_norms(self, grads: Any) -> tuple[Array, Array]:
         """Of each agent [A] or pair [A, K], zero in free slots; and the mean of each tensor's [L]."""
         axes = self.gradients.leading_axes
         norms, by_layer = trees.agent_norms(grads, axes), trees.layer_norms(grads, axes)
         if axes == 1:
-            return norms, trees.mean_by_layer(by_layer)
+            return norms, trees.mean_by_layer(by_layer, self.topology.present[None])
         occupied = jnp.asarray(self.topology.occupied)
         return jnp.where(occupied, norms, 0), trees.mean_by_layer(by_layer, occupied[None])
 

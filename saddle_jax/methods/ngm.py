@@ -75,7 +75,7 @@ def neighbourhood_mean(
             p = trees.scale_slices(p, jnp.asarray(topology.occupied))
             updates = compress_stacked(compressor, p, stream(key, _STREAM), axes=2)
             error = jax.tree.map(jnp.subtract, p, updates)
-            note_compression(metrics, "gradient_", p, updates, occupied=topology.occupied)
+            note_compression(metrics, "gradient_", p, updates, topology.occupied)
         weighted = trees.scale_slices(updates, jnp.asarray(topology.weights))
         mean = jax.tree.map(lambda g: jnp.sum(g, axis=1), weighted)
         return mean, NeighbourhoodMeanState(error)

@@ -1,0 +1,121 @@
+"""What agents on different devices hear of each other: only the rows that the graph asks for move.
+
+The agents of a mesh axis lie in shards of S = A / D neighbouring ones. `bring` hands every shard its own rows
+and those of other shards that its agents listen to: on a ring these are the two beside its borders, whatever
+S is. For each distance between two devices there is one collective-permute, of the rows of all tensors packed
+into one matrix per dtype. Where nearly everything would have to move, it is one all-gather.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax import agents
+from saddle_jax.topology import Topology
+from saddle_jax.types import Array
+
+# From this share of all foreign rows on, an all-gather moves little more and needs no packing.
+_NEARLY_ALL = 0.75
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """Who sends which rows, for one graph on one number of devices.
+
+    Attributes:
+      sent: for each distance r between devices, which of its rows device d sends to device d + r,
+        int [D, M_r]; a device that has fewer repeats its first. Empty with an all-gather.
+      senders: whom agent i hears, int [A, K], as positions in what its shard holds after the exchange: its
+        own rows first, then those received in the order of `sent`; with an all-gather, all agents.
+      gathers: whether every device receives everything.
+    """
+
+    sent: dict[int, np.ndarray]
+    senders: np.ndarray
+    gathers: bool
+
+
+@functools.lru_cache(maxsize=64)
+def plan(topology: Topology, devices: int) -> Plan:
+    """The exchange of this graph on so many devices, which must divide its size."""
+    size, table = topology.size // devices, topology.neighbours
+    home = table // size  # the device of every sender
+    receiver = np.arange(topology.size)[:, None] // size
+    shard = [slice(d * size, (d + 1) * size) for d in range(devices)]
+
+    def wanted(d: int, r: int) -> np.ndarray:
+        """The agents whom device d hears from the device r before it."""
+        return np.unique(table[shard[d]][home[shard[d]] == (d - r) % devices])
+
+    widest = {r: max(len(wanted(d, r)) for d in range(devices)) for r in range(1, devices)}
+    if sum(widest.values()) >= _NEARLY_ALL * (topology.size - size):
+        return Plan({}, table, gathers=True)
+    sent: dict[int, np.ndarray] = {}
+    senders = table - receiver * size  # right for those at home
+    position = size
+    for r, width in widest.items():
+        if not width:
+            continue
+        rows = np.zeros((devices, width), np.int32)
+        for d in range(devices):
+            incoming, origin = wanted(d, r), (d - r) % devices
+            rows[origin, : len(incoming)] = incoming - origin * size
+            for k, agent in enumerate(incoming):
+                senders[shard[d]][table[shard[d]] == agent] = position + k
+        sent[r] = rows
+        position += width
+    return Plan(sent, senders.astype(np.int32), gathers=False)
+
+
+def bring(topology: Topology, tree: Any) -> tuple[Any, Array | np.ndarray]:
+    """What every shard's agents can hear, and where in it each finds its neighbours.
+
+    Args:
+      topology: who hears whom.
+      tree: leaves [A, ...].
+
+    Returns:
+      A tree and senders [A, K], both for `agents.on_shards`: inside it `leaf[senders[:, k]]` are the rows of
+      everybody's k-th neighbour. Without a mesh: the tree itself and `topology.neighbours`.
+    """
+    devices = agents.shards()
+    if devices == 1:
+        return tree, topology.neighbours
+    moves = plan(topology, devices)
+    if moves.gathers:
+        return agents.on_shards(_gather)(tree), jnp.asarray(moves.senders)
+
+    def exchange(tree: Any, *sent: Array) -> Any:
+        received = [_send(r, devices, tree, rows[0]) for r, rows in zip(moves.sent, sent, strict=True)]
+        return jax.tree.map(lambda *x: jnp.concatenate(x), tree, *received)
+
+    sent = [jnp.asarray(rows) for rows in moves.sent.values()]
+    return agents.on_shards(exchange)(tree, *sent), jnp.asarray(moves.senders)
+
+
+def everything(tree: Any) -> Any:
+    """All agents' rows on every shard, for `agents.on_shards`; without a mesh the tree itself."""
+    return tree if agents.shards() == 1 else agents.on_shards(_gather)(tree)
+
+
+def _gather(tree: Any) -> Any:
+    return jax.tree.map(lambda x: jax.lax.all_gather(x, agents.AXIS, tiled=True), tree)
+
+
+def _send(distance: int, devices: int, tree: Any, rows: Array) -> Any:
+    """Rows [M] of this shard go to the device `distance` further on; returns those that come in, [M, ...]."""
+    leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: x[rows], tree))
+    ways = [(d, (d + distance) % devices) for d in range(devices)]
+    received = list(leaves)
+    for dtype in sorted({leaf.dtype for leaf in leaves}, key=str):
+        alike = [n for n, leaf in enumerate(leaves) if leaf.dtype == dtype]
+        packed = jnp.concatenate([leaves[n].reshape(len(rows), -1) for n in alike], axis=1)
+        moved = jax.lax.ppermute(packed, agents.AXIS, ways)
+        ends = np.cumsum([leaves[n][0].size for n in alike])
+        for n, part in zip(alike, jnp.split(moved, ends[:-1], axis=1), strict=True):
+            received[n] = part.reshape(leaves[n].shape)
+    return jax.tree.unflatten(structure, received)

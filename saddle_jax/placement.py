@@ -1,0 +1,131 @@
+"""Where the agents of a run live: which devices, how many agents on each, and idle ones to make it even."""
+
+import contextlib
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from saddle_jax import agents
+from saddle_jax.topology import Topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """A run's agents on devices.
+
+    Attributes:
+      agents: how many there are.
+      devices: over how many the agent axis is cut.
+      batch_devices: over how many each of those cuts its agents' batches again.
+    """
+
+    agents: int
+    devices: int = 1
+    batch_devices: int = 1
+
+    @property
+    def per_device(self) -> int:
+        """Agents on a device, idle ones included."""
+        return -(-self.agents // self.devices)
+
+    @property
+    def size(self) -> int:
+        """All agents, idle ones included: a multiple of the number of devices."""
+        return self.per_device * self.devices
+
+    @functools.cached_property
+    def mesh(self) -> Mesh | None:
+        """Of JAX; None on one device."""
+        count = self.devices * self.batch_devices
+        return None if count == 1 else agents.agent_mesh(count, self.batch_devices)
+
+    def sharding(self, *axes: str | None) -> NamedSharding | None:
+        """Of an array with these mesh axes, from the first on; None on one device."""
+        return None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec(*axes))
+
+    def __str__(self) -> str:
+        kind = jax.devices()[0].device_kind
+        idle = f", {self.size - self.agents} idle" if self.size > self.agents else ""
+        shared = f", batches cut over {self.batch_devices}" if self.batch_devices > 1 else ""
+        return f"{self.devices * self.batch_devices} x {kind}, {self.per_device} agents on each{idle}{shared}"
+
+    def active(self) -> contextlib.AbstractContextManager[Any]:
+        """What steps are traced and run in."""
+        return contextlib.nullcontext() if self.mesh is None else jax.set_mesh(self.mesh)
+
+    def graph(self, topology: Topology) -> Topology:
+        """The graph with as many idle agents as it takes."""
+        return topology if self.size == topology.size else topology.padded(self.size)
+
+    def shardings(self, tree: Any) -> Any:
+        """Where the leaves of a tree belong: stacked ones [A, ...] by agents, scalars everywhere."""
+        if self.mesh is None:
+            return None
+        return jax.tree.map(lambda x: self.sharding(*[agents.AXIS][: jnp.ndim(x)]), tree)
+
+    def everywhere(self, tree: Any) -> Any:
+        """A tree whose arrays every device has whole."""
+        return tree if self.mesh is None else jax.device_put(tree, self.sharding())
+
+    def by_agents(self, x: Any, axis: int = 0) -> Any:
+        """An array whose `axis` is the agents', with idle rows (copies of the first) behind them, cut up."""
+        idle = self.size - self.agents
+        if idle:
+            first = jax.lax.slice_in_dim(x, 0, 1, axis=axis)
+            x = jnp.concatenate([x, jnp.repeat(first, idle, axis=axis)], axis=axis)
+        return x if self.mesh is None else jax.device_put(x, self.sharding(*[None] * axis, agents.AXIS))
+
+    def cut_batches(self, batch: Any) -> Any:
+        """Batches [A, B, ...], told to lie on the devices that share an agent's batch."""
+        if self.batch_devices == 1:
+            return batch
+        return jax.lax.with_sharding_constraint(batch, self.sharding(agents.AXIS, agents.BATCH_AXIS))
+
+    def pull(self, function: Any, *arguments: Any) -> Any:
+        """function(*arguments), computed where those are; its results whole, on the first device here."""
+        sharding = self.sharding()
+        if sharding is None:
+            return function(*arguments)
+        result = _replicated(function, sharding)(*arguments)
+        return jax.tree.map(lambda x: x.addressable_data(0), result)
+
+
+@functools.cache
+def _replicated(function: Any, sharding: NamedSharding) -> Any:
+    return jax.jit(function, out_shardings=sharding)
+
+
+def place(agent_count: int, batch_size: int, wanted: str = "auto") -> Placement:
+    """The devices of a run: "auto" is all there are, as far as they are of use; a number is that many.
+
+    More devices than agents cut the agents' batches too.
+    """
+    available = jax.device_count()
+    count = available if wanted == "auto" else int(wanted)
+    if count > available:
+        raise ValueError(f"devices must be at most {available}, as many as there are, got {count}")
+    if count <= agent_count:
+        # 10 agents on 8 devices are two on each of five. With several hosts, every one has to take part.
+        spare = wanted == "auto" and jax.process_count() == 1
+        per_device = -(-agent_count // count)
+        return Placement(agent_count, -(-agent_count // per_device) if spare else count)
+    if wanted != "auto":
+        if count % agent_count or batch_size % (count // agent_count):
+            raise ValueError(
+                f"devices must be at most agents = {agent_count}, or a multiple that divides "
+                f"agents * batch_size = {agent_count * batch_size}, got {count}"
+            )
+        return Placement(agent_count, agent_count, count // agent_count)
+    # The cores of one machine share every operation anyway.
+    most = 1 if jax.default_backend() == "cpu" else count // agent_count
+    return Placement(agent_count, agent_count, max(n for n in range(1, most + 1) if batch_size % n == 0))
+
+
+def check(name: str, value: str) -> None:
+    """Of the setting: auto, or a number."""
+    if value != "auto" and not (value.isdecimal() and int(value) >= 1):
+        raise ValueError(f"{name} must be auto or a whole number >= 1, got {value!r}")
