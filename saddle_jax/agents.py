@@ -14,9 +14,7 @@ The mesh is JAX's own, in the way JAX has for it:
 Inside, stacked arrays [A, ...] are sharded along A, and A is a multiple of the number of devices.
 """
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -31,12 +29,10 @@ from saddle_jax.types import Key, Params
 AXIS = "agents"  # of the mesh
 BATCH_AXIS = "batch"  # of the mesh: the images of each agent, where there are more devices than agents
 
-# On a CPU, up to this many agents are taken at once: each has convolutions of its own, which is what runs
-# fastest, but takes longer to compile with every agent. More go in groups, as matrix products, in a loop.
-_MAX_AT_ONCE = 64
-_GROUP = 16
-
-_LOOPS: contextvars.ContextVar[bool] = contextvars.ContextVar("agents_in_a_loop", default=False)
+# On a CPU a group's arguments (models and batches) may have so many bytes, and it so many agents: small
+# models are worth taking together, large ones stay in the caches one by one.
+_GROUP_BYTES = 2**20
+_MAX_GROUP = 16
 
 
 def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Mesh:
@@ -70,32 +66,33 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
-def in_a_loop() -> bool:
-    """Whether what is being traced runs once per group of agents: XLA:CPU's convolutions are slow there."""
-    return _LOOPS.get()
+def group_size(agents: int, agent_bytes: int, group: int = 0) -> int:
+    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware and size.
 
-
-def group_size(agents: int, group: int = 0) -> int:
-    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware and number.
-
-    An accelerator takes all of them: its operations want to be wide.
+    An accelerator takes all of them: its operations want to be wide. A CPU takes so many that all groups
+    have the same number, and share one program.
     """
     checks.whole("group", group, at_least=0)
     if group:
         return min(group, agents)
-    return agents if jax.default_backend() != "cpu" or agents <= _MAX_AT_ONCE else _GROUP
+    if jax.default_backend() != "cpu":
+        return agents
+    most = max(1, min(agents, _MAX_GROUP, _GROUP_BYTES // agent_bytes))
+    return max(size for size in range(1, most + 1) if agents % size == 0)
 
 
 def lift(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
     """A function of one agent as a function of all: each argument and result gets the agent axis [A, ...]."""
 
     def of_a_shard(*arguments: Any) -> Any:
-        agents = jax.tree.leaves(arguments)[0].shape[0]
-        size = group_size(agents, group)
+        leaves = jax.tree.leaves(arguments)
+        agents = leaves[0].shape[0]
+        size = group_size(agents, sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) // agents, group)
         if size == agents:
             return jax.vmap(function)(*arguments)
-        with _loops():
-            return jax.lax.map(lambda one: function(*one), arguments, batch_size=size)
+        # One by one there is no axis more: operations are those of one model.
+        batched = {} if size == 1 else {"batch_size": size}
+        return jax.lax.map(lambda one: function(*one), arguments, **batched)
 
     return on_shards(of_a_shard)
 
@@ -131,15 +128,6 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
         )(*arguments)
 
     return run
-
-
-@contextlib.contextmanager
-def _loops() -> Iterator[None]:
-    token = _LOOPS.set(True)
-    try:
-        yield
-    finally:
-        _LOOPS.reset(token)
 
 
 def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:

@@ -19,10 +19,6 @@ from saddle_jax.topology import Topology
 from saddle_jax.trees import check_params, check_stacked, scale_slices, zeros_of_pairs
 from saddle_jax.types import Array, Batch, LossFn, Params
 
-# Neighbours are unrolled up to this many: XLA:CPU runs convolutions inside a loop many times
-# slower. Beyond it compile time would grow too long, and they are looped over.
-_MAX_UNROLLED = 16
-
 
 class AscentState(NamedTuple):
     """State of a gradient stage."""
@@ -163,58 +159,29 @@ class CrossGradients(GradientStage):
         gradient = lift(sam_gradient(loss_fn, self.ascent, climbs), self.group)
         own_models = None if self.self_point is None else self.self_point(params)
 
-        def of_a_shard(zero, params, own_models, heard, senders, weights, xi):
-            def visit(carry, slot):
-                total, turn = carry
+        def of_a_shard(params, own_models, heard, senders, weights, xi):
+            def visit(total, slot):
                 k, slot_senders, shares, xi = slot
                 models = params
                 if own_models is not None:
                     models = jax.tree.map(lambda a, b: jnp.where(k == 0, a, b), own_models, params)
-                neighbours_data = jax.tree.map(lambda d: d[slot_senders + turn], heard)
+                neighbours_data = jax.tree.map(lambda d: d[slot_senders], heard)
                 grads, xi, evaluation = gradient(models, neighbours_data, xi)
                 if not self.mean:
-                    return carry, (grads, xi, evaluation)
-                return _add_in_turn(total, scale_slices(grads, shares), zero), (None, xi, evaluation)
+                    return None, (grads, xi, evaluation)
+                return jax.tree.map(jnp.add, total, scale_slices(grads, shares)), (None, xi, evaluation)
 
-            width = senders.shape[1]
-            slots = (jnp.arange(width), senders.T, weights.T, _swap_leading(xi))
+            slots = (jnp.arange(senders.shape[1]), senders.T, weights.T, _swap_leading(xi))
             total = jax.tree.map(jnp.zeros_like, params) if self.mean else None
-            (total, _), (grads, xi, evaluation) = jax.lax.scan(
-                visit, (total, zero), slots, unroll=width if width <= _MAX_UNROLLED else 1
-            )
+            total, (grads, xi, evaluation) = jax.lax.scan(visit, total, slots)
             own = jax.tree.map(lambda leaf: leaf[0], evaluation)
             return total if self.mean else _swap_leading(grads), _swap_leading(xi), own
 
-        zero = jnp.minimum(state.step, 0)  # XLA cannot know that it is zero, see _add_in_turn
         heard, senders = bring(self.topology, batch)
         weights = jnp.asarray(self.topology.weights)
-        return on_shards(of_a_shard, everywhere=(0,))(
-            zero, params, own_models, heard, jnp.asarray(senders), weights, state.perturbation
+        return on_shards(of_a_shard)(
+            params, own_models, heard, jnp.asarray(senders), weights, state.perturbation
         )
-
-
-@jax.custom_jvp
-def _add_in_turn(total: Any, addend: Any, zero: Array) -> tuple[Any, Array]:
-    """total + addend, and a zero that is known only once the sum is done.
-
-    Whoever uses that zero has to wait. Otherwise XLA would compute the gradients of all pairs first
-    and add them up in one go, all of them alive. An optimization barrier says so, but XLA:CPU drops
-    it: there the sum is a loop of one pass, whose length XLA cannot know and so cannot take apart.
-    """
-    if jax.default_backend() != "cpu":
-        return jax.lax.optimization_barrier((jax.tree.map(jnp.add, total, addend), zero))
-
-    def add(_, carry):
-        total, turn = carry
-        return jax.tree.map(jnp.add, total, addend), turn + zero
-
-    return jax.lax.fori_loop(0, zero + 1, add, (total, zero))
-
-
-@_add_in_turn.defjvp
-def _add_in_turn_jvp(primals, tangents):
-    total, addend, zero = tangents
-    return _add_in_turn(*primals), (jax.tree.map(jnp.add, total, addend), zero)
 
 
 def check_undirected(topology: Any) -> None:

@@ -1,6 +1,7 @@
 """A run in words: what is about to happen, and how it ended."""
 
 import importlib.metadata
+import math
 import pathlib
 from typing import Any, cast
 
@@ -61,7 +62,10 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = experiment.ledger.wire_bytes_per_agent(1)
-    group = group_size(experiment.placement.per_device, config.group)
+    image_bytes = 4 * math.prod(dataset.image_shape)  # float32, as the model sees them
+    group = group_size(
+        experiment.placement.per_device, 4 * count + config.batch_size * image_bytes, config.group
+    )
     taken = "" if group == experiment.placement.per_device else f", {group} at a time"
     rows = {
         "method": f"{config.method}{sam}, momentum {config.beta:g} ({kind}), "
