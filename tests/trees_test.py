@@ -32,6 +32,22 @@ def test_replicate_stacks_equal_copies():
         sj.replicate({"w": jnp.ones(3)}, 0)
 
 
+def test_in_memory_is_the_tree_itself_and_computed_once():
+    def shifted(x, keep):
+        y = keep(2.5 * x)
+        return y[np.array([1, 2, 0])], y[np.array([2, 0, 1])]
+
+    x = jnp.arange(12.0).reshape(3, 4)
+    once, twice = (jax.jit(lambda x, f=f: shifted(x, f)) for f in (trees.in_memory, lambda y: y))
+    chex.assert_trees_all_equal(once(x), twice(x))
+    multiplied = [f.lower(x).compile().as_text().count(" multiply(") for f in (once, twice)]
+    assert multiplied == [1, 2]  # if the second is 1, XLA needs no help any more
+    nested = {"x": x, "none": None, "empty": jnp.zeros((3, 0))}
+    chex.assert_trees_all_equal(jax.vmap(trees.in_memory)(nested), nested)
+    gradient = jax.grad(lambda x: jnp.sum(trees.in_memory({"x": x})["x"] ** 2))(x)
+    np.testing.assert_array_equal(gradient, 2 * x)
+
+
 def test_agent_keys_do_not_depend_on_the_number_of_agents():
     few, many = (jax.random.key_data(trees.agent_keys(jax.random.key(0), n)) for n in (3, 50))
     np.testing.assert_array_equal(few, many[:3])

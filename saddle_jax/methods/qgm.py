@@ -13,6 +13,7 @@ from saddle_jax.gradients import LocalGradients
 from saddle_jax.methods.method import Method
 from saddle_jax.mixing import Form, require_params
 from saddle_jax.topology import Topology
+from saddle_jax.trees import in_memory
 from saddle_jax.types import Array, Params, ScalarOrSchedule
 
 
@@ -67,8 +68,11 @@ def quasi_global_momentum(
             direction = g + beta * m if nesterov else m
             return (-eta * direction).astype(g.dtype)  # line 6: x_{t+1/2} - x_t
 
-        half_step = jax.tree.map(descend, updates, state.momentum)
+        # Each neighbour reads the half step, and both models and momentum read the whole one.
+        half_step = in_memory(jax.tree.map(descend, updates, state.momentum))
         moved, gossip_state = gossip.update(half_step, state.gossip, params, **extra_args)  # 7, 8
+
+        moved = in_memory(moved)
 
         def remember(m_hat, u):
             d = -u * per_eta  # line 9: (x_t - x_{t+1}) / eta
