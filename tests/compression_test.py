@@ -191,6 +191,17 @@ def test_quantization_is_unbiased_within_its_variance(bits):
     np.testing.assert_allclose(biased * shrink, samples, rtol=1e-5)
 
 
+@pytest.mark.parametrize("size", [64, 65])
+def test_numbers_that_share_a_random_word_are_rounded_independently(size):
+    # one large entry sets the norm; the others are at half a level: each rounds up in half of the draws
+    draws, x = 4000, jnp.full(size, 0.5 / 255).at[-1].set(math.sqrt(1 - (size - 1) * (0.5 / 255) ** 2))
+    keys = jax.random.split(jax.random.key(4), draws)
+    drawn = np.asarray(jax.vmap(sj.quantize(8).compress, in_axes=(None, 0))(x, keys))[:, :-1] > 0
+    assert np.abs(drawn.mean(axis=0) - 0.5).max() < 5 * 0.5 / math.sqrt(draws)
+    correlation = np.corrcoef(drawn.T) - np.eye(size - 1)
+    assert np.abs(correlation).max() < 5.5 / math.sqrt(draws)
+
+
 @every_operator
 @settings(deadline=None, max_examples=20)
 @given(x=tensors)

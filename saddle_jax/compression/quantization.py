@@ -17,6 +17,9 @@ from saddle_jax.types import Array
 # A float32 has 24 bits of mantissa: above 16 bits a level, rounding at random has too few left.
 _MAX_BITS = 16
 
+# Random bits per number. In float32 a level near 255 has no finer fraction: its last bit is worth 2^-16.
+_RANDOM_BITS = 16
+
 
 @dataclasses.dataclass(frozen=True)
 class Quantize(Compressor):
@@ -24,6 +27,10 @@ class Quantize(Compressor):
 
     s = 2^bits - 1 levels, tau = 1 + min(d / s^2, sqrt(d) / s) where d is the tensor's size.
     The norm is that of the tensor. One number travels as `bits` bits of level and one of sign.
+
+    The probability of rounding up is a multiple of 2^-16: without tau, Q is unbiased to 2^-17 of a level,
+    that is ||x||_2 / s / 2^17, beside rounding to float32. Random numbers are most of the work: two numbers
+    share one 32-bit word.
     """
 
     bits_per_number: int
@@ -59,10 +66,8 @@ class Quantize(Compressor):
         scaled = x / jnp.where(is_zero, 1, peak)
         relative_norm = jnp.sqrt(jnp.where(is_zero, 1, jnp.sum(scaled * scaled)))
         exact = jnp.abs(scaled) / relative_norm * self._levels
-        floor = jnp.floor(exact)
-        up = jax.random.uniform(key, x.shape, x.dtype) < exact - floor
         # `exact` may exceed s by a rounding error when a single entry holds the whole norm.
-        return peak * relative_norm, jnp.minimum(floor + up, self._levels)
+        return peak * relative_norm, jnp.minimum(_round_at_random(exact, key), self._levels)
 
     def _dequantize(self, norm: Array, signed_levels: Array, dtype: np.dtype) -> Array:
         tau = self._tau(signed_levels.size) if self.biased else 1.0
@@ -92,6 +97,21 @@ class Quantize(Compressor):
 
     def paper_bits_of(self, size: int) -> int:
         return self.bits_per_number * size
+
+
+def _round_at_random(exact: Array, key: Any) -> Array:
+    """Each number of [size] rounded down, or up with the probability of its fraction."""
+    # The first half of the tensor takes the lower bits of the words, the second half the upper ones: lying
+    # side by side, they would have to be shuffled apart. An odd tensor has no halves, and a word per number.
+    halves = 2 - exact.size % 2
+    words = jax.random.bits(key, (1, exact.size // halves), jnp.uint32)
+    shifts = _RANDOM_BITS * np.arange(halves, dtype=np.uint32)[:, None]
+    pieces = (words >> shifts) & (2**_RANDOM_BITS - 1)
+    exact = exact.reshape(halves, -1)
+    floor = jnp.floor(exact)
+    # The half makes the probability the nearest multiple of 2^-16.
+    up = pieces.astype(exact.dtype) + 0.5 < (exact - floor) * 2**_RANDOM_BITS
+    return (floor + up).reshape(-1)
 
 
 def _working_dtype(dtype: Any) -> np.dtype:
