@@ -26,18 +26,15 @@ _MAX_TABLE_WIDTH = 16
 
 
 def mixing_form(topology: Topology, form: Form = "auto") -> Form:
-    """The form that `mix` uses on this graph: the given one, or for "auto" a choice by size.
+    """The form that `mix` uses on this graph: the given one, or for "auto" a choice by degree.
 
-    The table reads and writes each model about once, whatever A is; the einsum multiplies A times,
-    and is the better one when most agents hear each other. On several devices it needs everybody's models on
-    each of them, the table only those that are heard.
+    The table reads each neighbour's model once and writes one; the einsum multiplies A times per number,
+    and on several devices needs everybody's models on each of them.
     """
     checks.choice("form", form, FORMS)
     if form != "auto":
         return form
-    width, devices = topology.neighbours.shape[1], agents.shards()
-    is_sparse = 3 * width <= topology.size or (devices > 1 and not exchange.plan(topology, devices).gathers)
-    return "table" if width <= _MAX_TABLE_WIDTH and is_sparse else "dense"
+    return "table" if topology.neighbours.shape[1] <= _MAX_TABLE_WIDTH else "dense"
 
 
 def mix(topology: Topology, tree: Any, form: Form = "auto") -> Any:
