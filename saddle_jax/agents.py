@@ -29,11 +29,6 @@ from saddle_jax.types import Key, Params
 AXIS = "agents"  # of the mesh
 BATCH_AXIS = "batch"  # of the mesh: the images of each agent, where there are more devices than agents
 
-# On a CPU a group's arguments (models and batches) may have so many bytes, and it so many agents: small
-# models are worth taking together, large ones stay in the caches one by one.
-_GROUP_BYTES = 2**20
-_MAX_GROUP = 16
-
 
 def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Mesh:
     """Devices in the order of the agents, for `jax.set_mesh`.
@@ -66,29 +61,23 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
-def group_size(agents: int, agent_bytes: int, group: int = 0) -> int:
-    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware and size.
+def group_size(agents: int, group: int = 0) -> int:
+    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
 
-    An accelerator takes all of them: its operations want to be wide. A CPU takes so many that all groups
-    have the same number, and share one program.
+    An accelerator takes all of them: its operations want to be wide. A core of a CPU takes one: what that one
+    needs stays in its caches, and its convolutions are those of one model, which XLA:CPU runs best.
     """
     checks.whole("group", group, at_least=0)
-    if group:
-        return min(group, agents)
-    if jax.default_backend() != "cpu":
-        return agents
-    most = max(1, min(agents, _MAX_GROUP, _GROUP_BYTES // agent_bytes))
-    return max(size for size in range(1, most + 1) if agents % size == 0)
+    return min(agents, group or (1 if jax.default_backend() == "cpu" else agents))
 
 
 def lift(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
     """A function of one agent as a function of all: each argument and result gets the agent axis [A, ...]."""
 
     def of_a_shard(*arguments: Any) -> Any:
-        leaves = jax.tree.leaves(arguments)
-        agents = leaves[0].shape[0]
-        size = group_size(agents, sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) // agents, group)
-        if size == agents:
+        agents = jax.tree.leaves(arguments)[0].shape[0]
+        size = group_size(agents, group)
+        if size == agents > 1:
             return jax.vmap(function)(*arguments)
         # One by one there is no axis more: operations are those of one model.
         batched = {} if size == 1 else {"batch_size": size}
@@ -151,6 +140,6 @@ def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransfor
         def one_agent(updates, state, params, key):
             return inner.update(updates, state, params, key=key, **extra_args)
 
-        return lift(one_agent)(updates, state, params, keys)
+        return on_shards(jax.vmap(one_agent))(updates, state, params, keys)
 
     return optax.GradientTransformationExtraArgs(init_fn, update_fn)

@@ -15,6 +15,7 @@ from saddle_jax.methods.ngm import SELF_GRADIENTS
 from saddle_jax.methods.saddle import METHODS
 from saddle_jax.mixing import FORMS
 from saddle_jax.models import NAMES as MODELS
+from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
 
 # Settings that cannot change a number of a run, rounding apart.
@@ -22,6 +23,7 @@ IRRELEVANT = (
     "data_dir",
     "devices",
     "group",
+    "lowering",
     "keep_checkpoints",
     "keep_every_epochs",
     "checkpoint_every_steps",
@@ -113,13 +115,16 @@ class Config:
     )
     steps_per_dispatch: int = _setting(
         0,
-        "steps in one compiled call; 0: 1 on a CPU, where loops around convolutions are slow, else 8",
+        "steps in one compiled call; 0: 1 on a CPU, where calls cost little, else 8",
         _whole(0),
     )
     # Where
     devices: str = _setting("auto", "auto (all, as far as they are of use) or how many", placement.check)
-    group: int = _setting(
-        0, "agents of a device computed at a time; 0: all, on a CPU with more than 64 in groups", _whole(0)
+    group: int = _setting(0, "agents of a device computed at a time; 0: all, on a CPU one", _whole(0))
+    lowering: str = _setting(
+        "fast",
+        f"of convolutions, where several agents are computed at a time: {', '.join(LOWERINGS)}",
+        _one_of(LOWERINGS),
     )
     # What is written down
     eval_every_epochs: int = _setting(5, "evaluate so often, and at the end", _whole(1))

@@ -17,6 +17,7 @@ from saddle_jax.data.streaming import StreamedImages
 from saddle_jax.ledger import Ledger, open_ledger
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.saddle import METHODS
+from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.layers import Norm
 from saddle_jax.placement import Placement, place
 from saddle_jax.schedules import build_schedule
@@ -194,7 +195,12 @@ def build(config: Config) -> Experiment:
     )
     batches = Batches(partition, config.batch_size, config.seed)
     placement = place(config.agents, config.batch_size, config.devices)
-    model = models.build(config.model, dataset.num_classes, norm=cast(Norm, config.norm))
+    model = models.build(
+        config.model,
+        dataset.num_classes,
+        norm=cast(Norm, config.norm),
+        lowering=cast(Lowering, config.lowering),
+    )
     schedule = build_schedule(config, batches.steps_per_epoch)
     method = _build_method(config, placement.graph(topology), schedule)
     shapes = jax.eval_shape(

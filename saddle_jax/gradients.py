@@ -62,8 +62,7 @@ class GradientStage(abc.ABC):
         """Gradients, next state, and each agent's loss and aux [A, ...] on its own batch.
 
         `ascend` tells whether SAM climbs in this step. With None, the state's step decides,
-        inside the compiled program; that puts the backward passes into a branch, where XLA:CPU
-        runs convolutions many times slower. A loop that counts steps passes a bool.
+        inside the compiled program, which then holds both kinds of step.
         """
 
         def gradients(climbs: bool):

@@ -1,7 +1,6 @@
 """A run in words: what is about to happen, and how it ended."""
 
 import importlib.metadata
-import math
 import pathlib
 from typing import Any, cast
 
@@ -62,10 +61,7 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = experiment.ledger.wire_bytes_per_agent(1)
-    image_bytes = 4 * math.prod(dataset.image_shape)  # float32, as the model sees them
-    group = group_size(
-        experiment.placement.per_device, 4 * count + config.batch_size * image_bytes, config.group
-    )
+    group = group_size(experiment.placement.per_device, config.group)
     taken = "" if group == experiment.placement.per_device else f", {group} at a time"
     rows = {
         "method": f"{config.method}{sam}, momentum {config.beta:g} ({kind}), "

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.agents import lift
+from saddle_jax.agents import on_shards
 from saddle_jax.compression import packing
 from saddle_jax.trees import agent_keys
 from saddle_jax.types import Array, Key
@@ -163,15 +163,16 @@ def compress_stacked(compressor: Compressor, tree: Any, key: Key | None, axes: i
       The compressed tree.
     """
     leaves, structure = jax.tree.flatten(tree)
-    pairs = jax.vmap if axes == 2 else lambda function: function
+    stacked = jax.vmap(jax.vmap(compressor.compress)) if axes == 2 else jax.vmap(compressor.compress)
+    compress = on_shards(stacked)
     # A random operator without a key fails in `compress`, with its own message.
     if key is None or not compressor.stochastic:
-        return jax.tree.unflatten(structure, [lift(pairs(compressor.compress))(leaf) for leaf in leaves])
+        return jax.tree.unflatten(structure, [compress(leaf) for leaf in leaves])
 
     compressed = []
     for position, leaf in enumerate(leaves):
         keys = agent_keys(jax.random.fold_in(key, position), leaf.shape[0])
         if axes == 2:
             keys = jax.vmap(agent_keys, in_axes=(0, None))(keys, leaf.shape[1])
-        compressed.append(lift(pairs(compressor.compress))(leaf, keys))
+        compressed.append(compress(leaf, keys))
     return jax.tree.unflatten(structure, compressed)

@@ -3,8 +3,10 @@
 import dataclasses
 from typing import Literal
 
+import jax
+
 from saddle_jax import checks
-from saddle_jax.agents import lift
+from saddle_jax.agents import on_shards
 from saddle_jax.data.augment import centre_crop, flip_and_crop, flip_and_resized_crop, normalise
 from saddle_jax.trees import agent_keys
 from saddle_jax.types import Array, Key
@@ -53,7 +55,7 @@ class Recipe:
 
     def for_agents(self, key: Key, images: Array) -> Array:
         """`for_training` of all agents, uint8 [A, B, H, W, C], each with a key of its own."""
-        return lift(self.for_training)(agent_keys(key, images.shape[0]), images)
+        return on_shards(jax.vmap(self.for_training))(agent_keys(key, images.shape[0]), images)
 
 
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -82,8 +82,7 @@ class Method:
           batch: one batch per agent, stacked [A, B, ...].
           key: consumed; only compressors that draw random numbers need one.
           ascend: whether SAM climbs in this step; `ascends(t)` tells. None decides by the state's
-            step inside the compiled program, which is slow for convolutions on a CPU when
-            ascent_every > 1.
+            step inside the compiled program, which then holds both kinds.
           diagnostics: also measure what costs extra passes over the parameters.
 
         Returns:

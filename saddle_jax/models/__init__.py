@@ -38,7 +38,7 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
         block per stage: for studies on a CPU), cnn (small), mlp, logistic.
       num_classes: how many classes.
       norm: "evonorm" (the paper's), "evonorm_sigmoid", or "groupnorm" with ReLU.
-      lowering: "fast" is fast under vmap over agents; "plain" is differentiable in every mode and
+      lowering: of convolutions, see `models.convolution`; "plain" is differentiable in every mode and
         any number of times. The parameters are the same.
     """
     checks.choice("model", name, NAMES)

@@ -24,7 +24,7 @@ _EPSILON = 1e-5
 class EvoNorm(nn.Module):
     """EvoNorm-S0 of images [B, H, W, C]; C must be a multiple of 8.
 
-    `lowering="fast"` takes the derivative by hand; "plain" leaves it to autodiff.
+    The derivative is taken by hand; `lowering="plain"` leaves it to autodiff.
     """
 
     gate: Gate = "hard_sigmoid"
@@ -35,7 +35,7 @@ class EvoNorm(nn.Module):
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
-        run = evonorm if self.lowering == "fast" else evonorm_plain
+        run = evonorm_plain if self.lowering == "plain" else evonorm
         return run(self.gate, x, scale, bias)
 
 
