@@ -1,5 +1,6 @@
 """How benchmarks measure and tell; and a guard that fails on gross ratios only."""
 
+import functools
 import itertools
 import json
 import re
@@ -9,10 +10,12 @@ import jax
 import numpy as np
 import pytest
 
+from saddle_jax import agents, classification
 from saddle_jax.bench import cases, child, growth, jobs, machine, parts, rows, timing
 from saddle_jax.bench.timing import Spread
 from saddle_jax.bench.work import Work
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.report.growth import plot_growth
 
 MLP = Work("q_saddle", "mlp", 3, 8, (8, 8, 1))
 
@@ -86,7 +89,7 @@ def test_the_command_without_pytorch(tmp_path, capsys):
     assert "[1/4] n_saddle: n_saddle, mlp, ring(5), batch 8" in printed
     assert printed.endswith("PyTorch is not installed: pip install 'saddle_jax[bench]'\n")
     content = json.loads(file.read_text())
-    assert content["options"] == {"quick": True, "repeats": 1}
+    assert content["options"] == {"quick": True, "repeats": 1, "lowering": "fast", "group": 0}
     assert content["machine"]["jax"] == jax.__version__
     step, *others = content["rows"]
     assert step["ratio"] is None
@@ -130,3 +133,38 @@ def test_a_step_is_not_twice_as_slow_as_pytorchs(case):
         if best > 0.5:
             break
     assert best > 0.5
+
+
+def test_a_loop_over_agents_takes_as_long_as_its_agents():
+    """XLA:CPU gives only some forms of convolution to its library; in a loop others are a hundred times slower."""
+    work = Work("q_saddle", "resnet8", agents=3, batch_size=8)
+    loss_fn = classification.cross_entropy(work.network())
+    gradient = jax.grad(lambda params, batch: loss_fn(params, batch)[0])
+    params, batch = jax.device_put((work.params(), work.batch()))
+    one = jax.jit(gradient).lower(*jax.tree.map(lambda x: x[0], (params, batch))).compile()
+    alone = functools.partial(one, *jax.tree.map(lambda x: x[0], (params, batch)))
+    looped = functools.partial(jax.jit(agents.lift(gradient)).lower(params, batch).compile(), params, batch)
+    found = timing.interleaved({"alone": alone, "looped": looped}, 5)
+    assert min(found.rounds["looped"]) < 4 * 3 * min(found.rounds["alone"])
+
+
+def test_curves_of_growth_become_a_picture(tmp_path):
+    curve = {"sizes": [2.0, 4.0], "seconds": [0.1, 0.2], "bytes": [1e6, 3e6]}
+    row = rows.Row("growth", "step time and memory against agents, mlp", figures={"curve": curve})
+    assert growth.curves([row]) == {"agents, mlp": curve}
+    plot_growth(growth.curves([row]), tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["q_saddle", "--plot=x.png"], "plot must come with the case growth, got q_saddle"),
+        (["--plot=/nowhere/x.png"], "plot must be a file in a folder that exists, got '/nowhere/x.png'"),
+        (["--lowering=slow"], "lowering must be one of 'fast', 'each', 'patches', 'plain', got 'slow'"),
+        (["--group=-1"], "group must be an integer >= 0, got -1"),
+    ],
+)
+def test_mistakes_in_how_to_measure(arguments, message, capsys):
+    assert cli.main(["saddle", "bench", *arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The benchmarks by name."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -59,6 +60,6 @@ def record(rows: Sequence[Row], options: Options) -> dict[str, Any]:
     """The rows with all that they depend on, for a JSON file."""
     return {
         "machine": machine.description(),
-        "options": {"quick": options.quick, "repeats": options.repeats},
+        "options": dataclasses.asdict(options),
         "rows": [row.to_json() for row in rows],
     }

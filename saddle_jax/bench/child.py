@@ -33,9 +33,8 @@ def memory_jobs(case: str, options: Options) -> list[Job]:
 
 
 def _works(options: Options) -> list[Work]:
-    if options.quick:
-        return works("n_saddle", quick=True)
-    return [work for case in _STEP_CASES for work in works(case, quick=False)]
+    cases = ("n_saddle",) if options.quick else _STEP_CASES
+    return options.applied([work for case in cases for work in works(case, options.quick)])
 
 
 def _compile(case: str, work: Work) -> Row:

@@ -14,6 +14,7 @@ from saddle_jax.bench.timing import Timing, interleaved
 from saddle_jax.bench.work import Work
 
 _IMAGE = (8, 8, 1)
+_AGAINST = "step time and memory against "
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -46,7 +47,7 @@ def growth_jobs(case: str, options: Options) -> list[Job]:
         ),
     }
     return [
-        Job(case, what, functools.partial(_measure, case, what, family, size_of, options))
+        Job(case, what, functools.partial(_measure, case, what, options.applied(family), size_of, options))
         for what, (family, size_of) in families.items()
     ]
 
@@ -66,5 +67,11 @@ def _measure(
         "sizes": " ".join(f"{size:g}" for size in sizes),
         "ms": " ".join(f"{1e3 * s:.3g}" for s in seconds),
         "MB": " ".join(f"{m / 1e6:.3g}" for m in memory),
+        "curve": {"sizes": sizes, "seconds": seconds, "bytes": memory},
     }
-    return Row(case, f"step time and memory against {what}", figures=figures)
+    return Row(case, f"{_AGAINST}{what}", figures=figures)
+
+
+def curves(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
+    """What the rows of this case measured, by what grew: sizes, seconds and bytes."""
+    return {row.what.removeprefix(_AGAINST): row.figures["curve"] for row in rows if "curve" in row.figures}

@@ -2,12 +2,14 @@
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
 from saddle_jax import checks
 from saddle_jax.bench.rows import Row
+from saddle_jax.bench.work import Work
+from saddle_jax.models.convolution import LOWERINGS, Lowering
 
 NO_PYTORCH = "PyTorch is not installed: pip install 'saddle_jax[bench]'"
 
@@ -19,13 +21,22 @@ class Options:
     Attributes:
       quick: tiny sizes, to see that everything works.
       repeats: rounds, of which the median counts.
+      lowering, group: how our side computes agents, see `Work`.
     """
 
     quick: bool = False
     repeats: int = 5
+    lowering: Lowering = "fast"
+    group: int = 0
 
     def __post_init__(self):
         checks.whole("repeats", self.repeats, at_least=1)
+        checks.choice("lowering", self.lowering, LOWERINGS)
+        checks.whole("group", self.group, at_least=0)
+
+    def applied(self, works: Sequence[Work]) -> list[Work]:
+        """The works, computed in this way."""
+        return [dataclasses.replace(work, lowering=self.lowering, group=self.group) for work in works]
 
 
 class Job(NamedTuple):

@@ -36,7 +36,7 @@ def step_jobs(case: str, options: Options) -> list[Job]:
     """A job per work of the case."""
     return [
         Job(case, str(work), functools.partial(_measure, case, work, options))
-        for work in works(case, options.quick)
+        for work in options.applied(works(case, options.quick))
     ]
 
 

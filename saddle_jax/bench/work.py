@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import classification, models
+from saddle_jax.methods.method import Method
 from saddle_jax.methods.saddle import METHODS
+from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.small import CNN, MLP
 from saddle_jax.topology import Topology, circulant, ring
 from saddle_jax.trees import replicate
@@ -33,6 +35,8 @@ class Work:
       image_shape: (height, width, channels).
       degree: neighbours of each agent, an even number: 2 is a ring.
       width: how many times wider than usual; for the CNN and the MLP.
+      lowering: our convolutions', see `models.convolution`.
+      group: our agents of a device at a time, see `agents.group_size`.
     """
 
     method: str = "q_saddle"
@@ -42,11 +46,15 @@ class Work:
     image_shape: tuple[int, int, int] = (32, 32, 3)
     degree: int = 2
     width: int = 1
+    lowering: Lowering = "fast"
+    group: int = 0
 
     def __str__(self) -> str:
         model = self.model if self.width == 1 else f"{self.model} x {self.width}"
         size = "x".join(map(str, self.image_shape))
-        return f"{self.method}, {model}, {self.topology.name}, batch {self.batch_size} of {size}"
+        chosen = "" if self.lowering == "fast" else f", lowering {self.lowering}"
+        chosen += f", group {self.group}" if self.group else ""
+        return f"{self.method}, {model}, {self.topology.name}, batch {self.batch_size} of {size}{chosen}"
 
     @property
     def topology(self) -> Topology:
@@ -55,13 +63,15 @@ class Work:
             return ring(self.agents)
         return circulant(self.agents, range(1, self.degree // 2 + 1))
 
-    def network(self, lowering: Any = "fast") -> Any:
+    def network(self, lowering: Lowering | None = None) -> Any:
         """Our model, without its parameters."""
-        return _network(self.model, self.width, lowering)
+        return _network(self.model, self.width, lowering or self.lowering)
 
-    def build_method(self, topology: Topology) -> Any:
+    def build_method(self, topology: Topology) -> Method:
         """Our method on this graph."""
-        return METHODS[self.method](topology, **OPTIONS)
+        method = METHODS[self.method](topology, **OPTIONS)
+        stage = dataclasses.replace(method.gradients, group=self.group)
+        return dataclasses.replace(method, gradients=stage)
 
     def params(self) -> Params:
         """The models before the first step [A, ...]: near to each other, not equal."""
@@ -92,7 +102,7 @@ class Work:
         return float(counted["flops"]) * passes * self.agents
 
 
-def _network(model: str, width: int, lowering: Any = "fast") -> Any:
+def _network(model: str, width: int, lowering: Lowering = "fast") -> Any:
     if width == 1:
         return models.build(model, _CLASSES, lowering=lowering)
     if model == "mlp":

@@ -16,11 +16,16 @@ def run(arguments: Sequence[str]) -> None:
     flags.DEFINE_bool("quick", False, "Tiny sizes: to see that everything works.", flag_values=options)
     flags.DEFINE_integer("repeats", 5, "Rounds, of which the median counts.", 1, flag_values=options)
     flags.DEFINE_string("json", "", "A file for the results with machine and versions.", flag_values=options)
+    flags.DEFINE_string("plot", "", "A PNG file for the curves of growth.", flag_values=options)
+    flags.DEFINE_string("lowering", "fast", "Of our convolutions, as in training.", flag_values=options)
+    flags.DEFINE_integer("group", 0, "Our agents of a device at a time; 0 chooses.", flag_values=options)
     flags.DEFINE_bool("list", False, "Tell what each case measures.", flag_values=options)
     names = parse(options, arguments, ["[CASE ...]"])
 
     from saddle_jax.bench import cases, rows
+    from saddle_jax.bench.growth import curves
     from saddle_jax.bench.jobs import NO_PYTORCH, Options, pytorch
+    from saddle_jax.report.growth import plot_growth
     from saddle_jax.rundir import write_json
     from saddle_jax.screen import Screen
 
@@ -28,11 +33,11 @@ def run(arguments: Sequence[str]) -> None:
         for name, case in cases.CASES.items():
             print(f"{name:12} {case.meaning}")
         return None
-    file = pathlib.Path(options.json) if options.json else None
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        raise UsageError(f"json must be a file in a folder that exists, got {options.json!r}")
-    settings = Options(options.quick, options.repeats)
+    file, picture = (_file(name, getattr(options, name)) for name in ("json", "plot"))
+    if picture is not None and names and "growth" not in names:
+        raise UsageError(f"plot must come with the case growth, got {' '.join(names)}")
     with mistakes():
+        settings = Options(options.quick, options.repeats, options.lowering, options.group)
         jobs = cases.jobs_of(names or [*cases.CASES], settings)
     found = cases.run(jobs, Screen().line)
     print(rows.table(found))
@@ -40,7 +45,18 @@ def run(arguments: Sequence[str]) -> None:
         print(NO_PYTORCH)
     if file is not None:
         write_json(file, cases.record(found, settings))
+    if picture is not None:
+        plot_growth(curves(found), picture)
+        print(f"picture: {picture}")
     return None
+
+
+def _file(name: str, value: str) -> pathlib.Path | None:
+    """Where to write; None for nowhere."""
+    path = pathlib.Path(value)
+    if value and (path.is_dir() or not path.parent.is_dir()):
+        raise UsageError(f"{name} must be a file in a folder that exists, got {value!r}")
+    return path if value else None
 
 
 def _run_input(arguments: Sequence[str]) -> None:
