@@ -136,7 +136,7 @@ def test_a_step_is_not_twice_as_slow_as_pytorchs(case):
 
 
 def test_a_loop_over_agents_takes_as_long_as_its_agents():
-    """XLA:CPU gives only some forms of convolution to its library; in a loop others are a hundred times slower."""
+    """XLA:CPU has a library for some forms of convolution; in a loop others are a hundred times slower."""
     work = Work("q_saddle", "resnet8", agents=3, batch_size=8)
     loss_fn = classification.cross_entropy(work.network())
     gradient = jax.grad(lambda params, batch: loss_fn(params, batch)[0])
