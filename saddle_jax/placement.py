@@ -80,6 +80,30 @@ class Placement:
             x = jnp.concatenate([x, jnp.repeat(first, idle, axis=axis)], axis=axis)
         return x if self.mesh is None else _put(x, self.sharding(*[None] * axis, agents.AXIS))
 
+    @functools.cached_property
+    def own_rows(self) -> range:
+        """The rows of the agent axis, idle ones included, that devices of this process hold."""
+        sharding = self.sharding(agents.AXIS)
+        if sharding is None:
+            return range(self.size)
+        parts = sharding.addressable_devices_indices_map((self.size,)).values()
+        held = [row for part in parts if part is not None for row in range(self.size)[part[0]]]
+        return range(min(held), max(held) + 1)  # the devices of a process are neighbours
+
+    def from_own_rows(self, x: np.ndarray) -> Any:
+        """An array [n * A, ...] cut by agents, n entries of each, from those of this process's own rows."""
+        sharding = self.sharding(agents.AXIS)
+        if sharding is None:
+            return x
+        n = len(x) // len(self.own_rows)
+        first, total = n * self.own_rows.start, n * self.size
+
+        def part(index: Any) -> np.ndarray:
+            start, stop, _ = index[0].indices(total)
+            return x[start - first : stop - first]
+
+        return jax.make_array_from_callback((total, *x.shape[1:]), sharding, part)
+
     def cut_batches(self, batch: Any) -> Any:
         """Batches [A, B, ...], told to lie on the devices that share an agent's batch."""
         if self.batch_devices == 1:

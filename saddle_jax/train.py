@@ -303,15 +303,21 @@ class _Run:
 
 
 def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
-    """Images, labels and order of one step after the other, the next one's being decoded meanwhile."""
-    batches, dataset = experiment.batches, experiment.dataset
+    """Images, labels and order of one step after the other, the next one's being decoded meanwhile.
+
+    A device gets the images of its own agents, and a process decodes no others.
+    """
+    batches, dataset, placement = experiment.batches, experiment.dataset, experiment.placement
+    rows = np.array(placement.own_rows)
+    rows[rows >= placement.agents] = 0  # idle agents see the first one's
 
     def start(step: int) -> Any:
         epoch, number = divmod(step, batches.steps_per_epoch)
         samples, mask = (np.asarray(part[number]) for part in batches.epoch(epoch))
-        labels = dataset.train_labels[samples].reshape(-1)
+        own = samples[rows].reshape(-1)
         numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
-        return dataset.train_images.ahead(samples.reshape(-1)), labels, (numbered, mask[None])
+        numbered %= placement.per_device * batches.batch_size  # among those of its device
+        return dataset.train_images.ahead(own), dataset.train_labels[own], (numbered, mask[None])
 
     upcoming = start(step)
     while True:
@@ -319,7 +325,8 @@ def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
         step += 1
         if step < experiment.steps:
             upcoming = start(step)
-        yield *experiment.placement.everywhere((images(), labels)), experiment.place_order(*order)
+        parts = placement.from_own_rows(images()), placement.from_own_rows(labels)
+        yield *parts, experiment.place_order(*order)
 
 
 def _all_finite(tree: Any) -> Any:
