@@ -62,7 +62,7 @@ def join(
       timeout: how many seconds to wait for the others.
       heartbeat_timeout: after so many seconds without a sign of life a process is taken for dead.
     """
-    known = _told(coordinator, processes, process)
+    known = arguments(coordinator, processes, process)
     if known is None:
         return
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which the loop answers
@@ -94,8 +94,8 @@ def join(
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
-def _told(coordinator: str | None, processes: int | None, process: int | None) -> dict[str, Any] | None:
-    """Arguments of jax.distributed.initialize: flags', or none where JAX finds them; None to train alone."""
+def arguments(coordinator: str | None, processes: int | None, process: int | None) -> dict[str, Any] | None:
+    """What jax.distributed.initialize is told: nothing where JAX finds out by itself; None: train alone."""
     if processes == 1 and process in (None, 0):
         return None
     environment = os.environ
