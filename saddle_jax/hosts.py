@@ -79,10 +79,12 @@ def join(
         )
         counts = np.bincount([device.process_index for device in jax.devices()])
     except (RuntimeError, ValueError) as error:
-        raise RunError(
-            f"the processes of this run cannot be joined ({_line(error)}): give --coordinator=HOST:PORT, "
-            "--processes=N and --process=I, or --processes=1 to train alone"
-        ) from error
+        remedy = (
+            f"is the port of {known['coordinator_address']} free?"
+            if known
+            else "give --coordinator, --processes and --process, or --processes=1 to train alone"
+        )
+        raise RunError(f"the processes of this run cannot be joined ({_line(error)}): {remedy}") from error
     finally:
         watch.cancel()
     if len(set(counts)) > 1:
@@ -165,19 +167,22 @@ def _keep_quiet() -> None:
 
 def _nobody_came(known: dict[str, Any], timeout: int) -> None:
     """Ends the process: JAX waits in C++ and cannot be asked to give up."""
-    address, count = known.get("coordinator_address"), known.get("num_processes")
+    names = ("coordinator_address", "num_processes", "process_id")
+    with contextlib.suppress(ImportError, AttributeError):  # what JAX found out has no public name
+        from jax._src.distributed import global_state
+
+        known = {name: getattr(global_state, name) for name in names} | known
+    address, count, process = (known.get(name) for name in names)
     where = f" at {address}" if address else ""
-    who = f"all {count} processes" if count else "all processes"
     why = ""
-    if address and known["process_id"]:
+    if address and process:
         host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
             why = "; process 0 is there, so others are missing"
         except OSError as error:
             why = f"; process 0 does not answer there ({error})"
-    mine = f"process {known['process_id']} of {count} " if count else ""
-    _say(f"{mine}waited {timeout} s{where}, and not {who} came{why}")
+    _say(f"process {process} of {count} waited {timeout} s{where}, and not all of them came{why}")
     _end(2)
 
 

@@ -130,7 +130,7 @@ def test_a_peer_that_never_comes(process, tmp_path):
     [(status, _, error)] = ends([saddle_train(port, process, tmp_path / "run", "--join_timeout=2")])
     assert time.monotonic() - started < 60
     assert status == 2
-    waited = f"saddle: process {process} of 2 waited 2 s at localhost:{port}, and not all 2 processes came"
+    waited = f"saddle: process {process} of 2 waited 2 s at localhost:{port}, and not all of them came"
     assert error.startswith(waited)
     assert error.count("\n") == 1
     assert ("process 0 does not answer there" in error) == (process == 1)
