@@ -9,6 +9,7 @@ process cannot do, none does: see `agreement`.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -284,12 +286,18 @@ class Vote:
         if not due:
             return False
         answer = self._asked is not None and bool(self._asked)
-        everybody = NamedSharding(Mesh(np.array(jax.devices()), "all"), PartitionSpec("all"))
-        votes = jax.make_array_from_callback((jax.device_count(),), everybody, lambda _: np.array([mine]))
-        self._asked = jax.jit(jax.numpy.any, out_shardings=NamedSharding(everybody.mesh, PartitionSpec()))(
-            votes
-        )
+        sharding, count = _ballot()
+        votes = jax.make_array_from_callback((jax.device_count(),), sharding, lambda _: np.array([mine]))
+        self._asked = count(votes)
         return answer
+
+
+@functools.cache
+def _ballot() -> tuple[NamedSharding, Any]:
+    """Where a vote per device lies, and the program that tells everybody whether there is a yes."""
+    mesh = Mesh(np.array(jax.devices()), "all")
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return NamedSharding(mesh, PartitionSpec("all")), jax.jit(jnp.any, out_shardings=everywhere)
 
 
 def is_lost(error: BaseException) -> bool:

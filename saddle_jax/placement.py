@@ -52,7 +52,9 @@ class Placement:
         kind = jax.devices()[0].device_kind
         idle = f", {self.size - self.agents} idle" if self.size > self.agents else ""
         shared = f", batches cut over {self.batch_devices}" if self.batch_devices > 1 else ""
-        return f"{self.devices * self.batch_devices} x {kind}, {self.per_device} agents on each{idle}{shared}"
+        hosts = f", of {jax.process_count()} processes" if jax.process_count() > 1 else ""
+        count = self.devices * self.batch_devices
+        return f"{count} x {kind}{hosts}, {self.per_device} agents on each{idle}{shared}"
 
     def active(self) -> contextlib.AbstractContextManager[Any]:
         """What steps are traced and run in."""

@@ -91,7 +91,7 @@ def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_pa
     (status, out, error), silent = ends([saddle_train(port, process, workdir) for process in (0, 1)])
     assert status == 0, error
     assert silent == (0, "", "")
-    assert "4 x cpu, 2 agents on each, 1 idle" in out
+    assert "4 x cpu, of 2 processes, 2 agents on each, 1 idle" in out
     assert "going on from step" in out
     result = json.loads((workdir / "result.json").read_text())
     for name in ("steps", "bytes_sent_per_agent"):
