@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from saddle_jax import hosts
 from saddle_jax.errors import RunError
 
 
@@ -37,20 +38,29 @@ class Checkpoints:
         final = self._folder / f"{step:08d}"
         partial = self._folder / f".writing-{step:08d}"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for left_over in self._folder.glob(".writing-*"):  # of a process that was killed
-                shutil.rmtree(left_over, ignore_errors=True)
-            _write(partial / "state", tree)
-            seal = {"step": step, "notes": notes or {}, "files": _fingerprints(partial / "state")}
-            (partial / "seal.json").write_text(json.dumps(seal))
-            partial.rename(final)
+            with hosts.agreement():
+                if hosts.writes():
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    for left_over in self._folder.glob(".writing-*"):  # of a process that was killed
+                        shutil.rmtree(left_over, ignore_errors=True)
+            with hosts.agreement():
+                _write(partial / "state", tree)
+            with hosts.agreement():
+                if hosts.writes():
+                    seal = {"step": step, "notes": notes or {}, "files": _fingerprints(partial / "state")}
+                    (partial / "seal.json").write_text(json.dumps(seal))
+                    partial.rename(final)
         except Exception as error:  # orbax and tensorstore raise of their own
+            if hosts.is_lost(error):
+                raise
             shutil.rmtree(partial, ignore_errors=True)
             whole = (
                 f"the last whole one is of step {self.steps()[-1]}" if self.steps() else "there is none yet"
             )
-            raise RunError(f"checkpoint {final} could not be written ({_line(error)}); {whole}") from error
-        for old in self.steps()[: -self._keep]:
+            raise _told(
+                f"checkpoint {final} could not be written ({_line(error)}); {whole}", error
+            ) from error
+        for old in self.steps()[: -self._keep] if hosts.writes() else ():
             if not (self._keep_every and old % self._keep_every == 0):
                 shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
 
@@ -69,13 +79,17 @@ class Checkpoints:
           report: is told of each one that had to be passed over.
           set_aside: whether those are renamed, to "damaged-...", so that they do not count any more.
         """
-        for step in reversed(self.steps()):
+        for step in reversed(hosts.one_for_all(self.steps)):
             folder = self._folder / f"{step:08d}"
             try:
-                return step, *_restore(folder, like)
+                with hosts.agreement():
+                    return step, *_restore(folder, like)
             except Exception as error:  # orbax and tensorstore raise of their own
-                report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
-            if set_aside:
+                if hosts.is_lost(error):
+                    raise
+                if hosts.writes():
+                    report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
+            if set_aside and hosts.writes():
                 aside = folder.with_name(f"damaged-{folder.name}")
                 shutil.rmtree(aside, ignore_errors=True)
                 folder.rename(aside)
@@ -95,7 +109,7 @@ class Checkpoints:
 
 
 def _restore(folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
-    notes = _check_seal(folder)
+    notes = hosts.one_for_all(_check_seal, folder)
     return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
 
@@ -134,6 +148,11 @@ def _check_seal(folder: pathlib.Path) -> dict[str, Any]:
         if found.get(name) != fingerprint:
             raise ValueError(f"{name} is missing or damaged")
     return notes
+
+
+def _told(message: str, error: Exception) -> RunError:
+    """An error of the run that is everybody's if its cause was."""
+    return (hosts.AgreedError if isinstance(error, hosts.AgreedError) else RunError)(message)
 
 
 def _line(error: Exception) -> str:

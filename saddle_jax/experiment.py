@@ -91,7 +91,8 @@ class Experiment:
         ascend: whether SAM climbs; None where n steps differ in that.
         """
         loss_fn = classification.cross_entropy(self.model)
-        pick = agents.on_shards(take, everywhere=(0,))
+        # Of stored images every device has all, of streamed ones those of its own agents.
+        pick = agents.on_shards(take, everywhere=() if self.is_streamed else (0,))
 
         def run_step(carry, images, labels, order, position, ascend):
             params, state, first_bad = carry

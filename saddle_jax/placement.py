@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax import agents
@@ -41,7 +42,7 @@ class Placement:
     def mesh(self) -> Mesh | None:
         """Of JAX; None on one device."""
         count = self.devices * self.batch_devices
-        return None if count == 1 else agents.agent_mesh(count, self.batch_devices)
+        return None if count == 1 else agents.agent_mesh(_spread(count), self.batch_devices)
 
     def sharding(self, *axes: str | None) -> NamedSharding | None:
         """Of an array with these mesh axes, from the first on; None on one device."""
@@ -51,7 +52,9 @@ class Placement:
         kind = jax.devices()[0].device_kind
         idle = f", {self.size - self.agents} idle" if self.size > self.agents else ""
         shared = f", batches cut over {self.batch_devices}" if self.batch_devices > 1 else ""
-        return f"{self.devices * self.batch_devices} x {kind}, {self.per_device} agents on each{idle}{shared}"
+        hosts = f", of {jax.process_count()} processes" if jax.process_count() > 1 else ""
+        count = self.devices * self.batch_devices
+        return f"{count} x {kind}{hosts}, {self.per_device} agents on each{idle}{shared}"
 
     def active(self) -> contextlib.AbstractContextManager[Any]:
         """What steps are traced and run in."""
@@ -69,7 +72,7 @@ class Placement:
 
     def everywhere(self, tree: Any) -> Any:
         """A tree whose arrays every device has whole."""
-        return tree if self.mesh is None else jax.device_put(tree, self.sharding())
+        return tree if self.mesh is None else jax.tree.map(lambda x: _put(x, self.sharding()), tree)
 
     def by_agents(self, x: Any, axis: int = 0) -> Any:
         """An array whose `axis` is the agents', with idle rows (copies of the first) behind them, cut up."""
@@ -77,7 +80,31 @@ class Placement:
         if idle:
             first = jax.lax.slice_in_dim(x, 0, 1, axis=axis)
             x = jnp.concatenate([x, jnp.repeat(first, idle, axis=axis)], axis=axis)
-        return x if self.mesh is None else jax.device_put(x, self.sharding(*[None] * axis, agents.AXIS))
+        return x if self.mesh is None else _put(x, self.sharding(*[None] * axis, agents.AXIS))
+
+    @functools.cached_property
+    def own_rows(self) -> range:
+        """The rows of the agent axis, idle ones included, that devices of this process hold."""
+        sharding = self.sharding(agents.AXIS)
+        if sharding is None:
+            return range(self.size)
+        parts = sharding.addressable_devices_indices_map((self.size,)).values()
+        held = [row for part in parts if part is not None for row in range(self.size)[part[0]]]
+        return range(min(held), max(held) + 1)  # the devices of a process are neighbours
+
+    def from_own_rows(self, x: np.ndarray) -> Any:
+        """An array [n * A, ...] cut by agents, n entries of each, from those of this process's own rows."""
+        sharding = self.sharding(agents.AXIS)
+        if sharding is None:
+            return x
+        n = len(x) // len(self.own_rows)
+        first, total = n * self.own_rows.start, n * self.size
+
+        def part(index: Any) -> np.ndarray:
+            start, stop, _ = index[0].indices(total)
+            return x[start - first : stop - first]
+
+        return jax.make_array_from_callback((total, *x.shape[1:]), sharding, part)
 
     def cut_batches(self, batch: Any) -> Any:
         """Batches [A, B, ...], told to lie on the devices that share an agent's batch."""
@@ -94,6 +121,22 @@ class Placement:
         return jax.tree.map(lambda x: x.addressable_data(0), result)
 
 
+def _put(x: Any, sharding: Any) -> Any:
+    """An array that every process has whole, on its devices among these."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(x, sharding)
+    here = np.asarray(x)
+    return jax.make_array_from_callback(here.shape, sharding, lambda index: here[index])
+
+
+def _spread(count: int) -> list[Any]:
+    """So many devices, of every process as many as of the others, or one more of the first ones."""
+    processes = jax.process_count()
+    shares = [count // processes + (process < count % processes) for process in range(processes)]
+    of_each = [[d for d in jax.devices() if d.process_index == p] for p in range(processes)]
+    return [device for share, there in zip(shares, of_each, strict=True) for device in there[:share]]
+
+
 @functools.cache
 def _replicated(function: Any, sharding: NamedSharding) -> Any:
     return jax.jit(function, out_shardings=sharding)
@@ -108,11 +151,21 @@ def place(agent_count: int, batch_size: int, wanted: str = "auto") -> Placement:
     count = available if wanted == "auto" else int(wanted)
     if count > available:
         raise ValueError(f"devices must be at most {available}, as many as there are, got {count}")
+    placement = _place(agent_count, batch_size, wanted, count)
+    taken = placement.devices * placement.batch_devices
+    if taken < jax.process_count():
+        raise ValueError(
+            f"every one of the {jax.process_count()} processes needs agents on a device of its own, but "
+            f"{agent_count} agents take {taken} devices: take fewer processes, or more agents or devices"
+        )
+    return placement
+
+
+def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placement:
     if count <= agent_count:
-        # 10 agents on 8 devices are two on each of five. With several hosts, every one has to take part.
-        spare = wanted == "auto" and jax.process_count() == 1
+        # 10 agents on 8 devices are two on each of five.
         per_device = -(-agent_count // count)
-        return Placement(agent_count, -(-agent_count // per_device) if spare else count)
+        return Placement(agent_count, -(-agent_count // per_device) if wanted == "auto" else count)
     if wanted != "auto":
         if count % agent_count or batch_size % (count // agent_count):
             raise ValueError(

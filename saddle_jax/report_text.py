@@ -17,18 +17,23 @@ from saddle_jax.version import __version__
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
 
 
-def record(experiment: Experiment) -> dict[str, Any]:
-    """What config.json says beside the settings."""
-    versions = {"saddle_jax": __version__}
+def versions() -> dict[str, str]:
+    """Of the packages that a run's numbers come from."""
+    found = {"saddle_jax": __version__}
     for name in _PACKAGES:
         try:
-            versions[name] = importlib.metadata.version(name)
+            found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    return found
+
+
+def record(experiment: Experiment) -> dict[str, Any]:
+    """What config.json says beside the settings."""
     skew = experiment.partition.skew
     shapes = jax.eval_shape(experiment.first_params)
     return {
-        "versions": versions,
+        "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
             "source": experiment.dataset.source,

@@ -207,6 +207,19 @@ class Metrics:
         self._events.close()
 
 
+class NoMetrics(Metrics):
+    """For a process that does not write."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Another process does."""
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(one) for one in value]

@@ -12,13 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import curvature, report_text
+from saddle_jax import curvature, hosts, report_text
 from saddle_jax.checkpoint import Checkpoints, tree_sha256
 from saddle_jax.config import Config
 from saddle_jax.experiment import Experiment, build
 from saddle_jax.ledger import table
 from saddle_jax.profile import Profile
-from saddle_jax.rundir import Metrics, claim, last_evaluation, locked, read_metrics, read_result, write_json
+from saddle_jax.rundir import (
+    Metrics,
+    NoMetrics,
+    claim,
+    last_evaluation,
+    locked,
+    read_metrics,
+    read_result,
+    write_json,
+)
 from saddle_jax.screen import Screen
 from saddle_jax.types import Params
 
@@ -28,10 +37,19 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
 
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
     """
-    experiment = build(config)  # first of all: settings that cannot be run leave no trace
-    with locked(workdir):
-        claim(workdir, config, report_text.record(experiment))
-        known = read_result(workdir)
+    versions = {f"version of {name}": number for name, number in report_text.versions().items()}
+    hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
+    with contextlib.ExitStack() as stack:
+        with hosts.agreement():
+            experiment = build(config)  # first of all: settings that cannot be run leave no trace
+            if hosts.writes():
+                stack.enter_context(locked(workdir))
+        hosts.check_same({"partition": experiment.partition.fingerprint})
+        hosts.check_shared(workdir)
+        with hosts.agreement():
+            if hosts.writes():
+                claim(workdir, config, report_text.record(experiment))
+        known = hosts.one_for_all(read_result, workdir)
         if known is not None and known["status"] != "interrupted":
             screen.line(f"{workdir} holds this run already: {known['status']}")
             screen.line(report_text.closing_table(known))
@@ -72,7 +90,7 @@ class _Run:
     def __init__(self, experiment: Experiment, workdir: pathlib.Path, screen: Screen, profile: bool):
         self.experiment, self.config = experiment, experiment.config
         self.workdir, self.screen = workdir, screen
-        self.profile = Profile(workdir) if profile else None
+        self.profile = Profile(workdir) if profile and hosts.writes() else None
         self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
         self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
         self.carry = experiment.first_carry()
@@ -83,7 +101,12 @@ class _Run:
             self.seconds = float(notes.get("seconds", 0.0))
         if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
-        self.metrics = Metrics(workdir, resume_at=self.step, last_step=experiment.steps)
+        self.metrics = (
+            Metrics(workdir, resume_at=self.step, last_step=experiment.steps)
+            if hosts.writes()
+            else NoMetrics()
+        )
+        self.vote = hosts.Vote()
         self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
         logged = [r for r in read_metrics(workdir) if r.get("train_loss") is not None]
         self.last_finite = {name: logged[-1][name] for name in ("step", "train_loss")} if logged else {}
@@ -109,9 +132,11 @@ class _Run:
                     measures = epoch_ended and self._measures(self.step // per_epoch)
                     kept = self.keep_every and self.step % self.keep_every == 0
                     saves = kept or self.step % config.checkpoint_every_steps == 0
-                    if self.step % config.log_every_steps == 0 or self.step == steps:
+                    logs = self.step % config.log_every_steps == 0 or self.step == steps
+                    if logs:
                         self._log()
-                    stops = evaluates or measures or saves or self.step == steps or interrupt.signal
+                    interrupted = self.vote(interrupt.signal > 0, due=logs)
+                    stops = evaluates or measures or saves or self.step == steps or interrupted
                     if stops and self._is_finite():
                         if evaluates and self.step < steps:
                             self._evaluate(every_agent=config.eval_agents == "always")
@@ -121,7 +146,7 @@ class _Run:
                     if self.first_bad >= 0:
                         status = "diverged"
                         break
-                    if interrupt.signal and self.step < steps:
+                    if interrupted and self.step < steps:
                         status = "interrupted"
                         break
                 return self._end(status)
@@ -214,6 +239,7 @@ class _Run:
                 found["agent_accuracy_mean"] = float(np.mean(agents))
                 found["agent_accuracy_std"] = float(np.std(agents))
                 found["agent_accuracies"] = agents
+        found = hosts.one_for_all(lambda: found)  # what is decided on must not differ by a rounding
         epoch = self.step / self.experiment.batches.steps_per_epoch
         self.metrics.write({"step": self.step, "epoch": epoch, **found})
         self.screen.line(
@@ -234,7 +260,7 @@ class _Run:
         self.screen.line(f"epoch {epoch:g}: lambda_max {found['lambda_max']:.4g}, trace {found['trace']:.4g}")
 
     def _save(self) -> None:
-        if self.step in self.checkpoints.steps():  # resumed here, and nothing has changed
+        if self.step in hosts.one_for_all(self.checkpoints.steps):  # resumed here, and nothing has changed
             return
         self._flush()
         self.seconds = time.perf_counter() - self.started
@@ -271,20 +297,27 @@ class _Run:
         result |= {"seconds": self.seconds, "params_sha256": self._hash()}
         if self.profile:
             result["profile"] = self.profile.shares()
-        write_json(self.workdir / "result.json", result)
+        if hosts.writes():
+            write_json(self.workdir / "result.json", result)
         return result
 
 
 def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
-    """Images, labels and order of one step after the other, the next one's being decoded meanwhile."""
-    batches, dataset = experiment.batches, experiment.dataset
+    """Images, labels and order of one step after the other, the next one's being decoded meanwhile.
+
+    A device gets the images of its own agents, and a process decodes no others.
+    """
+    batches, dataset, placement = experiment.batches, experiment.dataset, experiment.placement
+    rows = np.array(placement.own_rows)
+    rows[rows >= placement.agents] = 0  # idle agents see the first one's
 
     def start(step: int) -> Any:
         epoch, number = divmod(step, batches.steps_per_epoch)
         samples, mask = (np.asarray(part[number]) for part in batches.epoch(epoch))
-        labels = dataset.train_labels[samples].reshape(-1)
+        own = samples[rows].reshape(-1)
         numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
-        return dataset.train_images.ahead(samples.reshape(-1)), labels, (numbered, mask[None])
+        numbered %= placement.per_device * batches.batch_size  # among those of its device
+        return dataset.train_images.ahead(own), dataset.train_labels[own], (numbered, mask[None])
 
     upcoming = start(step)
     while True:
@@ -292,7 +325,8 @@ def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
         step += 1
         if step < experiment.steps:
             upcoming = start(step)
-        yield *experiment.placement.everywhere((images(), labels)), experiment.place_order(*order)
+        parts = placement.from_own_rows(images()), placement.from_own_rows(labels)
+        yield *parts, experiment.place_order(*order)
 
 
 def _all_finite(tree: Any) -> Any:

@@ -11,6 +11,7 @@ import saddle_jax
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
     {"version", "errors", "allocation", "writing"},
+    {"hosts"},
     {"types", "checks"},
     {"topology", "trees"},
     {"agents", "sam"},

@@ -13,14 +13,16 @@ def run_training(
     config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False
 ) -> dict[str, Any]:
     """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError."""
+    from saddle_jax import hosts
     from saddle_jax.report.curves import plot_curves
     from saddle_jax.screen import Screen
     from saddle_jax.train import train
 
-    screen = Screen(quiet)
-    with mistakes():
+    screen = Screen(quiet or not hosts.writes())
+    with mistakes(), hosts.ending_together():
         result = train(config, workdir, screen, profile)
-        plot_curves([workdir], workdir / "curves.png")
+        if hosts.writes():
+            plot_curves([workdir], workdir / "curves.png")
     screen.line(f"picture: {workdir / 'curves.png'}")
     return result
 

@@ -75,16 +75,47 @@ def run(arguments: Sequence[str]) -> int:
     flags.DEFINE_bool(
         "profile", False, "Tell what the loop costs around the steps; write a trace.", flag_values=options
     )
+    _host_options(options)
     parse(options, arguments)
     config = read_options(options)
 
+    from saddle_jax import hosts
     from saddle_jax.cli.running import run_training
 
+    with mistakes():
+        hosts.join(
+            options.coordinator,
+            options.processes,
+            options.process,
+            timeout=options.join_timeout,
+            heartbeat_timeout=options.heartbeat_timeout,
+        )
     workdir = pathlib.Path(options.workdir or default_workdir(config))
     result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
-    if result["status"] == "interrupted":
+    if result["status"] == "interrupted" and hosts.writes():
         print(f"interrupted; the same command goes on from step {result['steps']:,}", file=sys.stderr)
     return {"finished": 0, "diverged": 1, "interrupted": 130}[result["status"]]
+
+
+def _host_options(options: flags.FlagValues) -> None:
+    """Defines how several processes find each other, where no cluster tells them."""
+    flags.DEFINE_string(
+        "coordinator", None, "Of a run over several processes: HOST:PORT of process 0.", flag_values=options
+    )
+    flags.DEFINE_integer(
+        "processes", None, "How many; 1 trains alone, whatever SLURM or MPI tells.", flag_values=options
+    )
+    flags.DEFINE_integer("process", None, "Which this one is, from 0.", flag_values=options)
+    flags.DEFINE_integer(
+        "join_timeout", 300, "Seconds to wait for the other processes.", lower_bound=1, flag_values=options
+    )
+    flags.DEFINE_integer(
+        "heartbeat_timeout",
+        100,
+        "Seconds without a sign of life after which another process is taken for dead.",
+        lower_bound=1,
+        flag_values=options,
+    )
 
 
 def default_workdir(config: Config) -> str:

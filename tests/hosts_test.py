@@ -1,0 +1,198 @@
+"""One run over two processes with two devices each, for real, over gloo; what happens when one is missing."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import chex
+import jax
+import pytest
+
+from saddle_jax import finished, hosts, rundir, train
+from saddle_jax.config import Config
+from saddle_jax.errors import RunError
+from saddle_jax.screen import Screen
+
+# Seven agents on four devices: one is idle. Steps enough to be killed between two checkpoints.
+SETTINGS = Config(
+    agents=7, model="logistic", epochs=60, batch_size=32, checkpoint_every_steps=100, eval_agents="never"
+)
+ENOUGH = 120  # seconds: no process of these tests may live longer
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
+def start(command):
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def saddle_train(port, process, workdir, *extra):
+    changed = {n: v for n, v in SETTINGS.to_json().items() if v != Config().to_json()[n]}
+    settings = [f"--config.{name}={value}" for name, value in changed.items()]
+    hosts_flags = [f"--coordinator=localhost:{port}", "--processes=2", f"--process={process}"]
+    limits = ["--join_timeout=60", "--heartbeat_timeout=20"]
+    return start(
+        ["-m", "saddle_jax.cli", "train", f"--workdir={workdir}", *hosts_flags, *limits, *settings, *extra]
+    )
+
+
+def ends(processes):
+    """Exit status, output and errors of each, within a bound."""
+    found = []
+    try:
+        for process in processes:
+            out, error = process.communicate(timeout=ENOUGH)
+            found.append((process.returncode, out, error))
+    finally:
+        for process in processes:
+            process.kill()
+    return found
+
+
+def models(workdir):
+    _, _, params = finished.open_run(workdir, pytest.fail)
+    return params
+
+
+def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_path):
+    alone = train.train(SETTINGS, tmp_path / "alone", Screen(quiet=True))  # on this process's four devices
+    workdir = tmp_path / "together"
+    port = free_port()
+    pair = [saddle_train(port, process, workdir) for process in (0, 1)]
+    deadline = time.monotonic() + ENOUGH
+    while not (workdir / "checkpoints" / "00000100").exists() and time.monotonic() < deadline:
+        assert all(process.poll() is None for process in pair), ends(pair)
+        time.sleep(0.01)
+    pair[1].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    (status, _, error), _ = ends(pair)
+    assert time.monotonic() - killed < 40
+    assert status not in (0, None)
+    assert "another process has gone or cannot be reached" in error or "another task died" in error
+    assert not (workdir / "result.json").exists()
+
+    port = free_port()
+    (status, out, error), silent = ends([saddle_train(port, process, workdir) for process in (0, 1)])
+    assert status == 0, error
+    assert silent == (0, "", "")
+    assert "4 x cpu, of 2 processes, 2 agents on each, 1 idle" in out
+    assert "going on from step" in out
+    result = json.loads((workdir / "result.json").read_text())
+    for name in ("steps", "bytes_sent_per_agent"):
+        assert result[name] == alone[name]
+    assert result["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+    steps = [r["step"] for r in rundir.read_metrics(workdir) if "train_loss" in r]
+    assert steps == sorted({*range(10, alone["steps"], 10), alone["steps"]})
+    assert len(list((workdir / "tensorboard").iterdir())) == 2  # one writer, started twice
+    assert not list(workdir.glob(".shared-*"))
+    chex.assert_trees_all_close(models(workdir), models(tmp_path / "alone"), rtol=1e-5, atol=1e-6)
+
+
+def test_what_processes_agree_on(tmp_path):
+    port, program = free_port(), pathlib.Path(__file__).with_name("hosts_peer.py")
+    for status, out, error in ends([start([program, port, 2, process, tmp_path]) for process in (0, 1)]):
+        assert status == 0, error
+        assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_path):
+    port, workdir = free_port(), tmp_path / "run"
+    pair = [saddle_train(port, process, workdir, f"--config.rho=0.{process + 1}") for process in (0, 1)]
+    for status, out, error in ends(pair):
+        assert status == 2
+        assert out == ""
+        told = "the same rho, got 0.1 on process 0 and 0.2 on process 1"
+        assert error == f"saddle: all processes of a run must have {told}\n"
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_peer_that_never_comes(process, tmp_path):
+    port = free_port()
+    started = time.monotonic()
+    [(status, _, error)] = ends([saddle_train(port, process, tmp_path / "run", "--join_timeout=2")])
+    assert time.monotonic() - started < 60
+    assert status == 2
+    waited = f"saddle: process {process} of 2 waited 2 s at localhost:{port}, and not all of them came"
+    assert error.startswith(waited)
+    assert error.count("\n") == 1
+    assert ("process 0 does not answer there" in error) == (process == 1)
+    assert not (tmp_path / "run").exists()
+
+
+SLURM = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # an allocation, not a step of it
+MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, None),
+        (SLURM, None),
+        (SLURM | {"SLURM_STEP_NUM_TASKS": "1"}, None),
+        (SLURM | {"SLURM_STEP_NUM_TASKS": "4"}, {}),
+        (MPI | {"OMPI_MCA_orte_hnp_uri": "1;tcp://10.0.0.1:1"}, {}),
+        ({"TPU_ML_PLATFORM": "JAX", "TPU_WORKER_HOSTNAMES": "a,b"}, {}),
+        ({"TPU_ML_PLATFORM": "JAX", "TPU_WORKER_HOSTNAMES": "a"}, None),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None),
+    ],
+)
+def test_the_environment_tells_whether_there_are_several(environment, told, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("SLURM_", "OMPI_", "TPU_", "KUBERNETES_", "JOB_")):
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert hosts.arguments(None, None, None) == told
+    assert hosts.arguments(None, 1, None) is None
+
+
+def test_open_mpi_that_does_not_tell_where_process_0_is(monkeypatch):
+    for name, value in MPI.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)
+    with pytest.raises(RunError, match="give --coordinator=HOST:PORT"):
+        hosts.arguments(None, None, None)
+    told = hosts.arguments("node1:1234", None, None)
+    assert (told["num_processes"], told["process_id"]) == (4, 2)
+    assert told["local_device_ids"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((None, 2, 0), r"must be given together, got coordinator=None, processes=2, process=0"),
+        (("localhost", 2, 0), r"coordinator must be HOST:PORT of process 0, got 'localhost'"),
+        (("localhost:99999", 2, 0), r"coordinator must be HOST:PORT"),
+        (("localhost:9", 0, 0), r"processes must be a whole number >= 1, got 0"),
+        (("localhost:9", 2, 2), r"process must be at least 0 and below processes = 2, got 2"),
+    ],
+)
+def test_mistakes_in_flags(given, message):
+    with pytest.raises(RunError, match=message):
+        hosts.join(*given)
+
+
+def test_one_process_does_as_before():
+    assert jax.process_count() == 1
+    assert hosts.gather("a") == ["a"]
+    assert hosts.Vote()(True, due=False) is True
+    with pytest.raises(RuntimeError, match="as it was"), hosts.ending_together(), hosts.agreement():
+        raise RuntimeError("as it was")
