@@ -60,12 +60,20 @@ class Experiment:
 
     def first_carry(self) -> Any:
         """What `compiled_steps` carries, before the first step, on the devices where it belongs."""
-        one = self.first_model()
         with self.placement.active():
-            return jax.jit(self._carry, out_shardings=self._carry_shardings)(one)
+            return jax.jit(self._carry, out_shardings=self._carry_shardings)(self._first_models())
+
+    def _first_models(self) -> Params:
+        """What `_carry` starts from."""
+        return self.first_model()
 
     def _carry(self, one: Params) -> Any:
         return self.start(self.method, one)
+
+    @functools.cached_property
+    def carry_shapes(self) -> Any:
+        """Of `first_carry`, without computing it; idle agents included."""
+        return jax.eval_shape(lambda: self._carry(self._first_models()))
 
     def start(self, method: Method, one: Params) -> Any:
         """What `take_step` carries, before the first, for agents that all have this one model."""
@@ -74,7 +82,7 @@ class Experiment:
 
     @functools.cached_property
     def _carry_shardings(self) -> Any:
-        return self.placement.shardings(jax.eval_shape(lambda: self._carry(self.first_model())))
+        return self.placement.shardings(self.carry_shapes)
 
     @property
     def steps_per_dispatch(self) -> int:

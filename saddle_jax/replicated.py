@@ -51,11 +51,9 @@ class Replicas(Experiment):
             carry, self._roots, self._numbers, samples
         )
 
-    def first_carry(self) -> Any:
-        """As a run's, stacked [R, A, ...]."""
-        ones = jax.tree.map(lambda *x: jnp.stack(x), *[run.first_model() for run in self.runs])
-        with self.placement.active():
-            return jax.jit(self._carry, out_shardings=self._carry_shardings)(ones)
+    def _first_models(self) -> Any:
+        """Stacked [R, ...]."""
+        return jax.tree.map(lambda *x: jnp.stack(x), *[run.first_model() for run in self.runs])
 
     def _carry(self, ones: Any) -> Any:
         return jax.vmap(self._start, out_axes=self._axes)(ones, self._numbers)
@@ -76,9 +74,7 @@ class Replicas(Experiment):
 
     @functools.cached_property
     def _carry_shardings(self) -> Any:
-        ones = jax.eval_shape(lambda: jax.tree.map(lambda x: x[None], self.runs[0].first_model()))
-        ones = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(self.runs), *x.shape[1:]), x.dtype), ones)
-        return self.placement.shardings(jax.eval_shape(self._carry, ones), axis=1)
+        return self.placement.shardings(self.carry_shapes, axis=1)
 
     @property
     def _roots(self) -> Any:

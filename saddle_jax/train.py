@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from saddle_jax import curvature, outcome, replicas, report_text
+from saddle_jax import curvature, footprint, outcome, replicas, report_text
 from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
 from saddle_jax.experiment import Experiment
@@ -29,6 +29,8 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
     """
     experiment = build(config)  # first of all: settings that cannot be run leave no trace
+    if warning := footprint.check(experiment):
+        screen.warn(warning)
     with locked(workdir):
         claim(workdir, config, report_text.record(experiment))
         known = read_result(workdir)

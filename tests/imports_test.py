@@ -23,7 +23,7 @@ LAYERS = [
     {"schedules", "rundir", "checkpoint", "profile", "screen"},
     {"experiment", "paper"},
     {"replicated"},
-    {"finished", "report_text", "theory"},
+    {"finished", "footprint", "report_text", "theory"},
     {"curvature", "outcome"},
     {"train"},
     {"reproduction"},

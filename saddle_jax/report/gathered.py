@@ -81,7 +81,7 @@ def _read(workdir: pathlib.Path, name: str) -> list[Run]:
     for part in ("devices", "layers", "partitions"):
         if not isinstance(about.setdefault(part, []), list):
             raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be a list")
-    state = "running" if is_locked(workdir) else result["status"] if result else "unfinished"
+    running = is_locked(workdir)
     own = settings_of(config.seeds, config.sweep)
     ends = _ends(result, len(own), workdir / "result.json")
     runs = []
@@ -90,7 +90,7 @@ def _read(workdir: pathlib.Path, name: str) -> list[Run]:
             name=f"{name} ({name_of(setting)})" if config.has_replicas else name,
             config=each,
             about=_about(about, number),
-            state=str(end.get("status", state)),
+            state="running" if running else str(end.get("status", "unfinished")),
             result=_cleaned(end, workdir / "result.json"),
             metrics=_metrics(workdir, end, number),
             sharpness=_sharpness(workdir / "sharpness.json"),
