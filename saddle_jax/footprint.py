@@ -4,8 +4,8 @@ Of every device:
 
     held      the models and the method's state of its agents and all replicas, and the training images
     working   gradients and updates: two numbers per parameter, with pairs K + 1, and one more where agents
-              are computed in groups; and of the agents that are computed at a time, twice what their forward passes keep for the
-              backward passes: themselves, and as much again that flows back
+              are computed in groups; and of the agents that are computed at a time, twice what their forward
+              passes keep for the backward passes: that itself, and as much again that flows back
 
 The second half is an estimate: XLA shares some of that memory and needs some more of its own.
 """
@@ -60,7 +60,8 @@ def estimate(experiment: Experiment) -> Footprint:
     at_a_time = group_size(together, config.group)
     copies = pairs + 1 + (at_a_time < together)
     activations = 2 * at_a_time * _kept(experiment) // placement.batch_devices
-    data = 0 if experiment.is_streamed else math.prod(experiment.dataset.train_images.shape)
+    images = {id(member.dataset.train_images): member.dataset.train_images for member in experiment.members}
+    data = 0 if experiment.is_streamed else sum(math.prod(each.shape) for each in images.values())
     on_cpu = jax.default_backend() == "cpu"
     return Footprint(
         carried=_size(experiment.carry_shapes) // placement.devices,

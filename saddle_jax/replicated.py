@@ -105,7 +105,7 @@ class Replicas(Experiment):
 
     @property
     def _own_data(self) -> bool:
-        return self.runs[0].dataset is not self.runs[-1].dataset
+        return any(run.dataset.train_images is not self.dataset.train_images for run in self.runs)
 
     @property
     def _offsets(self) -> Array:

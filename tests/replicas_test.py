@@ -244,3 +244,28 @@ def test_records_together_and_apart():
     assert replicas.of_replica({"step": 5, **joined}, 1) == {"step": 5, **records[1]}
     alone = {"step": 1, "agent_accuracy_std": 0.5}
     assert replicas.of_replica(alone, 0) == alone
+
+
+def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
+    small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
+    grid = ["compare", "--methods=dpsgd", "--quiet", *small]
+    tables = []
+    for options in (["--seeds=1,3"], ["--seeds=1,3", "--notogether"]):
+        folder = tmp_path / f"{len(tables)}"
+        assert main(["saddle", *grid, *options, f"--workdir={folder}"]) == 0
+        tables.append((folder / "comparison.txt").read_text())
+    assert tables[0] == tables[1]
+    assert " +- " in tables[0]
+    runs = {path.parent.name for path in tmp_path.glob("*/*/result.json")}
+    assert runs == {"dpsgd-none-seeds1,3", "dpsgd-none-seed1", "dpsgd-none-seed3"}
+    # What is there already is used, whichever way it was made.
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/result.json")}
+    for number in ("0", "1"):
+        assert main(["saddle", *grid, "--seeds=1,3,5", f"--workdir={tmp_path / number}"]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    added = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/result.json")}
+    assert {name for name in added if name.endswith("5")} == {"0/dpsgd-none-seed5", "1/dpsgd-none-seed5"}
+    random = ["--config.topology=random_regular:1", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
+    assert main(["saddle", *grid, *random]) == 0
+    names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
+    assert names == {"dpsgd-none-seed0", "dpsgd-none-seed1"}
