@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax import checks, compression, placement, topology
+from saddle_jax import checks, compression, placement, replicas, topology
 from saddle_jax.choco import ORDERS
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
@@ -113,6 +113,18 @@ class Config:
     seed: int = _setting(
         0, "of subset, partition, random graphs, initialisation, batches, compression", _whole(0, 2**32 - 1)
     )
+    # Several runs in one program
+    seeds: str = _setting(
+        "",
+        "such as 0,1,2: all at once, each as if alone, in place of seed",
+        lambda _, v: replicas.parse_seeds(v),
+    )
+    sweep: str = _setting(
+        "",
+        f"such as learning_rate:0.05,0.1 rho:0,0.1: all combinations at once; of {', '.join(replicas.SWEPT)}",
+        lambda _, v: replicas.parse_sweep(v),
+    )
+    # How
     steps_per_dispatch: int = _setting(
         0,
         "steps in one compiled call; 0: 1 on a CPU, where calls cost little, else 8",
@@ -163,6 +175,33 @@ class Config:
         if self.method not in ("ngm", "n_saddle") and self.self_gradient != "current":
             raise ValueError(f"self_gradient must be current for {self.method}, got {self.self_gradient!r}")
         build_topology(self)
+        self._check_replicas()
+
+    def _check_replicas(self) -> None:
+        if self.seeds and self.seed:
+            raise ValueError(f"seed must not be given beside seeds = {self.seeds}, got {self.seed}")
+        if "rho" in replicas.parse_sweep(self.sweep) and not self.method.endswith("saddle"):
+            raise ValueError(f"sweep must not name rho for {self.method}, which has none, got {self.sweep!r}")
+        random = self.topology.partition(":")[0] in _RANDOM
+        if random and len(replicas.parse_seeds(self.seeds)) > 1:
+            raise ValueError(
+                f"seeds must be one for topology {self.topology}, which is another graph with every seed, "
+                f"got {self.seeds!r}"
+            )
+        if self.has_replicas:
+            self.each()  # which checks its numbers
+
+    @property
+    def has_replicas(self) -> bool:
+        """Whether these are the settings of several runs in one program."""
+        return bool(self.seeds or self.sweep)
+
+    def each(self) -> "list[Config]":
+        """The settings of each run by itself; of a single run its own."""
+        return [
+            dataclasses.replace(self, seeds="", sweep="", **setting)
+            for setting in replicas.settings_of(self.seeds, self.sweep)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, in the order above."""
@@ -211,7 +250,8 @@ _SIMPLE = {
     "exponential": topology.exponential,
     "isolated": topology.isolated,
 }
-_WITH_SETTING = ("torus", "circulant", "erdos_renyi", "random_regular")
+_RANDOM = ("erdos_renyi", "random_regular")
+_WITH_SETTING = ("torus", "circulant", *_RANDOM)
 
 
 def _topology_kind(text: str) -> str:

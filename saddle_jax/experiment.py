@@ -12,6 +12,7 @@ import optax
 from saddle_jax import agents, classification, models
 from saddle_jax.config import Config, build_topology, parse_compressor
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, take
+from saddle_jax.data.batches import augmentation_key
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.data.streaming import StreamedImages
 from saddle_jax.ledger import Ledger, open_ledger
@@ -22,7 +23,7 @@ from saddle_jax.models.layers import Norm
 from saddle_jax.placement import Placement, place
 from saddle_jax.schedules import build_schedule
 from saddle_jax.trees import consensus, consensus_distance, replicate
-from saddle_jax.types import Array, Key, Params
+from saddle_jax.types import Array, Key, LossFn, Params
 
 # What the random numbers of a run are for, beside the batches' own.
 _INITIALISATION, _METHOD = 10, 11
@@ -51,7 +52,7 @@ class Experiment:
 
     def first_model(self) -> Params:
         """One agent's model before the first step: the same for everybody."""
-        key = _stream(self.config.seed, _INITIALISATION)
+        key = _stream(jax.random.key(self.config.seed), _INITIALISATION)
         return models.init(self.model, self.dataset.image_shape, key)
 
     def first_params(self) -> Params:
@@ -60,17 +61,29 @@ class Experiment:
 
     def first_carry(self) -> Any:
         """What `compiled_steps` carries, before the first step, on the devices where it belongs."""
-        one = self.first_model()
         with self.placement.active():
-            return jax.jit(self._carry, out_shardings=self._carry_shardings)(one)
+            return jax.jit(self._carry, out_shardings=self._carry_shardings)(self._first_models())
+
+    def _first_models(self) -> Params:
+        """What `_carry` starts from."""
+        return self.first_model()
 
     def _carry(self, one: Params) -> Any:
+        return self.start(self.method, one)
+
+    @functools.cached_property
+    def carry_shapes(self) -> Any:
+        """Of `first_carry`, without computing it; idle agents included."""
+        return jax.eval_shape(lambda: self._carry(self._first_models()))
+
+    def start(self, method: Method, one: Params) -> Any:
+        """What `take_step` carries, before the first, for agents that all have this one model."""
         params = replicate(one, self.placement.size)
-        return params, self.method.init(params), jnp.int32(-1)
+        return params, method.init(params), jnp.int32(-1)
 
     @functools.cached_property
     def _carry_shardings(self) -> Any:
-        return self.placement.shardings(jax.eval_shape(lambda: self._carry(self.first_model())))
+        return self.placement.shardings(self.carry_shapes)
 
     @property
     def steps_per_dispatch(self) -> int:
@@ -78,6 +91,15 @@ class Experiment:
         if self.config.steps_per_dispatch:
             return self.config.steps_per_dispatch
         return 1 if self.is_streamed or jax.default_backend() == "cpu" else _STEPS_PER_DISPATCH
+
+    @property
+    def members(self) -> "tuple[Experiment, ...]":
+        """The runs that this one consists of: itself; see `replicated.Replicas`."""
+        return (self,)
+
+    def of_member(self, tree: Any, number: int) -> Any:
+        """A member's part of what `compiled_steps` carries or returns."""
+        return tree
 
     @functools.cached_property
     def compiled_steps(self) -> Any:
@@ -90,39 +112,12 @@ class Experiment:
           epoch's, which of the run's.
         ascend: whether SAM climbs; None where n steps differ in that.
         """
-        loss_fn = classification.cross_entropy(self.model)
-        # Of stored images every device has all, of streamed ones those of its own agents.
-        pick = agents.on_shards(take, everywhere=() if self.is_streamed else (0,))
-
-        def run_step(carry, images, labels, order, position, ascend):
-            params, state, first_bad = carry
-            row, epoch, number, step = position[0], position[1], position[2], position[3]
-            samples, mask = order[0][row], order[1][row]
-            augmentation_key = self.batches.augmentation_key(epoch, number)
-            present = jnp.asarray(self.method.topology.present, mask.dtype)
-            batch = {
-                "images": self.dataset.recipe.for_agents(augmentation_key, pick(images, samples)),
-                "labels": pick(labels, samples),
-                "mask": present[:, None] * mask[None],
-            }
-            batch = self.placement.cut_batches(batch)
-            key = jax.random.fold_in(_stream(self.config.seed, _METHOD), step)
-            params, state, metrics = self.method.step(
-                loss_fn, params, state, batch, key, ascend=ascend, diagnostics=self.config.diagnostics
-            )
-            is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
-            first_bad = jnp.where((first_bad < 0) & is_bad, step, first_bad)
-            return (params, state, first_bad), {
-                **metrics,
-                "learning_rate": self.schedule(step),
-                "first_bad": first_bad,
-            }
 
         def run_steps(carry, images, labels, order, positions, ascend):
             if len(positions) == 1:
-                return run_step(carry, images, labels, order, positions[0], ascend)
+                return self._step(carry, images, labels, order, positions[0], ascend)
             carry, metrics = jax.lax.scan(
-                lambda c, position: run_step(c, images, labels, order, position, ascend), carry, positions
+                lambda c, position: self._step(c, images, labels, order, position, ascend), carry, positions
             )
             return carry, jax.tree.map(lambda x: x[-1], metrics)
 
@@ -133,6 +128,54 @@ class Experiment:
             donate_argnums=0,
             out_shardings=None if everywhere is None else (self._carry_shardings, everywhere),
         )
+
+    def _step(self, carry: Any, *inputs: Any) -> Any:
+        return self.take_step(self.method, self.schedule, jax.random.key(self.config.seed), carry, *inputs)
+
+    def take_step(
+        self, method: Method, schedule: Any, root: Key, carry: Any, images, labels, order, position, ascend
+    ) -> Any:
+        """One step, to be traced; `root` is the key that all random numbers of the run come from."""
+        params, state, first_bad = carry
+        row, epoch, number, step = position[0], position[1], position[2], position[3]
+        samples, mask = order[0][row], order[1][row]
+        # Of stored images every device has all, of streamed ones those of its own agents.
+        pick = agents.on_shards(take, everywhere=() if self.is_streamed else (0,))
+        present = jnp.asarray(method.topology.present, mask.dtype)
+        batch = {
+            "images": self.dataset.recipe.for_agents(
+                augmentation_key(root, epoch, number), pick(images, samples)
+            ),
+            "labels": pick(labels, samples),
+            "mask": present[:, None] * mask[None],
+        }
+        params, state, metrics = method.step(
+            self.loss_fn,
+            params,
+            state,
+            self.placement.cut_batches(batch),
+            jax.random.fold_in(_stream(root, _METHOD), step),
+            ascend=ascend,
+            diagnostics=self.config.diagnostics,
+        )
+        is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
+        first_bad = jnp.where((first_bad < 0) & is_bad, step, first_bad)
+        return (params, state, first_bad), {
+            **metrics,
+            "learning_rate": schedule(step),
+            "first_bad": first_bad,
+        }
+
+    @functools.cached_property
+    def loss_fn(self) -> LossFn:
+        """Of one agent."""
+        return classification.cross_entropy(self.model)
+
+    def with_numbers(self, numbers: dict[str, Any], group: int) -> tuple[Method, optax.Schedule]:
+        """Method and learning rate with other numbers, which may be traced, and that group of agents."""
+        config = dataclasses.replace(self.config, **numbers, group=group)
+        schedule = build_schedule(config, self.batches.steps_per_epoch)
+        return _build_method(config, self.method.topology, schedule), schedule
 
     def take_steps(self, *arguments: Any) -> Any:
         """`compiled_steps` on the devices of the run."""
@@ -184,10 +227,12 @@ class Experiment:
 
 def build(config: Config) -> Experiment:
     """Loads the data and makes the parts of a run."""
-    topology = build_topology(config)
-    dataset = load(config.dataset, config.data_dir or None)
-    if config.subset:
-        dataset = dataset.subset(config.subset, config.seed)
+    return make(config, load(config.dataset, config.data_dir or None))
+
+
+def make(config: Config, data: Dataset) -> Experiment:
+    """The parts of a run on the data that was loaded for it."""
+    dataset = data.subset(config.subset, config.seed) if config.subset else data
     if config.augmentation != "auto":
         recipe = dataclasses.replace(dataset.recipe, augmentation=cast(Augmentation, config.augmentation))
         dataset = dataclasses.replace(dataset, recipe=recipe)
@@ -203,7 +248,7 @@ def build(config: Config) -> Experiment:
         lowering=cast(Lowering, config.lowering),
     )
     schedule = build_schedule(config, batches.steps_per_epoch)
-    method = _build_method(config, placement.graph(topology), schedule)
+    method = _build_method(config, placement.graph(build_topology(config)), schedule)
     shapes = jax.eval_shape(
         lambda: replicate(models.init(model, dataset.image_shape, jax.random.key(0)), config.agents)
     )
@@ -245,5 +290,5 @@ def _build_method(config: Config, topology: Any, schedule: optax.Schedule) -> Me
     return dataclasses.replace(method, gradients=dataclasses.replace(method.gradients, group=config.group))
 
 
-def _stream(seed: int, purpose: int) -> Key:
-    return jax.random.fold_in(jax.random.key(seed), purpose)
+def _stream(root: Key, purpose: int) -> Key:
+    return jax.random.fold_in(root, purpose)

@@ -7,36 +7,59 @@ from collections.abc import Callable
 import jax
 
 from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.config import Config
 from saddle_jax.errors import RunError
-from saddle_jax.experiment import Experiment, build
+from saddle_jax.experiment import Experiment
+from saddle_jax.replicated import build
 from saddle_jax.rundir import read_config
 from saddle_jax.trees import consensus
 from saddle_jax.types import Params
 
 
 def open_run(
-    workdir: pathlib.Path, report: Callable[[str], None], data_dir: str | None = None
+    workdir: pathlib.Path,
+    report: Callable[[str], None],
+    data_dir: str | None = None,
+    replica: int | None = None,
 ) -> tuple[Experiment, int, Params]:
     """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
-    here, if not where it lay then.
+    here, if not where it lay then. `replica` is the number of one run of a folder that holds several.
     """
-    experiment = build_again(workdir, data_dir)
+    number = _choose_replica(workdir, replica)
+    experiment = build(_here(workdir, data_dir))
     checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
     restored = checkpoints.restore_newest(experiment.first_carry(), report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
-    return experiment, step, carry[0]
+    return experiment.members[number], step, experiment.of_member(carry[0], number)
 
 
 def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experiment:
     """The parts of a run."""
+    _choose_replica(workdir, None)
+    return build(_here(workdir, data_dir))
+
+
+def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
     config = dataclasses.replace(read_config(workdir), devices="1")
-    if data_dir:
-        config = dataclasses.replace(config, data_dir=data_dir)
-    return build(config)
+    return dataclasses.replace(config, data_dir=data_dir) if data_dir else config
+
+
+def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
+    """The number of the run that is meant; a single one is number 0."""
+    config = read_config(workdir)
+    count = len(config.each())
+    if replica is None and config.has_replicas:
+        raise RunError(
+            f"{workdir} holds {count} replicas: saddle evaluate and saddle export take one of them with "
+            f"--replica=0 to {count - 1}, the other verbs want a run of its own"
+        )
+    if not 0 <= (replica or 0) < count:
+        raise RunError(f"replica must be 0 to {count - 1} in {workdir}, got {replica}")
+    return replica or 0
 
 
 def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:

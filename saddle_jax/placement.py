@@ -64,11 +64,12 @@ class Placement:
         """The graph with as many idle agents as it takes."""
         return topology if self.size == topology.size else topology.padded(self.size)
 
-    def shardings(self, tree: Any) -> Any:
-        """Where the leaves of a tree belong: stacked ones [A, ...] by agents, scalars everywhere."""
+    def shardings(self, tree: Any, axis: int = 0) -> Any:
+        """Where the leaves of a tree belong: those that have an agent axis by agents, others everywhere."""
         if self.mesh is None:
             return None
-        return jax.tree.map(lambda x: self.sharding(*[agents.AXIS][: jnp.ndim(x)]), tree)
+        axes = (*[None] * axis, agents.AXIS)
+        return jax.tree.map(lambda x: self.sharding(*axes[: jnp.ndim(x)]), tree)
 
     def everywhere(self, tree: Any) -> Any:
         """A tree whose arrays every device has whole."""

@@ -8,9 +8,11 @@ import jax
 
 from saddle_jax import models
 from saddle_jax.agents import group_size
+from saddle_jax.data import Partition
 from saddle_jax.experiment import Experiment
 from saddle_jax.ledger import readable
 from saddle_jax.mixing import Form, mixing_form
+from saddle_jax.replicas import SWEPT, name_of
 from saddle_jax.trees import layer_names
 from saddle_jax.version import __version__
 
@@ -30,8 +32,8 @@ def versions() -> dict[str, str]:
 
 def record(experiment: Experiment) -> dict[str, Any]:
     """What config.json says beside the settings."""
-    skew = experiment.partition.skew
     shapes = jax.eval_shape(experiment.first_params)
+    several = experiment.config.has_replicas
     return {
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
@@ -40,18 +42,24 @@ def record(experiment: Experiment) -> dict[str, Any]:
             "train": len(experiment.dataset.train_labels),
             "class_names": list(experiment.dataset.class_names),
         },
-        "partition": {
-            "name": experiment.partition.name,
-            "fingerprint": experiment.partition.fingerprint,
-            "classes_per_agent": skew.classes_per_agent,
-            "entropy": skew.entropy,
-            "earth_movers_distance": skew.earth_movers_distance,
-            "class_counts": experiment.partition.class_counts.tolist(),
-        },
+        "partition": _about(experiment.partition),
+        **({"partitions": [_about(one.partition) for one in experiment.members]} if several else {}),
         "topology": {"name": experiment.method.topology.name, "gap": experiment.method.topology.spectral_gap},
         "parameters": models.count(shapes) // experiment.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
         "steps": experiment.steps,
+    }
+
+
+def _about(partition: Partition) -> dict[str, Any]:
+    skew = partition.skew
+    return {
+        "name": partition.name,
+        "fingerprint": partition.fingerprint,
+        "classes_per_agent": skew.classes_per_agent,
+        "entropy": skew.entropy,
+        "earth_movers_distance": skew.earth_movers_distance,
+        "class_counts": partition.class_counts.tolist(),
     }
 
 
@@ -83,19 +91,44 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
         f"{readable(experiment.ledger.wire_bytes_per_agent(experiment.steps))} in all",
         "folder": str(workdir),
     }
+    if config.has_replicas:
+        named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
+        rows["replicas"] = f"{len(experiment.members)} in one program: {' x '.join(named)}"
     return "\n".join(f"{name:<10} {text}" for name, text in rows.items())
+
+
+def progress(epoch: float, found: dict[str, Any]) -> str:
+    """An evaluation, or a measured curvature, in one line; of replicas with its spread."""
+
+    def text(name: str, digits: str, scale: int = 1) -> str:
+        std = found.get(f"{name}_std")
+        spread = "" if std is None else f" +- {scale * std:{digits}}"
+        return f"{scale * found[name]:{digits}}{spread}"
+
+    if "lambda_max" in found:
+        return f"epoch {epoch:g}: lambda_max {text('lambda_max', '.4g')}, trace {text('trace', '.4g')}"
+    return (
+        f"epoch {epoch:g}: test accuracy {text('test_accuracy', '.2f', 100)} %, "
+        f"loss {text('test_loss', '.4f')}, consensus distance {text('consensus_distance', '.3g')}"
+    )
 
 
 def closing_table(result: dict[str, Any]) -> str:
     """How a run ended."""
+    each = result.get("replicas", [])
     rows = {"status": result["status"]}
-    if result["status"] == "diverged":
+    if each and result["diverged"]:
+        rows["status"] += f", {result['diverged']} of {len(each)} replicas diverged"
+    elif result["status"] == "diverged":
         last = result.get("last_finite")
         rows["status"] += f" at step {result['diverged_at_step']:,}: the loss was not finite"
         if last:
             rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"
     if "test_accuracy" in result:
-        rows["test accuracy"] = f"{100 * result['test_accuracy']:.2f} %  (consensus model)"
+        rows["test accuracy"] = f"{_percent(result)}  (consensus model{', mean +- std' if each else ''})"
+    for one in result.get("settings", each):
+        name = name_of({key: one[key] for key in ("seed", *SWEPT) if key in one})
+        rows[f"  {name}"] = _percent(one) if one.get("test_accuracy") is not None else "diverged"
     if "agent_accuracy_mean" in result:
         mean, std = 100 * result["agent_accuracy_mean"], 100 * result["agent_accuracy_std"]
         rows["agents"] = f"{mean:.2f} +- {std:.2f} %  (each on its own)"
@@ -109,4 +142,10 @@ def closing_table(result: dict[str, Any]) -> str:
         spent = result["profile"]
         shares = (f"{name} {100 * seconds / sum(spent.values()):.1f} %" for name, seconds in spent.items())
         rows["where it went"] = ", ".join(shares)
-    return "\n".join(f"{name:<20} {text}" for name, text in rows.items())
+    width = max(20, *map(len, rows))
+    return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())
+
+
+def _percent(result: dict[str, Any]) -> str:
+    std = result.get("test_accuracy_std")
+    return f"{100 * result['test_accuracy']:.2f}{'' if std is None else f' +- {100 * std:.2f}'} %"

@@ -13,10 +13,10 @@ from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
 from saddle_jax.experiment import Experiment, build
 from saddle_jax.gradients import CrossGradients
+from saddle_jax.inputs import streamed_inputs
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
 from saddle_jax.rundir import check_same, read_result, write_json
-from saddle_jax.train import streamed_inputs
 
 _PROBE_STEPS = 3
 

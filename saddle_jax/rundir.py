@@ -1,7 +1,7 @@
 """A run's folder: its lock, its settings, its metrics and its result. Everything is JSON.
 
 config.json     the settings, versions, devices, partition
-metrics.jsonl   one object per logged step or evaluation
+metrics.jsonl   one object per logged step or evaluation; of several replicas at once, see `replicas.py`
 result.json     how it ended
 checkpoints/    see `checkpoint.py`
 tensorboard/    the same metrics as event files

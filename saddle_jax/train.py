@@ -5,19 +5,20 @@ import dataclasses
 import pathlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import curvature, hosts, report_text
-from saddle_jax.checkpoint import Checkpoints, tree_sha256
+from saddle_jax import curvature, footprint, hosts, outcome, replicas, report_text
+from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
-from saddle_jax.experiment import Experiment, build
+from saddle_jax.experiment import Experiment
+from saddle_jax.inputs import streamed_inputs
 from saddle_jax.ledger import table
 from saddle_jax.profile import Profile
+from saddle_jax.replicated import build
 from saddle_jax.rundir import (
     Metrics,
     NoMetrics,
@@ -42,9 +43,11 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
     with contextlib.ExitStack() as stack:
         with hosts.agreement():
             experiment = build(config)  # first of all: settings that cannot be run leave no trace
+            if warning := footprint.check(experiment):
+                screen.warn(warning)
             if hosts.writes():
                 stack.enter_context(locked(workdir))
-        hosts.check_same({"partition": experiment.partition.fingerprint})
+        hosts.check_same({"partition": [member.partition.fingerprint for member in experiment.members]})
         hosts.check_shared(workdir)
         with hosts.agreement():
             if hosts.writes():
@@ -85,7 +88,7 @@ class _Interrupt:
 
 
 class _Run:
-    """One run from where it stands to its end."""
+    """One run from where it stands to its end; or several, the replicas, in one program."""
 
     def __init__(self, experiment: Experiment, workdir: pathlib.Path, screen: Screen, profile: bool):
         self.experiment, self.config = experiment, experiment.config
@@ -108,14 +111,25 @@ class _Run:
         )
         self.vote = hosts.Vote()
         self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
-        logged = [r for r in read_metrics(workdir) if r.get("train_loss") is not None]
-        self.last_finite = {name: logged[-1][name] for name in ("step", "train_loss")} if logged else {}
-        self.first_bad = -1  # the step, from zero, whose loss was the first that is not finite
+        # Of every replica: its last finite loss; the first step, from zero, whose loss is not (-1: none)
+        self.last_finite: list[dict[str, Any]] = [{} for _ in experiment.members]
+        self.first_bad = np.atleast_1d(jax.device_get(self.carry[2]))
+        for record in read_metrics(workdir):
+            self._note_finite([replicas.of_replica(record, k) for k in range(len(self.first_bad))])
         self.started = time.perf_counter() - self.seconds
 
+    def _params(self, number: int) -> Params:
+        """All agents' models [A, ...] of one replica."""
+        return self.experiment.of_member(self.carry[0], number)
+
+    def _join(self, records: list[dict[str, Any]]) -> dict[str, Any]:
+        """One line of metrics.jsonl from each replica's."""
+        return replicas.together(records) if self.config.has_replicas else records[0]
+
     @property
-    def params(self) -> Params:
-        return self.carry[0]
+    def _sound(self) -> np.ndarray:
+        """Which replicas have not diverged."""
+        return self.first_bad < 0
 
     def go(self) -> dict[str, Any]:
         """Steps until the end, an interruption or divergence; then result.json."""
@@ -143,7 +157,7 @@ class _Run:
                         if measures and self.step < steps:
                             self._measure()
                         self._save()
-                    if self.first_bad >= 0:
+                    if not self._sound.any():
                         status = "diverged"
                         break
                     if interrupted and self.step < steps:
@@ -204,60 +218,64 @@ class _Run:
         step, metrics = self.pending
         self.pending = None
         occupied = self.experiment.method.topology.occupied[: self.config.agents]
-        values = {
-            name: _number(name, value, occupied) for name, value in jax.device_get(_flat(metrics)).items()
+        fetched = jax.device_get(_flat(metrics))
+        records = [
+            {
+                name: _number(name, value, occupied)
+                for name, value in self.experiment.of_member(fetched, k).items()
+            }
+            for k in range(len(self.first_bad))
+        ]
+        self._note_bad([int(record.pop("first_bad")) for record in records])
+        record = {
+            "step": step,
+            "epoch": step / self.experiment.batches.steps_per_epoch,
+            **self._join(records),
         }
-        self.first_bad = int(values.pop("first_bad"))
-        record = {"step": step, "epoch": step / self.experiment.batches.steps_per_epoch, **values}
         record["bytes_sent_per_agent"] = self.experiment.ledger.wire_bytes_per_agent(step)
         self.metrics.write(record)
-        if np.isfinite(values["train_loss"]):
-            self.last_finite = {"step": step, "train_loss": values["train_loss"]}
+        self._note_finite([{"step": step, **record} for record in records])
+
+    def _note_finite(self, records: list[dict[str, Any]]) -> None:
+        for number, record in enumerate(records):
+            if record.get("train_loss") is not None and np.isfinite(record["train_loss"]):
+                self.last_finite[number] = {name: record[name] for name in ("step", "train_loss")}
+
+    def _note_bad(self, first_bad: list[int]) -> None:
+        self.first_bad = np.where(self._sound, first_bad, self.first_bad)
 
     def _is_finite(self) -> bool:
-        """Whether losses and models are; a model may blow up in a step whose loss was still finite."""
+        """Whether losses and models of any replica are; models may blow up in a step of finite loss."""
         self._flush()
-        self.first_bad = int(self.carry[2])
-        if self.first_bad < 0 and not bool(self.experiment.placement.pull(_all_finite, self.params)):
-            self.first_bad = self.step
-        return self.first_bad < 0
+        self._note_bad(np.atleast_1d(jax.device_get(self.carry[2])).tolist())
+        for number in np.flatnonzero(self._sound).tolist():
+            if not outcome.is_finite(self.experiment.members[number], self._params(number)):
+                self.first_bad[number] = self.step
+        return bool(self._sound.any())
 
-    def _evaluate(self, every_agent: bool) -> dict[str, Any]:
+    def _of_each(self, measure: Callable[[Experiment, Params], dict[str, Any]]) -> list[dict[str, Any]]:
+        """Measures every replica that has not diverged, writes a line, and returns what was found of each."""
         with self._clock("evaluation"):
-            pull = self.experiment.placement.pull
-            score = self.experiment.evaluate(self.experiment.consensus(self.params))
-            found: dict[str, Any] = {
-                "test_accuracy": score.accuracy,
-                "test_loss": score.loss,
-                "consensus_distance": float(self.experiment.consensus_distance(self.params)),
-            }
-            if every_agent:
-                agents = [
-                    self.experiment.evaluate(pull(_one_agent, self.params, i)).accuracy
-                    for i in range(self.config.agents)
-                ]
-                found["agent_accuracy_mean"] = float(np.mean(agents))
-                found["agent_accuracy_std"] = float(np.std(agents))
-                found["agent_accuracies"] = agents
+            found = [
+                measure(member, self._params(number)) if self._sound[number] else {}
+                for number, member in enumerate(self.experiment.members)
+            ]
         found = hosts.one_for_all(lambda: found)  # what is decided on must not differ by a rounding
         epoch = self.step / self.experiment.batches.steps_per_epoch
-        self.metrics.write({"step": self.step, "epoch": epoch, **found})
-        self.screen.line(
-            f"epoch {epoch:g}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}, "
-            f"consensus distance {found['consensus_distance']:.3g}"
-        )
+        record = self._join(found)
+        self.metrics.write({"step": self.step, "epoch": epoch, **record})
+        self.screen.line(report_text.progress(epoch, record))
         return found
+
+    def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
+        return self._of_each(lambda member, params: outcome.score(member, params, every_agent))
 
     def _measures(self, epoch: int) -> bool:
         every = self.config.sharpness_every_epochs
         return every > 0 and epoch % every == 0
 
     def _measure(self) -> None:
-        with self._clock("evaluation"):
-            found = curvature.metrics(self.experiment, self.experiment.consensus(self.params))
-        epoch = self.step / self.experiment.batches.steps_per_epoch
-        self.metrics.write({"step": self.step, "epoch": epoch, **found})
-        self.screen.line(f"epoch {epoch:g}: lambda_max {found['lambda_max']:.4g}, trace {found['trace']:.4g}")
+        self._of_each(lambda member, params: curvature.metrics(member, member.consensus(params)))
 
     def _save(self) -> None:
         if self.step in hosts.one_for_all(self.checkpoints.steps):  # resumed here, and nothing has changed
@@ -267,11 +285,6 @@ class _Run:
         with self._clock("saving"):
             self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
 
-    def _hash(self) -> str:
-        """Of all agents' models, idle rows apart, wherever they were computed."""
-        agents, pull = self.config.agents, self.experiment.placement.pull
-        return tree_sha256(jax.tree.map(lambda x: np.asarray(pull(_whole, x))[:agents], self.params))
-
     @contextlib.contextmanager
     def _clock(self, what: str, key: Any = None) -> Iterator[None]:
         with self.profile.clock(what, key) if self.profile else contextlib.nullcontext():
@@ -279,66 +292,29 @@ class _Run:
 
     def _end(self, status: str) -> dict[str, Any]:
         self._flush()
-        result: dict[str, Any] = {"status": status, "steps": self.step}
         if status == "finished":
             found = self._evaluate(every_agent=self.config.eval_agents != "never")
-            if np.isfinite([found["test_loss"], found["consensus_distance"]]).all():
-                result |= found
-                if self.config.sharpness_every_epochs:
-                    self._measure()
-            else:  # the last step was too much, though its own loss came out
-                result["status"], self.first_bad = "diverged", self.step
+            for k in np.flatnonzero(self._sound).tolist():
+                if not np.isfinite([found[k]["test_loss"], found[k]["consensus_distance"]]).all():
+                    # The last step was too much, though its own loss came out.
+                    found[k], self.first_bad[k] = {}, self.step
+            if self.config.sharpness_every_epochs and self._sound.any():
+                self._measure()
         else:
-            result |= last_evaluation(self.workdir)
-        if result["status"] == "diverged":
-            result |= {"diverged_at_step": self.first_bad + 1, "last_finite": self.last_finite}
+            last = last_evaluation(self.workdir)
+            found = [replicas.of_replica(last, k) for k in range(len(self.first_bad))]
+        ends = []
+        for k, member in enumerate(self.experiment.members):
+            end = outcome.ending(status, found[k], int(self.first_bad[k]), self.last_finite[k])
+            ends.append({**end, "params_sha256": outcome.params_sha256(member, self._params(k))})
         self.seconds = time.perf_counter() - self.started
-        result |= table(self.experiment.ledger, self.step)
-        result |= {"seconds": self.seconds, "params_sha256": self._hash()}
+        result: dict[str, Any] = outcome.summary(self.config, ends) if self.config.has_replicas else ends[0]
+        result |= {"steps": self.step, **table(self.experiment.ledger, self.step), "seconds": self.seconds}
         if self.profile:
             result["profile"] = self.profile.shares()
         if hosts.writes():
             write_json(self.workdir / "result.json", result)
         return result
-
-
-def streamed_inputs(experiment: Experiment, step: int) -> Iterator[Any]:
-    """Images, labels and order of one step after the other, the next one's being decoded meanwhile.
-
-    A device gets the images of its own agents, and a process decodes no others.
-    """
-    batches, dataset, placement = experiment.batches, experiment.dataset, experiment.placement
-    rows = np.array(placement.own_rows)
-    rows[rows >= placement.agents] = 0  # idle agents see the first one's
-
-    def start(step: int) -> Any:
-        epoch, number = divmod(step, batches.steps_per_epoch)
-        samples, mask = (np.asarray(part[number]) for part in batches.epoch(epoch))
-        own = samples[rows].reshape(-1)
-        numbered = np.arange(samples.size, dtype=np.int32).reshape(1, *samples.shape)
-        numbered %= placement.per_device * batches.batch_size  # among those of its device
-        return dataset.train_images.ahead(own), dataset.train_labels[own], (numbered, mask[None])
-
-    upcoming = start(step)
-    while True:
-        images, labels, order = upcoming
-        step += 1
-        if step < experiment.steps:
-            upcoming = start(step)
-        parts = placement.from_own_rows(images()), placement.from_own_rows(labels)
-        yield *parts, experiment.place_order(*order)
-
-
-def _all_finite(tree: Any) -> Any:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree)]))
-
-
-def _one_agent(params: Params, agent: int) -> Params:
-    return jax.tree.map(lambda x: x[agent], params)
-
-
-def _whole(x: Any) -> Any:
-    return x
 
 
 def _flat(metrics: dict[str, Any]) -> dict[str, Any]:

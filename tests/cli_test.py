@@ -72,6 +72,7 @@ BAD = {
     "profile": (["train", "--profile", "--config.dataset=nope"], "dataset must be one of .* got 'nope'"),
     "nothing to compare": (["compare", "--methods=", "--workdir=x"], "methods must list at least one"),
     "both": (["compare", "--config.seed=1", "--workdir=x"], "config.seed must not be given to compare"),
+    "several": (["compare", "--config.sweep=rho:0,1", "--workdir=x"], "config.sweep must not be given to"),
     "file": (["train", "--workdir=bad.py"], "workdir must be a folder that can be written to, got bad.py"),
     "no data": (
         ["train", "--config.dataset=cifar10", "--config.data_dir=/nowhere"],
@@ -161,6 +162,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
         "--config.learning_rate=0.05",
     ]
     grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
+    grid.append("--notogether")  # replicas_test.py has the other way
     assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}

@@ -11,7 +11,7 @@ from saddle_jax import hosts
 from saddle_jax.config import Config
 from saddle_jax.errors import RunError
 from saddle_jax.experiment import Experiment, build
-from saddle_jax.train import streamed_inputs
+from saddle_jax.inputs import streamed_inputs
 
 
 class Counted:

@@ -32,12 +32,13 @@ VERBS = {
 
 HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
 
-  train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR
+  train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR;
+                            several runs in one program: --config.seeds=0,1,2 --sweep=learning_rate:0.05,0.1
   config                    every setting, its value and its meaning
   compare                   --methods=qgm,q_saddle --compressors=none,quantize8 --seeds=0,1,2 --workdir=DIR
   reproduce                 a table of the paper beside ours; --table=1 --scale=cpu --workdir=DIR, or --list
   list DIR                  runs and their state
-  evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's
+  evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1
   export DIR                the consensus model as safetensors or msgpack
   report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
   figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png

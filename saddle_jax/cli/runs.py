@@ -41,7 +41,7 @@ def show_list(arguments: Sequence[str]) -> None:
                 "-" if accuracy is None else f"{100 * accuracy:.2f}",
                 config.method,
                 config.compressor,
-                str(config.seed),
+                config.seeds or str(config.seed),
             ]
         )
     print(as_text(rows) if len(rows) > 1 else f"no runs below {folder}")
@@ -53,13 +53,14 @@ def evaluate(arguments: Sequence[str]) -> None:
     flags.DEFINE_integer(
         "agent", None, "One agent's own model; the consensus model else.", flag_values=options
     )
+    flags.DEFINE_integer("replica", None, "Which run of a folder that holds several.", flag_values=options)
     data_dir_option(options)
     (name,) = parse(options, arguments, ["DIR"])
 
     from saddle_jax.finished import choose, open_run
 
     with mistakes():
-        experiment, step, params = open_run(pathlib.Path(name), _warn, options.data_dir)
+        experiment, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
         score = experiment.evaluate(choose(params, options.agent))
     whose = "consensus model" if options.agent is None else f"agent {options.agent}"
     print(f"{whose} at step {step:,}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}")
@@ -75,6 +76,7 @@ def export(arguments: Sequence[str]) -> None:
         "format", "safetensors", ["safetensors", "msgpack"], "File format.", flag_values=options
     )
     flags.DEFINE_string("output", None, "File; model.FORMAT in the run's folder else.", flag_values=options)
+    flags.DEFINE_integer("replica", None, "Which run of a folder that holds several.", flag_values=options)
     data_dir_option(options)
     (name,) = parse(options, arguments, ["DIR"])
 
@@ -85,7 +87,7 @@ def export(arguments: Sequence[str]) -> None:
     workdir = pathlib.Path(name)
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
-        experiment, step, params = open_run(workdir, _warn, options.data_dir)
+        experiment, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
         model = jax.tree.map(np.asarray, choose(params, options.agent))
         if options.format == "safetensors":
             from safetensors.numpy import save

@@ -76,8 +76,20 @@ def run(arguments: Sequence[str]) -> int:
         "profile", False, "Tell what the loop costs around the steps; write a trace.", flag_values=options
     )
     _host_options(options)
+    flags.DEFINE_multi_string(
+        "sweep",
+        [],
+        "SETTING:NUMBER,NUMBER,...: a run with each of the numbers, all in one program; several times: all "
+        "combinations.",
+        flag_values=options,
+    )
     parse(options, arguments)
     config = read_options(options)
+    if options.sweep:
+        if options["config.sweep"].present:
+            raise UsageError("sweep must be given once: as --sweep or as --config.sweep")
+        with mistakes():
+            config = dataclasses.replace(config, sweep=" ".join(options.sweep))
 
     from saddle_jax import hosts
     from saddle_jax.cli.running import run_training
@@ -122,8 +134,11 @@ def default_workdir(config: Config) -> str:
     """runs/ and what tells runs apart at a glance."""
     parts = [config.dataset, config.model, config.method]
     parts += [] if config.compressor == "none" else [config.compressor]
-    parts += [f"{config.topology}{config.agents}", f"seed{config.seed}"]
-    named = ("dataset", "model", "method", "compressor", "topology", "agents", "seed", "data_dir")
+    parts += [
+        f"{config.topology}{config.agents}",
+        f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
+    ]
+    named = ("dataset", "model", "method", "compressor", "topology", "agents", "seed", "seeds", "data_dir")
     others = {name: value for name, value in config.to_json().items() if name not in named}
     defaults = Config().to_json()
     changed = {name: value for name, value in others.items() if value != defaults[name]}

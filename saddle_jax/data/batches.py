@@ -51,7 +51,7 @@ class Batches:
         return _epoch(
             jnp.asarray(self.partition.samples, jnp.int32),
             jnp.asarray(self.partition.sizes, jnp.int32),
-            self._key(_ORDER, epoch),
+            _of_epoch(jax.random.key(self.seed), _ORDER, epoch),
             self.batch_size,
         )
 
@@ -60,12 +60,18 @@ class Batches:
         samples, mask = self.epoch(epoch)
         return samples[step], jnp.broadcast_to(mask[step], samples[step].shape)
 
-    def augmentation_key(self, epoch: int, step: int) -> Key:
+    def augmentation_key(self, epoch: Any, step: Any) -> Key:
         """The key that a step's images are augmented with."""
-        return jax.random.fold_in(self._key(_AUGMENTATION, epoch), step)
+        return augmentation_key(jax.random.key(self.seed), epoch, step)
 
-    def _key(self, purpose: int, epoch: int) -> Key:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), purpose), epoch)
+
+def augmentation_key(root: Key, epoch: Any, step: Any) -> Key:
+    """`Batches.augmentation_key` of batches whose seed is that of the key `root`."""
+    return jax.random.fold_in(_of_epoch(root, _AUGMENTATION, epoch), step)
+
+
+def _of_epoch(root: Key, purpose: int, epoch: Any) -> Key:
+    return jax.random.fold_in(jax.random.fold_in(root, purpose), epoch)
 
 
 @functools.partial(jax.jit, static_argnums=3)

@@ -12,6 +12,7 @@ import numpy as np
 
 from saddle_jax.config import Config
 from saddle_jax.errors import RunError
+from saddle_jax.replicas import name_of, of_replica, settings_of
 from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
 
 
@@ -60,40 +61,63 @@ class Run:
 
 
 def gather(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """The runs in folders; a folder that is none, or cannot be read, is a RunError."""
+    """The runs in folders, each replica a run; a folder that is none, or cannot be read, is a RunError."""
     names = [workdir.resolve().name for workdir in workdirs]
     if len(set(names)) < len(names):
         names = [str(workdir) for workdir in workdirs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise RunError(f"DIR must not be given twice, got {twice}")
-    return [_read(workdir, name) for workdir, name in zip(workdirs, names, strict=True)]
+    runs = [_read(workdir, name) for workdir, name in zip(workdirs, names, strict=True)]
+    return [run for several in runs for run in several]
 
 
-def _read(workdir: pathlib.Path, name: str) -> Run:
+def _read(workdir: pathlib.Path, name: str) -> list[Run]:
     config, result = read_config(workdir), read_result(workdir)
     about = _json(workdir / "config.json") or {}
     for part in ("versions", "dataset", "partition", "topology"):
         if not isinstance(about.setdefault(part, {}), dict):
             raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be an object")
-    for part in ("devices", "layers"):
+    for part in ("devices", "layers", "partitions"):
         if not isinstance(about.setdefault(part, []), list):
             raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be a list")
-    state = "running" if is_locked(workdir) else result["status"] if result else "unfinished"
-    metrics = _metrics(workdir, result)
-    run = Run(
-        name=name,
-        config=config,
-        about=about,
-        state=str(state),
-        result=_cleaned(result or {}, workdir / "result.json"),
-        metrics=metrics,
-        sharpness=_sharpness(workdir / "sharpness.json"),
-        landscape=_landscape(workdir),
-        paper=_paper(workdir / "paper.json"),
-    )
-    class_counts(run)  # refuses what is no table of counts
-    return run
+    running = is_locked(workdir)
+    own = settings_of(config.seeds, config.sweep)
+    ends = _ends(result, len(own), workdir / "result.json")
+    runs = []
+    for number, (each, setting, end) in enumerate(zip(config.each(), own, ends, strict=True)):
+        run = Run(
+            name=f"{name} ({name_of(setting)})" if config.has_replicas else name,
+            config=each,
+            about=_about(about, number),
+            state="running" if running else str(end.get("status", "unfinished")),
+            result=_cleaned(end, workdir / "result.json"),
+            metrics=_metrics(workdir, end, number),
+            sharpness=_sharpness(workdir / "sharpness.json"),
+            landscape=_landscape(workdir),
+            paper=_paper(workdir / "paper.json"),
+        )
+        class_counts(run)  # refuses what is no table of counts
+        runs.append(run)
+    return runs
+
+
+def _about(about: dict[str, Any], number: int) -> dict[str, Any]:
+    """What config.json says, with the partition of one replica in place of the first one's."""
+    partitions = about["partitions"]
+    known = number < len(partitions) and isinstance(partitions[number], dict)
+    return about | {"partition": partitions[number] if known else about["partition"]}
+
+
+def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list[dict[str, Any]]:
+    """How each run of a folder ended: what is said of it, and of all of them; empty where nothing is."""
+    if result is None or "replicas" not in result:
+        return [result or {}] * count
+    each = result["replicas"]
+    if not isinstance(each, list) or len(each) != count or not all(isinstance(end, dict) for end in each):
+        raise RunError(f"{path} cannot be read: replicas must be a list of {count} objects")
+    shared = ("steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent", "profile")
+    return [{name: result[name] for name in shared if name in result} | end for end in each]
 
 
 def class_counts(run: Run) -> np.ndarray | None:
@@ -118,11 +142,14 @@ def class_names(run: Run, classes: int) -> list[str]:
     return [str(number) for number in range(classes)]
 
 
-def _metrics(workdir: pathlib.Path, result: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The lines; evaluations too are told how much had been sent by then, each step costing the same."""
+def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """The lines, of a replica its part; evaluations too are told how much had been sent by then.
+
+    Each step costs the same.
+    """
     path = workdir / "metrics.jsonl"
     try:
-        records = [_cleaned(record, path) for record in read_metrics(workdir)]
+        records = [_cleaned(of_replica(record, number), path) for record in read_metrics(workdir)]
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     if any(not isinstance(r["step"], int) or not isinstance(r["epoch"], int | float) for r in records):

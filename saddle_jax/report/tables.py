@@ -42,8 +42,9 @@ def gather(workdirs: Sequence[pathlib.Path]) -> dict[tuple[str, str], Cell]:
 
 
 def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
-    """The cell of runs that differ in the seed only; those that have not ended do not count."""
-    results = [result for result in map(read_result, workdirs) if result is not None]
+    """The cell of runs that differ in the seed only, one or several to a folder; unfinished ones apart."""
+    folders = [result for result in map(read_result, workdirs) if result is not None]
+    results = [result for folder in folders for result in folder.get("replicas", [folder])]
     return Cell(
         tuple(100 * r["test_accuracy"] for r in results if r["status"] == "finished"),
         sum(r["status"] == "diverged" for r in results),

@@ -1,0 +1,67 @@
+"""Memory told from shapes, against what the compiled program says of itself."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from saddle_jax import footprint, train
+from saddle_jax.config import Config
+from saddle_jax.replicated import build
+from saddle_jax.screen import Screen
+
+MLP = Config(agents=3, model="mlp", devices="1")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"seeds": "0,1,2"},
+        {"method": "n_saddle", "compressor": "sign"},
+        {"model": "cnn", "agents": 2, "method": "qgm"},
+        {"agents": 12, "group": 2, "batch_size": 64},
+    ],
+    ids=str,
+)
+def test_the_estimate_is_what_is_compiled(changes):
+    parts = build(dataclasses.replace(MLP, **changes))
+    position = np.zeros((1, 4), np.int32)
+    arguments = (parts.first_carry(), *parts.device_data, parts.order(0), position, True)
+    fast = {"xla_backend_optimization_level": 0}
+    found = parts.compiled_steps.lower(*arguments).compile(compiler_options=fast).memory_analysis()
+    told = footprint.estimate(parts)
+    assert told.carried + told.data == pytest.approx(found.argument_size_in_bytes, rel=0.05)
+    assert 0.8 < told.working / found.temp_size_in_bytes < 3
+    assert told.total == told.carried + told.data + told.working
+
+
+def test_devices_share_the_agents():
+    one, three = (footprint.estimate(build(dataclasses.replace(MLP, devices=n))) for n in ("1", "3"))
+    assert three.carried == pytest.approx(one.carried / 3, rel=1e-3)
+    assert three.sharing == 3  # host devices share one memory
+    assert three.least == pytest.approx(one.least, rel=1e-3)
+
+
+def test_what_cannot_fit_is_refused_and_what_may_not_is_told(monkeypatch, tmp_path, capsys):
+    config = dataclasses.replace(MLP, model="logistic", agents=2, epochs=1, seeds="0,1")
+    told = footprint.estimate(build(config))
+    monkeypatch.setattr(footprint, "available", lambda: told.least - 1)
+    message = (
+        r"memory does not suffice: models and state of 2 agents in 2 replicas take [\d.]+ kB, "
+        r"there are [\d.]+ kB; use fewer agents or replicas or more devices"
+    )
+    with pytest.raises(ValueError, match=message):
+        train.train(config, tmp_path / "run", Screen(quiet=True))
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setattr(footprint, "available", lambda: told.least + 1)
+    assert not footprint.fits(build(config))
+    train.train(config, tmp_path / "run", Screen(quiet=True))
+    assert "memory may not suffice" in capsys.readouterr().err
+    monkeypatch.setattr(footprint, "available", lambda: None)
+    assert footprint.fits(build(config))
+    assert footprint.check(build(config)) is None
+
+
+def test_there_is_memory():
+    assert footprint.available() > 2**27
