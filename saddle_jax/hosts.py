@@ -68,6 +68,9 @@ def join(
     if known is None:
         return
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which the loop answers
+    # On CPUs programs that run at once share few threads, and wait in them for other processes: two programs
+    # on different sets of devices, such as a step and a vote, would wait for each other for ever.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     _keep_quiet()
     watch = threading.Timer(timeout, _nobody_came, (known, timeout))
     watch.daemon = True
@@ -274,7 +277,7 @@ def check_shared(folder: pathlib.Path) -> None:
 
 
 class Vote:
-    """Whether any process was asked to stop. Nobody waits: the answer comes with the next question."""
+    """Whether any process was asked to stop. The answer comes with the next question: no device waits."""
 
     def __init__(self) -> None:
         self._asked: Any = None
