@@ -13,7 +13,7 @@ import chex
 import jax
 import pytest
 
-from saddle_jax import finished, hosts, rundir, train
+from saddle_jax import finished, hosts, placement, rundir, train
 from saddle_jax.config import Config
 from saddle_jax.errors import RunError
 from saddle_jax.screen import Screen
@@ -205,3 +205,11 @@ def test_one_process_does_as_before():
     assert hosts.Vote()(True, due=False) is True
     with pytest.raises(RuntimeError, match="as it was"), hosts.ending_together(), hosts.agreement():
         raise RuntimeError("as it was")
+
+
+def test_a_process_without_agents_is_refused(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(
+        ValueError, match=r"every one of the 2 processes needs agents .* but 1 agents take 1 dev"
+    ):
+        placement.place(1, batch_size=8)
