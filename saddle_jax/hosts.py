@@ -31,8 +31,6 @@ from saddle_jax.errors import RunError
 
 # JAX's own limit on joining ends the process from C++, with a stack trace: it comes so much after ours.
 _GRACE = 60
-# How long a process that has ended waits for the others to end.
-_SHUTDOWN = 60
 # A file that one machine has written may be seen late on another.
 _FILE_APPEARS = 30.0
 
@@ -80,7 +78,6 @@ def join(
             **known,
             initialization_timeout=timeout + _GRACE,
             heartbeat_timeout_seconds=heartbeat_timeout,
-            shutdown_timeout_seconds=_SHUTDOWN,
         )
         counts = np.bincount([device.process_index for device in jax.devices()])
     except (RuntimeError, ValueError) as error:

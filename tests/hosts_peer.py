@@ -65,6 +65,11 @@ def decode_own_agents_alone():
 
 def main(port, processes, process, folder):
     hosts.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
+    with hosts.ending_together():
+        agree(processes, process, folder)
+
+
+def agree(processes, process, folder):
     assert jax.process_count() == processes
     assert hosts.writes() == (process == 0)
     assert hosts.gather(f"é{process}" * process) == ["", "é1"]
