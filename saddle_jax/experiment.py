@@ -226,7 +226,7 @@ class Experiment:
 
 
 def build(config: Config) -> Experiment:
-    """Loads the data and makes the parts of a run."""
+    """Loads the data and makes the parts of one run; `replicated.build` also makes several at once."""
     return make(config, load(config.dataset, config.data_dir or None))
 
 

@@ -163,6 +163,33 @@ def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
     assert rundir.read_metrics(tmp_path) == rundir.read_metrics(workdir)
 
 
+def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_path, monkeypatch):
+    options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never"}
+    config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
+    parts = build(config)
+    monkeypatch.setattr(train, "build", lambda config: parts)
+    whole = train.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
+    several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
+    streamed = dataclasses.replace(parts, runs=tuple(map(as_if_streamed, parts.runs)))
+    for other in (several, streamed):
+        monkeypatch.setattr(type(parts), "is_streamed", other is streamed)
+        monkeypatch.setattr(train, "build", lambda config, other=other: other)
+        found = train.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
+        for one, expected in zip(found, whole, strict=True):
+            assert one["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-5)
+            assert one["consensus_distance"] == pytest.approx(expected["consensus_distance"], rel=1e-3)
+
+
+def as_if_streamed(run):
+    class Images:
+        shape = run.dataset.train_images.shape
+
+        def ahead(self, samples):
+            return lambda: np.asarray(run.dataset.train_images)[samples]
+
+    return dataclasses.replace(run, dataset=dataclasses.replace(run.dataset, train_images=Images()))
+
+
 def test_reports_see_runs(trained):
     result, workdir = trained
     runs = gather([workdir])
