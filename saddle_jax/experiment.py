@@ -97,9 +97,30 @@ class Experiment:
         """The runs that this one consists of: itself; see `replicated.Replicas`."""
         return (self,)
 
-    def of_member(self, tree: Any, number: int) -> Any:
-        """A member's part of what `compiled_steps` carries or returns."""
-        return tree
+    def params_of(self, carry: Any, number: int) -> Params:
+        """All agents' models [A, ...] of a member."""
+        return carry[0]
+
+    def first_bad(self, carry: Any) -> np.ndarray:
+        """Of every member, the first step whose loss was not finite; -1: none yet."""
+        return np.atleast_1d(jax.device_get(carry[2]))
+
+    def collect(self, metrics: Any) -> list[Any]:
+        """Every member's part of the metrics that `take_steps` returned, once they are fetched."""
+        return [metrics]
+
+    def packed(self, carry: Any) -> Any:
+        """What `take_steps` carries, in the form in which it is saved."""
+        return carry
+
+    def unpacked(self, carry: Any) -> Any:
+        """And back."""
+        return carry
+
+    @property
+    def at_once(self) -> int:
+        """How many members one call of `compiled_steps` computes."""
+        return 1
 
     @functools.cached_property
     def compiled_steps(self) -> Any:

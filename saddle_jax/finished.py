@@ -30,11 +30,13 @@ def open_run(
     number = _choose_replica(workdir, replica)
     experiment = build(_here(workdir, data_dir))
     checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
-    restored = checkpoints.restore_newest(experiment.first_carry(), report, set_aside=False)
+    restored = checkpoints.restore_newest(
+        experiment.packed(experiment.first_carry()), report, set_aside=False
+    )
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
-    return experiment.members[number], step, experiment.of_member(carry[0], number)
+    return experiment.members[number], step, experiment.params_of(experiment.unpacked(carry), number)
 
 
 def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experiment:

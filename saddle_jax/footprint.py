@@ -3,9 +3,10 @@
 Of every device:
 
     held      the models and the method's state of its agents and all replicas, and the training images
-    working   gradients and updates: two numbers per parameter, with pairs K + 1, and one more where agents
-              are computed in groups; and of the agents that are computed at a time, twice what their forward
-              passes keep for the backward passes: that itself, and as much again that flows back
+    working   of the replicas that are computed at once: gradients and updates, two numbers per parameter
+              (with pairs K + 1), and one more where agents are computed in groups; and of the agents that
+              are computed at a time, twice what their forward passes keep for the backward passes: that
+              itself, and as much again that flows back
 
 The second half is an estimate: XLA shares some of that memory and needs some more of its own.
 """
@@ -52,21 +53,21 @@ class Footprint:
 
 def estimate(experiment: Experiment) -> Footprint:
     """What a run, or several in one program, will take; see above."""
-    config, placement = experiment.config, experiment.placement
-    params, _, _ = experiment.carry_shapes
+    config, placement, members = experiment.config, experiment.placement, experiment.members
     stage = experiment.method.gradients
     pairs = experiment.method.topology.neighbours.shape[1] if stage.leading_axes == 2 else 1
-    together = placement.per_device * len(experiment.members)
+    together = placement.per_device * experiment.at_once
     at_a_time = group_size(together, config.group)
     copies = pairs + 1 + (at_a_time < together)
+    taken = copies * _size(experiment.carry_shapes[0]) * experiment.at_once // len(members)
     activations = 2 * at_a_time * _kept(experiment) // placement.batch_devices
-    images = {id(member.dataset.train_images): member.dataset.train_images for member in experiment.members}
+    images = {id(member.dataset.train_images): member.dataset.train_images for member in members}
     data = 0 if experiment.is_streamed else sum(math.prod(each.shape) for each in images.values())
     on_cpu = jax.default_backend() == "cpu"
     return Footprint(
         carried=_size(experiment.carry_shapes) // placement.devices,
         data=data,
-        working=copies * _size(params) // placement.devices + activations,
+        working=taken // placement.devices + activations,
         sharing=max(1, placement.devices // jax.process_count()) if on_cpu else 1,
     )
 

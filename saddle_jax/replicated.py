@@ -1,8 +1,13 @@
-"""Several runs as one program: everything that a run carries gets a leading replica axis [R, ...].
+"""Several runs as one program: everything that a run carries gets a leading replica axis.
 
-One run's step is lifted over the replicas by vmap, so all inside it keeps its meaning: agents gossip within
-their replica, and each has its own data order, partition, initialisation and noise. The numbers in which the
-replicas differ are arguments of the step [R]. Counters, which are the same for all, have no replica axis.
+One run's step is lifted over replicas by vmap, so all inside it keeps its meaning: agents gossip within their
+replica, and each has its own data order, partition, initialisation and noise. The numbers in which they
+differ are arguments of the step.
+
+The compiled program takes C of the R replicas at a time and is called R / C times for a step; the carry is a
+list of so many trees [C, A, ...]. An accelerator takes all: its operations want to be wide. A CPU takes one
+after the other: nothing is gained by more, and the convolutions, of which each agent has its own there, would
+take C times as long to compile. What is saved is stacked [R, A, ...], wherever it was computed.
 """
 
 import dataclasses
@@ -19,7 +24,7 @@ from saddle_jax.config import Config
 from saddle_jax.data import load
 from saddle_jax.experiment import Experiment
 from saddle_jax.replicas import parse_sweep
-from saddle_jax.types import Array
+from saddle_jax.types import Array, Params
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,41 +41,94 @@ class Replicas(Experiment):
     def members(self) -> tuple[Experiment, ...]:
         return self.runs
 
-    def of_member(self, tree: Any, number: int) -> Any:
-        return jax.tree.map(lambda x: x[number] if jnp.ndim(x) else x, tree)
+    def params_of(self, carry: Any, number: int) -> Params:
+        part, place = divmod(number, self.at_once)
+        return jax.tree.map(lambda x: x[place], carry[part][0])
+
+    def first_bad(self, carry: Any) -> np.ndarray:
+        return np.concatenate([jax.device_get(part[2]) for part in carry])
+
+    def collect(self, metrics: Any) -> list[Any]:
+        places = [(part, place) for part in metrics for place in range(self.at_once)]
+        return [jax.tree.map(lambda x, place=place: x[place], part) for part, place in places]
+
+    def packed(self, carry: Any) -> Any:
+        """Stacked [R, A, ...]."""
+        return self._placed(lambda *parts: jax.tree.map(lambda *x: jnp.concatenate(x), *parts))(*carry)
+
+    def unpacked(self, carry: Any) -> Any:
+        size = self.at_once
+        part = self._placed(
+            lambda carry, first: jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, size), carry)
+        )
+        return [part(carry, first) for first in range(0, len(self.runs), size)]
+
+    def _placed(self, function: Any) -> Any:
+        """Compiled; its result is a carry, and lies on the devices as one does."""
+        return jax.jit(function, out_shardings=self._carry_shardings)
+
+    @property
+    def at_once(self) -> int:
+        """C, which divides R; `group` bounds it where given: it counts the agents of all replicas."""
+        most, count = 1 if jax.default_backend() == "cpu" else len(self.runs), len(self.runs)
+        if self.config.group:
+            most = max(1, self.config.group // self.placement.per_device)
+        return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
+
+    def take_steps(
+        self, carry: Any, images: Any, labels: Any, order: Any, positions: Any, ascend: Any
+    ) -> Any:
+        """As a run's; carry and metrics are lists, see above."""
+        found = []
+        for number, part in enumerate(carry):
+            # The program is told which replicas it has in a fifth column of the positions.
+            told = np.insert(np.asarray(positions), 4, number * self.at_once, axis=1)
+            found.append(super().take_steps(part, images, labels, order, told, ascend))
+        return [part for part, _ in found], [metrics for _, metrics in found]
+
+    def first_carry(self) -> Any:
+        """As a run's, a list."""
+        return self.unpacked(super().first_carry())
 
     def _step(self, carry: Any, *inputs: Any) -> Any:
         images, labels, (samples, mask), position, ascend = inputs
+
+        def own(tree: Any) -> Any:
+            return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, position[4], self.at_once), tree)
 
         def of_one(carry, root, numbers, samples):
             method, schedule = self.runs[0].with_numbers(numbers, self._group)
             data = images, labels, (samples, mask)
             return self.runs[0].take_step(method, schedule, root, carry, *data, position, ascend)
 
-        return jax.vmap(of_one, in_axes=(self._axes, 0, 0, 0), out_axes=(self._axes, 0))(
-            carry, self._roots, self._numbers, samples
-        )
+        # Counters are the same for all replicas: without an axis they can decide what is computed.
+        counters = self._counters
+        axes = jax.tree.map(lambda is_counter: None if is_counter else 0, counters)
+        lifted = jax.vmap(of_one, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
+        carry = jax.tree.map(lambda x, is_counter: x[0] if is_counter else x, carry, counters)
+        carry, metrics = lifted(carry, *own((self._roots, self._numbers, samples)))
+
+        def as_before(x: Array, is_counter: bool) -> Array:
+            return jnp.broadcast_to(x, (self.at_once,)) if is_counter else x
+
+        return jax.tree.map(as_before, carry, counters), metrics
 
     def _first_models(self) -> Any:
         """Stacked [R, ...]."""
         return jax.tree.map(lambda *x: jnp.stack(x), *[run.first_model() for run in self.runs])
 
     def _carry(self, ones: Any) -> Any:
-        return jax.vmap(self._start, out_axes=self._axes)(ones, self._numbers)
+        return jax.vmap(self._start)(ones, self._numbers)
 
     def _start(self, one: Any, numbers: Any) -> Any:
         return self.start(self.runs[0].with_numbers(numbers, self._group)[0], one)
 
     @functools.cached_property
-    def _axes(self) -> Any:
-        """Where the replica axis of the carry is: in front, and nowhere in the counters of the state."""
-
-        def start(numbers: Any) -> Any:
-            return self._start(self.runs[0].first_model(), numbers)
-
-        numbers = {name: jax.ShapeDtypeStruct((), jnp.float32) for name in self._numbers}
-        _, state, _ = jax.eval_shape(start, numbers)
-        return 0, jax.tree.map(lambda x: 0 if x.ndim else None, state), 0
+    def _counters(self) -> Any:
+        """Which leaves of the carry are counters: those [R] of the state."""
+        params, state, first_bad = self.carry_shapes
+        none = jax.tree.map(lambda x: False, (params, first_bad))
+        return none[0], jax.tree.map(lambda x: x.ndim == 1, state), none[1]
 
     @functools.cached_property
     def _carry_shardings(self) -> Any:
@@ -90,9 +148,9 @@ class Replicas(Experiment):
 
     @property
     def _group(self) -> int:
-        """How many agents of each replica are computed at a time: they share what is meant for all."""
-        agents, count = self.placement.per_device, len(self.runs)
-        return max(1, group_size(agents * count, self.config.group) // count)
+        """How many agents of each replica are computed at a time."""
+        size = self.at_once
+        return max(1, group_size(self.placement.per_device * size, self.config.group) // size)
 
     def order(self, epoch: int) -> tuple[Array, Array]:
         """As a run's, samples [R, steps, A, B]; subsets of their own are numbered in turn."""

@@ -5,7 +5,7 @@ import dataclasses
 import pathlib
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -98,9 +98,11 @@ class _Run:
         self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
         self.carry = experiment.first_carry()
         self.step, self.seconds = 0, 0.0
-        restored = self.checkpoints.restore_newest(self.carry, screen.warn, set_aside=True)
+        like = experiment.packed(self.carry)
+        restored = self.checkpoints.restore_newest(like, screen.warn, set_aside=True)
         if restored is not None:
-            self.step, self.carry, notes = restored
+            self.step, saved, notes = restored
+            self.carry = experiment.unpacked(saved)
             self.seconds = float(notes.get("seconds", 0.0))
         if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
@@ -113,14 +115,14 @@ class _Run:
         self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
         # Of every replica: its last finite loss; the first step, from zero, whose loss is not (-1: none)
         self.last_finite: list[dict[str, Any]] = [{} for _ in experiment.members]
-        self.first_bad = np.atleast_1d(jax.device_get(self.carry[2]))
+        self.first_bad = experiment.first_bad(self.carry)
         for record in read_metrics(workdir):
             self._note_finite([replicas.of_replica(record, k) for k in range(len(self.first_bad))])
         self.started = time.perf_counter() - self.seconds
 
     def _params(self, number: int) -> Params:
         """All agents' models [A, ...] of one replica."""
-        return self.experiment.of_member(self.carry[0], number)
+        return self.experiment.params_of(self.carry, number)
 
     def _join(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """One line of metrics.jsonl from each replica's."""
@@ -218,13 +220,9 @@ class _Run:
         step, metrics = self.pending
         self.pending = None
         occupied = self.experiment.method.topology.occupied[: self.config.agents]
-        fetched = jax.device_get(_flat(metrics))
         records = [
-            {
-                name: _number(name, value, occupied)
-                for name, value in self.experiment.of_member(fetched, k).items()
-            }
-            for k in range(len(self.first_bad))
+            {name: _number(name, value, occupied) for name, value in _flat(found).items()}
+            for found in self.experiment.collect(jax.device_get(metrics))
         ]
         self._note_bad([int(record.pop("first_bad")) for record in records])
         record = {
@@ -241,13 +239,13 @@ class _Run:
             if record.get("train_loss") is not None and np.isfinite(record["train_loss"]):
                 self.last_finite[number] = {name: record[name] for name in ("step", "train_loss")}
 
-    def _note_bad(self, first_bad: list[int]) -> None:
+    def _note_bad(self, first_bad: Sequence[int] | np.ndarray) -> None:
         self.first_bad = np.where(self._sound, first_bad, self.first_bad)
 
     def _is_finite(self) -> bool:
         """Whether losses and models of any replica are; models may blow up in a step of finite loss."""
         self._flush()
-        self._note_bad(np.atleast_1d(jax.device_get(self.carry[2])).tolist())
+        self._note_bad(self.experiment.first_bad(self.carry))
         for number in np.flatnonzero(self._sound).tolist():
             if not outcome.is_finite(self.experiment.members[number], self._params(number)):
                 self.first_bad[number] = self.step
@@ -283,7 +281,7 @@ class _Run:
         self._flush()
         self.seconds = time.perf_counter() - self.started
         with self._clock("saving"):
-            self.checkpoints.save(self.step, self.carry, {"seconds": self.seconds})
+            self.checkpoints.save(self.step, self.experiment.packed(self.carry), {"seconds": self.seconds})
 
     @contextlib.contextmanager
     def _clock(self, what: str, key: Any = None) -> Iterator[None]:

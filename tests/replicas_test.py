@@ -26,29 +26,37 @@ SMALL = dataclasses.replace(
 )  # fmt: skip
 
 
+class Quickly:
+    """A jitted step, compiled once and fast: it runs for milliseconds. It takes back what it has returned."""
+
+    def __init__(self, jitted):
+        self._jitted, self._step = jitted, None
+
+    def __call__(self, *arguments):
+        if self._step is None:
+            lowered = self._jitted.lower(*arguments)
+            self._step = lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
+        return self._step(*arguments[:-1])
+
+
 def after_steps(config, steps=3):
     """The parts, models and last metrics after some steps of one compiled program."""
     parts = build(config)
+    vars(parts)["compiled_steps"] = Quickly(parts.compiled_steps)
     carry, inputs = parts.first_carry(), (*parts.device_data, parts.order(0))
-    positions = np.array([[t, 0, t, t] for t in range(steps)], np.int32)
-    # It runs for milliseconds: compiling fast matters more. What is compiled takes back what it has returned.
-    with parts.placement.active():
-        lowered = parts.compiled_steps.lower(carry, *inputs, positions[:1], True)
-    step = lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
-    for position in positions:
-        carry, metrics = step(carry, *inputs, position[None])
-    return parts, carry, metrics
+    for t in range(steps):
+        carry, metrics = parts.take_steps(carry, *inputs, np.array([[t, 0, t, t]], np.int32), True)
+    return parts, carry, parts.collect(jax.device_get(metrics))
 
 
 def check_alone(config, numbers, tolerance=1e-6):
     """Some replicas of a program against their own runs; models, and metrics with them."""
     parts, carry, metrics = after_steps(config)
-    models = [parts.of_member(carry[0], number) for number in numbers]
+    models = [parts.params_of(carry, number) for number in numbers]
     for number, found in zip(numbers, models, strict=True):
         _, alone, alone_metrics = after_steps(parts.members[number].config)
         chex.assert_trees_all_close(found, alone[0], rtol=1e-4, atol=tolerance)
-        found_metrics = parts.of_member(metrics, number)
-        chex.assert_trees_all_close(found_metrics, alone_metrics, rtol=1e-3, atol=10 * tolerance)
+        chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
     first, last = map(jax.tree.leaves, (models[0], models[-1]))
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(first, last, strict=True))
 
@@ -56,33 +64,40 @@ def check_alone(config, numbers, tolerance=1e-6):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1"},
+        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "group": 12},
         {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
-        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1"},
+        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "group": 6},
         {"method": "qgm", "compressor": "random_k0.3", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
         {"method": "dpsgd", "seeds": "0,1", "subset": 300, "sweep": "beta:0,0.9", "schedule": "cosine"},
     ],
     ids=str,
 )
 def test_each_replica_is_its_own_run(changes):
+    """One after the other, as on a CPU; with a group as large as several replicas, so many at once."""
     config = dataclasses.replace(TINY, **changes)
     check_alone(config, [0, len(config.each()) - 1])
 
 
 def test_each_replica_is_its_own_run_with_convolutions():
     config = dataclasses.replace(TINY, model="cnn", agents=2, batch_size=4, method="qgm", seeds="0,1")
-    check_alone(config, [0, 1], 1e-5)
+    check_alone(dataclasses.replace(config, group=4), [0, 1], 1e-5)
 
 
 def test_devices_and_groups_change_nothing_but_rounding():
     config = dataclasses.replace(TINY, method="n_saddle", seeds="0,1", compressor="sign")
-    _, alone, _ = after_steps(config)
-    for changes in ({"devices": "2"}, {"devices": "3"}, {"group": 2}):
+    single, alone, _ = after_steps(config)
+    for changes in (
+        {"devices": "2"},
+        {"devices": "3", "group": 2},
+        {"group": 2},
+        {"group": 6},
+    ):
         parts, carry, _ = after_steps(dataclasses.replace(config, **changes))
-        agents = jax.tree.map(lambda x: np.asarray(x)[:, :3], carry[0])
-        chex.assert_trees_all_close(agents, alone[0], rtol=1e-4, atol=1e-6)
+        for number in (0, 1):
+            models = jax.tree.map(lambda x: np.asarray(x)[:3], parts.params_of(carry, number))
+            chex.assert_trees_all_close(models, single.params_of(alone, number), rtol=1e-4, atol=1e-6)
         if parts.placement.mesh is not None:
-            leaf = jax.tree.leaves(carry[0])[0]
+            leaf = jax.tree.leaves(carry[0][0])[0]
             assert len(leaf.sharding.device_set) == parts.placement.devices
             assert leaf.addressable_shards[0].data.shape[1] == parts.placement.per_device
 
