@@ -101,12 +101,16 @@ class Replicas(Experiment):
             data = images, labels, (samples, mask)
             return self.runs[0].take_step(method, schedule, root, carry, *data, position, ascend)
 
+        arguments = own((self._roots, self._numbers, samples))
+        if self.at_once == 1:  # XLA is slow with axes of one
+            result = of_one(*jax.tree.map(lambda x: x[0], (carry, *arguments)))
+            return jax.tree.map(lambda x: jnp.asarray(x)[None], result)
         # Counters are the same for all replicas: without an axis they can decide what is computed.
         counters = self._counters
         axes = jax.tree.map(lambda is_counter: None if is_counter else 0, counters)
         lifted = jax.vmap(of_one, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
         carry = jax.tree.map(lambda x, is_counter: x[0] if is_counter else x, carry, counters)
-        carry, metrics = lifted(carry, *own((self._roots, self._numbers, samples)))
+        carry, metrics = lifted(carry, *arguments)
 
         def as_before(x: Array, is_counter: bool) -> Array:
             return jnp.broadcast_to(x, (self.at_once,)) if is_counter else x
