@@ -7,6 +7,7 @@ README.md shows the first steps; `saddle_jax.types` explains the axes A, B and K
 
 from saddle_jax.agents import agent_mesh as agent_mesh
 from saddle_jax.agents import per_agent as per_agent
+from saddle_jax.agents import stacked_sharding as stacked_sharding
 from saddle_jax.choco import choco_gossip as choco_gossip
 from saddle_jax.compression import Compressor as Compressor
 from saddle_jax.compression import Payload as Payload

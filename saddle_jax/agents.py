@@ -53,6 +53,8 @@ def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Me
 def shards() -> int:
     """Over how many devices the agent axis is cut here: 1 without a mesh, and inside a shard."""
     mesh = jax.sharding.get_abstract_mesh()
+    if AXIS in mesh.explicit_axes:
+        raise ValueError(f"the mesh axis {AXIS!r} must be of type Auto, got Explicit: use sj.agent_mesh")
     return mesh.shape[AXIS] if AXIS in mesh.auto_axes else 1
 
 

@@ -47,7 +47,8 @@ class Checkpoints:
                 _write(partial / "state", tree)
             with hosts.agreement():
                 if hosts.writes():
-                    seal = {"step": step, "notes": notes or {}, "files": _fingerprints(partial / "state")}
+                    files = _fingerprints(partial / "state")
+                    seal = {"step": step, "notes": notes or {}, "shapes": _shapes(tree), "files": files}
                     (partial / "seal.json").write_text(json.dumps(seal))
                     partial.rename(final)
         except Exception as error:  # orbax and tensorstore raise of their own
@@ -109,7 +110,7 @@ class Checkpoints:
 
 
 def _restore(folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
-    notes = hosts.one_for_all(_check_seal, folder)
+    notes = hosts.one_for_all(_check_seal, folder, _shapes(like))
     return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
 
@@ -136,17 +137,37 @@ def _read(folder: pathlib.Path, shapes: Any) -> Any:
         return checkpointer.restore(folder.absolute(), shapes, strict=False)
 
 
-def _check_seal(folder: pathlib.Path) -> dict[str, Any]:
-    """The notes of a checkpoint whose files are those that were sealed."""
+def _shapes(tree: Any) -> list[list[int]]:
+    return [list(leaf.shape) for leaf in jax.tree.leaves(tree)]
+
+
+def _differ_in_idle_rows_alone(stored: list[list[int]], wanted: list[list[int]]) -> bool:
+    """Whether two trees' shapes are the same, but for the agent axis, which is the first or the second."""
+    if [len(shape) for shape in stored] != [len(shape) for shape in wanted]:
+        return False
+    different = {
+        (axis, *sizes)
+        for shapes in zip(stored, wanted, strict=True)
+        for axis, sizes in enumerate(zip(*shapes, strict=True))
+        if sizes[0] != sizes[1]
+    }
+    return not different or (len(different) == 1 and min(different)[0] <= 1)
+
+
+def _check_seal(folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:
+    """The notes of a checkpoint whose files are those that were sealed, of arrays of these shapes."""
     try:
         seal = json.loads((folder / "seal.json").read_text())
         known, notes = dict(seal["files"]), dict(seal["notes"])
+        stored = seal.get("shapes", shapes)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError("its seal is missing or unreadable") from error
     found = _fingerprints(folder / "state")
     for name, fingerprint in known.items():
         if found.get(name) != fingerprint:
             raise ValueError(f"{name} is missing or damaged")
+    if not _differ_in_idle_rows_alone(stored, shapes):
+        raise ValueError("its arrays have other shapes than this run's")
     return notes
 
 

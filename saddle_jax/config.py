@@ -132,10 +132,12 @@ class Config:
     )
     # Where
     devices: str = _setting("auto", "auto (all, as far as they are of use) or how many", placement.check)
-    group: int = _setting(0, "agents of a device computed at a time; 0: all, on a CPU one", _whole(0))
+    group: int = _setting(
+        0, "agents of a device computed at a time, of all replicas; 0: all, on a CPU one", _whole(0)
+    )
     lowering: str = _setting(
         "fast",
-        f"of convolutions, where several agents are computed at a time: {', '.join(LOWERINGS)}",
+        f"of convolutions and norms: {', '.join(LOWERINGS)}; plain: XLA's own, grouped over agents",
         _one_of(LOWERINGS),
     )
     # What is written down

@@ -88,9 +88,11 @@ class Experiment:
     @property
     def steps_per_dispatch(self) -> int:
         """How many steps one call of `compiled_steps` takes."""
+        if self.is_streamed:  # its images come batch by batch
+            return 1
         if self.config.steps_per_dispatch:
             return self.config.steps_per_dispatch
-        return 1 if self.is_streamed or jax.default_backend() == "cpu" else _STEPS_PER_DISPATCH
+        return 1 if jax.default_backend() == "cpu" else _STEPS_PER_DISPATCH
 
     @property
     def members(self) -> "tuple[Experiment, ...]":
@@ -103,7 +105,7 @@ class Experiment:
 
     def first_bad(self, carry: Any) -> np.ndarray:
         """Of every member, the first step whose loss was not finite; -1: none yet."""
-        return np.atleast_1d(jax.device_get(carry[2]))
+        return np.array(jax.device_get(carry[2]), ndmin=1)
 
     def collect(self, metrics: Any) -> list[Any]:
         """Every member's part of the metrics that `take_steps` returned, once they are fetched."""
@@ -219,19 +221,11 @@ class Experiment:
 
     def consensus(self, params: Params) -> Params:
         """The average model of agents on their devices, on one device."""
-        return self.placement.pull(self._consensus, params)
+        return self.placement.pull(consensus, params, self.method.topology.present)
 
     def consensus_distance(self, params: Params) -> Array:
         """How far agents on their devices are from their average."""
-        return self.placement.pull(self._distance, params)
-
-    @functools.cached_property
-    def _consensus(self) -> Any:
-        return functools.partial(consensus, present=self.method.topology.present)
-
-    @functools.cached_property
-    def _distance(self) -> Any:
-        return functools.partial(consensus_distance, present=self.method.topology.present)
+        return self.placement.pull(consensus_distance, params, self.method.topology.present)
 
     @property
     def is_streamed(self) -> bool:

@@ -23,6 +23,8 @@ from saddle_jax.agents import group_size
 from saddle_jax.experiment import Experiment
 from saddle_jax.ledger import readable
 
+_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
+
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
@@ -68,7 +70,7 @@ def estimate(experiment: Experiment) -> Footprint:
         carried=_size(experiment.carry_shapes) // placement.devices,
         data=data,
         working=taken // placement.devices + activations,
-        sharing=max(1, placement.devices // jax.process_count()) if on_cpu else 1,
+        sharing=max(1, placement.devices * placement.batch_devices // jax.process_count()) if on_cpu else 1,
     )
 
 
@@ -100,9 +102,13 @@ def available() -> int | None:
     try:
         lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
         known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith("kB")}
-        return known["MemAvailable"] + known["SwapFree"]
+        machine = known["MemAvailable"] + known["SwapFree"]
     except (OSError, ValueError, IndexError, KeyError):
         return None
+    try:  # what a scheduler or a container allows
+        return min(machine, int(_LIMIT.read_text()))
+    except (OSError, ValueError):  # there is none, or it is "max"
+        return machine
 
 
 def fits(experiment: Experiment) -> bool:

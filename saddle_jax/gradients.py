@@ -147,10 +147,16 @@ class CrossGradients(GradientStage):
             own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
             return jnp.sum(losses * weights.astype(losses.dtype)), own
 
+        def of_a_shard(params, heard, senders, weights):
+            def of_one(x, senders, weights):
+                neighbours_data = jax.tree.map(lambda d: d[senders], heard)
+                return jax.grad(mean_loss, has_aux=True)(x, neighbours_data, weights)
+
+            return lift(of_one, self.group)(params, senders, weights)
+
         heard, senders = bring(self.topology, batch)
-        gathered = on_shards(lambda heard, senders: jax.tree.map(lambda d: d[senders], heard))(heard, senders)
         weights = jnp.asarray(self.topology.weights)
-        grads, own = lift(jax.grad(mean_loss, has_aux=True), self.group)(params, gathered, weights)
+        grads, own = on_shards(of_a_shard)(params, heard, jnp.asarray(senders), weights)
         return grads, None, own
 
     def _gradients_by_pair(self, loss_fn, params, batch, state, climbs):

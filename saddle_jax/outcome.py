@@ -98,7 +98,13 @@ def _all_finite(tree: Any) -> Any:
 
 
 def _one_agent(params: Params, agent: int) -> Params:
-    return jax.tree.map(lambda x: x[agent], params)
+    """A sum, which across devices moves one model; taken by its number, all of them would have to move."""
+
+    def leaf(x: Any) -> Any:
+        is_it = (jnp.arange(x.shape[0]) == agent).reshape(-1, *(1,) * (x.ndim - 1))
+        return jnp.sum(jnp.where(is_it, x, 0), axis=0, dtype=x.dtype)
+
+    return jax.tree.map(leaf, params)
 
 
 def _whole(x: Any) -> Any:

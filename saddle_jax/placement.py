@@ -157,16 +157,17 @@ def place(agent_count: int, batch_size: int, wanted: str = "auto") -> Placement:
     if taken < jax.process_count():
         raise ValueError(
             f"every one of the {jax.process_count()} processes needs agents on a device of its own, but "
-            f"{agent_count} agents take {taken} devices: take fewer processes, or more agents or devices"
+            f"{agent_count} agents take {taken} devices: take fewer processes or more agents"
         )
     return placement
 
 
 def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placement:
     if count <= agent_count:
-        # 10 agents on 8 devices are two on each of five.
-        per_device = -(-agent_count // count)
-        return Placement(agent_count, -(-agent_count // per_device) if wanted == "auto" else count)
+        # 10 agents on 8 devices are two on each of five, unless every process is to have some.
+        enough = -(-agent_count // -(-agent_count // count))
+        takes_all = wanted != "auto" or enough < jax.process_count()
+        return Placement(agent_count, count if takes_all else enough)
     if wanted != "auto":
         if count % agent_count or batch_size % (count // agent_count):
             raise ValueError(

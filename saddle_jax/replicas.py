@@ -66,7 +66,7 @@ def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
 
 def name_of(setting: Mapping[str, Any]) -> str:
     """A replica in words, such as "seed 1, rho 0.1"."""
-    return ", ".join(f"{name} {value:g}" for name, value in setting.items())
+    return ", ".join(f"{name} {value:.12g}" for name, value in setting.items())
 
 
 def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -113,4 +113,4 @@ def without_lists(record: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_twice(what: str, values: Sequence[Any], text: str) -> None:
     for value in values:
         if values.count(value) > 1:
-            raise ValueError(f"{what} must name each number once, got {text!r} with {value:g} twice")
+            raise ValueError(f"{what} must name each number once, got {text!r} with {value:.12g} twice")

@@ -54,18 +54,24 @@ class Replicas(Experiment):
 
     def packed(self, carry: Any) -> Any:
         """Stacked [R, A, ...]."""
-        return self._placed(lambda *parts: jax.tree.map(lambda *x: jnp.concatenate(x), *parts))(*carry)
+        return self._joined(*carry)
 
     def unpacked(self, carry: Any) -> Any:
-        size = self.at_once
-        part = self._placed(
-            lambda carry, first: jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, size), carry)
-        )
-        return [part(carry, first) for first in range(0, len(self.runs), size)]
+        return [self._part(carry, first) for first in range(0, len(self.runs), self.at_once)]
 
-    def _placed(self, function: Any) -> Any:
-        """Compiled; its result is a carry, and lies on the devices as one does."""
-        return jax.jit(function, out_shardings=self._carry_shardings)
+    @functools.cached_property
+    def _joined(self) -> Any:
+        def join(*parts: Any) -> Any:
+            return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+
+        return jax.jit(join, out_shardings=self._carry_shardings)
+
+    @functools.cached_property
+    def _part(self) -> Any:
+        def part(carry: Any, first: Any) -> Any:
+            return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, self.at_once), carry)
+
+        return jax.jit(part, out_shardings=self._carry_shardings)
 
     @property
     def at_once(self) -> int:
@@ -190,10 +196,11 @@ def build(config: Config) -> Experiment:
     runs = tuple(experiment.make(each, data) for each in config.each())
     if not config.has_replicas:
         return runs[0]
-    steps = {run.batches.steps_per_epoch for run in runs}
-    if len(steps) > 1:
+    # They decide steps and mask, which are the same for all.
+    shares = {run.partition.samples.shape[1] for run in runs}
+    if len(shares) > 1:
         raise ValueError(
-            f"seeds must give equally many steps to be trained at once, got {sorted(steps)} steps per epoch "
+            f"seeds must give equally long epochs to be trained at once, got {sorted(shares)} samples "
             f"with partition {config.partition}: train them one by one"
         )
     parts = {field.name: getattr(runs[0], field.name) for field in dataclasses.fields(Experiment)}

@@ -128,7 +128,8 @@ def closing_table(result: dict[str, Any]) -> str:
         rows["test accuracy"] = f"{_percent(result)}  (consensus model{', mean +- std' if each else ''})"
     for one in result.get("settings", each):
         name = name_of({key: one[key] for key in ("seed", *SWEPT) if key in one})
-        rows[f"  {name}"] = _percent(one) if one.get("test_accuracy") is not None else "diverged"
+        missing = "diverged" if one.get("diverged") or one.get("status") == "diverged" else "not evaluated"
+        rows[f"  {name}"] = _percent(one) if one.get("test_accuracy") is not None else missing
     if "agent_accuracy_mean" in result:
         mean, std = 100 * result["agent_accuracy_mean"], 100 * result["agent_accuracy_std"]
         rows["agents"] = f"{mean:.2f} +- {std:.2f} %  (each on its own)"

@@ -11,7 +11,8 @@ import pytest
 from problem import IRREGULAR, Problem
 
 import saddle_jax as sj
-from saddle_jax import agents, exchange
+from saddle_jax import agents, exchange, outcome
+from saddle_jax.placement import Placement
 
 OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03}
 
@@ -190,3 +191,20 @@ def test_mistakes():
         pytest.raises(ValueError, match=r"a multiple of the mesh's 4 devices, got 5: see Topology\.padded"),
     ):
         sj.mix(sj.ring(5), Problem(5).params)
+
+
+def test_one_agents_model_moves_alone():
+    """Evaluating agents one by one must not bring all models to every device."""
+    placement = Placement(8, 4)
+    params = placement.by_agents(jnp.arange(80.0).reshape(8, 10))
+    np.testing.assert_array_equal(placement.pull(outcome._one_agent, params, 5), np.arange(50.0, 60.0))
+    program = jax.jit(outcome._one_agent, out_shardings=placement.sharding()).lower(params, 5).compile()
+    assert "all-gather" not in program.as_text()
+
+
+def test_a_mesh_of_another_type_is_refused():
+    with (
+        jax.set_mesh(jax.make_mesh((4,), ("agents",), axis_types=(jax.sharding.AxisType.Explicit,))),
+        pytest.raises(ValueError, match=r"must be of type Auto, got Explicit: use sj\.agent_mesh"),
+    ):
+        sj.mix(sj.ring(8), Problem(8).params)

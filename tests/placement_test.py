@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from saddle_jax import finished, rundir, train
+from saddle_jax import checkpoint, finished, rundir, train
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli.cores import use_every_core
 from saddle_jax.config import Config
@@ -104,6 +104,22 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
     for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(expected), strict=True):
         assert x.shape[0] == 5
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "same"),
+    [
+        ([[4, 3], [4]], [[4, 3], [4]], True),
+        ([[8, 3], [8], []], [[5, 3], [5], []], True),  # idle rows
+        ([[2, 8, 3], [2, 8]], [[2, 5, 3], [2, 5]], True),  # of replicas
+        ([[4, 3], [4]], [[4, 5], [4]], True),  # cannot be told from replicas
+        ([[4, 3, 3]], [[4, 3, 5]], False),
+        ([[4, 3], [4, 3, 3]], [[4, 5], [4, 5, 5]], False),
+        ([[4]], [[4, 1]], False),
+    ],
+)
+def test_only_idle_rows_may_differ_in_a_checkpoint(stored, wanted, same):
+    assert checkpoint._differ_in_idle_rows_alone(stored, wanted) is same
 
 
 def test_more_devices_than_agents_train_the_same(tmp_path):

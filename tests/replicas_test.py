@@ -3,15 +3,17 @@
 import dataclasses
 import json
 import math
+import re
 
 import chex
 import jax
 import numpy as np
 import pytest
 
-from saddle_jax import replicas, rundir, train
+from saddle_jax import replicas, report_text, rundir, train
 from saddle_jax.cli.__main__ import main
 from saddle_jax.config import Config
+from saddle_jax.experiment import Experiment
 from saddle_jax.replicated import build
 from saddle_jax.report.gathered import gather
 from saddle_jax.report.seeds import seeds_together
@@ -179,7 +181,7 @@ def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
 
 
 def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_path, monkeypatch):
-    options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never"}
+    options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never", "devices": "2"}
     config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
     parts = build(config)
     monkeypatch.setattr(train, "build", lambda config: parts)
@@ -187,7 +189,7 @@ def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_pat
     several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
     streamed = dataclasses.replace(parts, runs=tuple(map(as_if_streamed, parts.runs)))
     for other in (several, streamed):
-        monkeypatch.setattr(type(parts), "is_streamed", other is streamed)
+        monkeypatch.setattr(Experiment, "is_streamed", other is streamed)  # of the members too
         monkeypatch.setattr(train, "build", lambda config, other=other: other)
         found = train.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
         for one, expected in zip(found, whole, strict=True):
@@ -261,11 +263,6 @@ def test_mistakes_in_settings(changes, message):
         Config(**changes)
 
 
-def test_seeds_whose_epochs_differ_are_refused():
-    with pytest.raises(ValueError, match=r"seeds must give equally many steps .* got \[\d+, \d+\] steps"):
-        build(dataclasses.replace(TINY, partition="quantity_skew", seeds="0,1"))
-
-
 def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
     small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
     sweeps = ["--sweep=beta:0,0.9", "--sweep=gamma:0.5,1"]
@@ -311,3 +308,20 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     assert main(["saddle", *grid, *random]) == 0
     names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
     assert names == {"dpsgd-none-seed0", "dpsgd-none-seed1"}
+
+
+def test_seeds_whose_epochs_differ_are_refused():
+    """As many steps, but not as many samples in the last of them."""
+    config = Config(
+        model="logistic", agents=5, batch_size=128, partition="quantity_skew", alpha=5.0, seeds="0,1"
+    )
+    with pytest.raises(ValueError, match=r"seeds must give equally long epochs .* got \[\d+, \d+\] samples"):
+        build(config)
+
+
+def test_replicas_that_nobody_evaluated_have_not_diverged():
+    ended = {"status": "interrupted", "diverged": 0, "steps": 1, "seconds": 1.0}
+    ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
+    told = report_text.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]})
+    assert re.search(r"seed 1234567 +not evaluated", told)
+    assert re.search(r"seed 1234568 +not evaluated", told)

@@ -21,7 +21,7 @@ class OurStep:
     Attributes:
       placement: on which devices.
       compile_seconds: what tracing, lowering and compiling took.
-      memory: bytes that the compiled program asks for: argument, output, temp, alias.
+      memory: bytes that the compiled program asks for on all devices: argument, output, temp, alias.
     """
 
     def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
@@ -36,7 +36,7 @@ class OurStep:
             started = time.perf_counter()
             self._step = step.lower(self._params, self._state, self._batch).compile(compiler_options)
         self.compile_seconds = time.perf_counter() - started
-        self.memory = _memory(self._step)
+        self.memory = _memory(self._step, self.placement.devices * self.placement.batch_devices)
 
     @property
     def params(self) -> Params:
@@ -49,7 +49,7 @@ class OurStep:
         return metrics["loss"]
 
 
-def _memory(compiled: Any) -> dict[str, int]:
-    analysis = compiled.memory_analysis()
+def _memory(compiled: Any, devices: int) -> dict[str, int]:
+    analysis = compiled.memory_analysis()  # of each device
     parts = ("argument", "output", "temp", "alias")
-    return {part: int(getattr(analysis, f"{part}_size_in_bytes")) for part in parts}
+    return {part: devices * int(getattr(analysis, f"{part}_size_in_bytes")) for part in parts}

@@ -12,7 +12,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.config import Config
+from saddle_jax.config import IRRELEVANT, Config
 
 _DEFINERS: dict[Any, Any] = {
     str: flags.DEFINE_string,
@@ -138,7 +138,7 @@ def default_workdir(config: Config) -> str:
         f"{config.topology}{config.agents}",
         f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
     ]
-    named = ("dataset", "model", "method", "compressor", "topology", "agents", "seed", "seeds", "data_dir")
+    named = ("dataset", "model", "method", "compressor", "topology", "agents", "seed", "seeds", *IRRELEVANT)
     others = {name: value for name, value in config.to_json().items() if name not in named}
     defaults = Config().to_json()
     changed = {name: value for name, value in others.items() if value != defaults[name]}
