@@ -127,7 +127,7 @@ class Config:
     # How
     steps_per_dispatch: int = _setting(
         0,
-        "steps in one compiled call; 0: 1 on a CPU, where calls cost little, else 8",
+        "steps in one compiled call; 0: 1 on a CPU, where calls cost little, else 5",
         _whole(0),
     )
     # Where

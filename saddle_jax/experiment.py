@@ -27,8 +27,9 @@ from saddle_jax.types import Array, Key, LossFn, Params
 
 # What the random numbers of a run are for, beside the batches' own.
 _INITIALISATION, _METHOD = 10, 11
-# On accelerators, where the time between two calls would otherwise show with small models.
-_STEPS_PER_DISPATCH = 8
+# On accelerators, where the time between two calls would otherwise show with small models. It divides the
+# default of log_every_steps, between whose steps nothing else is to be done.
+_STEPS_PER_DISPATCH = 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,6 +85,17 @@ class Experiment:
     @functools.cached_property
     def _carry_shardings(self) -> Any:
         return self.placement.shardings(self.carry_shapes)
+
+    @property
+    def saved(self) -> Any:
+        """Shapes, dtypes and places of what is saved, see `packed`."""
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        shardings = self._carry_shardings or jax.tree.map(lambda _: here, self.carry_shapes)
+        return jax.tree.map(
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+            self.carry_shapes,
+            shardings,
+        )
 
     @property
     def steps_per_dispatch(self) -> int:

@@ -30,9 +30,7 @@ def open_run(
     number = _choose_replica(workdir, replica)
     experiment = build(_here(workdir, data_dir))
     checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
-    restored = checkpoints.restore_newest(
-        experiment.packed(experiment.first_carry()), report, set_aside=False
-    )
+    restored = checkpoints.restore_newest(experiment.saved, report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
@@ -75,7 +73,7 @@ def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
 def open_stage(workdir: pathlib.Path, experiment: Experiment, step: int) -> Params:
     """All agents' models [A, ...] at the checkpoint of one step."""
     checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
-    return checkpoints.restore(step, experiment.first_carry())[0]
+    return checkpoints.restore(step, experiment.saved)[0]
 
 
 def choose(params: Params, agent: int | None) -> Params:

@@ -12,7 +12,7 @@ from saddle_jax.data import Partition
 from saddle_jax.experiment import Experiment
 from saddle_jax.ledger import readable
 from saddle_jax.mixing import Form, mixing_form
-from saddle_jax.replicas import SWEPT, name_of
+from saddle_jax.replicas import SWEPT, name_of, parse_sweep
 from saddle_jax.trees import layer_names
 from saddle_jax.version import __version__
 
@@ -67,8 +67,13 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     """What is about to run."""
     config, dataset, method = experiment.config, experiment.dataset, experiment.method
     count = models.count(jax.eval_shape(experiment.first_params)) // config.agents
+    swept = parse_sweep(config.sweep)
+
+    def number(name: str) -> str:
+        return "swept" if name in swept else f"{getattr(config, name):g}"
+
     ascent = method.gradients.ascent
-    sam = "" if ascent.is_plain else f", rho {ascent.rho:g}"
+    sam = "" if ascent.is_plain and "rho" not in swept else f", rho {number('rho')}"
     sam += f" in every {ascent.every}th step" if ascent.every > 1 else ""
     kind = "Nesterov" if config.nesterov else "heavy ball"
     order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
@@ -76,17 +81,19 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     per_step = experiment.ledger.wire_bytes_per_agent(1)
     group = group_size(experiment.placement.per_device, config.group)
     taken = "" if group == experiment.placement.per_device else f", {group} at a time"
+    taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
+    whose = f" (of seed {experiment.members[0].config.seed})" if config.seeds else ""
     rows = {
-        "method": f"{config.method}{sam}, momentum {config.beta:g} ({kind}), "
-        f"weight decay {config.weight_decay:g}, gamma {config.gamma:g}{compressed}",
+        "method": f"{config.method}{sam}, momentum {number('beta')} ({kind}), "
+        f"weight decay {number('weight_decay')}, gamma {number('gamma')}{compressed}",
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
         "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
         f"from {dataset.source}",
-        "partition": f"{experiment.partition.name}: {experiment.partition.skew}",
+        "partition": f"{experiment.partition.name}: {experiment.partition.skew}{whose}",
         "model": f"{config.model}, {count:,} parameters, {config.norm}",
         "devices": f"{experiment.placement}{taken}",
         "steps": f"{experiment.steps:,} ({config.epochs} epochs of {experiment.batches.steps_per_epoch}), "
-        f"eta {config.learning_rate:g} ({config.schedule})",
+        f"eta {number('learning_rate')} ({config.schedule})",
         "traffic": f"each agent sends {readable(per_step)} per step, "
         f"{readable(experiment.ledger.wire_bytes_per_agent(experiment.steps))} in all",
         "folder": str(workdir),

@@ -96,11 +96,11 @@ class _Run:
         self.profile = Profile(workdir) if profile and hosts.writes() else None
         self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
         self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
-        self.carry = experiment.first_carry()
         self.step, self.seconds = 0, 0.0
-        like = experiment.packed(self.carry)
-        restored = self.checkpoints.restore_newest(like, screen.warn, set_aside=True)
-        if restored is not None:
+        restored = self.checkpoints.restore_newest(experiment.saved, screen.warn, set_aside=True)
+        if restored is None:
+            self.carry = experiment.first_carry()
+        else:
             self.step, saved, notes = restored
             self.carry = experiment.unpacked(saved)
             self.seconds = float(notes.get("seconds", 0.0))

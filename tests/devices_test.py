@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problem import IRREGULAR, Problem
+from problem import IRREGULAR, Problem, compiled
 
 import saddle_jax as sj
 from saddle_jax import agents, exchange, outcome
@@ -54,7 +54,7 @@ def train(method, problem, devices, batch_devices=1):
 def test_devices_change_nothing_but_rounding_and_the_sharding_stays(name, compressor):
     problem, method = Problem(8), make(name, sj.ring(8), compressor=compressor)
     alone = train(method, problem, 1)
-    for devices in (2, 4):
+    for devices in (2, 4) if name == "q_saddle" else (4,):
         chex.assert_trees_all_close(train(method, problem, devices), alone, rtol=1e-5, atol=1e-5)
 
 
@@ -94,16 +94,15 @@ def test_more_devices_than_agents_share_the_batches():
     ],
     ids=lambda t: t.name,
 )
-@pytest.mark.parametrize("devices", [2, 4])
-def test_gossip_is_the_product_with_w_on_any_graph(topology, devices):
+def test_gossip_is_the_product_with_w_on_any_graph(topology):
     random = np.random.default_rng(0)
     tree = {
         "a": jnp.asarray(random.normal(size=(topology.size, 3, 2)), jnp.float32),
         "b": jnp.asarray(random.normal(size=topology.size), jnp.bfloat16),
     }
-    with jax.set_mesh(sj.agent_mesh(devices)):
-        for form in ("table", "dense"):
-            mixed = jax.jit(lambda x, form=form: sj.mix(topology, x, form))(tree)
+    with jax.set_mesh(sj.agent_mesh(4)):
+        both = compiled(lambda x: [sj.mix(topology, x, form) for form in ("table", "dense")])
+        for mixed in both(tree):
             expected = np.einsum("ij,j...->i...", topology.mixing, np.asarray(tree["a"], np.float64))
             np.testing.assert_allclose(mixed["a"], expected, rtol=1e-5, atol=1e-6)
             expected = topology.mixing @ np.asarray(tree["b"], np.float64)

@@ -101,5 +101,6 @@ def test_a_disk_that_is_really_full(tmp_path):
     # tensorstore's own threads may print beside it
     told = [line for line in done.stderr.splitlines() if line.startswith("saddle: ")]
     assert len(told) == 1
-    assert re.fullmatch(r"saddle: checkpoint .*00000003 could not be written .*; there is none yet", told[0])
+    # tensorstore's own threads may write behind it, on the same line
+    assert re.match(r"saddle: checkpoint .*00000003 could not be written .*; there is none yet", told[0])
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
