@@ -144,14 +144,39 @@ def test_eight_devices_are_no_different(tmp_path):
 
 
 def test_cores_are_devices_unless_somebody_said_otherwise(monkeypatch):
+    told = []
+    monkeypatch.setattr(jax.config, "update", lambda name, value: told.append((name, value)))
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
     use_every_core()
-    assert "JAX_NUM_CPU_DEVICES" not in os.environ
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "7")
     use_every_core()
-    assert os.environ["JAX_NUM_CPU_DEVICES"] == "7"
+    assert told == []
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
     use_every_core()
-    assert int(os.environ["JAX_NUM_CPU_DEVICES"]) >= 1
+    assert told == [("jax_num_cpu_devices", len(os.sched_getaffinity(0)))]
+    assert os.environ["JAX_NUM_CPU_DEVICES"] == str(told[0][1])
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
+
+
+def test_the_command_finds_the_cores(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
+    command = [
+        sys.executable,
+        "-m",
+        "saddle_jax.cli",
+        "train",
+        "--config.model=logistic",
+        "--config.epochs=1",
+    ]
+    done = subprocess.run(
+        [*command, f"--workdir={tmp_path / 'run'}"],
+        env=environment,
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
+    )
+    devices = min(10, len(os.sched_getaffinity(0)))
+    assert f"\ndevices    {devices} x cpu" in done.stdout or 10 % devices

@@ -2,11 +2,15 @@
 
 import os
 
+import jax
+
 
 def use_every_core() -> None:
-    """Tells JAX, before it is imported, to show cores as devices, unless somebody told it a number."""
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(_usable()))
+    """Tells JAX, before it is used, to show cores as devices, unless somebody told it a number."""
+    told = os.environ.get("JAX_NUM_CPU_DEVICES")
+    if told is None and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", _usable())
+        os.environ["JAX_NUM_CPU_DEVICES"] = str(_usable())  # for processes that this one starts
 
 
 def _usable() -> int:
