@@ -17,6 +17,9 @@ def plot_growth(curves: Mapping[str, Mapping[str, Sequence[float]]], path: str |
             axes.loglog(curve["sizes"], values, "o-", color="#4063d8", markersize=4)
             linear = [values[0] * size / curve["sizes"][0] for size in curve["sizes"]]
             axes.loglog(curve["sizes"], linear, "--", color="0.6", linewidth=1, label="linear")
+            axes.set_xticks(curve["sizes"], [f"{size:,.0f}" for size in curve["sizes"]])
+            axes.set_yticks(values, [f"{value:.3g}" for value in values])
+            axes.minorticks_off()
             axes.set_xlabel(what)
             axes.set_ylabel(f"{unit} of a step" if row == 0 else f"{unit} of its program")
             axes.spines[["top", "right"]].set_visible(False)
