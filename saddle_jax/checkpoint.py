@@ -145,13 +145,18 @@ def _differ_in_idle_rows_alone(stored: list[list[int]], wanted: list[list[int]])
     """Whether two trees' shapes are the same, but for the agent axis, which is the first or the second."""
     if [len(shape) for shape in stored] != [len(shape) for shape in wanted]:
         return False
-    different = {
-        (axis, *sizes)
-        for shapes in zip(stored, wanted, strict=True)
-        for axis, sizes in enumerate(zip(*shapes, strict=True))
-        if sizes[0] != sizes[1]
-    }
-    return not different or (len(different) == 1 and min(different)[0] <= 1)
+
+    def without(axis: int, shapes: list[list[int]]) -> list[list[int]]:
+        return [shape[:axis] + shape[axis + 1 :] for shape in shapes]
+
+    def lengths(axis: int, shapes: list[list[int]]) -> set[int]:
+        return {shape[axis] for shape in shapes if len(shape) > axis}
+
+    return stored == wanted or any(
+        without(axis, stored) == without(axis, wanted)
+        and len(lengths(axis, stored)) == len(lengths(axis, wanted)) == 1
+        for axis in (0, 1)
+    )
 
 
 def _check_seal(folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:

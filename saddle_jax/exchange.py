@@ -87,7 +87,7 @@ def bring(topology: Topology, tree: Any) -> tuple[Any, Array | np.ndarray]:
         return tree, topology.neighbours
     moves = plan(topology, devices)
     if moves.gathers:
-        return agents.on_shards(_gather)(tree), jnp.asarray(moves.senders)
+        return everything(tree), jnp.asarray(moves.senders)
 
     def exchange(tree: Any, *sent: Array) -> Any:
         received = [_send(r, devices, tree, rows[0]) for r, rows in zip(moves.sent, sent, strict=True)]

@@ -130,21 +130,6 @@ def zeros_of_pairs(params: Params, width: int) -> Params:
     return jax.tree.map(zeros, params)
 
 
-def place_scalars(tree: Any, params: Params) -> Any:
-    """Puts the scalars of a state on all devices that the parameters are sharded over.
-
-    Left on one device, they would come back from the first step on all of them, and the second
-    step would be compiled anew.
-    """
-    sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
-    if not isinstance(sharding, jax.sharding.NamedSharding) or isinstance(
-        jax.tree.leaves(params)[0], jax.core.Tracer
-    ):
-        return tree
-    everywhere = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
-    return jax.tree.map(lambda x: jax.device_put(x, everywhere) if jnp.ndim(x) == 0 else x, tree)
-
-
 def check_params(params: Params, size: int) -> None:
     """Checks that every leaf is a real floating-point array [A, ...]; says which one is not."""
     check_stacked("params", params, size)

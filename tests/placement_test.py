@@ -112,7 +112,8 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
         ([[4, 3], [4]], [[4, 3], [4]], True),
         ([[8, 3], [8], []], [[5, 3], [5], []], True),  # idle rows
         ([[2, 8, 3], [2, 8]], [[2, 5, 3], [2, 5]], True),  # of replicas
-        ([[4, 3], [4]], [[4, 5], [4]], True),  # cannot be told from replicas
+        ([[4, 3], [4, 7]], [[4, 5], [4, 7]], False),  # a layer has become wider
+        ([[8, 3], [4]], [[5, 3], [4]], False),
         ([[4, 3, 3]], [[4, 3, 5]], False),
         ([[4, 3], [4, 3, 3]], [[4, 5], [4, 5, 5]], False),
         ([[4]], [[4, 1]], False),
@@ -178,5 +179,5 @@ def test_the_command_finds_the_cores(tmp_path):
         capture_output=True,
         text=True,
     )
-    devices = min(10, len(os.sched_getaffinity(0)))
-    assert f"\ndevices    {devices} x cpu" in done.stdout or 10 % devices
+    on_each = -(-10 // min(10, len(os.sched_getaffinity(0))))
+    assert f"\ndevices    {-(-10 // on_each)} x cpu, {on_each} agents on each" in done.stdout

@@ -9,6 +9,7 @@ import chex
 import jax
 import numpy as np
 import pytest
+from dying import Deadly, Killed
 
 from saddle_jax import replicas, report_text, rundir, train
 from saddle_jax.cli.__main__ import main
@@ -102,23 +103,6 @@ def test_devices_and_groups_change_nothing_but_rounding():
             leaf = jax.tree.leaves(carry[0][0])[0]
             assert len(leaf.sharding.device_set) == parts.placement.devices
             assert leaf.addressable_shards[0].data.shape[1] == parts.placement.per_device
-
-
-class Killed(BaseException):
-    """Stands for a process that dies between two steps."""
-
-
-class Deadly(Screen):
-    """Kills the run after so many steps."""
-
-    def __init__(self, after):
-        super().__init__(quiet=True)
-        self._left = after
-
-    def advance(self, steps):
-        self._left -= steps
-        if self._left <= 0:
-            raise Killed
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import pathlib
 import jax
 import numpy as np
 import pytest
+from dying import Deadly, Killed
 
 from saddle_jax import finished, rundir, train
 from saddle_jax.checkpoint import Checkpoints
@@ -27,24 +28,6 @@ SMALL = Config(
     eval_every_epochs=2,
 )
 QUIET = Screen(quiet=True)
-
-
-class Killed(BaseException):
-    """Stands for a process that dies between two steps."""
-
-
-class Deadly(Screen):
-    """Kills the run after so many steps."""
-
-    def __init__(self, after):
-        super().__init__(quiet=True)
-        self._left = after
-
-    def advance(self, steps):
-        self._left -= steps
-        if self._left <= 0:
-            raise Killed
-        super().advance(steps)
 
 
 def killed_after(steps, config, workdir):

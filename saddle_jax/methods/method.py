@@ -59,8 +59,7 @@ class Method:
         """The state before the first step; params are stacked [A, ...], see `sj.replicate`."""
         trees.check_params(params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
-        state = MethodState(self.gradients.init(params), self.transform.init(params))
-        return trees.place_scalars(state, params)
+        return MethodState(self.gradients.init(params), self.transform.init(params))
 
     def step(
         self,
