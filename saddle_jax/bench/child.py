@@ -75,14 +75,14 @@ def _report(side: str, work: Work) -> dict[str, Any]:
     import jax
 
     work.params()  # both sides start from our models
-    start = _peak_bytes()
+    start = peak_bytes()
     found: dict[str, Any] = {"start_bytes": start}
     if side == "ours":
         from saddle_jax.bench.ours import OurStep
 
         ours = OurStep(work)
         found |= {"compile_seconds": ours.compile_seconds, "program": ours.memory}
-        found["compiled_bytes"] = _peak_bytes()
+        found["compiled_bytes"] = peak_bytes()
         step: Any = ours
     else:
         opponent = pytorch("steps")
@@ -92,10 +92,10 @@ def _report(side: str, work: Work) -> dict[str, Any]:
     jax.block_until_ready(step())
     started = time.perf_counter()
     jax.block_until_ready(step())
-    return {**found, "step_seconds": time.perf_counter() - started, "peak_bytes": _peak_bytes()}
+    return {**found, "step_seconds": time.perf_counter() - started, "peak_bytes": peak_bytes()}
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     """The most memory that this process ever held.
 
     Not from getrusage on Linux: there a process inherits the peak of the one that started it.
