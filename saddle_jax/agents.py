@@ -19,12 +19,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax import checks
-from saddle_jax.trees import agent_keys
-from saddle_jax.types import Key, Params
+from saddle_jax.checks import ArgumentError
 
 AXIS = "agents"  # of the mesh
 BATCH_AXIS = "batch"  # of the mesh: the images of each agent, where there are more devices than agents
@@ -41,11 +39,11 @@ def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Me
         there = jax.devices()
         count = len(there) if devices is None else checks.whole("devices", devices, at_least=1)
         if count > len(there):
-            raise ValueError(f"devices must be at most {len(there)}, as many as there are, got {count}")
+            raise ArgumentError(f"devices must be at most {len(there)}, as many as there are, got {count}")
         devices = there[:count]
     batch = checks.whole("batch", batch, at_least=1)
     if len(devices) % batch:
-        raise ValueError(f"batch must divide the number of devices, {len(devices)}, got {batch}")
+        raise ArgumentError(f"batch must divide the number of devices, {len(devices)}, got {batch}")
     grid = np.array(devices).reshape(-1, batch)
     return Mesh(grid, (AXIS, BATCH_AXIS), axis_types=(AxisType.Auto,) * 2)
 
@@ -54,7 +52,7 @@ def shards() -> int:
     """Over how many devices the agent axis is cut here: 1 without a mesh, and inside a shard."""
     mesh = jax.sharding.get_abstract_mesh()
     if AXIS in mesh.explicit_axes:
-        raise ValueError(f"the mesh axis {AXIS!r} must be of type Auto, got Explicit: use sj.agent_mesh")
+        raise ArgumentError(f"the mesh axis {AXIS!r} must be of type Auto, got Explicit: use sj.agent_mesh")
     return mesh.shape[AXIS] if AXIS in mesh.auto_axes else 1
 
 
@@ -104,11 +102,7 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
         for position, argument in enumerate(arguments):
             specs.append(PartitionSpec() if position in everywhere else PartitionSpec(AXIS))
             for leaf in () if position in everywhere else jax.tree.leaves(argument):
-                if leaf.shape[0] % count:
-                    raise ValueError(
-                        f"the number of agents must be a multiple of the mesh's {count} devices, got "
-                        f"{leaf.shape[0]}: see Topology.padded"
-                    )
+                check_divides(leaf.shape[0], count)
         # Our rules for convolutions say nothing about how values vary over the mesh: unchecked.
         return jax.shard_map(
             function,
@@ -121,27 +115,10 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
     return run
 
 
-def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """An optax transform written for one model, run on each agent's slice by itself.
-
-    Element-wise transforms (scale, adam, trace) work on stacked trees as they are. Those that
-    reduce over the tree, such as `optax.clip_by_global_norm`, would take one norm over all agents:
-    wrap them in this. The state gets a leading agent axis, counters included; `key=` becomes one
-    key per agent.
-    """
-    inner = optax.with_extra_args_support(transform)
-
-    def init_fn(params: Params) -> Any:
-        return jax.vmap(inner.init)(params)
-
-    def update_fn(updates, state, params=None, *, key: Key | None = None, metrics=None, **extra_args):
-        del metrics  # notes cannot leave the vmap
-        size = jax.tree.leaves(updates)[0].shape[0]
-        keys = None if key is None else agent_keys(key, size)
-
-        def one_agent(updates, state, params, key):
-            return inner.update(updates, state, params, key=key, **extra_args)
-
-        return on_shards(jax.vmap(one_agent))(updates, state, params, keys)
-
-    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+def check_divides(size: int, devices: int) -> None:
+    """Checks that so many agents can be cut into equal shards."""
+    if size % devices:
+        raise ArgumentError(
+            f"the number of agents must be a multiple of the mesh's {devices} devices, got {size}: "
+            "see Topology.padded"
+        )

@@ -3,10 +3,14 @@
 import difflib
 import math
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
+
+
+class ArgumentError(ValueError):
+    """A mistake in what the user gave: the message is one line that names it. Any other error is a bug."""
 
 
 def real(
@@ -31,7 +35,7 @@ def real(
     except (TypeError, ValueError):
         number = math.nan
     if not (above < number < below and at_least <= number <= at_most and math.isfinite(number)):
-        raise ValueError(
+        raise ArgumentError(
             f"{name} must be a number {_interval(above, at_least, below, at_most)}, got {value!r}"
         )
     return number
@@ -45,7 +49,7 @@ def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) ->
         number = None
     if number is None or isinstance(value, bool) or not at_least <= number <= at_most:
         upper = "" if at_most == math.inf else f" and <= {at_most}"
-        raise ValueError(f"{name} must be an integer >= {at_least}{upper}, got {value!r}")
+        raise ArgumentError(f"{name} must be an integer >= {at_least}{upper}, got {value!r}")
     return number
 
 
@@ -53,7 +57,7 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> None:
     """Checks that `value` is one of the allowed names."""
     if value not in allowed:
         names = ", ".join(repr(option) for option in allowed)
-        raise ValueError(f"{name} must be one of {names}, got {value!r}")
+        raise ArgumentError(f"{name} must be one of {names}, got {value!r}")
 
 
 def did_you_mean(value: Any, known: Collection[str]) -> str:
@@ -62,15 +66,19 @@ def did_you_mean(value: Any, known: Collection[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def instance(name: str, value: Any, kind: type, examples: str) -> None:
+def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str) -> None:
     """Checks that `value` is a `kind`; `examples` tells the user how to make one."""
     if not isinstance(value, kind):
-        raise ValueError(f"{name} must be a {kind.__name__}, such as {examples}, got {value!r}")
+        first = kind[0] if isinstance(kind, tuple) else kind
+        raise ArgumentError(f"{name} must be a {first.__name__}, such as {examples}, got {value!r}")
 
 
-def learning_rate(value: Any) -> Any:
-    """Checks a learning rate: a number above zero, or a schedule (a function of the step)."""
-    return value if callable(value) else real("learning_rate", value, above=0.0)
+def schedule(value: Any) -> Callable[[Any], Any]:
+    """Checks a learning rate, a number above zero or a function of the step, and returns it as a function."""
+    if callable(value):
+        return value
+    rate = real("learning_rate", value, above=0.0)
+    return lambda step: rate
 
 
 def _interval(above: float, at_least: float, below: float, at_most: float) -> str:

@@ -1,19 +1,22 @@
 """The settings of a run: one definition of each, with its meaning, default and check."""
 
 import dataclasses
+import functools
 import json
 import math
 import re
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax import checks, compression, placement, replicas, topology
-from saddle_jax.choco import ORDERS
+from saddle_jax import checks, compression, placement, replicas
+from saddle_jax.core import graphs
+from saddle_jax.core.gossip import ORDERS
+from saddle_jax.core.network import FORMS
+from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
+from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods.ngm import SELF_GRADIENTS
-from saddle_jax.methods.saddle import METHODS
-from saddle_jax.mixing import FORMS
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
@@ -174,7 +177,7 @@ class Config:
             raise ValueError(f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}")
         if self.mu != -1.0 and self.mu < 0:
             raise ValueError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
-        if self.method not in ("ngm", "n_saddle") and self.self_gradient != "current":
+        if "self_gradient" not in options_of(self.method) and self.self_gradient != "current":
             raise ValueError(f"self_gradient must be current for {self.method}, got {self.self_gradient!r}")
         build_topology(self)
         self._check_replicas()
@@ -182,7 +185,7 @@ class Config:
     def _check_replicas(self) -> None:
         if self.seeds and self.seed:
             raise ValueError(f"seed must not be given beside seeds = {self.seeds}, got {self.seed}")
-        if "rho" in replicas.parse_sweep(self.sweep) and not self.method.endswith("saddle"):
+        if "rho" in replicas.parse_sweep(self.sweep) and "rho" not in options_of(self.method):
             raise ValueError(f"sweep must not name rho for {self.method}, which has none, got {self.sweep!r}")
         random = self.topology.partition(":")[0] in _RANDOM
         if random and len(replicas.parse_seeds(self.seeds)) > 1:
@@ -244,13 +247,13 @@ def parse_compressor(text: str) -> compression.Compressor | None:
 
 
 _SIMPLE = {
-    "ring": topology.ring,
-    "complete": topology.complete,
-    "star": topology.star,
-    "chain": topology.chain,
-    "hypercube": topology.hypercube,
-    "exponential": topology.exponential,
-    "isolated": topology.isolated,
+    "ring": graphs.ring,
+    "complete": graphs.complete,
+    "star": graphs.star,
+    "chain": graphs.chain,
+    "hypercube": graphs.hypercube,
+    "exponential": graphs.exponential,
+    "isolated": graphs.isolated,
 }
 _RANDOM = ("erdos_renyi", "random_regular")
 _WITH_SETTING = ("torus", "circulant", *_RANDOM)
@@ -264,27 +267,33 @@ def _topology_kind(text: str) -> str:
     return kind
 
 
-def build_topology(config: Config) -> topology.Topology:
+def build_topology(config: Config) -> Topology:
     """The graph that `topology`, `agents` and, for random ones, `seed` describe."""
-    kind, _, setting = config.topology.partition(":")
-    n = config.agents
+    random = config.topology.partition(":")[0] in _RANDOM
+    return _build_topology(config.topology, config.agents, config.seed if random else 0)
+
+
+# Settings are looked at often, and random graphs are drawn until they are connected.
+@functools.lru_cache(maxsize=32)
+def _build_topology(text: str, n: int, seed: int) -> Topology:
+    kind, _, setting = text.partition(":")
     if n == 1:
-        return topology.from_matrix([[1.0]], name="alone")
+        return from_matrix([[1.0]], name="alone")
     try:
         if kind in _SIMPLE and not setting:
             return _SIMPLE[kind](n)
         if kind == "torus" and not setting:
-            return topology.torus(n)
+            return graphs.torus(n)
         if kind == "torus":
             rows, columns = (int(side) for side in setting.split("x"))
             if rows * columns == n:
-                return topology.torus(rows, columns)
+                return graphs.torus(rows, columns)
         if kind == "circulant":
-            return topology.circulant(n, [int(offset) for offset in setting.split(",")])
+            return graphs.circulant(n, [int(offset) for offset in setting.split(",")])
         if kind == "erdos_renyi":
-            return topology.erdos_renyi(n, float(setting), config.seed)
+            return graphs.erdos_renyi(n, float(setting), seed)
         if kind == "random_regular":
-            return topology.random_regular(n, int(setting), config.seed)
+            return graphs.random_regular(n, int(setting), seed)
     except ValueError as error:
-        raise ValueError(f"topology {config.topology!r} cannot have {n} agents: {error}") from error
-    raise ValueError(f"topology {config.topology!r} cannot have {n} agents")
+        raise ValueError(f"topology {text!r} cannot have {n} agents: {error}") from error
+    raise ValueError(f"topology {text!r} cannot have {n} agents")

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import agents
-from saddle_jax.topology import Topology
 from saddle_jax.types import Array
 
 # From this share of all foreign rows on, an all-gather moves little more and needs no packing.
@@ -24,13 +23,13 @@ _NEARLY_ALL = 0.75
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """Who sends which rows, for one graph on one number of devices.
+    """Who sends which rows, for one table on one number of devices.
 
     Attributes:
       sent: for each distance r between devices, which of its rows device d sends to device d + r,
         int [D, M_r]; a device that has fewer repeats its first. Empty with an all-gather.
-      senders: whom agent i hears, int [A, K], as positions in what its shard holds after the exchange: its
-        own rows first, then those received in the order of `sent`; with an all-gather, all agents.
+      senders: what agent i reads, int [A, K], as positions in what its shard holds after the exchange: its
+        own rows first, then those received in the order of `sent`; with an all-gather, all rows.
       gathers: whether every device receives everything.
     """
 
@@ -39,20 +38,31 @@ class Plan:
     gathers: bool
 
 
+def plan(table: np.ndarray, rows: int, devices: int) -> Plan:
+    """The exchange on so many devices, which must divide both the table's length and the number of rows.
+
+    Args:
+      table: int [A, K], which rows each agent reads.
+      rows: how many there are: A where everybody has one, A K where everybody has one for each neighbour.
+      devices: over how many both are cut.
+    """
+    return _plan(table.tobytes(), table.shape, table.dtype.str, rows, devices)
+
+
 @functools.lru_cache(maxsize=64)
-def plan(topology: Topology, devices: int) -> Plan:
-    """The exchange of this graph on so many devices, which must divide its size."""
-    size, table = topology.size // devices, topology.neighbours
+def _plan(content: bytes, shape: tuple[int, ...], dtype: str, rows: int, devices: int) -> Plan:
+    table = np.frombuffer(content, dtype).reshape(shape)
+    size, readers = rows // devices, len(table) // devices
     home = table // size  # the device of every sender
-    receiver = np.arange(topology.size)[:, None] // size
-    shard = [slice(d * size, (d + 1) * size) for d in range(devices)]
+    receiver = np.arange(len(table))[:, None] // readers
+    shard = [slice(d * readers, (d + 1) * readers) for d in range(devices)]
 
     def wanted(d: int, r: int) -> np.ndarray:
-        """The agents whom device d hears from the device r before it."""
+        """The rows that device d reads from the device r before it."""
         return np.unique(table[shard[d]][home[shard[d]] == (d - r) % devices])
 
     widest = {r: max(len(wanted(d, r)) for d in range(devices)) for r in range(1, devices)}
-    if sum(widest.values()) >= _NEARLY_ALL * (topology.size - size):
+    if sum(widest.values()) >= _NEARLY_ALL * (rows - size):
         return Plan({}, table, gathers=True)
     sent: dict[int, np.ndarray] = {}
     senders = table - receiver * size  # right for those at home
@@ -60,32 +70,34 @@ def plan(topology: Topology, devices: int) -> Plan:
     for r, width in widest.items():
         if not width:
             continue
-        rows = np.zeros((devices, width), np.int32)
+        leaving = np.zeros((devices, width), np.int32)
         for d in range(devices):
             incoming, origin = wanted(d, r), (d - r) % devices
-            rows[origin, : len(incoming)] = incoming - origin * size
-            for k, agent in enumerate(incoming):
-                senders[shard[d]][table[shard[d]] == agent] = position + k
-        sent[r] = rows
+            leaving[origin, : len(incoming)] = incoming - origin * size
+            for k, row in enumerate(incoming):
+                senders[shard[d]][table[shard[d]] == row] = position + k
+        sent[r] = leaving
         position += width
     return Plan(sent, senders.astype(np.int32), gathers=False)
 
 
-def bring(topology: Topology, tree: Any) -> tuple[Any, Array | np.ndarray]:
-    """What every shard's agents can hear, and where in it each finds its neighbours.
+def bring(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
+    """What every shard's agents can read, and where in it each finds what it reads.
 
     Args:
-      topology: who hears whom.
-      tree: leaves [A, ...].
+      table: int [A, K], which rows each agent reads.
+      tree: leaves [rows, ...], cut over the devices as the agents are.
 
     Returns:
-      A tree and senders [A, K], both for `agents.on_shards`: inside it `leaf[senders[:, k]]` are the rows of
-      everybody's k-th neighbour. Without a mesh: the tree itself and `topology.neighbours`.
+      A tree and places [A, K], both for `agents.on_shards`: inside it `leaf[places[:, k]]` are the rows that
+      stand in the table's k-th column. Without a mesh: the tree itself and the table.
     """
     devices = agents.shards()
     if devices == 1:
-        return tree, topology.neighbours
-    moves = plan(topology, devices)
+        return tree, jnp.asarray(table)
+    rows = jax.tree.leaves(tree)[0].shape[0]
+    agents.check_divides(len(table), devices)
+    moves = plan(table, rows, devices)
     if moves.gathers:
         return everything(tree), jnp.asarray(moves.senders)
 

@@ -11,13 +11,13 @@ import optax
 
 from saddle_jax import agents, classification, models
 from saddle_jax.config import Config, build_topology, parse_compressor
+from saddle_jax.core.ledger import Ledger, open_ledger
+from saddle_jax.core.method import Method
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, take
 from saddle_jax.data.batches import augmentation_key
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.data.streaming import StreamedImages
-from saddle_jax.ledger import Ledger, open_ledger
-from saddle_jax.methods.method import Method
-from saddle_jax.methods.saddle import METHODS
+from saddle_jax.methods import METHODS, options_of
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.layers import Norm
 from saddle_jax.placement import Placement, place
@@ -138,21 +138,21 @@ class Experiment:
 
     @functools.cached_property
     def compiled_steps(self) -> Any:
-        """(carry, images, labels, order, positions, ascend) -> (carry, metrics of the last); see take_steps.
+        """(carry, images, labels, order, positions, phase) -> (carry, metrics of the last); see take_steps.
 
         carry: params, state and the first step whose loss was not finite (-1: none yet); donated.
         images, labels: of which the order numbers samples.
         order: an epoch's samples [steps, A, B] and mask [steps, B], or those of one step.
         positions: int32 [n, 4], for each of n steps: which of the order's, its epoch, which of the
           epoch's, which of the run's.
-        ascend: whether SAM climbs; None where n steps differ in that.
+        phase: which kind of steps these are, see `Method.phase`; None where n steps differ in that.
         """
 
-        def run_steps(carry, images, labels, order, positions, ascend):
+        def run_steps(carry, images, labels, order, positions, phase):
             if len(positions) == 1:
-                return self._step(carry, images, labels, order, positions[0], ascend)
+                return self._step(carry, images, labels, order, positions[0], phase)
             carry, metrics = jax.lax.scan(
-                lambda c, position: self._step(c, images, labels, order, position, ascend), carry, positions
+                lambda c, position: self._step(c, images, labels, order, position, phase), carry, positions
             )
             return carry, jax.tree.map(lambda x: x[-1], metrics)
 
@@ -165,10 +165,21 @@ class Experiment:
         )
 
     def _step(self, carry: Any, *inputs: Any) -> Any:
-        return self.take_step(self.method, self.schedule, jax.random.key(self.config.seed), carry, *inputs)
+        root = jax.random.key(self.config.seed)
+        return self.take_step(self.method, self.schedule, root, self.config.group, carry, *inputs)
 
     def take_step(
-        self, method: Method, schedule: Any, root: Key, carry: Any, images, labels, order, position, ascend
+        self,
+        method: Method,
+        schedule: Any,
+        root: Key,
+        group: int,
+        carry: Any,
+        images: Any,
+        labels: Any,
+        order: Any,
+        position: Any,
+        phase: int | None,
     ) -> Any:
         """One step, to be traced; `root` is the key that all random numbers of the run come from."""
         params, state, first_bad = carry
@@ -190,25 +201,23 @@ class Experiment:
             state,
             self.placement.cut_batches(batch),
             jax.random.fold_in(_stream(root, _METHOD), step),
-            ascend=ascend,
+            phase=phase,
             diagnostics=self.config.diagnostics,
+            group=group,
         )
         is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
         first_bad = jnp.where((first_bad < 0) & is_bad, step, first_bad)
-        return (params, state, first_bad), {
-            **metrics,
-            "learning_rate": schedule(step),
-            "first_bad": first_bad,
-        }
+        metrics = metrics.adding(learning_rate=schedule(state.t - 1), first_bad=first_bad)
+        return (params, state, first_bad), metrics
 
     @functools.cached_property
     def loss_fn(self) -> LossFn:
         """Of one agent."""
         return classification.cross_entropy(self.model)
 
-    def with_numbers(self, numbers: dict[str, Any], group: int) -> tuple[Method, optax.Schedule]:
-        """Method and learning rate with other numbers, which may be traced, and that group of agents."""
-        config = dataclasses.replace(self.config, **numbers, group=group)
+    def with_numbers(self, numbers: dict[str, Any]) -> tuple[Method, optax.Schedule]:
+        """Method and learning rate with other numbers, which may be traced."""
+        config = dataclasses.replace(self.config, **numbers)
         schedule = build_schedule(config, self.batches.steps_per_epoch)
         return _build_method(config, self.method.topology, schedule), schedule
 
@@ -277,7 +286,7 @@ def make(config: Config, data: Dataset) -> Experiment:
     schedule = build_schedule(config, batches.steps_per_epoch)
     method = _build_method(config, placement.graph(build_topology(config)), schedule)
     shapes = jax.eval_shape(
-        lambda: replicate(models.init(model, dataset.image_shape, jax.random.key(0)), config.agents)
+        lambda: replicate(models.init(model, dataset.image_shape, jax.random.key(0)), placement.size)
     )
     return Experiment(
         config=config,
@@ -293,28 +302,23 @@ def make(config: Config, data: Dataset) -> Experiment:
 
 
 def _build_method(config: Config, topology: Any, schedule: optax.Schedule) -> Method:
+    factory, taken = METHODS[config.method], options_of(config.method)
     options: dict[str, Any] = {
         "beta": config.beta,
+        "mu": None if config.mu < 0 else config.mu,
         "nesterov": config.nesterov,
         "weight_decay": config.weight_decay,
         "gamma": config.gamma,
         "compressor": parse_compressor(config.compressor),
+        "order": config.order,
         "form": config.form,
+        "self_gradient": config.self_gradient,
+        "rho": config.rho,
+        "ascent_every": config.ascent_every,
+        "ascent_reuse": config.ascent_reuse,
     }
-    if config.method in ("ngm", "n_saddle"):
-        options["self_gradient"] = config.self_gradient
-    else:
-        options["order"] = config.order
-    if config.method in ("qgm", "q_saddle") and config.mu >= 0:
-        options["mu"] = config.mu
-    if config.method.endswith("saddle"):
-        options |= {
-            "rho": config.rho,
-            "ascent_every": config.ascent_every,
-            "ascent_reuse": config.ascent_reuse,
-        }
-    method = METHODS[config.method](topology, learning_rate=schedule, **options)
-    return dataclasses.replace(method, gradients=dataclasses.replace(method.gradients, group=config.group))
+    chosen = {name: value for name, value in options.items() if name in taken}
+    return factory(topology, learning_rate=schedule, **chosen)
 
 
 def _stream(root: Key, purpose: int) -> Key:

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.agents import group_size
+from saddle_jax.core.ledger import readable
 from saddle_jax.experiment import Experiment
-from saddle_jax.ledger import readable
 
 _LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 
@@ -56,8 +56,9 @@ class Footprint:
 def estimate(experiment: Experiment) -> Footprint:
     """What a run, or several in one program, will take; see above."""
     config, placement, members = experiment.config, experiment.placement, experiment.members
-    stage = experiment.method.gradients
-    pairs = experiment.method.topology.neighbours.shape[1] if stage.leading_axes == 2 else 1
+    asked = experiment.members[0].method.trace(experiment.members[0].carry_shapes[0]).asked
+    width = experiment.method.topology.graphs[0].neighbours.shape[1]
+    pairs = max((width if kind == "pairs" else 1 for kind in asked), default=1)
     together = placement.per_device * experiment.at_once
     at_a_time = group_size(together, config.group)
     copies = pairs + 1 + (at_a_time < together)

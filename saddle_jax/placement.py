@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax import agents
-from saddle_jax.topology import Topology
+from saddle_jax.core.network import Graphs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Placement:
         """What steps are traced and run in."""
         return contextlib.nullcontext() if self.mesh is None else jax.set_mesh(self.mesh)
 
-    def graph(self, topology: Topology) -> Topology:
+    def graph(self, topology: Graphs) -> Graphs:
         """The graph with as many idle agents as it takes."""
         return topology if self.size == topology.size else topology.padded(self.size)
 

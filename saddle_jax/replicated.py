@@ -21,6 +21,7 @@ import numpy as np
 from saddle_jax import experiment
 from saddle_jax.agents import group_size
 from saddle_jax.config import Config
+from saddle_jax.core.method import MethodState
 from saddle_jax.data import load
 from saddle_jax.experiment import Experiment
 from saddle_jax.replicas import parse_sweep
@@ -81,15 +82,13 @@ class Replicas(Experiment):
             most = max(1, self.config.group // self.placement.per_device)
         return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
 
-    def take_steps(
-        self, carry: Any, images: Any, labels: Any, order: Any, positions: Any, ascend: Any
-    ) -> Any:
+    def take_steps(self, carry: Any, images: Any, labels: Any, order: Any, positions: Any, phase: Any) -> Any:
         """As a run's; carry and metrics are lists, see above."""
         found = []
         for number, part in enumerate(carry):
             # The program is told which replicas it has in a fifth column of the positions.
             told = np.insert(np.asarray(positions), 4, number * self.at_once, axis=1)
-            found.append(super().take_steps(part, images, labels, order, told, ascend))
+            found.append(super().take_steps(part, images, labels, order, told, phase))
         return [part for part, _ in found], [metrics for _, metrics in found]
 
     def first_carry(self) -> Any:
@@ -97,31 +96,27 @@ class Replicas(Experiment):
         return self.unpacked(super().first_carry())
 
     def _step(self, carry: Any, *inputs: Any) -> Any:
-        images, labels, (samples, mask), position, ascend = inputs
+        images, labels, (samples, mask), position, phase = inputs
 
         def own(tree: Any) -> Any:
             return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, position[4], self.at_once), tree)
 
         def of_one(carry, root, numbers, samples):
-            method, schedule = self.runs[0].with_numbers(numbers, self._group)
+            method, schedule = self.runs[0].with_numbers(numbers)
             data = images, labels, (samples, mask)
-            return self.runs[0].take_step(method, schedule, root, carry, *data, position, ascend)
+            return self.runs[0].take_step(method, schedule, root, self._group, carry, *data, position, phase)
 
         arguments = own((self._roots, self._numbers, samples))
         if self.at_once == 1:  # XLA is slow with axes of one
             result = of_one(*jax.tree.map(lambda x: x[0], (carry, *arguments)))
             return jax.tree.map(lambda x: jnp.asarray(x)[None], result)
-        # Counters are the same for all replicas: without an axis they can decide what is computed.
-        counters = self._counters
-        axes = jax.tree.map(lambda is_counter: None if is_counter else 0, counters)
+        # The step's number is the same for all replicas: without an axis it can decide what is computed.
+        params, state, first_bad = carry
+        axes = (0, MethodState(t=None, ascent=0, rule=0), 0)  # type: ignore[arg-type]
         lifted = jax.vmap(of_one, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
-        carry = jax.tree.map(lambda x, is_counter: x[0] if is_counter else x, carry, counters)
-        carry, metrics = lifted(carry, *arguments)
-
-        def as_before(x: Array, is_counter: bool) -> Array:
-            return jnp.broadcast_to(x, (self.at_once,)) if is_counter else x
-
-        return jax.tree.map(as_before, carry, counters), metrics
+        carry, metrics = lifted((params, state._replace(t=state.t[0]), first_bad), *arguments)
+        params, state, first_bad = carry
+        return (params, state._replace(t=jnp.broadcast_to(state.t, (self.at_once,))), first_bad), metrics
 
     def _first_models(self) -> Any:
         """Stacked [R, ...]."""
@@ -131,14 +126,7 @@ class Replicas(Experiment):
         return jax.vmap(self._start)(ones, self._numbers)
 
     def _start(self, one: Any, numbers: Any) -> Any:
-        return self.start(self.runs[0].with_numbers(numbers, self._group)[0], one)
-
-    @functools.cached_property
-    def _counters(self) -> Any:
-        """Which leaves of the carry are counters: those [R] of the state."""
-        params, state, first_bad = self.carry_shapes
-        none = jax.tree.map(lambda x: False, (params, first_bad))
-        return none[0], jax.tree.map(lambda x: x.ndim == 1, state), none[1]
+        return self.start(self.runs[0].with_numbers(numbers)[0], one)
 
     @functools.cached_property
     def _carry_shardings(self) -> Any:

@@ -8,10 +8,10 @@ import jax
 
 from saddle_jax import models
 from saddle_jax.agents import group_size
+from saddle_jax.core.ledger import readable
+from saddle_jax.core.network import Form, mixing_form
 from saddle_jax.data import Partition
 from saddle_jax.experiment import Experiment
-from saddle_jax.ledger import readable
-from saddle_jax.mixing import Form, mixing_form
 from saddle_jax.replicas import SWEPT, name_of, parse_sweep
 from saddle_jax.trees import layer_names
 from saddle_jax.version import __version__
@@ -72,9 +72,9 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     def number(name: str) -> str:
         return "swept" if name in swept else f"{getattr(config, name):g}"
 
-    ascent = method.gradients.ascent
-    sam = "" if ascent.is_plain and "rho" not in swept else f", rho {number('rho')}"
-    sam += f" in every {ascent.every}th step" if ascent.every > 1 else ""
+    ascent = method.ascent
+    sam = "" if ascent.is_linear and "rho" not in swept else f", rho {number('rho')}"
+    sam += f" in every {ascent.period}th step" if ascent.period > 1 else ""
     kind = "Nesterov" if config.nesterov else "heavy ball"
     order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"

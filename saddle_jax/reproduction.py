@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
+from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.experiment import Experiment, build
-from saddle_jax.gradients import CrossGradients
 from saddle_jax.inputs import streamed_inputs
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
@@ -91,16 +91,13 @@ def plan(
 def measure(config: Config) -> Size:
     """Builds a run, which also shows that it can be built, and tells its size."""
     experiment = build(config)
-    stage = experiment.method.gradients
-    neighbours = stage.topology.neighbours.shape[1] if isinstance(stage, CrossGradients) else 1
-    climbs = 0.0 if stage.ascent.is_plain else 1 / stage.ascent.every
     # An evaluation is a forward pass, a third of a gradient, over the test set.
     batches = len(experiment.dataset.test_labels) / (config.agents * config.batch_size)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
         steps=experiment.steps,
-        passes=neighbours * (1 + climbs),
+        passes=passes_per_step(experiment.method, experiment.carry_shapes[0]),
         evaluations=evaluations * batches / 3,
         bytes_sent=experiment.ledger.wire_bytes_per_agent(experiment.steps),
         probe=(config.dataset, config.model, config.agents, config.batch_size),
@@ -115,7 +112,7 @@ def seconds_per_pass(config: Config) -> float:
     for step, inputs in zip(range(_PROBE_STEPS + 1), _inputs(experiment), strict=False):
         started = time.perf_counter()
         position = jnp.array([[0 if experiment.is_streamed else step, 0, step, step]], jnp.int32)
-        carry, _ = experiment.take_steps(carry, *inputs, position, True)
+        carry, _ = experiment.take_steps(carry, *inputs, position, None)
         jax.block_until_ready(carry)
         times.append(time.perf_counter() - started)
     return statistics.median(times[1:] or times)  # the first one compiles

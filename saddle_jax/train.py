@@ -14,9 +14,11 @@ import numpy as np
 from saddle_jax import curvature, footprint, hosts, outcome, replicas, report_text
 from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
+from saddle_jax.core.ledger import table
+from saddle_jax.core.method import Axes
+from saddle_jax.core.method import Metrics as StepMetrics
 from saddle_jax.experiment import Experiment
 from saddle_jax.inputs import streamed_inputs
-from saddle_jax.ledger import table
 from saddle_jax.profile import Profile
 from saddle_jax.replicated import build
 from saddle_jax.rundir import (
@@ -200,10 +202,10 @@ class _Run:
             yield (*experiment.device_data, order), np.insert(rest, 0, number + count, axis=1)
 
     def _advance(self, inputs: Any, positions: np.ndarray) -> None:
-        climbs = {self.experiment.method.ascends(step) for step in positions[:, 3].tolist()}
-        ascend = climbs.pop() if len(climbs) == 1 else None
-        with self._clock("steps", key=(len(positions), ascend)):
-            self.carry, self.newest = self.experiment.take_steps(self.carry, *inputs, positions, ascend)
+        phases = {self.experiment.method.phase(step) for step in positions[:, 3].tolist()}
+        phase = phases.pop() if len(phases) == 1 else None
+        with self._clock("steps", key=(len(positions), phase)):
+            self.carry, self.newest = self.experiment.take_steps(self.carry, *inputs, positions, phase)
             if self.profile:
                 jax.block_until_ready(self.carry)
         self.step += len(positions)
@@ -219,11 +221,8 @@ class _Run:
             return
         step, metrics = self.pending
         self.pending = None
-        occupied = self.experiment.method.topology.occupied[: self.config.agents]
-        records = [
-            {name: _number(name, value, occupied) for name, value in _flat(found).items()}
-            for found in self.experiment.collect(jax.device_get(metrics))
-        ]
+        occupied = self.experiment.method.topology.at(step - 1).occupied[: self.config.agents]
+        records = [_numbers(found, occupied) for found in self.experiment.collect(jax.device_get(metrics))]
         self._note_bad([int(record.pop("first_bad")) for record in records])
         record = {
             "step": step,
@@ -315,15 +314,19 @@ class _Run:
         return result
 
 
-def _flat(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The method's metrics under the names that metrics.jsonl has."""
+def _numbers(metrics: StepMetrics, occupied: np.ndarray) -> dict[str, Any]:
+    """What metrics.jsonl says of a step: means over agents [A] or real pairs [A, K]; a list of layers [L]."""
+
+    def number(value: np.ndarray, axes: Axes) -> Any:
+        if axes == "L":
+            return value.tolist()
+        return float(np.mean(value[occupied] if axes == "AK" else value))
+
     renamed = {"loss": "train_loss"}
-    flat = {renamed.get(name, name): value for name, value in metrics.items() if name != "aux"}
-    return flat | {f"train_{name}": value for name, value in metrics.get("aux", {}).items()}
-
-
-def _number(name: str, value: np.ndarray, occupied: np.ndarray) -> Any:
-    """What metrics.jsonl says: means over agents [A] or real pairs [A, K]; layers [L] stay apart."""
-    if name.endswith("_by_layer"):
-        return value.tolist()
-    return float(np.mean(value[occupied] if value.ndim == 2 else value))
+    numbers = {
+        renamed.get(name, name): number(value, metrics.axes[name])
+        for name, value in metrics.items()
+        if name != "aux"
+    }
+    aux = metrics.get("aux", {})
+    return numbers | {f"train_{name}": number(value, metrics.axes["aux"]) for name, value in aux.items()}

@@ -6,6 +6,7 @@ would mix the agents: clipping or SAM with those is the likeliest silent bug of 
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +15,23 @@ import numpy as np
 
 from saddle_jax import checks
 from saddle_jax.types import Array, Key, Params
+
+
+def tree_map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
+    """The function applied leaf by leaf; each result keeps the dtype of the first tree's leaf.
+
+    Hyper-parameters that are traced have a dtype of their own, which must not spread to the models.
+    """
+
+    def leaf(x: Any, *others: Any) -> Array:
+        return jnp.asarray(function(x, *others)).astype(x.dtype)
+
+    return jax.tree.map(leaf, first, *rest)
+
+
+def zeros_like(tree: Any) -> Any:
+    """Zeros in the shape of a tree, placed on the devices as that is."""
+    return jax.tree.map(jnp.zeros_like, tree)
 
 
 def replicate(params: Params, size: int) -> Params:
@@ -130,13 +148,13 @@ def zeros_of_pairs(params: Params, width: int) -> Params:
     return jax.tree.map(zeros, params)
 
 
-def check_params(params: Params, size: int) -> None:
+def check_params(params: Params, size: int, name: str = "params") -> None:
     """Checks that every leaf is a real floating-point array [A, ...]; says which one is not."""
-    check_stacked("params", params, size)
+    check_stacked(name, params, size)
     for path, leaf in jax.tree.leaves_with_path(params):
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise ValueError(
-                f"params{jax.tree_util.keystr(path)} must be floating-point, got {jnp.result_type(leaf)}"
+            raise checks.ArgumentError(
+                f"{name}{jax.tree_util.keystr(path)} must be floating-point, got {jnp.result_type(leaf)}"
             )
 
 
@@ -144,11 +162,11 @@ def check_stacked(name: str, tree: Any, size: int) -> None:
     """Checks that every leaf of `tree` has the leading axis A = size; says which one does not."""
     leaves = jax.tree.leaves_with_path(tree)
     if not leaves:
-        raise ValueError(f"{name} must have at least one array, got {tree!r}")
+        raise checks.ArgumentError(f"{name} must have at least one array, got {tree!r}")
     for path, leaf in leaves:
         shape = np.shape(leaf)
         if not shape or shape[0] != size:
-            raise ValueError(
+            raise checks.ArgumentError(
                 f"{name}{jax.tree_util.keystr(path)} must have leading axis A = {size}, "
                 f"one slice per agent, got shape {shape}"
             )

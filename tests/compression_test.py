@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as hnp
 from problem import compiled
 
 import saddle_jax as sj
-from saddle_jax.compression import compress_stacked
 from saddle_jax.compression.selection import largest
+from saddle_jax.core.gossip import compress_stacked
 
 OPERATORS = [
     sj.identity(),

@@ -10,8 +10,8 @@ from problem import IRREGULAR, Problem, compiled
 
 import saddle_jax as sj
 from saddle_jax import rundir, train
-from saddle_jax.choco import note_compression
 from saddle_jax.config import Config
+from saddle_jax.core.gossip import note_compression
 from saddle_jax.screen import Screen
 
 
@@ -34,7 +34,7 @@ def test_cross_gradients_layer_by_layer():
     (params, state), (_, after), metrics = two_steps(method, problem)
     pairs = [(i, k) for i in range(5) for k in range(5) if IRREGULAR.occupied[i, k]]
     # e_ij is what compression held back: after the step, exactly p - Q(p).
-    error, before = after.transform[0].error, state.transform[0].error
+    error, before = after.rule.error, state.rule.error
     found = {name: [] for name in ("gradient", "error", "input", "zeta")}
     for i, k in pairs:
         j = IRREGULAR.neighbours[i, k]
@@ -62,10 +62,15 @@ def test_models_layer_by_layer():
     params, updates = (
         {"a": random.normal(size=(5, 4)), "b": random.normal(size=(5, 2, 2))} for _ in range(2)
     )
-    transform = sj.choco_gossip(sj.ring(5), sj.top_k(0.5))
-    stacked = jax.tree.map(jnp.asarray, params)
-    metrics = {}
-    transform.update(jax.tree.map(jnp.asarray, updates), transform.init(stacked), stacked, metrics=metrics)
+    method = sj.dpsgd(sj.ring(5), 1.0, compressor=sj.top_k(0.5))
+    stacked, batch = (jax.tree.map(jnp.asarray, tree) for tree in (params, updates))
+
+    def loss_fn(params, batch):  # whose gradient is -batch
+        return -sum(jnp.sum(x * d) for x, d in zip(params.values(), batch.values(), strict=True))
+
+    metrics = method.step(loss_fn, stacked, method.init(stacked), batch, diagnostics=True)[2]
+    assert metrics.axes["compression_error"] == "A"
+    assert metrics.axes["zeta_by_layer"] == "L"
     for position, name in enumerate(("a", "b")):
         theta = (params[name] + updates[name]).reshape(5, -1)  # the public copies start at zero
         kept = 2  # the larger half of four numbers
@@ -80,9 +85,10 @@ def test_models_layer_by_layer():
 
 
 def test_where_nothing_was_compressed_there_is_no_contraction_to_measure():
-    metrics = {}
+    step = sj.Step(0, None, None, None, diagnostics=True)
     theta = {"a": jnp.zeros((3, 2)), "b": jnp.array([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])}
-    note_compression(metrics, "", theta, jax.tree.map(lambda x: x / 2, theta), np.ones(3, bool))
+    note_compression(step, "", theta, jax.tree.map(lambda x: x / 2, theta), np.ones(3, bool))
+    metrics = {name: value for name, (value, _) in step.notes.items()}
     assert np.isnan(metrics["zeta_by_layer"][0])
     assert metrics["zeta_by_layer"][1] == 0.75  # of the one agent that had something
     np.testing.assert_allclose(metrics["compression_error_by_layer"], [0, 2.5 / 3], rtol=1e-6)

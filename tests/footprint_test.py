@@ -30,7 +30,7 @@ def test_the_estimate_is_what_is_compiled(changes):
     position = np.zeros((1, 5), np.int32)  # the last is of replicas
     carry = parts.first_carry()
     part = carry[0] if parts.config.has_replicas else carry
-    arguments = (part, *parts.device_data, parts.order(0), position, True)
+    arguments = (part, *parts.device_data, parts.order(0), position, None)
     fast = {"xla_backend_optimization_level": 0}
     found = parts.compiled_steps.lower(*arguments).compile(compiler_options=fast).memory_analysis()
     told = footprint.estimate(parts)

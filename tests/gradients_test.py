@@ -51,79 +51,94 @@ def test_cross_gradient_ik_is_the_neighbours_loss_at_the_own_model(graph, rho):
 @every_graph
 @pytest.mark.parametrize("rho", [0.0, RHO])
 def test_the_mean_equals_averaging_all_pairs(graph, rho):
-    problem, ascent = Problem(graph.size), sj.Ascent(rho)
+    problem = Problem(graph.size)
     pairs = sj.cross_gradients(problem.loss_fn, graph, rho)(problem.params, problem.batch(0))
     expected = jax.tree.map(lambda g: np.einsum("ik,ik...->i...", graph.weights, g), pairs)
-    stage = sj.CrossGradients(ascent, topology=graph, mean=True)
-    mean, _, evaluation = stage.compute(
-        problem.loss_fn, problem.params, problem.batch(0), stage.init(problem.params)
-    )
+    mean, metrics = asked(MEAN, graph, sj.sam(rho), problem.loss_fn, problem.params, problem.batch(0))
     chex.assert_trees_all_close(mean, expected, atol=1e-12)
     own = jax.vmap(problem.loss_fn)(problem.params, problem.batch(0))
-    np.testing.assert_allclose(evaluation.loss, own, atol=1e-12)  # the agent's own batch, before the climb
+    np.testing.assert_allclose(metrics["loss"], own, atol=1e-12)  # the agent's own batch, before the climb
 
 
-def backward_passes(stage, params, batch, ascend=None):
+OWN = sj.Rule(lambda x: (), lambda s, x, state: (s.gradient(x), state))
+MEAN = sj.Rule(lambda x: (), lambda s, x, state: (s.cross_gradient_mean(x), state))
+PAIRS = sj.Rule(lambda x: (), lambda s, x, state: (s.network.average(s.cross_gradients(x)), state))
+
+
+def asked(rule, graph, ascent, loss_fn, params, batch, **options):
+    """What a rule gets that moves every model to its gradient, and the metrics."""
+    method = sj.Method("asked", graph, rule, ascent)
+    gradient, _, metrics = method.step(loss_fn, params, method.init(params), batch, **options)
+    return gradient, metrics
+
+
+def backward_passes(rule, ascent, params, batch, phase=None):
     """How often the loss is differentiated in one step, per agent: each pass takes one tanh of [B, C]."""
 
     def loss_fn(p, d):
         return jnp.mean(jnp.tanh(d @ p))
 
     def step(p, d):
-        return stage.compute(loss_fn, p, d, stage.init(p), ascend)[0]
+        return asked(rule, sj.complete(len(p)), ascent, loss_fn, p, d, phase=phase)[0]
 
     return str(jax.make_jaxpr(step)(params, batch)).count(" = tanh")
 
 
 def test_number_of_passes():
     params, batch = jnp.zeros((5, 3)), jnp.ones((5, 4, 3))
-    ring, sam = sj.ring(5), sj.Ascent(RHO)
-    assert backward_passes(sj.LocalGradients(), params, batch) == 1
-    assert backward_passes(sj.LocalGradients(sam), params, batch) == 2
-    assert (
-        backward_passes(sj.CrossGradients(topology=ring, mean=True), params, batch) == 1
-    )  # one weighted batch
-    every_five = sj.LocalGradients(sj.Ascent(RHO, 5))
-    assert backward_passes(every_five, params, batch, ascend=True) == 2
-    assert backward_passes(every_five, params, batch, ascend=False) == 1
-    reuse = sj.LocalGradients(sj.Ascent(RHO, 5, reuse=True))
-    assert backward_passes(reuse, params, batch, ascend=False) == 1
+    assert backward_passes(OWN, sj.plain(), params, batch) == 1
+    assert backward_passes(OWN, sj.sam(RHO), params, batch) == 2
+    assert backward_passes(MEAN, sj.plain(), params, batch) == 1  # one weighted batch
+    for reuse in (False, True):
+        every_five = sj.sam(RHO, 5, reuse)
+        assert every_five.phases == (0, 1, 1, 1, 1)
+        for phase, passes in ((0, 2), (1, 1)):
+            assert backward_passes(OWN, every_five, params, batch, phase) == passes
+            assert every_five.passes(phase) == passes
+    assert (sj.plain().passes_per_step, sj.sam(RHO).passes_per_step) == (1, 2)
+    assert sj.sam(RHO, every=5).passes_per_step == pytest.approx(6 / 5)
 
 
-def test_the_caller_may_decide_when_to_climb_with_the_same_result():
+def test_the_caller_may_tell_the_phase_with_the_same_result():
     problem = Problem(5, steps=6)
     method = sj.q_saddle(sj.ring(5), 0.1, RHO, ascent_every=3)
     left_alone = told = (problem.params, method.init(problem.params))
-    step = jax.jit(method.step, static_argnums=0, static_argnames="ascend")
+    step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
     for t in range(6):
-        assert method.ascends(t) == (t in (0, 3))
+        assert method.phase(t) == (0 if t in (0, 3) else 1)
         left_alone = step(problem.loss_fn, *left_alone, problem.batch(t))[:2]
-        told = step(problem.loss_fn, *told, problem.batch(t), ascend=method.ascends(t))[:2]
+        told = step(problem.loss_fn, *told, problem.batch(t), phase=method.phase(t))[:2]
     chex.assert_trees_all_close(left_alone, told, rtol=1e-6)
     always = sj.q_saddle(sj.ring(5), 0.1, RHO)
-    assert all(always.ascends(t) for t in range(6))
+    assert {always.phase(t) for t in range(6)} == {0}
 
 
-@pytest.mark.parametrize(
-    "stage", [sj.LocalGradients(sj.Ascent(RHO)), sj.CrossGradients(sj.Ascent(RHO), topology=sj.ring(4))]
-)
+@pytest.mark.parametrize("rule", [OWN, PAIRS])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
-def test_a_vanishing_gradient_gives_no_nan(stage, dtype):
+def test_a_vanishing_gradient_gives_no_nan(rule, dtype):
     params = jnp.ones((4, 3), dtype)
-    grads = stage.compute(
-        lambda p, d: jnp.sum(p * 0.0 * d), params, jnp.ones((4, 3), dtype), stage.init(params)
-    )[0]
+
+    def flat(p, d):
+        return jnp.sum(p * 0.0 * d)
+
+    grads, _ = asked(rule, sj.ring(4), sj.sam(RHO), flat, params, jnp.ones((4, 3), dtype))
     assert grads.dtype == dtype
     np.testing.assert_array_equal(grads, np.zeros(grads.shape))
 
 
-def test_a_caller_who_says_not_to_climb_is_obeyed():
+def test_between_climbs_the_gradient_is_plain():
     problem = Problem(5)
-    method, plain = sj.d_saddle(sj.ring(5), 0.1, RHO), sj.dpsgd(sj.ring(5), 0.1)
+    method, plain = sj.d_saddle(sj.ring(5), 0.1, RHO, ascent_every=2), sj.dpsgd(sj.ring(5), 0.1)
     arguments = (problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
-    flat = method.step(*arguments, ascend=False)[0]
+    flat = method.step(*arguments, phase=1)[0]
     expected = plain.step(problem.loss_fn, problem.params, plain.init(problem.params), problem.batch(0))[0]
     chex.assert_trees_all_equal(flat, expected)
+    with pytest.raises(ValueError, match=r"phase must be one of \[0, 1\], got 2"):
+        method.step(*arguments, phase=2)
+    with pytest.raises(
+        ValueError, match=r"phase must be a static integer: jit with static_argnames=\('phase',\)"
+    ):
+        jax.jit(method.step, static_argnums=0)(*arguments, phase=0)
 
 
 def test_steps_can_be_differentiated():
@@ -146,13 +161,12 @@ def test_steps_can_be_differentiated():
 def memory_of_mean(width):
     """Bytes of scratch memory of N-SADDLe's gradient stage on a graph of K = width neighbours."""
     topology = sj.circulant(12, range(1, width // 2 + 1))
-    stage = sj.CrossGradients(sj.Ascent(RHO), topology=topology, mean=True)
     params = jnp.zeros((12, 50_000))
 
-    def gradients(p, d, state):
-        return stage.compute(lambda x, d: jnp.sum(jnp.sin(x * d)), p, d, state)[0]
+    def gradients(p, d):
+        return asked(MEAN, topology, sj.sam(RHO), lambda x, d: jnp.sum(jnp.sin(x * d)), p, d)[0]
 
-    compiled = jax.jit(gradients).lower(params, jnp.ones((12, 1)), stage.init(params)).compile()
+    compiled = jax.jit(gradients).lower(params, jnp.ones((12, 1))).compile()
     return compiled.memory_analysis().temp_size_in_bytes
 
 
@@ -173,7 +187,7 @@ def test_wide_neighbourhoods_are_looped_over():
     k = int(np.flatnonzero(topology.neighbours[i] == j)[0])
     expected = sj.local_gradients(loss_fn, RHO)(params[i][None], batch[j][None])[0]
     np.testing.assert_allclose(grads[i, k], expected, rtol=1e-6)
-    assert backward_passes(sj.CrossGradients(sj.Ascent(RHO), topology=topology), params, batch[:, None]) == 2
+    assert backward_passes(PAIRS, sj.sam(RHO), params, batch[:, None]) == 2
 
 
 def test_aux_comes_back_stacked_from_the_own_batch():
@@ -193,8 +207,13 @@ def test_aux_comes_back_stacked_from_the_own_batch():
 
 BAD = {
     "rho": (lambda: sj.local_gradients(Problem.loss_fn, -0.1), "rho must be a number >= 0, got -0.1"),
-    "rho nan": (lambda: sj.Ascent(float("nan")), "rho must be a number >= 0, got nan"),
-    "every": (lambda: sj.Ascent(0.1, 0), "ascent_every must be an integer >= 1, got 0"),
+    "rho nan": (lambda: sj.sam(float("nan")), "rho must be a number >= 0, got nan"),
+    "every": (lambda: sj.sam(0.1, 0), "every must be an integer >= 1, got 0"),
+    "reuse": (lambda: sj.sam(0.1, 2, 3), "reuse must be a bool, such as True, got 3"),
+    "phases": (
+        lambda: sj.Ascent("mine", None, None, phases=()),
+        r"phases must be a tuple of integers, got \(\)",
+    ),
     "topology": (lambda: sj.cross_gradients(Problem.loss_fn, 5), "topology must be a Topology.* got 5"),
     "directed": (
         lambda: sj.cross_gradients(Problem.loss_fn, sj.exponential(8)),

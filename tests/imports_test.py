@@ -13,14 +13,14 @@ LAYERS = [
     {"version", "errors", "allocation", "writing"},
     {"hosts"},
     {"types", "checks"},
-    {"topology", "trees"},
-    {"agents", "sam"},
-    {"compression", "exchange", "placement", "replicas"},
-    {"gradients", "mixing"},
-    {"choco"},
+    {"trees"},
+    {"agents"},
+    {"exchange", "replicas"},
+    {"core"},
+    {"ascents", "compression", "placement"},
     {"methods"},
     {"models", "data"},
-    {"classification", "config", "landscape", "ledger", "sharpness"},
+    {"classification", "config", "landscape", "sharpness"},
     {"schedules", "rundir", "checkpoint", "profile", "screen"},
     {"experiment", "paper"},
     {"replicated"},
@@ -34,7 +34,7 @@ LAYERS = [
 MODULES = sorted(
     path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"
 )
-CORE = {"absl", "jax", "networkx", "numpy", "optax"}  # what `pip install saddle_jax` brings
+CORE = {"absl", "jax", "networkx", "numpy", "optax", "scipy"}  # what `pip install saddle_jax` brings
 ALSO = {
     "checkpoint.py": {"orbax"},
     "rundir.py": {"tensorboardX"},

@@ -5,7 +5,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax import models
-from saddle_jax.ledger import open_ledger, readable
+from saddle_jax.core.ledger import open_ledger, readable
 
 
 def ledger_of(method, model="resnet20", classes=10):

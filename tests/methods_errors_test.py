@@ -56,15 +56,14 @@ def test_options_of_single_methods_are_checked():
         (lambda: sj.neighbourhood_mean(5), "topology must be a Topology"),
         (lambda: sj.neighbourhood_mean(sj.exponential(8)), "topology must be undirected"),
         (lambda: sj.ngm(sj.exponential(8), 0.1), "topology must be undirected"),
-        (lambda: sj.CrossGradients(topology=5), "topology must be a Topology"),
         (lambda: sj.quasi_global_momentum(ring, 0.1), "gossip must be a GradientTransformation"),
         (lambda: sj.saddle(5, 0.1), "method must be a Method"),
-        (lambda: sj.Method(ring, sj.LocalGradients(), None), "transform must be a GradientTransformation"),
-        (
-            lambda: sj.Method(ring, sj.CrossGradients(topology=sj.ring(5)), optax.identity()),
-            r"gradients must be on the method's graph",
-        ),
-        (lambda: sj.Method(ring, None, optax.identity()), "gradients must be a GradientStage.* got None"),
+        (lambda: sj.saddle(sj.qgm(ring, 0.1), "sam"), "rho must be a number >= 0, got 'sam'"),
+        (lambda: sj.rule_of(None), "transform must be a GradientTransformation"),
+        (lambda: sj.rule_of(optax.sgd(0.1), gradients="all"), "gradients must be one of .* got 'all'"),
+        (lambda: sj.Method("mine", ring, None), "rule must be a Rule, such as .* got None"),
+        (lambda: sj.Method("mine", ring, sj.rule_of(optax.sgd(0.1)), 0.05), "ascent must be a Ascent"),
+        (lambda: sj.sam(0.1, every=0), "every must be an integer >= 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
             build()
@@ -77,8 +76,8 @@ def test_options_of_single_methods_are_checked():
 
 def test_pairs_that_nobody_averaged_are_refused():
     full, params = sj.complete(3), jnp.ones((3, 4))
-    method = sj.Method(full, sj.CrossGradients(topology=full), optax.chain(optax.sgd(0.1)))
+    method = sj.Method("mine", full, sj.rule_of(optax.sgd(0.1), gradients="pairs"))
     with pytest.raises(
         ValueError, match=r"updates of the parameters' shapes.* is sj.neighbourhood_mean missing"
     ):
-        method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.ones((3, 4)))
+        method.init(params)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saddle_jax as sj
-from saddle_jax.mixing import disagreement
 
 GRAPHS = [sj.ring(12), sj.torus(20), sj.star(7), sj.exponential(9), sj.complete(6), sj.isolated(4)]
 
@@ -87,14 +86,14 @@ def test_rounding_does_not_drive_the_mean(form, dtype, tolerance):
     def step(params, key):
         noise = (1e-3 * jax.random.normal(key, params.shape)).astype(dtype)
         noise = noise - jnp.mean(noise, axis=0, keepdims=True)
-        updates, _ = transform.update(noise, optax.EmptyState(), params)
+        updates, _ = transform.update(noise, (), params)
         return optax.apply_updates(params, updates), None
 
     steps = 5000 if dtype == jnp.float32 else 500
     end, _ = jax.jit(lambda p, k: jax.lax.scan(step, p, k))(start, jax.random.split(jax.random.key(0), steps))
     ratio = jnp.sum(end.astype(jnp.float32)) / jnp.sum(start.astype(jnp.float32))
     assert abs(ratio - 1) < tolerance
-    agreed, _ = transform.update(jnp.zeros_like(start), optax.EmptyState(), start)
+    agreed, _ = transform.update(jnp.zeros_like(start), (), start)
     np.testing.assert_array_equal(agreed, np.zeros(start.shape))  # who agrees does not move at all
 
 
@@ -127,7 +126,7 @@ def test_low_precision_models_stay_low_precision():
     tree = {"x": jnp.ones((6, 4), jnp.bfloat16)}
     for form in ("dense", "table"):
         assert sj.mix(sj.ring(6), tree, form)["x"].dtype == jnp.bfloat16
-        assert disagreement(sj.ring(6), tree, form)["x"].dtype == jnp.bfloat16
+        assert sj.Network(sj.ring(6)).pull(tree, form=form)["x"].dtype == jnp.bfloat16
 
 
 BAD = {
@@ -147,7 +146,7 @@ BAD = {
     ),
     "integers": (
         lambda: sj.mix(sj.ring(3), {"n": jnp.arange(3)}),
-        r"params\['n'\] must be floating-point, got int32",
+        r"x\['n'\] must be floating-point, got int32",
     ),
     "one agent": (lambda: sj.mix(sj.ring(3), jnp.ones((1, 2))), r"leading axis A = 3.* got shape \(1, 2\)"),
     "text": (lambda: sj.gossip(sj.ring(3), "0.5"), "gamma must be a number .* got '0.5'"),

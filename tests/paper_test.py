@@ -152,7 +152,7 @@ def test_two_steps_of_every_experiment(entry):
     assert parts.steps == 2
     inputs, carry = (*parts.device_data, parts.order(0)), parts.first_carry()
     for step in range(2):
-        carry, metrics = parts.take_steps(carry, *inputs, np.array([[step, 0, step, step]], np.int32), True)
+        carry, metrics = parts.take_steps(carry, *inputs, np.array([[step, 0, step, step]], np.int32), None)
     assert int(metrics["first_bad"]) == -1
     apart = [float(jnp.abs(x - x[:1]).max()) for x in jax.tree.leaves(carry[0])]
     assert max(apart) > 0  # the agents went their own ways

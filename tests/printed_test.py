@@ -41,10 +41,10 @@ def check(name, graph, compressor, *, rho, **options):
         Q=transcribed,
         **shared,
     )
-    ascent = {key: shared.pop(key) for key in ("ascent_every", "ascent_reuse") if key in shared}
+    every, reuse = shared.pop("ascent_every", 1), shared.pop("ascent_reuse", False)
     method = getattr(sj, name)(graph, SCHEDULE, compressor=compress, **shared)
     if rho:
-        method = sj.saddle(method, rho, **ascent)
+        method = sj.saddle(method, sj.sam(rho, every, reuse))
     history, _, _ = run(method, problem)
     for t, i in itertools.product(range(problem.steps), range(graph.size)):
         for tensor, values in zip(("b", "w"), expected[t][i], strict=True):

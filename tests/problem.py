@@ -65,12 +65,12 @@ class Problem:
         return [slope.sum(axis=0), self.x[t, i].T @ slope]
 
 
-def run(method, problem, loss_fn=Problem.loss_fn, keys=None, ascend=None):
+def run(method, problem, loss_fn=Problem.loss_fn, keys=None, phase=None):
     """Models after every step, leaves [T, A, ...], and the last state; one compiled scan."""
 
     def body(carry, inputs):
         batch, key = inputs
-        params, state, metrics = method.step(loss_fn, *carry, batch, key, ascend=ascend)
+        params, state, metrics = method.step(loss_fn, *carry, batch, key, phase=phase)
         return (params, state), (params, metrics)
 
     if keys is None:

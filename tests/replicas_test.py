@@ -48,7 +48,7 @@ def after_steps(config, steps=3):
     vars(parts)["compiled_steps"] = Quickly(parts.compiled_steps)
     carry, inputs = parts.first_carry(), (*parts.device_data, parts.order(0))
     for t in range(steps):
-        carry, metrics = parts.take_steps(carry, *inputs, np.array([[t, 0, t, t]], np.int32), True)
+        carry, metrics = parts.take_steps(carry, *inputs, np.array([[t, 0, t, t]], np.int32), None)
     return parts, carry, parts.collect(jax.device_get(metrics))
 
 

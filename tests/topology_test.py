@@ -1,3 +1,5 @@
+import tracemalloc
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -112,6 +114,64 @@ def test_the_matrix_cannot_be_changed_behind_its_back():
         topology.mixing[0, 0] = 7
 
 
+ROWS = sj.from_matrix([[0.9, 0.1], [0.4, 0.6]], name="rows")
+MASS = sj.from_matrix(ROWS.mixing.T, name="mass")
+
+
+def test_what_a_matrix_keeps_is_found_out():
+    assert [g.keeps for g in (sj.ring(5), sj.exponential(6), ROWS, MASS)] == [
+        "average",
+        "average",
+        "rows",
+        "mass",
+    ]
+    assert sj.cycle(MASS, sj.complete(2)).keeps == "mass"
+    assert sj.cycle(sj.ring(4), sj.complete(4)).keeps == "average"
+    assert "keeps mass" in repr(MASS)
+
+
+@pytest.mark.parametrize("name", [name for name in FACTORIES if name != "exponential"])
+def test_back_leads_back(name):
+    graph = FACTORIES[name]()
+    for i, k in zip(*np.nonzero(graph.occupied), strict=True):
+        j = graph.neighbours[i, k]
+        assert graph.neighbours[j, graph.back[i, k]] == i
+        assert (graph.back[i, k] == 0) == (i == j)
+
+
+def test_graphs_that_take_turns_have_tables_of_one_shape():
+    chain, star = sj.chain(5), sj.star(5)
+    both = sj.cycle(chain, star, sj.cycle(chain))
+    assert both.period == 3
+    assert [both.at(t).name for t in range(4)] == ["chain(5)", "star(5)", "chain(5)", "chain(5)"]
+    for t, graph in ((0, chain), (1, star)):
+        assert both.at(t).neighbours.shape == (5, 5)
+        np.testing.assert_array_equal(both.at(t).mixing, graph.mixing)
+        check_tables(both.at(t))
+    product = chain.mixing @ star.mixing @ chain.mixing
+    second = np.linalg.svd(product, compute_uv=False)[1]
+    assert both.spectral_gap == pytest.approx(1 - second ** (1 / 3))
+    assert sj.ring(5).at(7) is not None
+    assert sj.ring(5).period == 1
+    padded = both.padded(8)
+    assert padded.size == 8
+    assert padded.at(1).occupied[5:].sum() == 0
+
+
+def test_large_sparse_graphs_stay_sparse():
+    """10,000 agents: no [A, A] matrix is made (0.8 GB), and the spectral gap is known all the same."""
+    tracemalloc.start()
+    grid = sj.torus(100, 100)
+    assert grid.neighbours.shape == (10_000, 5)
+    assert grid.spectral_gap == pytest.approx(2 / 5 * (1 - np.cos(2 * np.pi / 100)), rel=1e-4)
+    assert grid.keeps == "average"
+    assert grid.back.shape == (10_000, 5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2e8
+    assert "mixing" not in vars(grid)
+
+
 BAD = {
     "ring": (lambda: sj.ring(1), r"n must be an integer >= 2, got 1"),
     "float": (lambda: sj.ring(3.5), r"n must be an integer >= 2, got 3.5"),
@@ -131,15 +191,23 @@ BAD = {
     "offsets": (lambda: sj.circulant(8, 3), "offsets must be a sequence of integers, got 3"),
     "ragged": (lambda: sj.from_matrix([[1, 0], [1]]), "W must be a matrix of numbers"),
     "text matrix": (lambda: sj.from_matrix("abc"), "W must be a matrix of numbers .* got 'abc'"),
-    "by hand": (lambda: sj.Topology("mine", np.ones((2, 2))), "doubly stochastic, got row 0 summing to 2"),
     "square": (lambda: sj.from_matrix(np.ones((2, 3)) / 3), r"square matrix .* got shape \(2, 3\)"),
     "finite": (lambda: sj.from_matrix([[np.nan, 1], [1, 0]]), r"finite, got W\[0, 0\] = nan"),
     "negative": (lambda: sj.from_matrix([[1.5, -0.5], [-0.5, 1.5]]), r"non-negative, got W\[0, 1\] = -0.5"),
-    "rows sum": (
-        lambda: sj.from_matrix([[0.5, 0.4], [0.5, 0.6]]),
-        r"doubly stochastic, got row \d summing to",
+    "sums": (
+        lambda: sj.from_matrix([[0.9, 0.3], [0.4, 0.6]]),
+        r"rows or columns that sum to one, got row 0 summing to 1.2 and column 0 summing to 1.3",
     ),
-    "columns": (lambda: sj.from_matrix([[0.9, 0.1], [0.4, 0.6]]), r"got column 0 summing to 1.3"),
+    "no graphs": (lambda: sj.cycle(), "graphs must be at least one topology, got none"),
+    "other sizes": (lambda: sj.cycle(sj.ring(4), sj.ring(5)), r"the same agents, got sizes \[4, 5\]"),
+    "cycle of text": (lambda: sj.cycle("ring"), "graphs must be a Topology, such as .* got 'ring'"),
+    "cycle apart": (
+        lambda: sj.cycle(sj.isolated(4), sj.isolated(4)),
+        "connected graph, got 4 separate parts",
+    ),
+    "rows and mass": (lambda: sj.cycle(ROWS, MASS), "must keep one thing, rows or mass, got both in cycle"),
+    "back": (lambda: sj.exponential(8).back, r"undirected for messages per link, got exponential\(8\)"),
+    "empty": (lambda: sj.from_networkx(nx.Graph()), "at least one node, got none"),
     "apart": (lambda: sj.from_matrix(np.eye(4)), "connected graph, got 4 separate parts"),
 }
 

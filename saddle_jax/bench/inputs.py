@@ -6,9 +6,9 @@ import numpy as np
 
 from saddle_jax import classification, data, models
 from saddle_jax.bench.timing import interleaved
+from saddle_jax.core.graphs import ring
 from saddle_jax.data.recipes import RECIPES
-from saddle_jax.methods.saddle import METHODS
-from saddle_jax.topology import ring
+from saddle_jax.methods import METHODS, options_of
 from saddle_jax.trees import replicate
 
 
@@ -23,7 +23,7 @@ def input_share(
     samples, mask = batches.step(0, 0)
     recipe, key = RECIPES["cifar10"], batches.augmentation_key(0, 0)
     model = models.build(model_name, 10)
-    rho = {"rho": 0.1} if method_name.endswith("saddle") else {}
+    rho = {"rho": 0.1} if "rho" in options_of(method_name) else {}
     method = METHODS[method_name](ring(agents), learning_rate=0.1, **rho)
     params = replicate(models.init(model, (32, 32, 3), jax.random.key(0)), agents)
     state = method.init(params)

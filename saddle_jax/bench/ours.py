@@ -30,7 +30,7 @@ class OurStep:
         loss_fn = classification.cross_entropy(work.network())
         self._params = jax.tree.map(self.placement.by_agents, work.params())
         self._batch = jax.tree.map(self.placement.by_agents, work.batch())
-        step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b), donate_argnums=(0, 1))
+        step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b, group=work.group), donate_argnums=(0, 1))
         with self.placement.active():
             self._state = method.init(self._params)
             started = time.perf_counter()

@@ -14,10 +14,12 @@ from saddle_jax.bench.jobs import Job, Options, pytorch
 from saddle_jax.bench.rows import Row, compared
 from saddle_jax.bench.timing import interleaved
 from saddle_jax.bench.work import Work
-from saddle_jax.compression import Compressor, compress_stacked, quantize, sign, top_k
+from saddle_jax.compression import Compressor, quantize, sign, top_k
+from saddle_jax.core.gossip import compress_stacked
+from saddle_jax.core.graphs import complete, ring, torus
+from saddle_jax.core.network import mix, mixing_form
+from saddle_jax.core.topology import Topology
 from saddle_jax.data.recipes import RECIPES
-from saddle_jax.mixing import mix, mixing_form
-from saddle_jax.topology import Topology, complete, ring, torus
 from saddle_jax.trees import consensus
 
 _RESNET20_SIZE = 272_474

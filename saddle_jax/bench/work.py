@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import classification, models
-from saddle_jax.methods.method import Method
-from saddle_jax.methods.saddle import METHODS
+from saddle_jax.core.graphs import circulant, ring
+from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.method import Method
+from saddle_jax.core.network import Graphs
+from saddle_jax.core.topology import Topology
+from saddle_jax.methods import METHODS
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.small import CNN, MLP
-from saddle_jax.topology import Topology, circulant, ring
 from saddle_jax.trees import replicate
 from saddle_jax.types import Params
 
@@ -67,11 +70,9 @@ class Work:
         """Our model, without its parameters."""
         return _network(self.model, self.width, lowering or self.lowering)
 
-    def build_method(self, topology: Topology) -> Method:
+    def build_method(self, topology: Graphs) -> Method:
         """Our method on this graph."""
-        method = METHODS[self.method](topology, **OPTIONS)
-        stage = dataclasses.replace(method.gradients, group=self.group)
-        return dataclasses.replace(method, gradients=stage)
+        return METHODS[self.method](topology, **OPTIONS)
 
     def params(self) -> Params:
         """The models before the first step [A, ...]: near to each other, not equal."""
@@ -98,7 +99,7 @@ class Work:
         gradient = jax.jit(jax.grad(classification.cross_entropy(self.network("plain")), has_aux=True))
         counted = gradient.lower(params, batch).cost_analysis()
         assert counted is not None
-        passes = 2 if self.method == "q_saddle" else 2 * (self.degree + 1)  # SAM doubles them
+        passes = passes_per_step(self.build_method(self.topology), replicate(params, self.agents))
         return float(counted["flops"]) * passes * self.agents
 
 

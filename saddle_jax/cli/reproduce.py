@@ -11,7 +11,8 @@ from absl import flags
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import Config
-from saddle_jax.ledger import readable
+from saddle_jax.core.ledger import readable
+from saddle_jax.methods import options_of
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 from saddle_jax.paper.figures import FIGURES
 from saddle_jax.paper.scales import SCALES, Scale
@@ -101,7 +102,7 @@ def _draw(options: flags.FlagValues) -> int:
     if figure.table is not None:
         entries = _choose(figure.table, figure.rows)
         # A method and its SADDLe version side by side: landscapes are drawn in pairs.
-        entries.sort(key=lambda entry: (entry.compressor, entry.method.endswith("saddle")))
+        entries.sort(key=lambda entry: (entry.compressor, "rho" in options_of(entry.method)))
         seeds = 1 if figure.is_of_one_seed else options.seeds
         runs, status = _make_runs(options, figure.table, entries, seeds, scale, folder)
         if not runs or status:

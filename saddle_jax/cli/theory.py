@@ -11,9 +11,9 @@ from absl import flags
 
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.config import Config, build_topology
+from saddle_jax.core.topology import Topology
 from saddle_jax.report.tables import as_text
 from saddle_jax.theory.bound import Setting, bound, conditions, largest_eta, mixing_lambda
-from saddle_jax.topology import Topology
 
 _PRINTED = {
     "gap": "4 (f(x0) - f*) / (eta~ T)",

@@ -2,7 +2,6 @@
 
 from saddle_jax.compression.base import Compressor as Compressor
 from saddle_jax.compression.base import Payload as Payload
-from saddle_jax.compression.base import compress_stacked as compress_stacked
 from saddle_jax.compression.base import identity as identity
 from saddle_jax.compression.quantization import quantize as quantize
 from saddle_jax.compression.signs import sign as sign

@@ -1,4 +1,4 @@
-"""What a compressor is, how one runs over all agents, and the operator that does nothing."""
+"""What a compressor is, and the operator that does nothing."""
 
 import abc
 import dataclasses
@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.agents import on_shards
+from saddle_jax.checks import ArgumentError
 from saddle_jax.compression import packing
-from saddle_jax.trees import agent_keys
 from saddle_jax.types import Array, Key
 
 
@@ -110,9 +109,9 @@ class Compressor(abc.ABC):
     def _checked(self, x: Array, key: Key | None) -> Array:
         x = jnp.asarray(x)
         if not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ValueError(f"x must be a real floating-point tensor to be compressed, got {x.dtype}")
+            raise ArgumentError(f"x must be a real floating-point tensor to be compressed, got {x.dtype}")
         if self.stochastic and key is None:
-            raise ValueError(f"key must be given to {self}, which draws random numbers, got None")
+            raise ArgumentError(f"key must be given to {self}, which draws random numbers, got None")
         return x
 
 
@@ -148,31 +147,3 @@ class Identity(Compressor):
 def identity() -> Compressor:
     """The operator that compresses nothing: every number is sent as it is."""
     return Identity()
-
-
-def compress_stacked(compressor: Compressor, tree: Any, key: Key | None, axes: int = 1) -> Any:
-    """Q of every tensor of every agent, each with a key of its own.
-
-    Args:
-      compressor: the operator.
-      tree: leaves [A, ...], or [A, K, ...] with axes=2.
-      key: one key, consumed; None for deterministic operators.
-      axes: how many leading axes are not part of a tensor.
-
-    Returns:
-      The compressed tree.
-    """
-    leaves, structure = jax.tree.flatten(tree)
-    stacked = jax.vmap(jax.vmap(compressor.compress)) if axes == 2 else jax.vmap(compressor.compress)
-    compress = on_shards(stacked)
-    # A random operator without a key fails in `compress`, with its own message.
-    if key is None or not compressor.stochastic:
-        return jax.tree.unflatten(structure, [compress(leaf) for leaf in leaves])
-
-    compressed = []
-    for position, leaf in enumerate(leaves):
-        keys = agent_keys(jax.random.fold_in(key, position), leaf.shape[0])
-        if axes == 2:
-            keys = jax.vmap(agent_keys, in_axes=(0, None))(keys, leaf.shape[1])
-        compressed.append(compress(leaf, keys))
-    return jax.tree.unflatten(structure, compressed)

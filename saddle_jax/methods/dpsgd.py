@@ -1,29 +1,32 @@
 """D-PSGD (Lian et al., 2017): a local step, then the neighbourhood's average. The paper's Algorithm 5."""
 
-from typing import Any
-
-import optax
+from typing import Any, NamedTuple
 
 from saddle_jax import checks
-from saddle_jax.choco import Order, model_gossip
-from saddle_jax.compression import Compressor, identity
-from saddle_jax.gradients import LocalGradients
-from saddle_jax.methods.method import Method
-from saddle_jax.methods.momentum import local_momentum
-from saddle_jax.mixing import Form
-from saddle_jax.topology import Topology
-from saddle_jax.types import ScalarOrSchedule
+from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.method import Method, Rule, Step
+from saddle_jax.core.network import Form, Graphs
+from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+from saddle_jax.trees import tree_map
+from saddle_jax.types import Operator, Params, ScalarOrSchedule
+
+
+class DPSGDState(NamedTuple):
+    """State of D-PSGD."""
+
+    m: Any  # momentum [A, ...]; None without it
+    way: Any  # of the gossip
 
 
 def dpsgd(
-    topology: Topology,
+    topology: Graphs,
     learning_rate: ScalarOrSchedule,
     *,
     beta: Any = 0.0,
     nesterov: bool = True,
     weight_decay: Any = 0.0,
     gamma: Any = 1.0,
-    compressor: Compressor | None = None,
+    compressor: Operator | None = None,
     order: Order = "choco",
     form: Form = "auto",
 ) -> Method:
@@ -41,11 +44,18 @@ def dpsgd(
       order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
       form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
     """
-    mixer = model_gossip(topology, gamma, compressor, order, form)
-    transform = optax.chain(
-        optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0)),
-        local_momentum(beta, nesterov),  # not printed
-        optax.scale_by_learning_rate(checks.learning_rate(learning_rate)),  # lines 5 and 6: x_{t+1/2} - x_t
-        mixer,  # lines 7 and 8
-    )
-    return Method(topology, LocalGradients(), transform, "dpsgd", rounds=(compressor or identity(),))
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    momentum, gossip = local_momentum(beta, nesterov), of_models(compressor, gamma, order, form)
+
+    def init(x: Params) -> DPSGDState:
+        return DPSGDState(momentum.init(x), gossip.init(x))
+
+    def step(s: Step, x: Params, state: DPSGDState) -> tuple[Params, DPSGDState]:
+        eta = rate(s.t)
+        g = decayed(s.gradient(x), x, weight_decay)  # 3
+        direction, m = momentum.direction(g, state.m)  # not printed
+        half = tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
+        new, way = gossip.mix(s, half, state.way)  # 7, 8
+        return new, DPSGDState(m, way)
+
+    return Method("dpsgd", topology, Rule(init, step, demands="average"))

@@ -1,15 +1,47 @@
-"""Momentum that each agent keeps to itself."""
+"""Momentum that each agent keeps to itself, and coupled weight decay: what many methods share."""
 
-from typing import Any
-
-import optax
+from typing import Any, NamedTuple
 
 from saddle_jax import checks
+from saddle_jax.trees import tree_map, zeros_like
+from saddle_jax.types import Params
 
 
-def local_momentum(beta: Any, nesterov: bool) -> optax.GradientTransformation:
+class Momentum(NamedTuple):
     """m = beta m + g; direction m (heavy ball) or g + beta m (Nesterov). beta = 0 keeps no state."""
-    beta = checks.real("beta", beta, at_least=0.0, below=1.0)
-    if isinstance(beta, float) and beta == 0.0:
-        return optax.identity()
-    return optax.trace(beta, nesterov)
+
+    beta: Any
+    nesterov: bool
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the direction is the gradient itself; a traced beta may turn out to be anything."""
+        return isinstance(self.beta, float) and self.beta == 0.0
+
+    def init(self, x: Params) -> Params | None:
+        """m before the first step: zeros [A, ...]."""
+        return None if self.is_none else zeros_like(x)
+
+    def direction(self, g: Params, m: Params | None) -> tuple[Params, Params | None]:
+        """The direction to descend along, and the new m."""
+        if self.is_none:
+            return g, None
+        m = tree_map(lambda g, m: self.beta * m + g, g, m)
+        return tree_map(lambda g, m: g + self.beta * m, g, m) if self.nesterov else m, m
+
+
+def local_momentum(beta: Any, nesterov: bool) -> Momentum:
+    """Checked momentum."""
+    return Momentum(checks.real("beta", beta, at_least=0.0, below=1.0), nesterov)
+
+
+def decayed(g: Params, x: Params, weight_decay: Any) -> Params:
+    """g + weight_decay x: coupled L2, taken at x."""
+    if isinstance(weight_decay, float) and weight_decay == 0.0:
+        return g
+    return tree_map(lambda g, x: g + weight_decay * x, g, x)
+
+
+def check_decay(weight_decay: Any) -> Any:
+    """Checks a coefficient of weight decay and returns it."""
+    return checks.real("weight_decay", weight_decay, at_least=0.0)

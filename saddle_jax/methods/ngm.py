@@ -7,91 +7,35 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax import checks, trees
-from saddle_jax.choco import check_compressor, note_compression, stream
-from saddle_jax.compression import Compressor, compress_stacked, identity
-from saddle_jax.gradients import CrossGradients, check_undirected
-from saddle_jax.methods.method import Method
-from saddle_jax.methods.momentum import local_momentum
-from saddle_jax.mixing import Form, add_gossip, check_gossip, disagreement, gossip
-from saddle_jax.topology import Topology
-from saddle_jax.types import Key, Metrics, Params, ScalarOrSchedule
+from saddle_jax.checks import ArgumentError
+from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
+from saddle_jax.core.method import Method, Rule, Step
+from saddle_jax.core.network import FORMS, Form, Graphs, Message
+from saddle_jax.core.transforms import at_step, check_topology
+from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+from saddle_jax.trees import tree_map
+from saddle_jax.types import Operator, Params, ScalarOrSchedule, Tree
 
 SelfGradient = Literal["current", "mixed"]
 SELF_GRADIENTS = ("current", "mixed")
-_STREAM = 2  # of random numbers, see `choco.stream`
 
 
-class NeighbourhoodMeanState(NamedTuple):
-    """State of `neighbourhood_mean`."""
+class NGMState(NamedTuple):
+    """State of NGM."""
 
-    error: Params  # e_ij, what compression has held back of each pair [A, K, ...]; None without it
-
-
-def neighbourhood_mean(
-    topology: Topology, compressor: Compressor | None = None
-) -> optax.GradientTransformationExtraArgs:
-    """Pairs of gradients [A, K, ...] to their weighted mean [A, ...], compressed with error feedback.
-
-    For each pair, with e_ij starting at zero (lines 5 to 8, 13 to 16 and 20 of Comp NGM):
-
-        p_ij = g_ij + e_ij,   delta_ij = Q(p_ij),   e_ij = p_ij - delta_ij,   g_i = sum_j w_ij delta_ij
-
-    The self-gradient, pair ii, is compressed like the others, as printed.
-
-    Args:
-      topology: who hears whom.
-      compressor: the operator Q; None averages the gradients as they are.
-
-    Returns:
-      A transform. Its update takes `key=` when the compressor draws random numbers, and notes
-      gradient_compression_error = ||Q(p) - p|| and gradient_compression_input = ||p||, each [A, K]
-      with zeros in the free slots of an irregular graph, in `metrics=` when given, and the same and
-      zeta for each tensor, see `choco.note_compression`.
-    """
-    check_undirected(topology)
-    if compressor is not None:
-        check_compressor(compressor)
-    width = topology.neighbours.shape[1]
-
-    def init_fn(params: Params) -> NeighbourhoodMeanState:
-        trees.check_params(params, topology.size)
-        return NeighbourhoodMeanState(None if compressor is None else trees.zeros_of_pairs(params, width))
-
-    def update_fn(
-        updates,
-        state,
-        params=None,
-        *,
-        key: Key | None = None,
-        metrics: Metrics | None = None,
-        **extra_args,
-    ):
-        del params, extra_args
-        _check_pairs(updates, topology.size, width)
-        error = state.error
-        if compressor is not None:
-            p = jax.tree.map(jnp.add, updates, error)
-            # A free slot holds no pair: nothing is sent there and nothing is remembered.
-            p = trees.scale_slices(p, jnp.asarray(topology.occupied))
-            updates = compress_stacked(compressor, p, stream(key, _STREAM), axes=2)
-            error = jax.tree.map(jnp.subtract, p, updates)
-            note_compression(metrics, "gradient_", p, updates, topology.occupied)
-        weighted = trees.scale_slices(updates, jnp.asarray(topology.weights))
-        mean = jax.tree.map(lambda g: jnp.sum(g, axis=1), weighted)
-        return mean, NeighbourhoodMeanState(error)
-
-    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+    m: Any  # momentum [A, ...]; None without it
+    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without it
 
 
 def ngm(
-    topology: Topology,
+    topology: Graphs,
     learning_rate: ScalarOrSchedule,
     *,
     beta: Any = 0.9,
     nesterov: bool = True,
     weight_decay: Any = 0.0,
     gamma: Any = 1.0,
-    compressor: Compressor | None = None,
+    compressor: Operator | None = None,
     self_gradient: SelfGradient = "current",
     form: Form = "auto",
 ) -> Method:
@@ -111,44 +55,108 @@ def ngm(
         printed, or at the "mixed" one x + gamma (W - I) x, as the code of NGM's authors does.
       form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
     """
-    gamma = check_gossip(topology, gamma)
+    check_undirected(topology)
+    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    momentum = local_momentum(beta, nesterov)
     checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
+    checks.choice("form", form, FORMS)
+    if compressor is not None:
+        check_compressor(compressor)
 
-    def mixed(params: Params) -> Params:
-        return add_gossip(params, disagreement(topology, params, form), gamma)
+    def init(x: Params) -> NGMState:
+        return NGMState(momentum.init(x), None if compressor is None else _no_error(topology, x))
 
-    at_mixed = self_gradient == "mixed"
-    compressed = compressor is not None
-    gradients = CrossGradients(
-        topology=topology,
-        mean=not compressed,
-        self_point=mixed if at_mixed else None,
-    )
-    decay = optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0))
-    transform = optax.chain(
-        neighbourhood_mean(topology, compressor) if compressed else optax.identity(),  # 11 / 20
-        _at(mixed, decay) if at_mixed else decay,
-        local_momentum(beta, nesterov),  # 12 / 21
-        optax.scale_by_learning_rate(checks.learning_rate(learning_rate)),  # 15 / 22: x_{t+1/2} - x_t
-        gossip(topology, gamma, of="current", form=form),  # 16 / 23
-    )
-    # Models go out whole, cross-gradients come back.
-    return Method(topology, gradients, transform, "ngm", rounds=(identity(), compressor or identity()))
+    def step(s: Step, x: Params, state: NGMState) -> tuple[Params, NGMState]:
+        eta, error = rate(s.t), state.error
+        # 3: the models go out, once: they are mixed (16 / 23) and differentiated where they arrive.
+        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.pull(x, form=form))
+        own = mixed if self_gradient == "mixed" else None
+        if compressor is None:
+            g = s.cross_gradient_mean(x, own, sent=())  # 4 to 11
+        else:
+            pairs = s.cross_gradients(x, own, sent=())  # 4, 12
+            delta, error = fed_back(s, compressor, pairs, error)  # 5 to 8, 13 to 16
+            g = s.network.average(delta)  # 20
+        g = decayed(g, x if own is None else own, weight_decay)
+        direction, m = momentum.direction(g, state.m)  # 12 / 21
+        new = tree_map(lambda mixed, d: mixed - eta * d, mixed, direction)  # 15, 16 / 22, 23
+        return new, NGMState(m, error)
 
-
-def _at(point: Any, transform: optax.GradientTransformation) -> optax.GradientTransformation:
-    """The transform, shown point(params) in place of params."""
-
-    def update_fn(updates, state, params=None):
-        return transform.update(updates, state, point(params))
-
-    return optax.GradientTransformation(transform.init, update_fn)
+    return Method("ngm", topology, Rule(init, step, demands="average"))
 
 
-def _check_pairs(updates: Any, size: int, width: int) -> None:
+def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[Params, Params]:
+    """Compression of pairs [A, K, ...] with error feedback: delta = Q(g + e), e = g + e - delta."""
+    p = jax.tree.map(jnp.add, g, error)
+    # A free slot holds no pair: nothing is sent there and nothing is remembered.
+    p = trees.scale_slices(p, s.network.occupied)
+    delta = compress_stacked(compressor, p, s.network.key(), axes=2)
+    s.network.returned(Message(delta, compressor))
+    note_compression(s, "gradient_", p, delta, s.network.occupied)
+    return delta, jax.tree.map(jnp.subtract, p, delta)
+
+
+class NeighbourhoodMeanState(NamedTuple):
+    """State of `neighbourhood_mean`."""
+
+    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without it
+
+
+def neighbourhood_mean(
+    topology: Graphs, compressor: Operator | None = None
+) -> optax.GradientTransformationExtraArgs:
+    """Pairs of gradients [A, K, ...] to their weighted mean [A, ...], compressed with error feedback.
+
+    For each pair, with e_ij starting at zero (lines 5 to 8, 13 to 16 and 20 of Comp NGM):
+
+        p_ij = g_ij + e_ij,   delta_ij = Q(p_ij),   e_ij = p_ij - delta_ij,   g_i = sum_j w_ij delta_ij
+
+    The self-gradient, pair ii, is compressed like the others, as printed.
+
+    Args:
+      topology: who hears whom.
+      compressor: the operator Q; None averages the gradients as they are.
+
+    Returns:
+      A transform. Alone, its update takes `key=` when the compressor draws random numbers.
+    """
+    check_undirected(topology)
+    if compressor is not None:
+        check_compressor(compressor)
+    width = topology.graphs[0].neighbours.shape[1]
+
+    def init_fn(params: Params) -> NeighbourhoodMeanState:
+        trees.check_params(params, topology.size)
+        return NeighbourhoodMeanState(None if compressor is None else _no_error(topology, params))
+
+    def update_fn(updates, state, params=None, *, step: Step | None = None, key=None, t=None, **_):
+        _check_pairs(updates, topology.size, width)
+        s = at_step(step, topology, params, key, t)
+        error = state.error
+        if compressor is not None:
+            if step is None:
+                s.network.expect_return(updates)
+            updates, error = fed_back(s, compressor, updates, error)
+        return s.network.average(updates), NeighbourhoodMeanState(error)
+
+    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+
+
+def check_undirected(topology: Any) -> None:
+    """Checks a graph for cross-gradients: whom I send my model to must be able to answer me."""
+    check_topology(topology)
+    if topology.is_directed:
+        raise ArgumentError(f"topology must be undirected to exchange cross-gradients, got {topology.name}")
+
+
+def _no_error(topology: Graphs, x: Params) -> Params:
+    return trees.zeros_of_pairs(x, topology.graphs[0].neighbours.shape[1])
+
+
+def _check_pairs(updates: Tree, size: int, width: int) -> None:
     for path, leaf in jax.tree.leaves_with_path(updates):
         if leaf.shape[:2] != (size, width):
-            raise ValueError(
+            raise ArgumentError(
                 f"updates{jax.tree_util.keystr(path)} must be gradients of pairs "
                 f"[A, K, ...] = [{size}, {width}, ...], got shape {leaf.shape}"
             )

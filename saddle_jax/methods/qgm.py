@@ -2,27 +2,90 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 
 from saddle_jax import checks
-from saddle_jax.choco import Order, model_gossip
-from saddle_jax.compression import Compressor, identity
-from saddle_jax.gradients import LocalGradients
-from saddle_jax.methods.method import Method
-from saddle_jax.mixing import Form, require_params
-from saddle_jax.topology import Topology
-from saddle_jax.trees import in_memory
-from saddle_jax.types import Array, Params, ScalarOrSchedule
+from saddle_jax.core.gossip import Gossip, Order, of_models
+from saddle_jax.core.method import Method, Rule, Step
+from saddle_jax.core.network import Form, Graphs
+from saddle_jax.core.transforms import gossip_of, transform_of
+from saddle_jax.methods.momentum import check_decay, decayed
+from saddle_jax.trees import tree_map, zeros_like
+from saddle_jax.types import Operator, Params, ScalarOrSchedule
 
 
-class QuasiGlobalMomentumState(NamedTuple):
-    """State of `quasi_global_momentum`."""
+class QGMState(NamedTuple):
+    """State of QGM."""
 
-    step: Array  # steps taken, int32 []: what the schedule is asked with
-    momentum: Params  # m-hat, in units of a gradient [A, ...]
-    gossip: optax.OptState  # of the wrapped gossip
+    m_hat: Params  # in units of a gradient [A, ...]
+    way: Any  # of the gossip
+
+
+def quasi_global_rule(
+    gossip: Gossip, learning_rate: ScalarOrSchedule, beta: Any, mu: Any, nesterov: bool, weight_decay: Any
+) -> Rule:
+    """The algorithm, for any way in which models travel; the options are those of `qgm`."""
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    beta = checks.real("beta", beta, at_least=0.0, below=1.0)
+    mu = checks.real("mu", beta if mu is None else mu, at_least=0.0, below=1.0)
+
+    def init(x: Params) -> QGMState:
+        return QGMState(zeros_like(x), gossip.init(x))
+
+    def step(s: Step, x: Params, state: QGMState) -> tuple[Params, QGMState]:
+        eta = rate(s.t)
+        # A schedule may end at zero: the step is then no multiple of eta, and m-hat only decays.
+        per_eta = jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
+        g = decayed(s.gradient(x), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
+
+        def descend(x, g, m_hat):
+            m = beta * m_hat + g  # 3 (5)
+            return x - eta * (g + beta * m if nesterov else m)  # 6
+
+        half = tree_map(descend, x, g, state.m_hat)
+        new, way = gossip.mix(s, half, state.way)  # 7, 8
+
+        def remember(m_hat, x, new):
+            d = (x - new) * per_eta  # 9
+            return mu * m_hat + (1 - mu) * d  # 10
+
+        return new, QGMState(tree_map(remember, state.m_hat, x, new), way)
+
+    return Rule(init, step, demands="average")
+
+
+def qgm(
+    topology: Graphs,
+    learning_rate: ScalarOrSchedule,
+    *,
+    beta: Any = 0.9,
+    mu: Any = None,
+    nesterov: bool = True,
+    weight_decay: Any = 0.0,
+    gamma: Any = 1.0,
+    compressor: Operator | None = None,
+    order: Order = "choco",
+    form: Form = "auto",
+) -> Method:
+    """QGM; with a compressor, Comp QGM.
+
+    Args:
+      topology: who hears whom.
+      learning_rate: eta, a number or an optax schedule.
+      beta: momentum coefficient in [0, 1).
+      mu: coefficient of the moving average m-hat in [0, 1); None means mu = beta, as in the paper.
+      nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed
+        heavy ball, direction m.
+      weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
+      gamma: averaging rate in (0, 1].
+      compressor: the operator Q; None sends models as they are.
+      order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
+      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+    """
+    gossip = of_models(compressor, gamma, order, form)
+    rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay)
+    return Method("qgm", topology, rule)
 
 
 def quasi_global_momentum(
@@ -47,75 +110,4 @@ def quasi_global_momentum(
     Returns:
       A transform of stacked gradients [A, ...].
     """
-    checks.instance("gossip", gossip, optax.GradientTransformation, "sj.gossip(topology)")
-    learning_rate = checks.learning_rate(learning_rate)
-    beta = checks.real("beta", beta, at_least=0.0, below=1.0)
-    mu = checks.real("mu", beta if mu is None else mu, at_least=0.0, below=1.0)
-    gossip = optax.with_extra_args_support(gossip)
-
-    def init_fn(params: Params) -> QuasiGlobalMomentumState:
-        momentum = jax.tree.map(jnp.zeros_like, params)
-        return QuasiGlobalMomentumState(jnp.zeros([], jnp.int32), momentum, gossip.init(params))
-
-    def update_fn(updates, state, params=None, **extra_args):
-        params = require_params(params)
-        eta = learning_rate(state.step) if callable(learning_rate) else learning_rate
-        # A schedule may end at zero: the step is then no multiple of eta, and m-hat only decays.
-        per_eta = jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
-
-        def descend(g, m_hat):
-            m = beta * m_hat + g  # line 3 (Q-SADDLe: 5)
-            direction = g + beta * m if nesterov else m
-            return (-eta * direction).astype(g.dtype)  # line 6: x_{t+1/2} - x_t
-
-        # Each neighbour reads the half step, and both models and momentum read the whole one.
-        half_step = in_memory(jax.tree.map(descend, updates, state.momentum))
-        moved, gossip_state = gossip.update(half_step, state.gossip, params, **extra_args)  # 7, 8
-
-        moved = in_memory(moved)
-
-        def remember(m_hat, u):
-            d = -u * per_eta  # line 9: (x_t - x_{t+1}) / eta
-            return (mu * m_hat + (1 - mu) * d).astype(m_hat.dtype)  # line 10
-
-        momentum = jax.tree.map(remember, state.momentum, moved)
-        taken = optax.safe_increment(state.step)
-        return moved, QuasiGlobalMomentumState(taken, momentum, gossip_state)
-
-    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
-
-
-def qgm(
-    topology: Topology,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    mu: Any = None,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Compressor | None = None,
-    order: Order = "choco",
-    form: Form = "auto",
-) -> Method:
-    """QGM; with a compressor, Comp QGM.
-
-    Args:
-      topology: who hears whom.
-      learning_rate: eta, a number or an optax schedule.
-      beta: momentum coefficient in [0, 1).
-      mu: coefficient of the moving average m-hat in [0, 1); None means mu = beta, as in the paper.
-      nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed
-        heavy ball, direction m.
-      weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
-      gamma: averaging rate in (0, 1].
-      compressor: the operator Q; None sends models as they are.
-      order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
-      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
-    """
-    mixer = model_gossip(topology, gamma, compressor, order, form)
-    transform = optax.chain(
-        optax.add_decayed_weights(checks.real("weight_decay", weight_decay, at_least=0.0)),
-        quasi_global_momentum(mixer, learning_rate, beta=beta, mu=mu, nesterov=nesterov),
-    )
-    return Method(topology, LocalGradients(), transform, "qgm", rounds=(compressor or identity(),))
+    return transform_of(quasi_global_rule(gossip_of(gossip), learning_rate, beta, mu, nesterov, 0.0))

@@ -8,110 +8,62 @@ and `compressor=` turns each of the six into its Comp version.
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from saddle_jax import checks
+from saddle_jax.ascents.sam import sam
+from saddle_jax.core.ascent import Ascent
+from saddle_jax.core.method import Method
+from saddle_jax.core.network import Graphs
 from saddle_jax.methods.dpsgd import dpsgd
-from saddle_jax.methods.method import Method
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm
-from saddle_jax.sam import Ascent
-from saddle_jax.topology import Topology
 from saddle_jax.types import ScalarOrSchedule
 
-_Factory = TypeVar("_Factory", bound=Callable[..., Method])
 
-
-def saddle(
-    method: Method,
-    rho: Any,
-    *,
-    ascent_every: int = 1,
-    ascent_reuse: bool = False,
-    name: str | None = None,
-) -> Method:
-    """The SADDLe version of a method: same direction and gossip, sharpness-aware gradients.
+def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
+    """The SADDLe version of a method: the same rule, fed with sharpness-aware gradients.
 
     Args:
       method: any method, the paper's or your own.
-      rho: SAM's radius, >= 0; 0 gives the method back.
-      ascent_every: climb at each `ascent_every`-th step only; 5 is the paper's compute-efficient
-        variant, which costs 6 backward passes in 5 steps instead of 10.
-      ascent_reuse: in the steps between, False takes the plain gradient (the paper's one sentence
-        on it names no reuse), True perturbs with the last perturbation again.
+      ascent: how the gradient of one model is taken, such as `sj.sam(0.05, every=5)`; a number rho >= 0
+        means `sj.sam(rho)`, and 0 gives the method back.
       name: what to call it.
     """
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
-    ascent = Ascent(rho, ascent_every, ascent_reuse)
-    stage = dataclasses.replace(method.gradients, ascent=ascent)
-    return dataclasses.replace(method, gradients=stage, name=name or f"{method.name}+saddle")
+    ascent = ascent if isinstance(ascent, Ascent) else sam(ascent)
+    return dataclasses.replace(method, ascent=ascent, name=name or f"{method.name}+saddle")
 
 
-def _with_options_of(base: Callable[..., Method]) -> Callable[[_Factory], _Factory]:
-    """Shows the base method's options in the signature, in place of **options: for help and tools."""
+def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Callable[..., Method]:
+    """A factory (topology, learning_rate, rho, ...) that shows the base method's options as its own."""
 
-    def decorate(factory: _Factory) -> _Factory:
-        own = list(inspect.signature(factory).parameters.values())[:-1]
-        known = {parameter.name for parameter in own}
-        inherited = inspect.signature(base).parameters.values()
-        merged = own + [parameter for parameter in inherited if parameter.name not in known]
-        factory.__signature__ = inspect.Signature(merged, return_annotation=Method)  # type: ignore[attr-defined]
-        return factory
+    def factory(
+        topology: Graphs,
+        learning_rate: ScalarOrSchedule,
+        rho: Any,
+        *,
+        ascent_every: int = 1,
+        ascent_reuse: bool = False,
+        **options: Any,
+    ) -> Method:
+        checks.whole("ascent_every", ascent_every, at_least=1)
+        return saddle(
+            base(topology, learning_rate, **options), sam(rho, ascent_every, ascent_reuse), name=name
+        )
 
-    return decorate
-
-
-@_with_options_of(dpsgd)
-def d_saddle(
-    topology: Topology,
-    learning_rate: ScalarOrSchedule,
-    rho: Any,
-    *,
-    ascent_every: int = 1,
-    ascent_reuse: bool = False,
-    **options: Any,
-) -> Method:
-    """D-SADDLe, the paper's Algorithm 5: `saddle` of `dpsgd`, whose other options it takes."""
-    base = dpsgd(topology, learning_rate, **options)
-    return saddle(base, rho, ascent_every=ascent_every, ascent_reuse=ascent_reuse, name="d_saddle")
-
-
-@_with_options_of(qgm)
-def q_saddle(
-    topology: Topology,
-    learning_rate: ScalarOrSchedule,
-    rho: Any,
-    *,
-    ascent_every: int = 1,
-    ascent_reuse: bool = False,
-    **options: Any,
-) -> Method:
-    """Q-SADDLe, the paper's Algorithms 1 and 2: `saddle` of `qgm`, whose other options it takes."""
-    base = qgm(topology, learning_rate, **options)
-    return saddle(base, rho, ascent_every=ascent_every, ascent_reuse=ascent_reuse, name="q_saddle")
+    own = list(inspect.signature(factory).parameters.values())[:-1]
+    known = {parameter.name for parameter in own}
+    inherited = [p for p in inspect.signature(base).parameters.values() if p.name not in known]
+    factory.__name__ = factory.__qualname__ = name
+    factory.__signature__ = inspect.Signature([*own, *inherited], return_annotation=Method)  # type: ignore[attr-defined]
+    factory.__doc__ = (
+        f"{about}: `saddle` of `{base.__name__}`, whose other options it takes.\n\n"
+        "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n    "
+    )
+    return factory
 
 
-@_with_options_of(ngm)
-def n_saddle(
-    topology: Topology,
-    learning_rate: ScalarOrSchedule,
-    rho: Any,
-    *,
-    ascent_every: int = 1,
-    ascent_reuse: bool = False,
-    **options: Any,
-) -> Method:
-    """N-SADDLe, the paper's Algorithms 3 and 4: `saddle` of `ngm`, whose other options it takes."""
-    base = ngm(topology, learning_rate, **options)
-    return saddle(base, rho, ascent_every=ascent_every, ascent_reuse=ascent_reuse, name="n_saddle")
-
-
-# Every method of the paper by name.
-METHODS: dict[str, Callable[..., Method]] = {
-    "dpsgd": dpsgd,
-    "d_saddle": d_saddle,
-    "qgm": qgm,
-    "q_saddle": q_saddle,
-    "ngm": ngm,
-    "n_saddle": n_saddle,
-}
+d_saddle = _saddle_version(dpsgd, "d_saddle", "D-SADDLe, the paper's Algorithm 5")
+q_saddle = _saddle_version(qgm, "q_saddle", "Q-SADDLe, the paper's Algorithms 1 and 2")
+n_saddle = _saddle_version(ngm, "n_saddle", "N-SADDLe, the paper's Algorithms 3 and 4")

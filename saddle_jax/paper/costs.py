@@ -18,10 +18,10 @@ from collections.abc import Iterator
 import jax
 
 from saddle_jax import compression, models
-from saddle_jax.ledger import Ledger, open_ledger
-from saddle_jax.methods.saddle import METHODS
+from saddle_jax.core.graphs import ring
+from saddle_jax.core.ledger import Ledger, open_ledger
+from saddle_jax.methods import METHODS
 from saddle_jax.paper.settings import SETTINGS
-from saddle_jax.topology import ring
 from saddle_jax.trees import replicate
 from saddle_jax.types import Params
 

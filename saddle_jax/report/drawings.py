@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from saddle_jax.topology import Topology
+from saddle_jax.core.topology import Topology
 
 # What is still worth drawing; larger ones are told in words.
 _MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_BUBBLES = 200, 2000, 24, 40_000

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from saddle_jax.config import build_topology
+from saddle_jax.core.ledger import readable
 from saddle_jax.errors import RunError
-from saddle_jax.ledger import readable
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.report.plots import new_figure, plot_counts, save

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from saddle_jax import checks
-from saddle_jax.topology import Topology
+from saddle_jax.core.topology import Topology
 
 _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
 

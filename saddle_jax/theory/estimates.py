@@ -14,10 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import checks, classification
+from saddle_jax.agents import lift
 from saddle_jax.config import Config
+from saddle_jax.core.ascent import plain
+from saddle_jax.core.gradients import of_one_model
 from saddle_jax.data.recipes import Recipe
 from saddle_jax.experiment import Experiment
-from saddle_jax.gradients import LocalGradients
+from saddle_jax.methods import options_of
 from saddle_jax.theory.bound import Setting, mixing_lambda
 from saddle_jax.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
 from saddle_jax.types import Array, Batch, Params
@@ -50,7 +53,7 @@ class Estimates(NamedTuple):
             eta=config.learning_rate,
             beta=config.beta,
             mu=config.beta if config.mu < 0 else config.mu,
-            rho=config.rho if config.method.endswith("saddle") else 0.0,
+            rho=config.rho if "rho" in options_of(config.method) else 0.0,
             agents=config.agents,
             steps=steps,
         )
@@ -75,7 +78,7 @@ def estimate(
       report: is told how many passes over these samples are done, and of how many.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
-    lambda_ = mixing_lambda(experiment.method.topology, experiment.config.gamma)
+    lambda_ = mixing_lambda(experiment.method.topology.at(0), experiment.config.gamma)
     if lambda_ == 0:
         raise ValueError(f"the theorem needs agents that mix, got {experiment.method.topology.name}")
     data = _AgentData(experiment, checks.whole("samples", samples, at_least=0))
@@ -194,9 +197,9 @@ class _AgentData:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _gradients(model: Any, recipe: Recipe, params: Params, batch: Batch) -> tuple[Params, Array]:
-    stage, loss_fn = LocalGradients(), classification.cross_entropy(model)
+    loss_fn = classification.cross_entropy(model)
     prepared = {**batch, "images": jax.vmap(recipe.for_evaluation)(batch["images"])}
-    grads, _, evaluation = stage.compute(loss_fn, params, prepared, stage.init(params), False)
+    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, prepared, ())
     return grads, evaluation.loss
 
 

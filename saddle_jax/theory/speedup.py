@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from saddle_jax import checks
+from saddle_jax.core.graphs import complete
 from saddle_jax.theory.bound import Bound, Setting, bound, corollary_schedule
 from saddle_jax.theory.testbed import Measured, measure, quadratic
-from saddle_jax.topology import complete
 
 
 class Point(NamedTuple):

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import checks
+from saddle_jax.core.topology import Topology
 from saddle_jax.methods.saddle import q_saddle
 from saddle_jax.theory.bound import Setting, mixing_lambda
-from saddle_jax.topology import Topology
 from saddle_jax.trees import consensus, replicate
 from saddle_jax.types import Array, Key, Params
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from saddle_jax.bench.opponent.layout import Layout, flatten, images_of, labels_of
 from saddle_jax.bench.opponent.models import NETWORKS, Network, Tensor
 from saddle_jax.bench.work import OPTIONS, Work
-from saddle_jax.topology import Topology
+from saddle_jax.core.topology import Topology
 
 # (models [A, P], images [A, B, C, H, W], labels [A, B]) -> gradients [A, P]
 Gradients: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -1,0 +1,88 @@
+"""How the gradient of ONE model is taken: plainly, or after a climb, as sharpness-aware methods do.
+
+An ascent knows nothing of agents. `gradient` is handed the plain gradient function of the loss and calls
+it as often as it likes; `saddle_jax.ascents` has one short file for each kind.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
+from saddle_jax.types import Batch, Params, Tree
+
+GradientFn = Callable[[Params, Batch], Params]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Ascent:
+    """The gradient of one model on one batch, as a pure pair of functions.
+
+    Attributes:
+      name: how it was made, such as "sam(rho=0.05)".
+      init: x -> state, the state before the first step; `()` where nothing is remembered.
+      gradient: (grad, x, d, state, phase) -> (g, state). `grad(x, d)` is the plain gradient at x on
+        batch d. `phase` is static: a Python integer that tells which kind of step this is.
+      phases: the kinds of the steps of one period. (0,) makes all steps alike; (0, 1, 1) makes every third
+        step, from the first on, of kind 0. Steps of one kind are one compiled program.
+      is_linear: whether the gradient of a weighted sum of losses is the weighted sum of their gradients.
+    """
+
+    name: str
+    init: Callable[[Params], Any]
+    gradient: Callable[[GradientFn, Params, Batch, Any, int], tuple[Params, Any]]
+    phases: tuple[int, ...] = (0,)
+    is_linear: bool = False
+
+    def __post_init__(self):
+        if not self.phases or any(not isinstance(phase, int) for phase in self.phases):
+            raise ArgumentError(f"phases must be a tuple of integers, got {self.phases!r}")
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def period(self) -> int:
+        """After how many steps the kinds of steps repeat."""
+        return len(self.phases)
+
+    def phase(self, t: int) -> int:
+        """Which kind of step the one number t (from 0) is."""
+        return self.phases[checks.whole("t", t, at_least=0) % self.period]
+
+    def keeps_state(self, x: Params) -> bool:
+        """Whether something is remembered from one step to the next."""
+        return bool(jax.tree.leaves(jax.eval_shape(self.init, x)))
+
+    def passes(self, phase: int) -> int:
+        """How many backward passes a step of this kind takes, counted on a model of one number."""
+        model, count = {"x": jnp.ones(1)}, 0
+
+        def grad(x: Params, d: Batch) -> Params:
+            nonlocal count
+            del d
+            count += 1
+            return x
+
+        jax.eval_shape(lambda x: self.gradient(grad, x, (), self.init(x), phase), model)
+        return count
+
+    @property
+    def passes_per_step(self) -> float:
+        """Backward passes of a step, the mean over a period: 1 for a plain gradient, 2 for SAM."""
+        return sum(self.passes(phase) for phase in self.phases) / self.period
+
+
+def nothing(x: Params) -> Tree:
+    """The state of an ascent that remembers nothing."""
+    del x
+    return ()
+
+
+def plain() -> Ascent:
+    """The gradient of the loss itself, g = grad F(x; d): one backward pass."""
+    return Ascent("plain()", nothing, lambda grad, x, d, state, phase: (grad(x, d), state), is_linear=True)

@@ -1,0 +1,175 @@
+"""How one quantity travels: every agent takes a weighted average of its neighbours' models.
+
+    x_i  <-  x_i + gamma sum_j (w_ij - I_ij) x_j          gamma = 1:  x_i <- sum_j w_ij x_j
+
+`exact` sends it whole. `choco` sends compressed differences to public copies (Koloskova et al.,
+"Decentralized deep learning with arbitrary communication compression", 2020; lines 7 and 10 to 12 of the
+paper's Algorithm 2). A method may use several of them, one for each quantity that travels.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax import checks, trees
+from saddle_jax.agents import on_shards
+from saddle_jax.core.network import FORMS, Form, Message
+from saddle_jax.trees import tree_map
+from saddle_jax.types import Key, Operator, Tree
+
+if TYPE_CHECKING:
+    from saddle_jax.core.method import Step
+
+Order = Literal["choco", "paper"]
+ORDERS = ("choco", "paper")
+
+
+class Gossip(NamedTuple):
+    """How one quantity travels, as a pure pair of functions."""
+
+    init: Callable[[Tree], Any]  # x [A, ...] -> state
+    mix: "Callable[[Step, Tree, Any], tuple[Tree, Any]]"  # (step, x, state) -> (x after the round, state)
+
+
+def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip:
+    """One round of exact gossip: x + gamma (W - I) x.
+
+    Args:
+      gamma: averaging rate in (0, 1].
+      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+    """
+    gamma = check_rate(gamma)
+    checks.choice("form", form, FORMS)
+
+    def mix(step: "Step", x: Tree, state: Any) -> tuple[Tree, Any]:
+        x = trees.in_memory(x)  # each neighbour reads it
+        pulled = step.network.pull(x, form=form)
+        return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, pulled)), state
+
+    return Gossip(lambda x: (), mix)
+
+
+class ChocoState(NamedTuple):
+    """State of `choco`."""
+
+    public: Tree  # x-hat: the copy of each agent's quantity that its neighbours hold too [A, ...]
+
+
+def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: Form = "auto") -> Gossip:
+    """One round of compressed gossip. With x-hat starting at zero:
+
+        order "choco"                          order "paper" (as Algorithm 2 is printed)
+        q     = Q(x - x-hat)                   x     = x + gamma (W - I) x-hat
+        x-hat = x-hat + q                      q     = Q(x - x-hat)
+        x     = x + gamma (W - I) x-hat        x-hat = x-hat + q
+
+    "choco" mixes what was just sent: without compression and at gamma = 1 it is exact gossip.
+    "paper" mixes what was sent a step ago: its first step mixes nothing, and without compression
+    it does not become the uncompressed method.
+
+    Args:
+      compressor: the operator Q, applied to each tensor of each agent.
+      gamma: averaging rate in (0, 1]; strong compression needs a small one (the paper: 0.4 for 30 % top-k).
+      order: "choco" or "paper".
+      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+    """
+    gamma = check_rate(gamma)
+    check_compressor(compressor)
+    checks.choice("order", order, ORDERS)
+    checks.choice("form", form, FORMS)
+
+    def publish(step: "Step", x: Tree, public: Tree) -> tuple[Tree, Message]:
+        theta = jax.tree.map(jnp.subtract, x, public)
+        q = compress_stacked(compressor, theta, step.network.key())
+        note_compression(step, "", theta, q, step.network.topology.present)
+        return jax.tree.map(jnp.add, public, q), Message(q, compressor)
+
+    def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
+        public = state.public
+        if order == "choco":
+            public, sent = publish(step, x, public)
+            pulled = step.network.pull(public, sent, form)
+            return tree_map(lambda x, p: x + gamma * p, x, pulled), ChocoState(public)
+        # What is mixed travelled in the step before; what travels now is mixed in the next one.
+        pulled = step.network.pull(public, (), form)
+        x = tree_map(lambda x, p: x + gamma * p, x, pulled)
+        public, sent = publish(step, x, public)
+        step.network.charge(sent)
+        return x, ChocoState(public)
+
+    return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
+
+
+def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip:
+    """How the models of a method travel: exactly without a compressor, by CHOCO with one."""
+    checks.choice("order", order, ORDERS)
+    return exact(gamma, form) if compressor is None else choco(compressor, gamma, order, form)
+
+
+def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: int = 1) -> Tree:
+    """Q of every tensor of every agent, each with a key of its own.
+
+    Args:
+      compressor: the operator.
+      tree: leaves [A, ...], or [A, K, ...] with axes=2.
+      key: one key, consumed; None for deterministic operators.
+      axes: how many leading axes are not part of a tensor.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    stacked = jax.vmap(jax.vmap(compressor.compress)) if axes == 2 else jax.vmap(compressor.compress)
+    compress = on_shards(stacked)
+    # A random operator without a key fails in `compress`, with its own message.
+    if key is None or not compressor.stochastic:
+        return jax.tree.unflatten(structure, [compress(leaf) for leaf in leaves])
+
+    compressed = []
+    for position, leaf in enumerate(leaves):
+        keys = trees.agent_keys(jax.random.fold_in(key, position), leaf.shape[0])
+        if axes == 2:
+            keys = jax.vmap(trees.agent_keys, in_axes=(0, None))(keys, leaf.shape[1])
+        compressed.append(compress(leaf, keys))
+    return jax.tree.unflatten(structure, compressed)
+
+
+def check_rate(gamma: Any) -> Any:
+    """Checks an averaging rate and returns it."""
+    return checks.real("gamma", gamma, above=0.0, at_most=1.0)
+
+
+def check_compressor(compressor: Any) -> None:
+    """Checks that an argument is a compression operator."""
+    if not isinstance(compressor, Operator):
+        raise checks.ArgumentError(
+            f"compressor must be a Compressor, such as sj.quantize(bits=8), got {compressor!r}"
+        )
+
+
+def note_compression(step: "Step", prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
+    """Notes what compression took away, where diagnostics are measured.
+
+    Args:
+      step: that measures.
+      prefix: before the names.
+      theta: what was compressed [A, ...], or of pairs [A, K, ...].
+      compressed: Q(theta).
+      present: which agents [A] or pairs [A, K] are real, bool.
+
+    The norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its own, [L];
+    and the measured contraction of each tensor, zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L],
+    the mean over those agents or pairs that had something to compress, NaN where none had.
+    """
+    if not step.diagnostics:
+        return
+    present = jnp.asarray(present)
+    axes = present.ndim
+    error = jax.tree.map(jnp.subtract, compressed, theta)
+    agents_axes: Literal["A", "AK"] = "A" if axes == 1 else "AK"
+    step.note(f"{prefix}compression_error", trees.agent_norms(error, axes), agents_axes)
+    step.note(f"{prefix}compression_input", trees.agent_norms(theta, axes), agents_axes)
+    errors, inputs = trees.layer_norms(error, axes), trees.layer_norms(theta, axes)
+    step.note(f"{prefix}compression_error_by_layer", trees.mean_by_layer(errors, present[None]), "L")
+    step.note(f"{prefix}compression_input_by_layer", trees.mean_by_layer(inputs, present[None]), "L")
+    lost = (errors / jnp.where(inputs > 0, inputs, 1)) ** 2
+    step.note(f"{prefix}zeta_by_layer", trees.mean_by_layer(1 - lost, (inputs > 0) & present[None]), "L")

@@ -1,0 +1,339 @@
+"""What a method is: a topology, a rule, and how gradients are taken. A rule is the algorithm itself.
+
+    rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the ascent
+                                              s.network       the only place where agents meet
+
+Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So everybody who cuts
+a state over devices or stacks it over replicas knows which axis is the agents'.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax import checks, trees
+from saddle_jax.checks import ArgumentError
+from saddle_jax.core.ascent import Ascent, plain
+from saddle_jax.core.gradients import Gradients, Kind, Oracle, Rehearsal, initial_states
+from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.network import Faults, Graphs, Message, Network, Round
+from saddle_jax.core.topology import Keeps, Topology
+from saddle_jax.types import Array, Batch, Key, LossFn, Params, Tree
+
+# What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
+Axes = Literal["", "A", "AK", "L"]
+
+
+@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass(frozen=True)
+class Metrics(Mapping[str, Any]):
+    """What a step measured, by name; `axes` says of each what its axes mean.
+
+    `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
+    """
+
+    arrays: dict[str, Any]
+    axes: dict[str, Axes]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def adding(self, **numbers: Any) -> "Metrics":
+        """The same with further numbers []."""
+        return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
+
+    def tree_flatten_with_keys(self) -> Any:
+        """The values, named, with the axes as their static part."""
+        names = sorted(self.arrays)
+        children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
+        return children, tuple((name, self.axes[name]) for name in names)
+
+    @classmethod
+    def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
+        """The metrics again."""
+        return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
+
+
+@dataclasses.dataclass(eq=False)
+class Step:
+    """What a rule sees of one step.
+
+    Attributes:
+      t: the step, int32 []: the one counter of a run. Schedules are asked with it.
+      x: the models that the step began with [A, ...].
+      network: where agents meet.
+      oracle: whom to ask for gradients; rules use `gradient` and `cross_gradients`.
+      diagnostics: whether to measure what costs extra passes over the parameters.
+      notes: what was measured, with its axes.
+    """
+
+    t: Any
+    x: Params
+    network: Network
+    oracle: Oracle
+    diagnostics: bool = False
+    notes: dict[str, tuple[Any, Axes]] = dataclasses.field(default_factory=dict)
+
+    def gradient(self, x: Params) -> Params:
+        """Every agent's gradient on its own batch at the models x, [A, ...]."""
+        gradient = self.oracle.own(x)
+        self._note_norms(gradient, self.network.topology.present, "A")
+        return gradient
+
+    def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
+        """g_ij = grad F_j(x_i; d_j) for every neighbour j of i, itself included (slot 0): [A, K, ...].
+
+        Models x go out in one round, and gradients come back in another. `sent` says how the models travel,
+        `()` where a round of this step has brought them already. Gradients are charged whole, unless
+        `network.returned` says afterwards how they travelled.
+
+        Args:
+          x: models [A, ...].
+          own: where each agent takes its own g_ii; None for x.
+          sent: see above.
+        """
+        self._send_models(x, sent)
+        pairs = self.oracle.pairs(x, own)
+        self.network.expect_return(pairs)
+        self._note_norms(pairs, self.network.occupied, "AK")
+        return pairs
+
+    def cross_gradient_mean(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
+        """sum_j w_ij g_ij, [A, ...]: the mean of `cross_gradients` over the neighbourhood, for less memory.
+
+        Gradients come back whole.
+        """
+        self._send_models(x, sent)
+        mean = self.oracle.mean(x, own)
+        self.network.charge(Message(mean))
+        self._note_norms(mean, self.network.topology.present, "A")
+        return mean
+
+    def note(self, name: str, value: Any, axes: Axes) -> None:
+        """Puts a number into the step's metrics; a name that is taken gets a number behind it: name_2, ..."""
+        checks.choice("axes", axes, ("", "A", "AK", "L"))
+        names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        self.notes[next(free for free in names if free not in self.notes)] = (value, axes)
+
+    def _send_models(self, x: Params, sent: Any) -> None:
+        if self.network.topology.is_directed:
+            raise ArgumentError(
+                f"topology must be undirected to exchange cross-gradients, got {self.network.topology.name}"
+            )
+        if sent is None or len(sent):
+            self.network.charge(Message(x) if sent is None else sent)
+
+    def _note_norms(self, gradient: Params, present: Any, axes: Axes) -> None:
+        if not self.diagnostics:
+            return
+        present = jnp.asarray(present)
+        norms = trees.agent_norms(gradient, present.ndim)
+        self.note("gradient_norm", jnp.where(present, norms, 0), axes)
+        by_layer = trees.layer_norms(gradient, present.ndim)
+        self.note("gradient_norm_by_layer", trees.mean_by_layer(by_layer, present[None]), "L")
+
+
+class Rule(NamedTuple):
+    """An algorithm, as a pure pair of functions over stacked trees."""
+
+    init: Callable[[Params], Any]  # x [A, ...] -> state
+    step: Callable[[Step, Params, Any], tuple[Params, Any]]  # (s, x, state) -> (x, state)
+    demands: Keeps | None = None  # what W must keep; None: nothing in particular
+
+
+class MethodState(NamedTuple):
+    """State of a method."""
+
+    t: Array  # steps taken, int32 []: the only counter of a run
+    ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
+    rule: Any  # of the algorithm
+
+
+class Trace(NamedTuple):
+    """What one step does, told by one abstract run of it."""
+
+    rounds: tuple[Round, ...]  # what each link carries, round by round
+    asked: tuple[Kind, ...]  # which gradients the rule asked for
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Method:
+    """A complete algorithm on a graph. The named ones (`sj.qgm`, `sj.n_saddle`, ...) are made as yours is:
+
+        sj.Method("mine", sj.ring(10), sj.Rule(init, step))
+
+    Attributes:
+      name: what to call it.
+      topology: who hears whom.
+      rule: the algorithm.
+      ascent: how the gradient of one model is taken, `sj.plain()` or such as `sj.sam(0.05)`.
+      faults: what the network loses; None: nothing.
+    """
+
+    name: str
+    topology: Graphs
+    rule: Rule
+    ascent: Ascent = plain()
+    faults: Faults | None = None
+
+    def __post_init__(self):
+        checks.instance("name", self.name, str, "'mine'")
+        checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
+        checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
+        checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
+        demands, keeps = self.rule.demands, self.topology.keeps
+        if demands is not None and keeps not in (demands, "average"):
+            raise ArgumentError(
+                f"{self.name} needs a topology that keeps {_MEANING[demands]}, "
+                f"got {self.topology.name}, which keeps {_MEANING[keeps]}"
+            )
+
+    def init(self, params: Params) -> MethodState:
+        """The state before the first step; params are stacked [A, ...], see `sj.replicate`."""
+        trees.check_params(params, self.topology.size)
+        params = jax.tree.map(jnp.asarray, params)
+        states = self.rule.init(params)
+        self._check_state(states)
+        trace = self.trace(params)  # which raises where a step would not do
+        width = self.topology.graphs[0].neighbours.shape[1]
+        ascent = initial_states(self.ascent, params, list(trace.asked), width)
+        return MethodState(jnp.zeros([], jnp.int32), ascent, states)
+
+    def step(
+        self,
+        loss_fn: LossFn,
+        params: Params,
+        state: MethodState,
+        batch: Batch,
+        key: Key | None = None,
+        *,
+        phase: int | None = None,
+        diagnostics: bool = False,
+        group: int = 0,
+    ) -> tuple[Params, MethodState, Metrics]:
+        """One step of all agents. Pure: jit it with loss_fn, phase, diagnostics and group static.
+
+        Args:
+          loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+          params: stacked models [A, ...].
+          state: from `init` or the step before.
+          batch: one batch per agent, stacked [A, B, ...].
+          key: consumed; only compressors that draw random numbers need one.
+          phase: which kind of step this is, where the ascent has several; `phase(t)` tells. None decides by
+            the state's t inside the compiled program, which then holds all kinds.
+          diagnostics: also measure what costs extra passes over the parameters.
+          group: how many of a device's agents are computed at a time; 0 chooses, see `agents.group_size`.
+
+        Returns:
+          The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
+          step that reuses a perturbation, at the perturbed point); aux (stacked [A, ...]) if
+          loss_fn returns it; with diagnostics also gradient_norm ([A], or [A, K] for pairs),
+          update_norm [A], consensus_distance [] of the new models, and what the rule notes:
+          compression_error ||Q(theta) - theta|| and compression_input ||theta|| of compressed
+          models [A], and the same with gradient_ in front of compressed cross-gradients [A, K]. Vectors
+          [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
+          these norms, and zeta, the measured contraction. `metrics.axes` tells which axes each one has.
+        """
+        trees.check_params(params, self.topology.size)
+        trees.check_stacked("batch", batch, self.topology.size)
+        self._check_phase(phase)
+        batch = jax.tree.map(jnp.asarray, batch)
+        network = Network(self.topology, state.t, key, self.faults)
+        oracle = Gradients(loss_fn, self.ascent, batch, network, list(state.ascent), phase, group)
+        step = Step(state.t, params, network, oracle, diagnostics)
+        new, rule_state = self.rule.step(step, params, state.rule)
+        _check_alike("models", new, params)
+        _check_alike("state", rule_state, state.rule)
+        if diagnostics:
+            step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
+            present = self.topology.present if self.topology.idle else None
+            step.note("consensus_distance", trees.consensus_distance(new, present), "")
+        ascent = tuple(oracle.states)
+        return new, MethodState(state.t + 1, ascent, rule_state), self._metrics(step.notes, oracle)
+
+    def phase(self, t: int) -> int:
+        """Which kind of step the one number t (from 0) is, for loops that count the steps themselves."""
+        return self.ascent.phase(t)
+
+    def trace(self, params: Params) -> Trace:
+        """What one step does for stacked parameters (or their shapes) [A, ...]; nothing is computed."""
+        book: list[Round] = []
+        oracle = Rehearsal(self.topology.graphs[0].neighbours.shape[1])
+
+        def rehearse(x: Params, t: Array, key: Key) -> Any:
+            network = Network(self.topology, t, key, self.faults, book)
+            state = self.rule.init(x)
+            new, new_state = self.rule.step(Step(t, x, network, oracle, diagnostics=False), x, state)
+            _check_alike("models", new, x)
+            _check_alike("state", new_state, state)
+            return ()
+
+        jax.eval_shape(rehearse, params, jnp.int32(0), jax.random.key(0))
+        return Trace(tuple(book), tuple(oracle.asked))
+
+    def _check_state(self, state: Any) -> None:
+        for path, leaf in jax.tree.leaves_with_path(state):
+            if jnp.ndim(leaf) and jnp.shape(leaf)[0] != self.topology.size:
+                raise ArgumentError(
+                    f"state{jax.tree_util.keystr(path)} of {self.name} must be a scalar or have leading axis "
+                    f"A = {self.topology.size}, got shape {jnp.shape(leaf)}"
+                )
+
+    def _check_phase(self, phase: Any) -> None:
+        if phase is None:
+            return
+        if not isinstance(phase, int):
+            raise ArgumentError(
+                f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
+            )
+        if phase not in self.ascent.phases:
+            raise ArgumentError(f"phase must be one of {sorted(set(self.ascent.phases))}, got {phase}")
+
+    def _metrics(self, notes: dict[str, tuple[Any, Axes]], oracle: Gradients) -> Metrics:
+        """All that was noted, without the rows of idle agents."""
+        if oracle.evaluations:
+            first = oracle.evaluations[0]
+            notes = {"loss": (first.loss, "A"), "aux": (first.aux, "A"), **notes}
+        count = self.topology.size - self.topology.idle
+
+        def of_present(value: Tree, axes: Axes) -> Tree:
+            return jax.tree.map(lambda x: x[:count], value) if axes in ("A", "AK") else value
+
+        kept = {name: note for name, note in notes.items() if note[0] is not None}
+        return Metrics(
+            {name: of_present(*note) for name, note in kept.items()},
+            {name: axes for name, (_, axes) in kept.items()},
+        )
+
+
+_MEANING: dict[Keeps, str] = {
+    "average": "the agents' average (W doubly stochastic)",
+    "rows": "agreement (rows of W sum to one)",
+    "mass": "the agents' sum (columns of W sum to one)",
+}
+
+
+def _check_alike(what: str, new: Tree, old: Tree) -> None:
+    """Checks that a rule returned what it was given: the same tree, shapes and dtypes."""
+    structures: list[Any] = [jax.tree.structure(old), jax.tree.structure(new)]
+    if structures[0] != structures[1]:
+        raise ArgumentError(
+            f"the rule must return {what} of the structure that it got, {structures[0]}, got {structures[1]}"
+        )
+    for (path, x), y in zip(jax.tree.leaves_with_path(new), jax.tree.leaves(old), strict=True):
+        if jnp.shape(x) != jnp.shape(y) or jnp.result_type(x) != jnp.result_type(y):
+            raise ArgumentError(
+                f"the rule must return {what} of the shapes and dtypes that it got, "
+                f"{jnp.result_type(y)}{list(jnp.shape(y))} for {what}{jax.tree_util.keystr(path)}, "
+                f"got {jnp.result_type(x)}{list(jnp.shape(x))}"
+            )

@@ -1,0 +1,329 @@
+"""The only place where agents meet: the graph of one step, what travels over it, and the books of it.
+
+A rule is handed a network and calls
+
+    mix(x)      W x                          [A, ...]    -> [A, ...]
+    pull(x)     (W - I) x                    [A, ...]    -> [A, ...]
+    hear(x)     x_j of every neighbour j     [A, ...]    -> [A, K, ...]
+    send(x)     one message per link         [A, K, ...] -> [A, K, ...]
+
+Each of them is one round: every agent sends one message over each of its links. A round is charged with what
+it is given, unless `sent` says what travels instead (CHOCO: compressed differences). Forgetting `sent`
+over-charges; nothing goes free.
+
+Sharding, lost messages and the books live here. This module alone uses the exchange between devices.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from saddle_jax import agents, checks, exchange
+from saddle_jax.checks import ArgumentError
+from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.topology import Topology
+from saddle_jax.trees import check_params, check_stacked
+from saddle_jax.types import Array, Key, Operator, Tree
+
+Form = Literal["auto", "dense", "table"]
+FORMS = ("auto", "dense", "table")
+Graphs: TypeAlias = Topology | Cycle
+
+# The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
+_MAX_TABLE_WIDTH = 16
+
+
+class Message(NamedTuple):
+    """What travels over one link in one round.
+
+    `like` has the shapes of the round's own argument, agents and slots included; `packed` is the
+    compression operator whose encoding travels, None for the numbers as they are.
+    """
+
+    like: Tree
+    packed: Operator | None = None
+
+
+class Round(NamedTuple):
+    """One round in the books: the tensors [...] that each link carries, and how each is packed."""
+
+    tensors: tuple[jax.ShapeDtypeStruct, ...]
+    packings: tuple[Operator | None, ...]
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes over one link: the real encodings, with norms, scales, signs and indices."""
+        return sum(
+            x.size * x.dtype.itemsize if packed is None else packed.bits(x.shape, x.dtype) // 8
+            for x, packed in zip(self.tensors, self.packings, strict=True)
+        )
+
+    @property
+    def paper_bits(self) -> int:
+        """Bits over one link as the paper's tables count them: 32 for a number that is not compressed."""
+        return sum(
+            32 * x.size if packed is None else packed.paper_bits(x.shape)
+            for x, packed in zip(self.tensors, self.packings, strict=True)
+        )
+
+
+class Faults(Protocol):
+    """What a network does to messages, as a pure function of key, step, round and graph."""
+
+    def arrived(self, key: Key | None, t: Array, round_number: int, graph: Topology) -> Array:
+        """bool [A, K]: which messages of the k-th neighbour reach agent i; its own always does."""
+
+
+@dataclasses.dataclass(eq=False)
+class Network:
+    """The links of one step; `Method.step` makes one for each.
+
+    Attributes:
+      topology: who hears whom.
+      t: the step, int32 [] or a Python integer; it chooses among graphs that take turns.
+      random: the key of this step; None where nobody draws random numbers.
+      faults: what gets lost; None: nothing.
+      book: one entry per round, written while the step is traced.
+    """
+
+    topology: Graphs
+    t: Any = 0
+    random: Key | None = None
+    faults: Faults | None = None
+    book: list[Round] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        self._level = get_opaque_trace_state(convention="saddle_jax")
+        self._keys = 0
+        self._returning: int | None = None
+
+    @property
+    def width(self) -> int:
+        """K, the number of slots: the largest number of neighbours, plus one for the agent itself."""
+        return self.topology.graphs[0].neighbours.shape[1]
+
+    @property
+    def weights(self) -> Array:
+        """float [A, K]: with which weight each agent takes in its k-th neighbour in this step."""
+        return self._table([graph.weights for graph in self.topology.graphs])
+
+    @property
+    def occupied(self) -> Array:
+        """bool [A, K]: which slots hold a neighbour in this step; others are filling."""
+        return self._table([graph.occupied for graph in self.topology.graphs])
+
+    def key(self) -> Key | None:
+        """Random numbers of their own for each caller: the n-th call of a step gets the n-th key."""
+        self._check_level()
+        self._keys += 1
+        return None if self.random is None else jax.random.fold_in(self.random, self._keys)
+
+    def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
+        """W x: every agent's weighted sum over its neighbours, leaves [A, ...]."""
+        return self._weigh(x, sent, form, _mixed)
+
+    def pull(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
+        """(W - I) x: what a round of gossip adds to each agent, leaves [A, ...].
+
+        Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
+        zero, and the rounding of W to the models' dtype does not drive their mean.
+        """
+        return self._weigh(x, sent, form, _pulled)
+
+    def hear(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
+        """Every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
+        self._begin(x, sent, axes=1)
+        return self._heard(x)
+
+    def send(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
+        """One message per link: x[i, k] goes to agent i's k-th neighbour; leaves [A, K, ...].
+
+        Returns what came in: [i, k] is the message from i's k-th neighbour, zeros where nothing arrived and
+        in free slots; slot 0 is what the agent keeps for itself. The graph must be undirected.
+        """
+        self._begin(x, sent, axes=2)
+        for path, leaf in jax.tree.leaves_with_path(x):
+            if leaf.shape[1:2] != (self.width,):
+                raise ArgumentError(
+                    f"x{jax.tree_util.keystr(path)} must have one message per slot, "
+                    f"[A, K, ...] = [{self.topology.size}, {self.width}, ...], got shape {leaf.shape}"
+                )
+
+        def run(graph: Topology, arrived: Array) -> Tree:
+            rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), x)
+            return _gathered(graph.neighbours * self.width + graph.back, rows, arrived)
+
+        return self._by_graph(run)
+
+    def average(self, pairs: Tree) -> Tree:
+        """sum_k w_ik p_ik of leaves [A, K, ...]: [A, ...]. Nothing travels."""
+        self._check_level()
+        weights = self.weights
+
+        def mean(p: Array) -> Array:
+            column = weights.reshape(weights.shape + (1,) * (p.ndim - 2))
+            return jnp.sum(p * column.astype(p.dtype), axis=1)
+
+        return jax.tree.map(mean, pairs)
+
+    def charge(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
+        """Writes a round into the books in which only `sent` travels; leaves have `axes` leading axes."""
+        self._check_level()
+        messages = [sent] if isinstance(sent, Message) else list(sent)
+        entries = [(leaf, message.packed) for message in messages for leaf in jax.tree.leaves(message.like)]
+        tensors = tuple(jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype) for leaf, _ in entries)
+        self.book.append(Round(tensors, tuple(packed for _, packed in entries)))
+
+    def expect_return(self, gradients: Tree) -> None:
+        """Charges gradients [A, K, ...] that come back to those whose models they were taken at, whole."""
+        self._returning = len(self.book)
+        self.charge(Message(gradients), axes=2)
+
+    def returned(self, sent: Message | Sequence[Message]) -> None:
+        """Says how the gradients of this step's pairs really came back, such as compressed; [A, K, ...]."""
+        if self._returning is None:
+            raise ArgumentError("gradients of pairs must be asked for before they can be returned, got none")
+        self.charge(sent, axes=2)
+        self.book[self._returning] = self.book.pop()
+
+    def reach(self, x: Tree) -> tuple[Tree, Array]:
+        """What agents read of others without a message, for `agents.on_shards`; see `exchange.bring`.
+
+        A simulation may bring a neighbour's batch to a model where a network brings the model to the
+        batch: the same numbers, and no model is copied. Whoever does so charges the models.
+        """
+        self._check_level()
+        if self.topology.period == 1:
+            return exchange.bring(self.topology.graphs[0].neighbours, x)
+        # Graphs that take turns bring rows of other places: one shape for all of them is [A, K, ...].
+        heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._heard(x, faults=False))
+        own = np.arange(self.topology.size)[:, None] % (self.topology.size // agents.shards())
+        return heard, jnp.asarray(own * self.width + np.arange(self.width))
+
+    def _heard(self, x: Tree, faults: bool = True) -> Tree:
+        return self._by_graph(lambda graph, arrived: _gathered(graph.neighbours, x, arrived), faults)
+
+    def _weigh(self, x: Tree, sent: Any, form: Form, apply: Callable[..., Array]) -> Tree:
+        check_params(x, self.topology.size, "x")
+        self._begin(x, sent, axes=1)
+        # The rounding of bfloat16 would drown what W tells apart.
+        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
+
+        def run(graph: Topology, arrived: Array) -> Tree:
+            if self.faults is None and mixing_form(graph, form) == "dense":
+                return _dense(graph, wide, apply)
+            return _table(graph, wide, arrived if self.faults else None, apply)
+
+        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
+
+    def _begin(self, x: Tree, sent: Any, axes: int) -> None:
+        check_stacked("x", x, self.topology.size)
+        self.charge(Message(x) if sent is None else sent, axes)
+
+    def _by_graph(self, run: Callable[[Topology, Array], Tree], faults: bool = True) -> Tree:
+        """run(graph of this step, what arrives over its links)."""
+
+        def branch(graph: Topology) -> Callable[[], Tree]:
+            arrived = jnp.asarray(graph.occupied)
+            if self.faults is not None and faults:
+                arrived &= self.faults.arrived(self.random, self.t, len(self.book), graph)
+            return lambda: run(graph, arrived)
+
+        branches = [branch(graph) for graph in self.topology.graphs]
+        return branches[0]() if len(branches) == 1 else jax.lax.switch(self.t % len(branches), branches)
+
+    def _table(self, tables: list[np.ndarray]) -> Array:
+        return jnp.asarray(
+            tables[0] if len(tables) == 1 else jnp.asarray(np.stack(tables))[self.t % len(tables)]
+        )
+
+    def _check_level(self) -> None:
+        if get_opaque_trace_state(convention="saddle_jax") != self._level:
+            raise ArgumentError(
+                "the network must be used where the step is, not inside a scan, cond, vmap, grad or jit "
+                "that a rule opens: its rounds could not be counted there"
+            )
+
+
+def mixing_form(topology: Graphs, form: Form = "auto") -> Form:
+    """The form in which W x is computed on this graph: the given one, or for "auto" a choice by degree.
+
+    Both give the same numbers, up to rounding. "table" adds up K gathered rows: it reads each neighbour's
+    model once and writes one. "dense" is one einsum with W: it multiplies A times per number, and on several
+    devices needs everybody's models on each of them.
+    """
+    checks.choice("form", form, FORMS)
+    if form != "auto":
+        return form
+    return "table" if topology.graphs[0].neighbours.shape[1] <= _MAX_TABLE_WIDTH else "dense"
+
+
+def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
+    """W x over the agent axis: leaf [A, ...] -> sum_j w_ij leaf[j], [A, ...], with the graph of step t."""
+    return Network(topology, t).mix(tree, form=form)
+
+
+def _mixed(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
+    return x + differences if rows_sum_to_one else differences
+
+
+def _pulled(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
+    return differences if rows_sum_to_one else differences - x
+
+
+def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
+    stochastic = graph.keeps != "mass"
+
+    def of_a_shard(own: Tree, heard: Tree, rows: Array) -> Tree:
+        def leaf(x: Array, heard: Array) -> Array:
+            others = heard - heard[:1] if stochastic else heard
+            # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
+            summed = jnp.einsum(
+                "ij,j...->i...", rows.astype(x.dtype), others, precision=jax.lax.Precision.HIGHEST
+            )
+            return apply(stochastic, x, summed)
+
+        return jax.tree.map(leaf, own, heard)
+
+    rows = jnp.asarray(graph.mixing - np.eye(graph.size) if stochastic else graph.mixing)
+    return agents.on_shards(of_a_shard)(tree, exchange.everything(tree), rows)
+
+
+def _table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[..., Array]) -> Tree:
+    """Sums over slots; with `arrived`, the weight of a lost message stays with the agent's own model."""
+    stochastic = graph.keeps != "mass"
+
+    def of_a_shard(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
+        def leaf(x: Array, heard: Array) -> Array:
+            column = (slice(None),) + (None,) * (x.ndim - 1)
+            total = jnp.zeros_like(x) if stochastic else weights[:, 0].astype(x.dtype)[column] * x
+            for k in range(1, senders.shape[1]):
+                other = heard[senders[:, k]]
+                total += weights[:, k].astype(x.dtype)[column] * (other - x if stochastic else other)
+            return apply(stochastic, x, total)
+
+        return jax.tree.map(leaf, own, heard)
+
+    weights = jnp.asarray(graph.weights)
+    if arrived is not None:
+        weights = jnp.where(arrived, weights, 0)
+    return agents.on_shards(of_a_shard)(tree, *exchange.bring(graph.neighbours, tree), weights)
+
+
+def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
+    """The rows that stand in a table [A, K], as leaves [A, K, ...]; zeros where nothing arrived."""
+
+    def of_a_shard(rows: Tree, places: Array, arrived: Array) -> Tree:
+        def leaf(x: Array) -> Array:
+            there = arrived.reshape(arrived.shape + (1,) * (x.ndim - 1))
+            return jnp.where(there, x[places], jnp.zeros_like(x, shape=()))
+
+        return jax.tree.map(leaf, rows)
+
+    rows, places = exchange.bring(table, rows)
+    return agents.on_shards(of_a_shard)(rows, places, arrived)

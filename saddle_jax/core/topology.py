@@ -1,0 +1,311 @@
+"""Who hears whom with which weight: the mixing matrix W of a graph, kept as a list of links.
+
+W[i, j] is the weight with which agent i takes in agent j (w_ij in the papers). W is non-negative, and
+it keeps something: the agents' average where it is doubly stochastic, agreement where its rows sum to
+one, the total mass where its columns do. Methods demand what they need of it, see `Topology.keeps`.
+All of this is NumPy in float64. Links are made when they are first asked for, and W itself, [A, A], only
+where somebody asks for `mixing`: a ring of 10,000 agents takes 30,000 numbers.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from saddle_jax import checks
+
+Keeps = Literal["average", "rows", "mass"]
+
+# Rows and columns of W may miss one by this much: float32 matrices are accepted, typos are not.
+_STOCHASTIC_TOLERANCE = 1e-6
+# Up to this many agents all eigenvalues are computed; beyond, the two that matter.
+_DENSE_EIGENVALUES = 1_000
+
+
+class Links(NamedTuple):
+    """The positive entries of W, self-weights included, in the order of rows, then columns."""
+
+    receiver: np.ndarray  # int [E]: i
+    sender: np.ndarray  # int [E]: j
+    weight: np.ndarray  # float64 [E]: w_ij
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Topology:
+    """A graph of agents with its mixing matrix. Make one with `sj.ring`, `sj.torus`, `sj.from_matrix`, ...
+
+    Attributes:
+      name: how it was made, such as "ring(10)".
+      size: A, the number of agents, idle ones included.
+      make_links: called once, when the links are first needed.
+      idle: how many of the last agents take no part in anything, see `padded`.
+      width: K is at least this, so that graphs that take turns have tables of one shape.
+    """
+
+    name: str
+    size: int
+    make_links: Callable[[], Links]
+    idle: int = 0
+    width: int = 1
+
+    @property
+    def period(self) -> int:
+        """After how many steps the graph repeats: a graph that does not change is a cycle of one."""
+        return 1
+
+    @property
+    def graphs(self) -> "tuple[Topology, ...]":
+        """The graphs that take turns, one per step."""
+        return (self,)
+
+    def at(self, t: int) -> "Topology":
+        """The graph of step t."""
+        del t
+        return self
+
+    @functools.cached_property
+    def links(self) -> Links:
+        """All positive entries of W."""
+        return Links(*(_frozen(np.asarray(part)) for part in self.make_links()))
+
+    @functools.cached_property
+    def mixing(self) -> np.ndarray:
+        """W, float64 [A, A], read-only: dense, so only for graphs of a size where that is no burden."""
+        mixing = np.zeros((self.size, self.size))
+        mixing[self.links.receiver, self.links.sender] = self.links.weight
+        return _frozen(mixing)
+
+    @property
+    def present(self) -> np.ndarray:
+        """bool [A]: who takes part; everybody, unless the graph was padded."""
+        return np.arange(self.size) < self.size - self.idle
+
+    def padded(self, size: int) -> "Topology":
+        """The same graph with idle agents behind it, up to `size`: as many as the devices share evenly.
+
+        An idle agent hears nobody, is heard by nobody, and is left out of averages and metrics.
+        """
+        size = checks.whole("size", size, at_least=self.size)
+        extra = np.arange(self.size, size)
+
+        def make_links() -> Links:
+            receiver, sender, weight = self.links
+            ones = np.ones(len(extra))
+            return Links(np.r_[receiver, extra], np.r_[sender, extra], np.r_[weight, ones])
+
+        idle = self.idle + size - self.size
+        return dataclasses.replace(self, size=size, make_links=make_links, idle=idle)
+
+    def widened(self, width: int) -> "Topology":
+        """The same graph with tables of at least `width` slots."""
+        return self if self.neighbours.shape[1] >= width else dataclasses.replace(self, width=width)
+
+    @functools.cached_property
+    def _others(self) -> np.ndarray:
+        """bool [E]: which links lead to somebody else."""
+        return self.links.receiver != self.links.sender
+
+    @functools.cached_property
+    def is_directed(self) -> bool:
+        """Whether somebody hears an agent that does not hear back."""
+        receiver, sender, _ = self.links
+        return not np.array_equal(
+            np.sort(receiver * self.size + sender), np.sort(sender * self.size + receiver)
+        )
+
+    @functools.cached_property
+    def is_symmetric(self) -> bool:
+        """Whether W equals its transpose."""
+        matrix = self._sparse()
+        return bool(abs(matrix - matrix.T).max() == 0) if self.size > 1 else True
+
+    @functools.cached_property
+    def degree(self) -> np.ndarray:
+        """int [A]: how many others each agent hears (on undirected graphs: its neighbours)."""
+        return _frozen(np.bincount(self.links.receiver[self._others], minlength=self.size))
+
+    @functools.cached_property
+    def out_degree(self) -> np.ndarray:
+        """int [A]: how many others hear each agent; differs from `degree` on directed graphs."""
+        return _frozen(np.bincount(self.links.sender[self._others], minlength=self.size))
+
+    @functools.cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+        receiver, sender, weight = (part[self._others] for part in self.links)
+        width = max(self.width, int(self.degree.max(initial=0)) + 1)
+        neighbours = np.repeat(np.arange(self.size)[:, None], width, axis=1)
+        weights = np.zeros((self.size, width))
+        own = ~self._others
+        weights[self.links.receiver[own], 0] = self.links.weight[own]
+        slot = 1 + np.arange(len(receiver)) - np.repeat(np.cumsum(self.degree) - self.degree, self.degree)
+        neighbours[receiver, slot], weights[receiver, slot] = sender, weight
+        weights[~self.present] = 0.0
+        return _frozen(neighbours), _frozen(weights)
+
+    @property
+    def neighbours(self) -> np.ndarray:
+        """int [A, K]: whom agent i hears: itself first, then the others in ascending order.
+
+        K is the largest degree plus one. Agents with fewer neighbours fill their free slots
+        with themselves, at weight zero.
+        """
+        return self._tables[0]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """float64 [A, K]: W in the layout of `neighbours`; filled slots weigh zero."""
+        return self._tables[1]
+
+    @functools.cached_property
+    def occupied(self) -> np.ndarray:
+        """bool [A, K]: which slots of `neighbours` are real, and not filling; none of an idle agent's."""
+        filled = np.arange(self.neighbours.shape[1]) <= self.degree[:, None]
+        return _frozen(filled & self.present[:, None])
+
+    @functools.cached_property
+    def back(self) -> np.ndarray:
+        """int [A, K]: agent i's slot in the table of its k-th neighbour, where messages for i lie; own: 0.
+
+        Only undirected graphs have it: there whom I hear hears me.
+        """
+        if self.is_directed:
+            raise checks.ArgumentError(f"topology must be undirected for messages per link, got {self.name}")
+        pairs = self.neighbours * self.size + np.arange(self.size)[:, None]  # (neighbour, i) as one number
+        slots = np.zeros_like(self.neighbours)
+        receiver, sender = self.links.receiver[self._others], self.links.sender[self._others]
+        first = np.cumsum(self.degree) - self.degree
+        found = np.searchsorted(receiver * self.size + sender, pairs)
+        others = self.neighbours != np.arange(self.size)[:, None]
+        slots[others] = 1 + found[others] - first[self.neighbours[others]]
+        return _frozen(slots)
+
+    @functools.cached_property
+    def keeps(self) -> Keeps:
+        """What a round of gossip with W keeps, whatever the models are.
+
+        "average": the agents' mean (rows and columns sum to one); "rows": agreement, but not the mean;
+        "mass": the agents' sum, but not agreement (push-sum's column-stochastic W).
+        """
+        row, column = (np.abs(sums - 1).max() <= _STOCHASTIC_TOLERANCE for sums in self._sums)
+        if row and column:
+            return "average"
+        if row or column:
+            return "rows" if row else "mass"
+        lines = ("row", "column")
+        worst = [int(np.argmax(np.abs(sums - 1))) for sums in self._sums]
+        found = " and ".join(
+            f"{line} {number} summing to {sums[number]:.8g}"
+            for line, number, sums in zip(lines, worst, self._sums, strict=True)
+        )
+        raise checks.ArgumentError(f"W must have rows or columns that sum to one, got {found}")
+
+    @property
+    def _sums(self) -> tuple[np.ndarray, np.ndarray]:
+        receiver, sender, weight = self.links
+        return tuple(np.bincount(line, weight, self.size) for line in (receiver, sender))  # type: ignore[return-value]
+
+    def _sparse(self) -> Any:
+        """W as a sparse matrix, of those that take part."""
+        receiver, sender, weight = self.links
+        count = self.size - self.idle
+        taking_part = receiver < count
+        return sparse.csr_array(
+            (weight[taking_part], (receiver[taking_part], sender[taking_part])), shape=(count, count)
+        )
+
+    @functools.cached_property
+    def spectral_gap(self) -> float:
+        """1 - |lambda_2|, lambda_2 the second eigenvalue of W by modulus; 1 means one round mixes all."""
+        matrix = self._sparse()
+        if matrix.shape[0] == 1:
+            return 1.0
+        return max(0.0, float(1.0 - _second_modulus(matrix, self.is_symmetric)))
+
+    def __repr__(self) -> str:
+        degrees = self.degree[self.present]
+        low, high = int(degrees.min()), int(degrees.max())
+        degree = f"degree {low}" if low == high else f"degrees {low} to {high}"
+        keeps = "" if self.keeps == "average" else f", keeps {self.keeps}"
+        return (
+            f"{self.name}: {len(degrees)} agents, {degree}, "
+            f"{int(self._others.sum())} directed links, spectral gap {self.spectral_gap:.4f}{keeps}"
+        )
+
+
+def from_links(
+    name: str, size: int, receiver: Any, sender: Any, weight: Any, connected: bool = True
+) -> Topology:
+    """A checked topology from the positive entries of W: it keeps something and is connected, if asked."""
+    order = np.lexsort((sender, receiver))
+    links = Links(np.asarray(receiver)[order], np.asarray(sender)[order], np.asarray(weight, float)[order])
+    topology = Topology(name, size, lambda: links)
+    _ = topology.keeps  # which raises where W keeps nothing
+    if connected:
+        require_connected(topology)
+    return topology
+
+
+def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> Topology:  # noqa: N803
+    """A topology from a mixing matrix of your own [A, A], symmetric or not.
+
+    Args:
+      W: non-negative, with rows or columns that sum to one; W[i, j] > 0 means that agent i hears agent j.
+        What it keeps (`Topology.keeps`) is found out.
+      name: what to call it.
+      connected: False accepts graphs that fall apart, such as W = I.
+
+    Raises:
+      ArgumentError: which property W lacks, and where.
+    """
+    try:
+        mixing = np.array(W, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise checks.ArgumentError(f"W must be a matrix of numbers [A, A], got {W!r}") from error
+    if mixing.ndim != 2 or mixing.shape[0] != mixing.shape[1] or mixing.size == 0:
+        raise checks.ArgumentError(f"W must be a square matrix [A, A], got shape {mixing.shape}")
+    if not np.isfinite(mixing).all():
+        raise checks.ArgumentError(f"W must be finite, got {_first(mixing, ~np.isfinite(mixing))}")
+    if (mixing < 0).any():
+        raise checks.ArgumentError(f"W must be non-negative, got {_first(mixing, mixing < 0)}")
+    receiver, sender = np.nonzero(mixing)
+    return from_links(
+        name or "matrix", len(mixing), receiver, sender, mixing[receiver, sender], connected=connected
+    )
+
+
+def require_connected(*graphs: Topology) -> None:
+    """Checks that everybody can reach everybody over the links of all these graphs together."""
+    joined = functools.reduce(lambda left, right: left + right, (graph._sparse() for graph in graphs))
+    parts, _ = sparse.csgraph.connected_components(joined, directed=True, connection="strong")
+    if parts > 1:
+        raise checks.ArgumentError(f"W must describe a connected graph, got {parts} separate parts")
+
+
+def _second_modulus(matrix: Any, symmetric: bool) -> float:
+    """The second largest modulus of the eigenvalues of a stochastic matrix, whose largest is one."""
+    count = matrix.shape[0]
+    if count <= _DENSE_EIGENVALUES:
+        eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(matrix.toarray())
+        return float(np.sort(np.abs(eigenvalues))[-2])
+    if not symmetric:
+        eigenvalues = sparse.linalg.eigs(matrix, k=2, which="LM", return_eigenvectors=False)
+        return float(np.sort(np.abs(eigenvalues))[-2])
+    # Next to one the eigenvalues of large sparse graphs crowd: shift and invert there.
+    upper = sparse.linalg.eigsh(
+        sparse.csc_array(matrix), k=2, sigma=1.0 + 1e-6, which="LM", return_eigenvectors=False
+    )
+    lower = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-6)
+    return float(max(abs(np.sort(upper)[0]), abs(lower[0])))
+
+
+def _first(matrix: np.ndarray, where: np.ndarray) -> str:
+    row, column = (int(index[0]) for index in np.nonzero(where))
+    return f"W[{row}, {column}] = {matrix[row, column]:g}"
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,63 @@
+"""The agents' gradients by themselves, for loops that are written by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.ascents.sam import sam
+from saddle_jax.core.gradients import Gradients
+from saddle_jax.core.graphs import isolated
+from saddle_jax.core.network import Graphs, Network
+from saddle_jax.methods.ngm import check_undirected
+from saddle_jax.trees import check_params, check_stacked
+from saddle_jax.types import Batch, LossFn, Params
+
+
+def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch], Params]:
+    """Every agent's gradient of its own loss at its own model.
+
+    Args:
+      loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+      rho: SAM's radius; 0 is the plain gradient.
+
+    Returns:
+      A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, ...].
+    """
+    ascent = sam(rho)
+
+    def gradients(params: Params, batch: Batch) -> Params:
+        agents = jnp.shape(jax.tree.leaves(params)[0])[0]
+        return _oracle(loss_fn, ascent, isolated(agents), params, batch).own(params)
+
+    return gradients
+
+
+def cross_gradients(loss_fn: LossFn, topology: Graphs, rho: Any = 0.0) -> Callable[[Params, Batch], Params]:
+    """Every agent's gradients at its own model on the batches of its neighbours, itself included.
+
+    Args:
+      loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+      topology: who hears whom.
+      rho: SAM's radius; 0 is the plain gradient.
+
+    Returns:
+      A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, K, ...]:
+      [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k]. `sj.neighbourhood_mean`
+      averages them.
+    """
+    check_undirected(topology)
+    ascent = sam(rho)
+
+    def gradients(params: Params, batch: Batch) -> Params:
+        return _oracle(loss_fn, ascent, topology, params, batch).pairs(params, None)
+
+    return gradients
+
+
+def _oracle(loss_fn: LossFn, ascent: Any, topology: Graphs, params: Params, batch: Batch) -> Gradients:
+    check_params(params, topology.size)
+    check_stacked("batch", batch, topology.size)
+    batch = jax.tree.map(jnp.asarray, batch)
+    return Gradients(loss_fn, ascent, batch, Network(topology), states=[])

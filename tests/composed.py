@@ -1,0 +1,74 @@
+"""Methods that the paper does not have, composed of the package's parts, for the laws that hold for all."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import saddle_jax as sj
+
+
+class Tracked(NamedTuple):
+    y: Any
+    g: Any
+    x_way: Any
+    y_way: Any
+
+
+def gradient_tracking(topology, learning_rate, compressor=None):
+    """Two quantities travel, each in a way of its own."""
+    way = sj.exact() if compressor is None else sj.choco(compressor, 0.5)
+
+    def init(x):
+        zero = jax.tree.map(jnp.zeros_like, x)
+        return Tracked(zero, zero, way.init(x), way.init(x))
+
+    def step(s, x, state):
+        g = s.gradient(x)
+        y, y_way = way.mix(s, state.y, state.y_way)
+        y = jax.tree.map(lambda y, g, old: y + g - old, y, g, state.g)
+        half = jax.tree.map(lambda x, y: x - learning_rate * y, x, y)
+        x, x_way = way.mix(s, half, state.x_way)
+        return x, Tracked(y, g, x_way, y_way)
+
+    return sj.Method("gradient_tracking", topology, sj.Rule(init, step, demands="average"))
+
+
+def of_the_readme(topology, learning_rate, compressor=None):
+    """1-bit cross-gradients with quasi-global momentum over compressed gossip, each agent clipped."""
+    gossip = sj.choco_gossip(topology, compressor or sj.top_k(0.3), gamma=0.4)
+    chain = optax.chain(
+        sj.neighbourhood_mean(topology, sj.sign()),
+        sj.per_agent(optax.clip_by_global_norm(1.0)),
+        sj.quasi_global_momentum(gossip, learning_rate),
+    )
+    return sj.Method("of_the_readme", topology, sj.rule_of(chain, gradients="pairs"))
+
+
+def adam(topology, learning_rate, compressor=None):
+    """Any optax optimizer, then gossip."""
+    gossip = sj.gossip(topology) if compressor is None else sj.choco_gossip(topology, compressor)
+    return sj.Method("adam", topology, sj.rule_of(optax.chain(optax.adam(learning_rate), gossip)))
+
+
+def messages(topology, learning_rate, compressor=None):
+    """Descends, hears everybody, and sends one message per link: each kind of round once."""
+    del compressor
+
+    def step(s, x, state):
+        half = jax.tree.map(lambda x, g: x - learning_rate * g, x, s.gradient(x))
+        heard = s.network.hear(half)
+        replies = s.network.send(jax.tree.map(lambda h: h / 2, heard))
+        mean = s.network.average(heard)
+        return jax.tree.map(lambda m, r: m + 0.01 * r.mean(axis=1), mean, replies), state
+
+    return sj.Method("messages", topology, sj.Rule(lambda x: (), step))
+
+
+COMPOSED = {
+    "gradient_tracking": gradient_tracking,
+    "of_the_readme": of_the_readme,
+    "adam": adam,
+    "messages": messages,
+}
