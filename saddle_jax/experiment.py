@@ -15,6 +15,7 @@ from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, t
 from saddle_jax.data.batches import augmentation_key
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.data.streaming import StreamedImages
+from saddle_jax.dispatch import in_turn
 from saddle_jax.ledger import Ledger, open_ledger
 from saddle_jax.methods.method import Method
 from saddle_jax.methods.saddle import METHODS
@@ -63,7 +64,8 @@ class Experiment:
     def first_carry(self) -> Any:
         """What `compiled_steps` carries, before the first step, on the devices where it belongs."""
         with self.placement.active():
-            return jax.jit(self._carry, out_shardings=self._carry_shardings)(self._first_models())
+            start = jax.jit(self._carry, out_shardings=self._carry_shardings)
+            return in_turn(start, self._first_models())
 
     def _first_models(self) -> Params:
         """What `_carry` starts from."""
@@ -215,7 +217,7 @@ class Experiment:
     def take_steps(self, *arguments: Any) -> Any:
         """`compiled_steps` on the devices of the run."""
         with self.placement.active():
-            return self.compiled_steps(*arguments)
+            return in_turn(self.compiled_steps, *arguments)
 
     def order(self, epoch: int) -> tuple[Array, Array]:
         """An epoch's samples [steps, A, B] and mask [steps, B], on the devices; idle agents included."""
