@@ -4,12 +4,12 @@ XLA:CPU has one pool of threads, as many as there are cores. A program on severa
 each of them, which at a collective waits for the others. Every device may have 32 programs in flight, and the
 launch of one more waits until one has ended; it does so in a thread of that same pool. On two cores the first
 device then waits at its collective for the second one, whose thread waits in a launch for the second one's
-program to end, which nobody computes. After 40 seconds XLA aborts the process. To switch asynchronous dispatch
-off does not help: a program on several devices is computed in the pool nonetheless, and its call returns
-before it has ended. A program on one device is launched by the thread that calls it, and starves nobody.
+program to end, which nobody computes. After 40 seconds XLA aborts the process. It does not help to switch
+asynchronous dispatch off: a program on several devices is computed in the pool nonetheless, and its call
+returns before it has ended. A program on one device is launched by the thread that calls it: it starves nobody.
 
-So whatever calls a program on several devices calls it by `in_turn`. What the host does between two calls goes
-on beside the first one's computation. Accelerators have queues of their own, and are not waited for.
+So whatever calls a program on several devices calls it by `in_turn`. What the host does between two calls
+goes on beside the first one's computation. Accelerators have queues of their own, and are not waited for.
 """
 
 import threading

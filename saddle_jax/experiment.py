@@ -63,9 +63,9 @@ class Experiment:
 
     def first_carry(self) -> Any:
         """What `compiled_steps` carries, before the first step, on the devices where it belongs."""
+        models_before = self._first_models()  # under a mesh each operation would be a program on all devices
         with self.placement.active():
-            start = jax.jit(self._carry, out_shardings=self._carry_shardings)
-            return in_turn(start, self._first_models())
+            return in_turn(jax.jit(self._carry, out_shardings=self._carry_shardings), models_before)
 
     def _first_models(self) -> Params:
         """What `_carry` starts from."""
