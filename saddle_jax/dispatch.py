@@ -6,7 +6,8 @@ launch of one more waits until one has ended; it does so in a thread of that sam
 device then waits at its collective for the second one, whose thread waits in a launch for the second one's
 program to end, which nobody computes. After 40 seconds XLA aborts the process. It does not help to switch
 asynchronous dispatch off: a program on several devices is computed in the pool nonetheless, and its call
-returns before it has ended. A program on one device is launched by the thread that calls it: it starves nobody.
+returns before it has ended. A program on one device is launched by the thread that calls it, and starves
+nobody.
 
 So whatever calls a program on several devices calls it by `in_turn`. What the host does between two calls
 goes on beside the first one's computation. Accelerators have queues of their own, and are not waited for.

@@ -1,4 +1,4 @@
-"""Programs on several devices of a CPU take turns: commands that starved XLA's threads, and who calls what."""
+"""Programs on several devices of a CPU take turns: commands that starved XLA's threads, who calls what."""
 
 import contextlib
 import os
