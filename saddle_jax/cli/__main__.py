@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from saddle_jax.allocation import keep_freed_memory
+from saddle_jax.cli import clock as clock  # looks at the time
 from saddle_jax.cli.cores import use_every_core
 from saddle_jax.cli.usage import UsageError
 from saddle_jax.version import __version__

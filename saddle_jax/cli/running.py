@@ -2,17 +2,22 @@
 
 import pathlib
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from saddle_jax.cli import clock
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.config import Config
 
 
 def run_training(
-    config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False
+    config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False, since: float | None = None
 ) -> dict[str, Any]:
-    """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError."""
+    """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError.
+
+    `since` is when it began, by time.perf_counter(); None: when the command did.
+    """
     from saddle_jax import hosts
     from saddle_jax.report.curves import plot_curves
     from saddle_jax.screen import Screen
@@ -20,7 +25,7 @@ def run_training(
 
     screen = Screen(quiet or not hosts.writes())
     with mistakes(), hosts.ending_together():
-        result = train(config, workdir, screen, profile)
+        result = train(config, workdir, screen, profile, clock.began if since is None else since)
         if hosts.writes():
             plot_curves([workdir], workdir / "curves.png")
     screen.line(f"picture: {workdir / 'curves.png'}")
@@ -38,7 +43,8 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
         if not quiet:
             print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
         try:
-            result = run_training(config, workdir, quiet=quiet)
+            since = None if number == 1 else time.perf_counter()
+            result = run_training(config, workdir, quiet=quiet, since=since)
         except UsageError as error:
             print(f"saddle: {error}", file=sys.stderr)
             refused.append(workdir)
