@@ -96,7 +96,7 @@ def _install(extras: tuple[str, ...]) -> None:
 
 
 def _call(command: list) -> None:
-    """Runs a command in a session of its own: Ctrl-C meets this process alone, which ends all of the other."""
+    """Runs a command in a session of its own: Ctrl-C meets this process alone, which ends it."""
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             status = process.wait()
