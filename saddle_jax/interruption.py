@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 STATUS = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 5.0  # seconds that a verb has for cleaning up
-_ONE = 0.2  # seconds within which several signals are one: `timeout` sends to a process and to its group
+_ONE = 0.05  # seconds within which several signals are one: `timeout` sends to a process and to its group
 
 
 class _State:

@@ -36,7 +36,8 @@ def in_one_go(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """
     path = pathlib.Path(path)
     with contextlib.suppress(FileNotFoundError):
-        _refuse("what is written to", path, path.stat().st_mode)
+        if kind := _other_than_file(path.stat().st_mode):
+            raise RunError(f"{path} cannot be written: it is {kind}, not a file")
     _remove_stale(path)
     partial = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")  # the ending may say the format
     os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666))
@@ -55,7 +56,10 @@ def check_named_output(name: str | None, setting: str = "output") -> None:
     """
     if name:
         with contextlib.suppress(FileNotFoundError):
-            _refuse(setting, pathlib.Path(name), os.lstat(name).st_mode)
+            if kind := _other_than_file(os.lstat(name).st_mode):
+                raise RunError(
+                    f"{setting} must be a file, new or to be replaced, got {name!r}, which is {kind}"
+                )
 
 
 def check_no_link(path: pathlib.Path) -> None:
@@ -73,10 +77,11 @@ def open_regular(path: pathlib.Path, flags: int) -> int:
     return found
 
 
-def _refuse(what: str, path: pathlib.Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        kind = next((kind for kind, is_it in _KINDS.items() if is_it(mode)), "no regular file")
-        raise RunError(f"{what} must be a file, new or to be replaced, got {str(path)!r}, which is {kind}")
+def _other_than_file(mode: int) -> str | None:
+    """What it is, if it is no regular file."""
+    if stat.S_ISREG(mode):
+        return None
+    return next((kind for kind, is_it in _KINDS.items() if is_it(mode)), "something unknown")
 
 
 def _remove_stale(path: pathlib.Path) -> None:

@@ -174,14 +174,29 @@ def test_planted_links_are_never_followed(name, tmp_path):
 
 
 def test_verbs_leave_what_links_point_to_alone(tmp_path):
-    run = write_run(tmp_path / "run")
-    victim = tmp_path / "victim"
+    """All that write into a run's folder, with a link at every name that they write."""
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    run.mkdir()
     victim.write_text("precious")
-    for name in (".partial-report.html", "report.html"):
+    written = {*NAMES, "model.safetensors", "landscape.npz"}
+    read = {"config.json", "result.json", "sharpness.json", "landscape.npz"}  # before they are written
+    links = {f".partial-{name}" for name in written} | written - read
+    for name in links:
         (run / name).symlink_to(victim)
-    assert cli.main(["saddle", "report", str(run)]) == 0
+    settings = {"model": "logistic", "agents": 2, "epochs": 1, "eval_agents": "never", "devices": "1"}
+    train = ["train", f"--workdir={run}", "--quiet", *(f"--config.{k}={v}" for k, v in settings.items())]
+    small = ["--images=8", "--iterations=2"]
+    landscape = ["landscape", str(run), "--images=8", "--points=3"]
+    for command in (
+        train,
+        ["export", str(run)],
+        ["sharpness", str(run), *small],
+        landscape,
+        ["report", str(run)],
+    ):
+        assert cli.main(["saddle", *command]) == 0, command
     assert victim.read_text() == "precious"
-    assert (run / "report.html").read_text().startswith("<!")
+    assert not [name for name in written if not (run / name).is_file() or (run / name).is_symlink()]
 
 
 def test_every_file_of_a_run_is_written_in_one_go():
@@ -278,10 +293,10 @@ def test_outputs_that_are_no_files_are_refused(verb, kind, tmp_path, monkeypatch
 
 def test_a_device_at_a_name_of_ours_is_refused_too(tmp_path):
     os.mkfifo(tmp_path / "result.json")
-    with pytest.raises(RunError, match="which is a pipe"):
+    with pytest.raises(RunError, match="cannot be written: it is a pipe"):
         rundir.write_json(tmp_path / "result.json", {})
     (tmp_path / "null").symlink_to("/dev/null")
-    with pytest.raises(RunError, match="which is a device"):
+    with pytest.raises(RunError, match="cannot be written: it is a device"):
         rundir.write_json(tmp_path / "null", {})
 
 

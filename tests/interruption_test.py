@@ -19,7 +19,7 @@ COLLECTOR = "import gc; gc.callbacks.append(lambda *_: time.sleep(60)); gc.colle
 TIDY = "try:\n  time.sleep(60)\nfinally:\n  print('tidied', flush=True)\n"
 
 
-def interrupt(process, signals, gap=0.3):
+def interrupt(process, signals, gap=0.6):
     """Sends them, waits for the end, and returns what was printed and how long the end took."""
     for count, number in enumerate(signals):
         if count:

@@ -94,7 +94,7 @@ def interrupt(process, *signals):
     for number in signals:
         if process.poll() is None:
             process.send_signal(number)
-        time.sleep(0.3)
+        time.sleep(0.5)
     try:
         return process.communicate(timeout=30)[1]
     finally:
