@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -33,9 +34,15 @@ def prepare(*extras: str) -> None:
                 _install(extras)
 
 
-def run(arguments: list[str], **variables: str) -> None:
-    """Runs .venv's Python in place of this process; its exit status is this one's."""
+def run(arguments: list[str], *, takes_signals: bool = False, **variables: str) -> None:
+    """Runs .venv's Python in place of this process; its exit status is this one's.
+
+    A program that takes signals finds SIGINT and SIGTERM blocked and unblocks them itself, so that none can
+    meet Python while it starts and would answer with a traceback.
+    """
     environment = {**os.environ, **variables}
+    if takes_signals and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     if os.name == "nt":
         sys.exit(subprocess.run([PYTHON, *arguments], env=environment, check=False).returncode)
     os.execve(PYTHON, [str(PYTHON), *arguments], environment)
@@ -74,18 +81,34 @@ def _install(extras: tuple[str, ...]) -> None:
         else:
             _say(f"creating {VENV}")
             shutil.rmtree(VENV, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+            _call([sys.executable, "-m", "venv", VENV])
         requirement = f"{ROOT}[{','.join(wanted)}]" if wanted else str(ROOT)
         _say("installing saddle_jax" + (f" with {', '.join(wanted)}" if wanted else "") + ", once ...")
         command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         constraints = ["--constraint", ROOT / "constraints.txt"]
-        subprocess.run([*command, *constraints, "--editable", requirement], check=True)
+        _call([*command, *constraints, "--editable", requirement])
     except (subprocess.CalledProcessError, OSError) as error:
         sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
     partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": wanted}))
     os.replace(partial, INSTALLED)
     _say("ready")
+
+
+def _call(command: list) -> None:
+    """Runs a command in a session of its own: Ctrl-C meets this process alone, which ends it."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            status = process.wait()
+        except BaseException:
+            if os.name == "nt":
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)  # pip and what pip has started
+            process.wait()
+            raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
 
 
 def _restart_with_newer_python() -> None:

@@ -1,9 +1,7 @@
 """The training loop: build, step, log, evaluate, save; stop and go on. There is no other."""
 
 import contextlib
-import dataclasses
 import pathlib
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,6 +14,7 @@ from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
 from saddle_jax.experiment import Experiment
 from saddle_jax.inputs import streamed_inputs
+from saddle_jax.interruption import Noted
 from saddle_jax.ledger import table
 from saddle_jax.profile import Profile
 from saddle_jax.replicated import build
@@ -76,26 +75,6 @@ def train(
         return result
 
 
-@dataclasses.dataclass
-class _Interrupt:
-    """Set by Ctrl-C and by SIGTERM; the loop looks at it between two steps."""
-
-    signal: int = 0
-
-    def __enter__(self) -> "_Interrupt":
-        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def _note(self, number: int, _: Any) -> None:
-        if self.signal:  # a second Ctrl-C does not wait
-            raise KeyboardInterrupt
-        self.signal = number
-
-    def __exit__(self, *_: Any) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
 class _Run:
     """One run from where it stands to its end; or several, the replicas, in one program."""
 
@@ -151,7 +130,7 @@ class _Run:
         per_epoch = self.experiment.batches.steps_per_epoch
         self.screen.start(steps, self.step)
         try:
-            with _Interrupt() as interrupt:
+            with Noted() as interrupt:
                 status = "finished"
                 for inputs, positions in self._inputs():
                     self._advance(inputs, positions)
@@ -295,6 +274,7 @@ class _Run:
         if self.step in hosts.one_for_all(self.checkpoints.steps):  # resumed here, and nothing has changed
             return
         self._flush()
+        self.metrics.flush()
         self.seconds = time.perf_counter() - self.started
         with self._clock("saving"):
             notes = {"seconds": self.seconds, "ready_seconds": self.ready_seconds}

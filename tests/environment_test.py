@@ -25,7 +25,7 @@ def environment(tmp_path, monkeypatch):
         monkeypatch.setattr(module, name, path)
     calls = []
 
-    def pretend(command, check):
+    def pretend(command):
         calls.append("pip" if "pip" in command else "venv")
         if calls[-1] == "venv":
             venv.mkdir()
@@ -35,7 +35,7 @@ def environment(tmp_path, monkeypatch):
         elif "interrupted" in (tmp_path / "constraints.txt").read_text():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.subprocess, "run", pretend)
+    monkeypatch.setattr(module, "_call", pretend)
     module.calls = calls
     return module
 

@@ -10,7 +10,8 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
-    {"version", "errors", "allocation", "writing", "dispatch"},
+    {"version", "errors", "allocation", "dispatch", "interruption"},
+    {"writing"},
     {"hosts"},
     {"types", "checks"},
     {"topology", "trees"},
@@ -19,7 +20,7 @@ LAYERS = [
     {"gradients", "mixing"},
     {"choco"},
     {"methods"},
-    {"models", "data"},
+    {"models", "data", "api"},
     {"classification", "config", "landscape", "ledger", "sharpness"},
     {"schedules", "rundir", "checkpoint", "profile", "screen"},
     {"experiment", "paper"},

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from saddle_jax import interruption
 from saddle_jax.cli import clock
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.config import Config
@@ -49,7 +50,7 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
             print(f"saddle: {error}", file=sys.stderr)
             refused.append(workdir)
             continue
-        if result["status"] == "interrupted":
-            print("interrupted; the same command goes on from here", file=sys.stderr)
+        if result["status"] == "interrupted" or interruption.is_heard():
+            interruption.tell("interrupted; the same command goes on from here")
             return refused, 130
     return refused, 2 if refused else 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax import interruption
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import IRRELEVANT, Config
 
@@ -105,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     workdir = pathlib.Path(options.workdir or default_workdir(config))
     result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
     if result["status"] == "interrupted" and hosts.writes():
-        print(f"interrupted; the same command goes on from step {result['steps']:,}", file=sys.stderr)
+        interruption.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
     return {"finished": 0, "diverged": 1, "interrupted": 130}[result["status"]]
 
 

@@ -30,7 +30,7 @@ def mistakes() -> Iterator[None]:
 
 def data_dir_option(options: flags.FlagValues) -> None:
     """Defines --data_dir of the verbs that open runs again."""
-    meaning = "Of runs: where the data lies now; as in training else."
+    meaning = "Of runs: where the data lies; TFDS_DATA_DIR else, whatever DIR says."
     flags.DEFINE_string("data_dir", None, meaning, flag_values=options)
 
 
