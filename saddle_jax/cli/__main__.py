@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from saddle_jax.allocation import keep_freed_memory
 from saddle_jax.cli.cores import use_every_core
-from saddle_jax.cli.usage import UsageError
+from saddle_jax.cli.usage import UsageError, missing_extras
 from saddle_jax.version import __version__
 
 # Each verb is a function of a module that is imported when it is used; it may return the exit status.
@@ -67,7 +67,8 @@ def main(argv: Sequence[str]) -> int:
             print(__version__)
         elif verb in VERBS:
             module, function = VERBS[verb]
-            return getattr(importlib.import_module(module), function)(arguments) or 0
+            with missing_extras(verb):
+                return getattr(importlib.import_module(module), function)(arguments) or 0
         else:
             raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
     except UsageError as error:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax.cli.usage import UsageError, mistakes, require
 from saddle_jax.config import Config
 
 
@@ -13,6 +13,7 @@ def run_training(
     config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False
 ) -> dict[str, Any]:
     """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError."""
+    require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax import hosts
     from saddle_jax.report.curves import plot_curves
     from saddle_jax.screen import Screen
