@@ -112,6 +112,6 @@ def test_a_plain_installation(tmp_path):
     done = subprocess.run([saddle, "train"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n"
-    (licences,) = tmp_path.glob("venv/lib*/python*/site-packages/saddle_jax-*.dist-info/licenses")
+    (licences,) = tmp_path.glob("venv/lib/python*/site-packages/saddle_jax-*.dist-info/licenses")
     for name in ("LICENSE", "NOTICE"):
         assert (licences / name).read_text() == (ROOT / name).read_text()
