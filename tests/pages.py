@@ -35,7 +35,9 @@ MINUTES = {
     "bin/saddle train --config.devices=4": (
         "--config.model=logistic --config.epochs=1 --workdir=runs/four"  # the folder before has finished
     ),
-    "bin/saddle train --config.model=mlp --config.seeds=": "--config.epochs=1 --config.devices=1",
+    "bin/saddle train --config.model=mlp --config.seeds=": (
+        "--config.model=logistic --config.epochs=1 --config.devices=1"
+    ),
     "bin/saddle train --config.sharpness_every_epochs=5": "--config.model=logistic --config.epochs=5",
     "bin/saddle train --config=configs/table1.py:cpu": "--config.model=logistic",  # all its epochs are used
     "bin/saddle train --config=configs/table1.py:cpu --config.method=qgm": (
