@@ -10,7 +10,7 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
-    {"version", "errors", "allocation", "writing"},
+    {"version", "errors", "allocation", "gpus", "writing"},
     {"hosts"},
     {"types", "checks"},
     {"topology", "trees"},

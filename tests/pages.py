@@ -68,6 +68,7 @@ NOT_RUN = {
     "bin/saddle data prepare": "downloads, and needs TensorFlow",
     "bin/saddle reproduce --figure=allocation": "deals the images of CIFAR-10 at any scale",
     "bin/saddle train --workdir=runs/two": "needs two shells: tests/hosts_test.py starts such pairs",
+    "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/environment_test.py pretends to",
     "srun": "needs SLURM",
     "mpirun": "needs Open MPI",
 }

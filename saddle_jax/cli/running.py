@@ -1,10 +1,12 @@
 """Running trainings for a verb: mistakes in one line, a picture at the end."""
 
+import importlib.util
 import pathlib
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from saddle_jax import gpus
 from saddle_jax.cli.usage import UsageError, mistakes, require
 from saddle_jax.config import Config
 
@@ -28,6 +30,24 @@ def run_training(
     return result
 
 
+def tell_unused_gpu() -> None:
+    """Says in one line that a GPU is here which JAX does not use, and how it would be."""
+    import jax
+
+    if jax.default_backend() != "cpu" or gpus.is_hidden() or not gpus.is_seen():
+        return
+    if importlib.util.find_spec("jax_cuda12_plugin"):
+        remedy = "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
+    else:
+        remedy = (
+            "SADDLE_EXTRAS=cuda bin/saddle version installs JAX for it, or pip install 'saddle_jax[cuda]'"
+        )
+    print(
+        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {remedy}; JAX_PLATFORMS=cpu if it is meant",
+        file=sys.stderr,
+    )
+
+
 def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
     """Trains one after the other; the folders that could not be used, and the exit status.
 
@@ -35,6 +55,8 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
     does not stop the others.
     """
     refused = []
+    if not quiet:
+        tell_unused_gpu()
     for number, (workdir, config) in enumerate(runs.items(), 1):
         if not quiet:
             print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
