@@ -63,8 +63,10 @@ def _check_names(extras: tuple[str, ...]) -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     unknown = [name for name in extras if name not in known]
     if unknown:
-        allowed = ", ".join(sorted(known))
-        sys.exit(f"saddle: SADDLE_EXTRAS must be some of {allowed}, with commas, got {', '.join(unknown)}")
+        _say(
+            f"SADDLE_EXTRAS must be some of {', '.join(sorted(known))}, with commas, got {', '.join(unknown)}"
+        )
+        sys.exit(2)
 
 
 def _found() -> tuple[str, ...]:
