@@ -32,9 +32,7 @@ HOURS = {
 # What would take CI longer than seconds: appended there, after the above.
 MINUTES = {
     "bin/saddle train": "--config.model=logistic --config.epochs=1",
-    "bin/saddle train --config.devices=4": (
-        "--config.model=logistic --config.epochs=1 --workdir=runs/four"  # the folder before has finished
-    ),
+    "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--config.model=logistic --config.epochs=1",
     "bin/saddle train --config.model=mlp --config.seeds=": (
         "--config.model=logistic --config.epochs=1 --config.devices=1"
     ),
