@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -25,13 +26,20 @@ OLDEST = (3, 11)
 
 
 def prepare(*extras: str) -> None:
-    """Makes sure that .venv holds the project with these extras."""
+    """Makes sure that .venv holds the project with these extras, and with those that SADDLE_EXTRAS names.
+
+    Where that is not set, an NVIDIA GPU asks for `cuda`, but only when something is installed anyway: a .venv
+    that was set up elsewhere serves on a node that has GPUs and no internet. saddle train tells if it is
+    without them.
+    """
+    extras += _asked_for()
     if not _is_ready(extras):
         if sys.version_info < OLDEST:
             _restart_with_newer_python()
+        _check_names(extras)
         with _lock():
             if not _is_ready(extras):  # another process may have finished it meanwhile
-                _install(extras)
+                _install(extras + _found())
 
 
 def run(arguments: list[str], *, takes_signals: bool = False, **variables: str) -> None:
@@ -46,6 +54,42 @@ def run(arguments: list[str], *, takes_signals: bool = False, **variables: str) 
     if os.name == "nt":
         sys.exit(subprocess.run([PYTHON, *arguments], env=environment, check=False).returncode)
     os.execve(PYTHON, [str(PYTHON), *arguments], environment)
+
+
+def _asked_for() -> tuple[str, ...]:
+    names = os.environ.get("SADDLE_EXTRAS", "").split(",")
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _check_names(extras: tuple[str, ...]) -> None:
+    """Ends in one line where SADDLE_EXTRAS names what pyproject.toml does not have."""
+    if not _asked_for():
+        return
+    import tomllib  # not in the Pythons that are too old for us
+
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    unknown = [name for name in extras if name not in known]
+    if unknown:
+        _say(
+            f"SADDLE_EXTRAS must be some of {', '.join(sorted(known))}, with commas, got {', '.join(unknown)}"
+        )
+        sys.exit(2)
+
+
+def _found() -> tuple[str, ...]:
+    """What the hardware asks for; nothing where SADDLE_EXTRAS is set, be it to nothing."""
+    if "SADDLE_EXTRAS" in os.environ:
+        return ()
+    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "gpus.py"
+    spec = importlib.util.spec_from_file_location("gpus", file)
+    gpus = importlib.util.module_from_spec(
+        spec
+    )  # by itself: the package around it needs what is not there yet
+    spec.loader.exec_module(gpus)
+    if not gpus.is_seen():
+        return ()
+    _say("an NVIDIA GPU is here: installing JAX for CUDA (SADDLE_EXTRAS= in the environment leaves it out)")
+    return ("cuda",)
 
 
 def _fingerprint() -> str:

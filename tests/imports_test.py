@@ -10,7 +10,7 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
-    {"version", "errors", "allocation", "dispatch", "interruption"},
+    {"version", "errors", "allocation", "gpus", "dispatch", "interruption"},
     {"writing"},
     {"hosts"},
     {"types", "checks"},

@@ -59,7 +59,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb that argv[1] names; returns the exit status."""
-    from saddle_jax.cli.usage import UsageError
+    from saddle_jax.cli.usage import UsageError, missing_extras
 
     verb, *arguments = [*argv[1:]] or [""]
     try:
@@ -69,7 +69,8 @@ def main(argv: Sequence[str]) -> int:
             print(__version__)
         elif verb in VERBS:
             module, function = VERBS[verb]
-            return getattr(importlib.import_module(module), function)(arguments) or 0
+            with missing_extras(verb):
+                return getattr(importlib.import_module(module), function)(arguments) or 0
         else:
             raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
     except UsageError as error:

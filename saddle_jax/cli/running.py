@@ -1,14 +1,15 @@
 """Running trainings for a verb: mistakes in one line, a picture at the end."""
 
+import importlib.util
 import pathlib
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from saddle_jax import interruption
+from saddle_jax import gpus, interruption
 from saddle_jax.cli import clock
-from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax.cli.usage import UsageError, mistakes, require
 from saddle_jax.config import Config
 
 
@@ -19,6 +20,7 @@ def run_training(
 
     `since` is when it began, by time.perf_counter(); None: when the command did.
     """
+    require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax import hosts
     from saddle_jax.report.curves import plot_curves
     from saddle_jax.screen import Screen
@@ -33,6 +35,24 @@ def run_training(
     return result
 
 
+def tell_unused_gpu() -> None:
+    """Says in one line that a GPU is here which JAX does not use, and how it would be."""
+    import jax
+
+    if jax.default_backend() != "cpu" or gpus.is_hidden() or not gpus.is_seen():
+        return
+    if importlib.util.find_spec("jax_cuda12_plugin"):
+        remedy = "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
+    else:
+        remedy = (
+            "SADDLE_EXTRAS=cuda bin/saddle version installs JAX for it, or pip install 'saddle_jax[cuda]'"
+        )
+    print(
+        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {remedy}; JAX_PLATFORMS=cpu if it is meant",
+        file=sys.stderr,
+    )
+
+
 def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
     """Trains one after the other; the folders that could not be used, and the exit status.
 
@@ -40,6 +60,8 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
     does not stop the others.
     """
     refused = []
+    if not quiet:
+        tell_unused_gpu()
     for number, (workdir, config) in enumerate(runs.items(), 1):
         if not quiet:
             print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
