@@ -83,7 +83,7 @@ def test_who_wants_the_cpu_is_told_nothing(nvidia_smi, capsys, monkeypatch, name
 
 def test_several_runs_tell_it_once(tmp_path, nvidia_smi, capsys, monkeypatch):
     nvidia_smi(ONE_GPU)
-    monkeypatch.setattr(running, "run_training", lambda config, workdir, *, quiet: {"status": "finished"})
+    monkeypatch.setattr(running, "run_training", lambda config, workdir, **_: {"status": "finished"})
     runs = {tmp_path / "one": Config(), tmp_path / "two": Config(seed=1)}
     assert running.run_several(runs, quiet=False) == ([], 0)
     assert capsys.readouterr().err.count(TOLD) == 1
