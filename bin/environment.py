@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -24,21 +26,70 @@ OLDEST = (3, 11)
 
 
 def prepare(*extras: str) -> None:
-    """Makes sure that .venv holds the project with these extras."""
+    """Makes sure that .venv holds the project with these extras, and with those that SADDLE_EXTRAS names.
+
+    Where that is not set, an NVIDIA GPU asks for `cuda`, but only when something is installed anyway: a .venv
+    that was set up elsewhere serves on a node that has GPUs and no internet. saddle train tells if it is
+    without them.
+    """
+    extras += _asked_for()
     if not _is_ready(extras):
         if sys.version_info < OLDEST:
             _restart_with_newer_python()
+        _check_names(extras)
         with _lock():
             if not _is_ready(extras):  # another process may have finished it meanwhile
-                _install(extras)
+                _install(extras + _found())
 
 
-def run(arguments: list[str], **variables: str) -> None:
-    """Runs .venv's Python in place of this process; its exit status is this one's."""
+def run(arguments: list[str], *, takes_signals: bool = False, **variables: str) -> None:
+    """Runs .venv's Python in place of this process; its exit status is this one's.
+
+    A program that takes signals finds SIGINT and SIGTERM blocked and unblocks them itself, so that none can
+    meet Python while it starts and would answer with a traceback.
+    """
     environment = {**os.environ, **variables}
+    if takes_signals and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     if os.name == "nt":
         sys.exit(subprocess.run([PYTHON, *arguments], env=environment, check=False).returncode)
     os.execve(PYTHON, [str(PYTHON), *arguments], environment)
+
+
+def _asked_for() -> tuple[str, ...]:
+    names = os.environ.get("SADDLE_EXTRAS", "").split(",")
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _check_names(extras: tuple[str, ...]) -> None:
+    """Ends in one line where SADDLE_EXTRAS names what pyproject.toml does not have."""
+    if not _asked_for():
+        return
+    import tomllib  # not in the Pythons that are too old for us
+
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    unknown = [name for name in extras if name not in known]
+    if unknown:
+        _say(
+            f"SADDLE_EXTRAS must be some of {', '.join(sorted(known))}, with commas, got {', '.join(unknown)}"
+        )
+        sys.exit(2)
+
+
+def _found() -> tuple[str, ...]:
+    """What the hardware asks for; nothing where SADDLE_EXTRAS is set, be it to nothing."""
+    if "SADDLE_EXTRAS" in os.environ:
+        return ()
+    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "gpus.py"
+    spec = importlib.util.spec_from_file_location("gpus", file)
+    gpus = importlib.util.module_from_spec(
+        spec
+    )  # by itself: the package around it needs what is not there yet
+    spec.loader.exec_module(gpus)
+    if not gpus.is_seen():
+        return ()
+    _say("an NVIDIA GPU is here: installing JAX for CUDA (SADDLE_EXTRAS= in the environment leaves it out)")
+    return ("cuda",)
 
 
 def _fingerprint() -> str:
@@ -74,18 +125,34 @@ def _install(extras: tuple[str, ...]) -> None:
         else:
             _say(f"creating {VENV}")
             shutil.rmtree(VENV, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+            _call([sys.executable, "-m", "venv", VENV])
         requirement = f"{ROOT}[{','.join(wanted)}]" if wanted else str(ROOT)
         _say("installing saddle_jax" + (f" with {', '.join(wanted)}" if wanted else "") + ", once ...")
         command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         constraints = ["--constraint", ROOT / "constraints.txt"]
-        subprocess.run([*command, *constraints, "--editable", requirement], check=True)
+        _call([*command, *constraints, "--editable", requirement])
     except (subprocess.CalledProcessError, OSError) as error:
         sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
     partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": wanted}))
     os.replace(partial, INSTALLED)
     _say("ready")
+
+
+def _call(command: list) -> None:
+    """Runs a command in a session of its own: Ctrl-C meets this process alone, which ends it."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            status = process.wait()
+        except BaseException:
+            if os.name == "nt":
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)  # pip and what pip has started
+            process.wait()
+            raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
 
 
 def _restart_with_newer_python() -> None:

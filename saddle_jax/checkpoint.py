@@ -42,7 +42,7 @@ class Checkpoints:
                 if hosts.writes():
                     self._folder.mkdir(parents=True, exist_ok=True)
                     for left_over in self._folder.glob(".writing-*"):  # of a process that was killed
-                        shutil.rmtree(left_over, ignore_errors=True)
+                        _remove(left_over)
             with hosts.agreement():
                 _write(partial / "state", tree)
             with hosts.agreement():
@@ -92,7 +92,7 @@ class Checkpoints:
                     report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
             if set_aside and hosts.writes():
                 aside = folder.with_name(f"damaged-{folder.name}")
-                shutil.rmtree(aside, ignore_errors=True)
+                _remove(aside)
                 folder.rename(aside)
         return None
 
@@ -107,6 +107,14 @@ class Checkpoints:
             return _restore(folder, like)[0]
         except Exception as error:  # orbax and tensorstore raise of their own
             raise RunError(f"checkpoint {folder} cannot be used ({_line(error)})") from error
+
+
+def _remove(path: pathlib.Path) -> None:
+    """Removes a folder, or a link or file that somebody has put in its place, without following it."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _restore(folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:

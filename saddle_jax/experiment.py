@@ -17,6 +17,7 @@ from saddle_jax.data import Batches, Dataset, Partition, load, make_partition, t
 from saddle_jax.data.batches import augmentation_key
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.data.streaming import StreamedImages
+from saddle_jax.dispatch import in_turn
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.layers import Norm
@@ -62,8 +63,9 @@ class Experiment:
 
     def first_carry(self) -> Any:
         """What `compiled_steps` carries, before the first step, on the devices where it belongs."""
+        models_before = self._first_models()  # under a mesh each operation would be a program on all devices
         with self.placement.active():
-            return jax.jit(self._carry, out_shardings=self._carry_shardings)(self._first_models())
+            return in_turn(jax.jit(self._carry, out_shardings=self._carry_shardings), models_before)
 
     def _first_models(self) -> Params:
         """What `_carry` starts from."""
@@ -224,7 +226,7 @@ class Experiment:
     def take_steps(self, *arguments: Any) -> Any:
         """`compiled_steps` on the devices of the run."""
         with self.placement.active():
-            return self.compiled_steps(*arguments)
+            return in_turn(self.compiled_steps, *arguments)
 
     def order(self, epoch: int) -> tuple[Array, Array]:
         """An epoch's samples [steps, A, B] and mask [steps, B], on the devices; idle agents included."""

@@ -1,13 +1,17 @@
 """Opening somebody's run again: its parts from config.json, its models from a checkpoint."""
 
 import dataclasses
+import os
 import pathlib
+import shlex
 from collections.abc import Callable
 
 import jax
 
 from saddle_jax.checkpoint import Checkpoints
 from saddle_jax.config import Config
+from saddle_jax.data.prepared import data_dir_or_default
+from saddle_jax.data.sources import BUILTIN
 from saddle_jax.errors import RunError
 from saddle_jax.experiment import Experiment
 from saddle_jax.replicated import build
@@ -25,7 +29,8 @@ def open_run(
     """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
-    here, if not where it lay then. `replica` is the number of one run of a folder that holds several.
+    here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `replica` is the
+    number of one run of a folder that holds several.
     """
     number = _choose_replica(workdir, replica)
     experiment = build(_here(workdir, data_dir))
@@ -44,8 +49,19 @@ def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experimen
 
 
 def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
-    config = dataclasses.replace(read_config(workdir), devices="1")
-    return dataclasses.replace(config, data_dir=data_dir) if data_dir else config
+    """The settings of a run, on one device and with the data that this user, not the folder, says.
+
+    The folder may be somebody else's, and its config.json could lead to any other place.
+    """
+    config = read_config(workdir)
+    default = os.path.realpath(data_dir_or_default(None))
+    recorded = config.data_dir if config.dataset not in BUILTIN else ""
+    if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:
+        raise RunError(
+            f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "
+            f"add {shlex.quote('--data_dir=' + recorded) if recorded.isprintable() else '--data_dir=DIR'}"
+        )
+    return dataclasses.replace(config, devices="1", data_dir=data_dir or "")
 
 
 def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from saddle_jax.dispatch import in_turn
 from saddle_jax.errors import RunError
 
 # JAX's own limit on joining ends the process from C++, with a stack trace: it comes so much after ours.
@@ -67,7 +68,8 @@ def join(
         return
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which the loop answers
     # On CPUs programs that run at once share few threads, and wait in them for other processes: two programs
-    # on different sets of devices, such as a step and a vote, would wait for each other for ever.
+    # on different sets of devices, such as a step and a vote, would wait for each other for ever. It counts
+    # where a process has one device; for those with several see `dispatch`.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     _keep_quiet()
     watch = threading.Timer(timeout, _nobody_came, (known, timeout))
@@ -195,11 +197,11 @@ def gather(text: str) -> list[str]:
     from jax.experimental.multihost_utils import process_allgather
 
     mine = np.frombuffer(text.encode(), np.uint8)
-    sizes = process_allgather(np.array([len(mine)], np.int32)).ravel()
+    sizes = in_turn(process_allgather, np.array([len(mine)], np.int32)).ravel()
     if not sizes.any():
         return [""] * len(sizes)
     room = 1 << int(max(sizes) - 1).bit_length()  # few sizes: each is compiled once
-    rows = process_allgather(np.pad(mine, (0, room - len(mine))))
+    rows = in_turn(process_allgather, np.pad(mine, (0, room - len(mine))))
     return [rows[n, :size].tobytes().decode() for n, size in enumerate(sizes)]
 
 
@@ -288,7 +290,7 @@ class Vote:
         answer = self._asked is not None and bool(self._asked)
         sharding, count = _ballot()
         votes = jax.make_array_from_callback((jax.device_count(),), sharding, lambda _: np.array([mine]))
-        self._asked = count(votes)
+        self._asked = in_turn(count, votes)
         return answer
 
 

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax import agents
 from saddle_jax.core.network import Graphs
+from saddle_jax.dispatch import in_turn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Placement:
         sharding = self.sharding()
         if sharding is None:
             return function(*arguments)
-        result = _replicated(function, sharding)(*arguments)
+        result = in_turn(_replicated(function, sharding), *arguments)
         return jax.tree.map(lambda x: x.addressable_data(0), result)
 
 

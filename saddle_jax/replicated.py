@@ -23,6 +23,7 @@ from saddle_jax.agents import group_size
 from saddle_jax.config import Config
 from saddle_jax.core.method import MethodState
 from saddle_jax.data import load
+from saddle_jax.dispatch import in_turn
 from saddle_jax.experiment import Experiment
 from saddle_jax.replicas import parse_sweep
 from saddle_jax.types import Array, Params
@@ -44,7 +45,7 @@ class Replicas(Experiment):
 
     def params_of(self, carry: Any, number: int) -> Params:
         part, place = divmod(number, self.at_once)
-        return jax.tree.map(lambda x: x[place], carry[part][0])
+        return in_turn(self._params_at, carry[part][0], place)
 
     def first_bad(self, carry: Any) -> np.ndarray:
         return np.concatenate([jax.device_get(part[2]) for part in carry])
@@ -55,10 +56,17 @@ class Replicas(Experiment):
 
     def packed(self, carry: Any) -> Any:
         """Stacked [R, A, ...]."""
-        return self._joined(*carry)
+        return in_turn(self._joined, *carry)
 
     def unpacked(self, carry: Any) -> Any:
-        return [self._part(carry, first) for first in range(0, len(self.runs), self.at_once)]
+        return [in_turn(self._part, carry, first) for first in range(0, len(self.runs), self.at_once)]
+
+    @functools.cached_property
+    def _params_at(self) -> Any:
+        def at(params: Any, place: Any) -> Any:
+            return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), params)
+
+        return jax.jit(at, out_shardings=self.placement.shardings(self.runs[0].carry_shapes[0]))
 
     @functools.cached_property
     def _joined(self) -> Any:

@@ -146,6 +146,8 @@ def closing_table(result: dict[str, Any]) -> str:
     wire, paper = result["bytes_sent_per_agent"], result["paper_bytes_sent_per_agent"]
     rows["sent per agent"] = f"{readable(wire)}  ({readable(paper)} as the paper counts)"
     rows["steps, time"] = f"{result['steps']:,} in {result['seconds']:.1f} s"
+    if "ready_seconds" in result:
+        rows["steps, time"] += f"  (ready in {result['ready_seconds']:.1f} s)"
     if "profile" in result:
         spent = result["profile"]
         shares = (f"{name} {100 * seconds / sum(spent.values()):.1f} %" for name, seconds in spent.items())

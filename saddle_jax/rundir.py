@@ -18,7 +18,10 @@ from typing import Any
 
 from saddle_jax.config import Config, differences, from_json
 from saddle_jax.errors import RunError
-from saddle_jax.writing import in_one_go
+from saddle_jax.writing import check_no_link, in_one_go, open_regular
+
+# Folders that a run writes into or removes from.
+_FOLDERS = ("checkpoints", "tensorboard", "trace")
 
 
 @contextlib.contextmanager
@@ -26,10 +29,13 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
     """Holds the folder for this process. The system lets go of the lock when the process ends."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        file = (workdir / ".lock").open("a+")
+        for name in _FOLDERS:
+            check_no_link(workdir / name)
+        check_no_link(workdir / ".lock")
+        file = os.fdopen(open_regular(workdir / ".lock", os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
     except OSError as error:
         raise RunError(
-            f"workdir must be a folder that can be written to, got {workdir}: {error.strerror}"
+            f"workdir must be a folder that can be written to, got {workdir}: {error.strerror or error}"
         ) from error
     with file:
         try:
@@ -56,7 +62,7 @@ def is_locked(workdir: pathlib.Path) -> bool:
     try:
         import fcntl
 
-        with (workdir / ".lock").open() as file:
+        with os.fdopen(open_regular(workdir / ".lock", os.O_RDONLY)) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -201,6 +207,10 @@ class Metrics:
             if name != "step" and isinstance(value, int | float):
                 self._events.add_scalar(name, value, record["step"])
 
+    def flush(self) -> None:
+        """Brings the event files to disk too; nothing is lost then, however the process ends."""
+        self._events.flush()
+
     def close(self) -> None:
         """Ends both."""
         self._file.close()
@@ -215,6 +225,9 @@ class NoMetrics(Metrics):
 
     def write(self, record: dict[str, Any]) -> None:
         """Another process does."""
+
+    def flush(self) -> None:
+        """There is nothing to bring."""
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -1,9 +1,7 @@
 """The training loop: build, step, log, evaluate, save; stop and go on. There is no other."""
 
 import contextlib
-import dataclasses
 import pathlib
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +17,7 @@ from saddle_jax.core.method import Axes
 from saddle_jax.core.method import Metrics as StepMetrics
 from saddle_jax.experiment import Experiment
 from saddle_jax.inputs import streamed_inputs
+from saddle_jax.interruption import Noted
 from saddle_jax.profile import Profile
 from saddle_jax.replicated import build
 from saddle_jax.rundir import (
@@ -35,11 +34,19 @@ from saddle_jax.screen import Screen
 from saddle_jax.types import Params
 
 
-def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool = False) -> dict[str, Any]:
+def train(
+    config: Config,
+    workdir: pathlib.Path,
+    screen: Screen,
+    profile: bool = False,
+    since: float | None = None,
+) -> dict[str, Any]:
     """Trains, or goes on training, in a folder; returns what result.json says.
 
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
+    `since` is when the command began, by time.perf_counter(); None: now.
     """
+    since = time.perf_counter() if since is None else since
     versions = {f"version of {name}": number for name, number in report_text.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
@@ -60,7 +67,8 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
             screen.line(report_text.closing_table(known))
             return known
         screen.line(report_text.heading(experiment, workdir))
-        run = _Run(experiment, workdir, screen, profile)
+        screen.line("compiling ...")
+        run = _Run(experiment, workdir, screen, profile, since)
         try:
             result = run.go()
         finally:
@@ -69,36 +77,18 @@ def train(config: Config, workdir: pathlib.Path, screen: Screen, profile: bool =
         return result
 
 
-@dataclasses.dataclass
-class _Interrupt:
-    """Set by Ctrl-C and by SIGTERM; the loop looks at it between two steps."""
-
-    signal: int = 0
-
-    def __enter__(self) -> "_Interrupt":
-        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def _note(self, number: int, _: Any) -> None:
-        if self.signal:  # a second Ctrl-C does not wait
-            raise KeyboardInterrupt
-        self.signal = number
-
-    def __exit__(self, *_: Any) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
 class _Run:
     """One run from where it stands to its end; or several, the replicas, in one program."""
 
-    def __init__(self, experiment: Experiment, workdir: pathlib.Path, screen: Screen, profile: bool):
+    def __init__(
+        self, experiment: Experiment, workdir: pathlib.Path, screen: Screen, profile: bool, since: float
+    ):
         self.experiment, self.config = experiment, experiment.config
         self.workdir, self.screen = workdir, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
         self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
         self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
-        self.step, self.seconds = 0, 0.0
+        self.step, self.seconds, self.ready_seconds, self.is_ready = 0, 0.0, 0.0, False
         restored = self.checkpoints.restore_newest(experiment.saved, screen.warn, set_aside=True)
         if restored is None:
             self.carry = experiment.first_carry()
@@ -106,6 +96,7 @@ class _Run:
             self.step, saved, notes = restored
             self.carry = experiment.unpacked(saved)
             self.seconds = float(notes.get("seconds", 0.0))
+            self.ready_seconds = float(notes.get("ready_seconds", 0.0))
         if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
         self.metrics = (
@@ -120,7 +111,7 @@ class _Run:
         self.first_bad = experiment.first_bad(self.carry)
         for record in read_metrics(workdir):
             self._note_finite([replicas.of_replica(record, k) for k in range(len(self.first_bad))])
-        self.started = time.perf_counter() - self.seconds
+        self.since, self.started = since, since - self.seconds
 
     def _params(self, number: int) -> Params:
         """All agents' models [A, ...] of one replica."""
@@ -141,7 +132,7 @@ class _Run:
         per_epoch = self.experiment.batches.steps_per_epoch
         self.screen.start(steps, self.step)
         try:
-            with _Interrupt() as interrupt:
+            with Noted() as interrupt:
                 status = "finished"
                 for inputs, positions in self._inputs():
                     self._advance(inputs, positions)
@@ -208,6 +199,10 @@ class _Run:
             self.carry, self.newest = self.experiment.take_steps(self.carry, *inputs, positions, phase)
             if self.profile:
                 jax.block_until_ready(self.carry)
+        if not self.is_ready:  # the call returns when it is compiled
+            self.is_ready, spent = True, time.perf_counter() - self.since
+            self.ready_seconds += spent
+            self.screen.line(f"ready in {spent:.1f} s")
         self.step += len(positions)
         self.screen.advance(len(positions))
 
@@ -278,9 +273,11 @@ class _Run:
         if self.step in hosts.one_for_all(self.checkpoints.steps):  # resumed here, and nothing has changed
             return
         self._flush()
+        self.metrics.flush()
         self.seconds = time.perf_counter() - self.started
         with self._clock("saving"):
-            self.checkpoints.save(self.step, self.experiment.packed(self.carry), {"seconds": self.seconds})
+            notes = {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
+            self.checkpoints.save(self.step, self.experiment.packed(self.carry), notes)
 
     @contextlib.contextmanager
     def _clock(self, what: str, key: Any = None) -> Iterator[None]:
@@ -306,7 +303,8 @@ class _Run:
             ends.append({**end, "params_sha256": outcome.params_sha256(member, self._params(k))})
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = outcome.summary(self.config, ends) if self.config.has_replicas else ends[0]
-        result |= {"steps": self.step, **table(self.experiment.ledger, self.step), "seconds": self.seconds}
+        result |= {"steps": self.step, **table(self.experiment.ledger, self.step)}
+        result |= {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
         if self.profile:
             result["profile"] = self.profile.shares()
         if hosts.writes():

@@ -5,6 +5,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 
 import flax.serialization
 import numpy as np
@@ -14,7 +15,7 @@ from absl import flags
 
 from saddle_jax import rundir
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import usage
+from saddle_jax.cli import clock, usage
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = {
@@ -253,6 +254,26 @@ def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):
     assert cli.main(["saddle", *command]) == 0
     assert "dirichlet(5 agents, alpha=0.01, seed=0), fingerprint" in capsys.readouterr().out
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(clock, "began", time.perf_counter() - 1000)
+    small = [
+        "--config.model=logistic",
+        "--config.agents=3",
+        "--config.epochs=1",
+        "--config.eval_agents=never",
+    ]
+    command = ["compare", "--methods=dpsgd,qgm", "--seeds=0", *small, f"--workdir={tmp_path}"]
+    assert cli.main(["saddle", *command]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        printed.index("\nfolder ") < printed.index("\ncompiling ...\nready in ") < printed.index("\nepoch 1:")
+    )
+    ready = [float(seconds) for seconds in re.findall(r"^ready in (.*) s$", printed, flags=re.MULTILINE)]
+    whole = re.findall(r"^steps, time +\d+ in (.*) s  \(ready in (.*) s\)$", printed, flags=re.MULTILINE)
+    assert [float(seconds) for _, seconds in whole] == ready
+    assert [float(seconds) > 1000 for seconds, _ in whole] == [True, False]  # the second waited for the first
 
 
 def test_the_command_as_a_process():

@@ -1,7 +1,13 @@
 """JAX is strict here: four host devices, no implicit rank promotion (warnings are errors by pyproject)."""
 
+import os
+
 import jax
 import pytest
+
+# Also where a GPU is: the tests count on devices of the host, and so do the commands that they start.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -12,3 +18,16 @@ def x64():
     """Float64, for comparisons to 1e-10."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path_factory, monkeypatch):
+    """Puts a program of that name, which prints a line, before all others."""
+    folder = tmp_path_factory.mktemp("path")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def put(line):
+        (folder / "nvidia-smi").write_text(f"#!/bin/sh\necho '{line}'\n")
+        (folder / "nvidia-smi").chmod(0o755)
+
+    return put

@@ -23,10 +23,12 @@ def environment(tmp_path, monkeypatch):
     paths = {"ROOT": tmp_path, "VENV": venv, "PYTHON": venv / "python", "INSTALLED": venv / "installed.json"}
     for name, path in paths.items():
         monkeypatch.setattr(module, name, path)
-    calls = []
+    monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
+    calls, requirements = [], []
 
-    def pretend(command, check):
+    def pretend(command):
         calls.append("pip" if "pip" in command else "venv")
+        requirements.append(str(command[-1]))
         if calls[-1] == "venv":
             venv.mkdir()
             module.PYTHON.touch()
@@ -35,8 +37,8 @@ def environment(tmp_path, monkeypatch):
         elif "interrupted" in (tmp_path / "constraints.txt").read_text():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.subprocess, "run", pretend)
-    module.calls = calls
+    monkeypatch.setattr(module, "_call", pretend)
+    module.calls, module.requirements = calls, requirements
     return module
 
 
@@ -60,6 +62,50 @@ def test_extras_add_up(environment):
     environment.prepare()
     assert environment.calls == ["venv", "pip", "pip"]
     assert json.loads(environment.INSTALLED.read_text())["extras"] == ["test"]
+
+
+def test_a_gpu_brings_jax_for_cuda_with_the_first_installation(environment, monkeypatch, nvidia_smi, capfd):
+    monkeypatch.delenv("SADDLE_EXTRAS")
+    nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
+    environment.prepare("all")
+    assert environment.requirements[-1] == f"{environment.ROOT}[all,cuda]"
+    assert "an NVIDIA GPU is here: installing JAX for CUDA" in capfd.readouterr().err
+    environment.prepare("all")
+    assert environment.calls == ["venv", "pip"]
+
+
+def test_without_a_gpu_jax_is_that_of_the_cpu(environment, monkeypatch, nvidia_smi):
+    monkeypatch.delenv("SADDLE_EXTRAS")
+    nvidia_smi("No devices were found")
+    environment.prepare("all")
+    assert environment.requirements[-1] == f"{environment.ROOT}[all]"
+
+
+def test_a_gpu_does_not_touch_what_is_installed_already(environment, monkeypatch, nvidia_smi):
+    environment.prepare("all")  # on a machine without one, such as the first node of a cluster
+    monkeypatch.delenv("SADDLE_EXTRAS")
+    nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
+    environment.prepare("all")
+    assert environment.calls == ["venv", "pip"]
+
+
+def test_the_environment_names_extras(environment, monkeypatch, nvidia_smi, capfd):
+    (environment.ROOT / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
+    environment.prepare("all")  # SADDLE_EXTRAS is set, to nothing
+    assert environment.requirements[-1] == f"{environment.ROOT}[all]"
+    monkeypatch.setenv("SADDLE_EXTRAS", "bench, cuda")
+    environment.prepare("all")
+    assert environment.requirements[-1] == f"{environment.ROOT}[all,bench,cuda]"
+    monkeypatch.setenv("SADDLE_EXTRAS", "cuda,gpu")
+    allowed = "all, bench, cuda, data, models, prepare, report, test, train"
+    capfd.readouterr()
+    with pytest.raises(SystemExit, match=r"^2$"):
+        environment.prepare("all")
+    line = f"saddle: SADDLE_EXTRAS must be some of {allowed}, with commas, got gpu\n"
+    assert capfd.readouterr().err == line
+    assert environment.INSTALLED.exists()
+    assert environment.calls == ["venv", "pip", "pip"]
 
 
 @pytest.mark.parametrize(("trouble", "error"), [("broken", SystemExit), ("interrupted", KeyboardInterrupt)])

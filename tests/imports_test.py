@@ -10,7 +10,8 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 LAYERS = [
-    {"version", "errors", "allocation", "writing"},
+    {"version", "errors", "allocation", "gpus", "dispatch", "interruption"},
+    {"writing"},
     {"hosts"},
     {"types", "checks"},
     {"trees"},
@@ -19,7 +20,7 @@ LAYERS = [
     {"core"},
     {"ascents", "compression", "placement"},
     {"methods"},
-    {"models", "data"},
+    {"models", "data", "api"},
     {"classification", "config", "landscape", "sharpness"},
     {"schedules", "rundir", "checkpoint", "profile", "screen"},
     {"experiment", "paper"},

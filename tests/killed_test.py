@@ -13,12 +13,26 @@ import pytest
 from saddle_jax import rundir
 from saddle_jax.checkpoint import Checkpoints
 
+# Training whose checkpoint of step 340 is being written, by orbax's threads too, for a minute.
+SLOW_TO_SAVE = """
+import pathlib, time
+import orbax.checkpoint as ocp
+from saddle_jax.cli.__main__ import run
+save = ocp.StandardCheckpointer.save
+def slow(self, folder, tree):
+    save(self, folder, tree)
+    if "340" in str(folder):
+        pathlib.Path(folder).parents[2].joinpath("saving").touch()
+        time.sleep(60)
+ocp.StandardCheckpointer.save = slow
+run()
+"""
 
-def start(workdir, *extra):
+
+def start(workdir, *extra, program=("-m", "saddle_jax.cli")):
     command = [
         sys.executable,
-        "-m",
-        "saddle_jax.cli",
+        *program,
         "train",
         f"--workdir={workdir}",
         "--config.model=logistic",
@@ -54,6 +68,7 @@ def test_kill_minus_nine_again_and_again(tmp_path):
         wait_for_step(process, workdir, step)
         process.send_signal(signal.SIGKILL)
         process.communicate()
+    twice_within_a_checkpoint(workdir)
     last = start(workdir)
     last.communicate(timeout=300)
     assert last.returncode == 0
@@ -61,6 +76,55 @@ def test_kill_minus_nine_again_and_again(tmp_path):
     assert result["params_sha256"] == expected["params_sha256"]
     steps = [r["step"] for r in rundir.read_metrics(workdir) if "train_loss" in r]
     assert steps == list(range(1, expected["steps"] + 1))
+
+
+def twice_within_a_checkpoint(workdir):
+    process = start(workdir, program=("-c", SLOW_TO_SAVE))
+    deadline = time.monotonic() + 120
+    while not (workdir / "saving").exists() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    error = interrupt(process, signal.SIGINT, signal.SIGINT)
+    assert (process.returncode, error) == (130, "saddle: interrupted\n")
+    assert Checkpoints(workdir, 2).steps()[-1] == 320
+
+
+def interrupt(process, *signals):
+    """Sends them one after the other; what standard error says. The end must come soon."""
+    for number in signals:
+        if process.poll() is None:
+            process.send_signal(number)
+        time.sleep(0.5)
+    try:
+        return process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+
+
+@pytest.mark.slow
+def test_two_signals_at_any_moment_again_and_again(tmp_path):
+    """With a checkpoint at every step most of them meet one that is being written."""
+    often = "--config.checkpoint_every_steps=1"
+    whole = start(tmp_path / "whole", often)
+    whole.communicate(timeout=600)
+    workdir = tmp_path / "interrupted"
+    kinds = [
+        (signal.SIGINT, signal.SIGINT),
+        (signal.SIGINT, signal.SIGTERM),
+        (signal.SIGTERM, signal.SIGTERM),
+    ]
+    for attempt in range(24):
+        process = start(workdir, often)
+        wait_for_step(process, workdir, 10 * attempt + 2)
+        time.sleep(0.03 * (attempt % 8))
+        error = interrupt(process, *kinds[attempt % 3])
+        assert process.returncode == 130, error
+        assert error.count("\n") == 1, error
+    last = start(workdir, often)
+    last.communicate(timeout=600)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "whole", workdir)]
+    assert results[0]["params_sha256"] == results[1]["params_sha256"]
+    assert rundir.read_metrics(workdir) == rundir.read_metrics(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)

@@ -1,21 +1,25 @@
-"""README's examples run as they stand."""
+"""README's examples and commands run as they stand, and those of docs/; tests/pages.py says at what size."""
 
 import dataclasses
-import pathlib
+import functools
+import os
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pages
 import pytest
 
 import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.config import Config
+from saddle_jax.theory import speedup
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+EXAMPLES = pages.programs(pages.README)
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +78,16 @@ def test_models_and_data_as_shown(capsys):
     assert "classes per agent" in capsys.readouterr().out
 
 
+def test_all_examples_run_one_after_the_other(tmp_path):
+    """In one program, as in a notebook, and on the four devices that the last one asks for."""
+    program = "\n".join([*EXAMPLES, "print(len(params['w'].sharding.device_set), 'devices')"])
+    command = [sys.executable, "-c", program]
+    four = {**os.environ, "JAX_NUM_CPU_DEVICES": "4"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=four)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("\n4 devices\n")
+
+
 def test_adam_becomes_decentralised_in_one_line():
     topology = sj.complete(4)
     method = sj.Method(topology, sj.LocalGradients(), optax.chain(optax.adam(0.1), sj.gossip(topology)))
@@ -93,20 +107,20 @@ def test_adam_becomes_decentralised_in_one_line():
 
 
 def test_commands_shown_exist_and_their_settings_too():
-    text = (ROOT / "README.md").read_text()
+    text = pages.README.read_text()
     verbs = set(re.findall(r"^bin/saddle (\w+)", text, flags=re.MULTILINE))
     assert verbs <= set(cli.VERBS)
     assert {"train", "compare", "list", "evaluate", "export", "config", "data"} <= verbs
     fields = {field.name for field in dataclasses.fields(Config)}
     assert set(re.findall(r"--config\.(\w+)", text)) <= fields
     for path in re.findall(r"--config=(\S+\.py)", text):
-        assert (ROOT / path).is_file()
+        assert (pages.ROOT / path).is_file()
     for name in re.findall(r"\((docs/[^)]+)\)", text):
-        assert (ROOT / name).is_file()
+        assert (pages.ROOT / name).is_file()
 
 
 def test_the_table_of_costs_is_what_the_code_says():
-    text = (ROOT / "README.md").read_text()
+    text = pages.README.read_text()
     operators = {
         "identity()": sj.identity(),
         "quantize(8)": sj.quantize(8),
@@ -117,3 +131,80 @@ def test_the_table_of_costs_is_what_the_code_says():
     for name, operator in operators.items():
         row = f"| `{name}` | {operator.bits((3, 3, 64, 64)):,} | {operator.paper_bits((3, 3, 64, 64)):,} |"
         assert row in text, row
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A folder in which `bin` and `configs` are the project's, and which knows of no datasets."""
+    for name in ("bin", "configs"):
+        (tmp_path / name).symlink_to(pages.ROOT / name)
+    (tmp_path / "docs").mkdir()  # a command draws a picture there
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "datasets"))
+    monkeypatch.setenv("SADDLE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def in_ci(monkeypatch):
+    """The one size that no flag appends to a command: over how many steps the corollary is measured."""
+    monkeypatch.setattr(speedup, "sweep", functools.partial(speedup.sweep, steps=200, repetitions=2))
+
+
+def run_smallest(page):
+    for command in pages.commands(page):
+        if pages.entry({**pages.NOT_RUN, **pages.NOT_IN_CI}, command) is None:
+            smallest = pages.with_appended(command, pages.HOURS, pages.MINUTES)
+            assert pages.run_here(smallest) == 0, smallest
+
+
+def test_the_first_command_as_it_is_typed(checkout):
+    command = pages.commands(pages.README)[0]
+    assert command == "bin/saddle train"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"test accuracy +9\d\.\d\d %", done.stdout)
+
+
+def test_every_command_of_readme_runs(checkout, in_ci):
+    run_smallest(pages.README)
+    for name in (
+        "runs/mine/report.html",
+        "report.html",
+        "compression.png",
+        "partition.png",
+        "sharpness.png",
+        "runs/paper/table-1-smoke.md",
+        "runs/theory/theory.png",
+    ):
+        assert (checkout / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize("page", pages.DOCS, ids=lambda page: page.name)
+def test_every_command_of_the_docs_runs_or_is_understood(checkout, in_ci, page):
+    run_smallest(page)  # what measures or trains much, only lists or plans: its flags and names are read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [pages.README, *pages.DOCS], ids=lambda page: page.name)
+def test_every_command_runs_as_it_is_typed(checkout, page):
+    for command in pages.commands(page):
+        if pages.entry(pages.NOT_RUN, command) is None:
+            typed = pages.with_appended(command, pages.HOURS)
+            assert pages.run_in_a_shell(typed) == 0, typed
+
+
+@pytest.mark.slow
+def test_the_program_of_the_docs_runs():
+    (program,) = [program for page in pages.DOCS for program in pages.programs(page)]
+    assert "(40, 1024)" in program
+    names = {}
+    exec(program.replace("(40, 1024)", "(4,)"), names)
+    assert names["agents"] == 4
+
+
+def test_the_tables_of_what_is_appended_name_commands_that_are_shown():
+    shown = [command for page in (pages.README, *pages.DOCS) for command in pages.commands(page)]
+    for table in (pages.HOURS, pages.MINUTES, pages.NOT_IN_CI, pages.NOT_RUN):
+        for beginning in table:
+            assert any(command.startswith(beginning) for command in shown), beginning

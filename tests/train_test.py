@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import pathlib
+import time
 
 import jax
 import numpy as np
@@ -79,6 +80,16 @@ def test_every_method_learns_the_digits(method, tmp_path):
     )
     result = train.train(config, tmp_path / "run", QUIET)
     assert result["test_accuracy"] > 0.85
+
+
+def test_time_counts_from_the_start_of_every_command_that_went_into_a_run(tmp_path):
+    config = dataclasses.replace(SMALL, epochs=1, eval_agents="never")
+    with pytest.raises(Killed):
+        train.train(config, tmp_path / "run", Deadly(8), since=time.perf_counter() - 1000)
+    result = train.train(config, tmp_path / "run", QUIET, since=time.perf_counter() - 100)
+    assert 1100 < result["ready_seconds"] < result["seconds"] < 1200
+    alone = train.train(config, tmp_path / "alone", QUIET)
+    assert 0 < alone["ready_seconds"] < alone["seconds"] < 100
 
 
 def test_the_step_is_compiled_once(tmp_path, monkeypatch):

@@ -62,7 +62,8 @@ def _memory(case: str, work: Work) -> Row:
 @functools.cache
 def measure(side: str, work: Work) -> dict[str, Any]:
     """What a new process finds out about one side's steps."""
-    command = [sys.executable, "-m", "saddle_jax.bench.child", side, json.dumps(dataclasses.asdict(work))]
+    module = ["-P", "-m", "saddle_jax.bench.child"]  # -P: nothing of the current folder is imported
+    command = [sys.executable, *module, side, json.dumps(dataclasses.asdict(work))]
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from saddle_jax.allocation import keep_freed_memory
-from saddle_jax.cli.cores import use_every_core
-from saddle_jax.cli.usage import UsageError
+# Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
+import saddle_jax.interruption as interruption
+from saddle_jax.cli import clock as clock  # looks at the time
 from saddle_jax.version import __version__
 
 # Each verb is a function of a module that is imported when it is used; it may return the exit status.
@@ -59,6 +59,8 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help tells its options)
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb that argv[1] names; returns the exit status."""
+    from saddle_jax.cli.usage import UsageError, missing_extras
+
     verb, *arguments = [*argv[1:]] or [""]
     try:
         if verb in ("-h", "--help", "help"):
@@ -67,26 +69,43 @@ def main(argv: Sequence[str]) -> int:
             print(__version__)
         elif verb in VERBS:
             module, function = VERBS[verb]
-            return getattr(importlib.import_module(module), function)(arguments) or 0
+            with missing_extras(verb):
+                return getattr(importlib.import_module(module), function)(arguments) or 0
         else:
             raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
     except UsageError as error:
+        if interruption.is_raised():  # it is what a library made of the interruption
+            return _tell_interrupted()
         print(f"saddle: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read us, such as head, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
-        print("saddle: interrupted", file=sys.stderr)
-        return 130
+        return _tell_interrupted()
+    except Exception:
+        if not interruption.is_raised():
+            raise
+        return _tell_interrupted()
     return 0
+
+
+def _tell_interrupted() -> int:
+    interruption.tell("saddle: interrupted")
+    return interruption.STATUS
 
 
 def run() -> None:
     """The console script."""
+    interruption.listen()
+
+    from saddle_jax.allocation import keep_freed_memory
+    from saddle_jax.cli.cores import use_every_core
+
     keep_freed_memory()
     use_every_core()
-    sys.exit(main(sys.argv))
+    interruption.in_verb()
+    interruption.leave(main(sys.argv))
 
 
 if __name__ == "__main__":

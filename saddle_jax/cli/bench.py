@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.cli.usage import UsageError, mistakes, parse
+from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -56,6 +57,8 @@ def _file(name: str, value: str) -> pathlib.Path | None:
     path = pathlib.Path(value)
     if value and (path.is_dir() or not path.parent.is_dir()):
         raise UsageError(f"{name} must be a file in a folder that exists, got {value!r}")
+    with mistakes():
+        check_named_output(value, name)
     return path if value else None
 
 

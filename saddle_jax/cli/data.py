@@ -9,6 +9,8 @@ from absl import flags
 from saddle_jax import data
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.data import partition, prepared, sources
+from saddle_jax.errors import RunError
+from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -57,6 +59,7 @@ def _show(arguments: Sequence[str]) -> None:
     flags.DEFINE_string("plot", None, "Where the contact sheet goes; NAME.png else.", flag_values=options)
     (name,) = parse(options, arguments, ["NAME"])
     with mistakes():
+        check_named_output(options.plot, "plot")
         dataset = data.load(name, options.data_dir)
     print(f"{name}: {dataset.num_classes} classes, from {dataset.source}")
     for split, images, labels in (
@@ -83,6 +86,7 @@ def _partition(arguments: Sequence[str]) -> None:
     flags.DEFINE_string("plot", None, "Where the bubble plot goes; none else.", flag_values=options)
     parse(options, arguments)
     with mistakes():
+        check_named_output(options.plot, "plot")
         dataset = data.load(options.dataset, options.data_dir)
         dealt = data.make_partition(
             options.partition, dataset.train_labels, options.agents, alpha=options.alpha, seed=options.seed
@@ -141,6 +145,8 @@ def _contact_sheet(dataset: data.Dataset) -> Callable[[str], None]:
 def _save(path: str, draw: Callable[[str], None]) -> None:
     try:
         draw(path)
+    except RunError as error:
+        raise UsageError(str(error)) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"plot must be a file that can be written, got {path!r}: {error}") from error
     print(f"picture: {path}")

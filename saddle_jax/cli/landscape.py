@@ -15,7 +15,7 @@ from saddle_jax.report.tables import run_names
 from saddle_jax.rundir import all_ended, same_problem
 from saddle_jax.screen import Screen
 from saddle_jax.types import Params
-from saddle_jax.writing import in_one_go
+from saddle_jax.writing import check_no_link, in_one_go
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -38,6 +38,8 @@ def run(arguments: Sequence[str]) -> None:
     folder = pathlib.Path(options.output or workdirs[0].resolve().parent / "landscape")
     with mistakes(), contextlib.closing(Screen()) as screen:
         x = landscape.grid(options.points, options.span)
+        if not options.output:
+            check_no_link(folder)
         same_problem(workdirs)
         all_ended(workdirs)
         opened = [finished.open_run(workdir, screen.warn, options.data_dir) for workdir in workdirs]

@@ -7,6 +7,7 @@ from absl import flags
 
 from saddle_jax.cli.usage import UsageError, parse
 from saddle_jax.errors import RunError
+from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -25,7 +26,11 @@ def run(arguments: Sequence[str]) -> None:
 
     from saddle_jax.report.page import write_page
 
-    _written(path, lambda: write_page(folders, path))
+    def write() -> None:
+        check_named_output(options.output)
+        write_page(folders, path)
+
+    _written(path, write)
     print(f"page: {path}")
 
 
@@ -41,7 +46,12 @@ def figure(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or f"{kind}.png")
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise UsageError(f"output must end in .png, .pdf or .svg, got {str(path)!r}")
-    _written(path, lambda: draw(kind, [pathlib.Path(name) for name in names], path))
+
+    def write() -> None:
+        check_named_output(options.output)
+        draw(kind, [pathlib.Path(name) for name in names], path)
+
+    _written(path, write)
     print(f"picture: {path}")
 
 

@@ -1,18 +1,26 @@
 """Running trainings for a verb: mistakes in one line, a picture at the end."""
 
+import importlib.util
 import pathlib
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax import gpus, interruption
+from saddle_jax.cli import clock
+from saddle_jax.cli.usage import UsageError, mistakes, require
 from saddle_jax.config import Config
 
 
 def run_training(
-    config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False
+    config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False, since: float | None = None
 ) -> dict[str, Any]:
-    """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError."""
+    """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError.
+
+    `since` is when it began, by time.perf_counter(); None: when the command did.
+    """
+    require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax import hosts
     from saddle_jax.report.curves import plot_curves
     from saddle_jax.screen import Screen
@@ -20,11 +28,29 @@ def run_training(
 
     screen = Screen(quiet or not hosts.writes())
     with mistakes(), hosts.ending_together():
-        result = train(config, workdir, screen, profile)
+        result = train(config, workdir, screen, profile, clock.began if since is None else since)
         if hosts.writes():
             plot_curves([workdir], workdir / "curves.png")
     screen.line(f"picture: {workdir / 'curves.png'}")
     return result
+
+
+def tell_unused_gpu() -> None:
+    """Says in one line that a GPU is here which JAX does not use, and how it would be."""
+    import jax
+
+    if jax.default_backend() != "cpu" or gpus.is_hidden() or not gpus.is_seen():
+        return
+    if importlib.util.find_spec("jax_cuda12_plugin"):
+        remedy = "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
+    else:
+        remedy = (
+            "SADDLE_EXTRAS=cuda bin/saddle version installs JAX for it, or pip install 'saddle_jax[cuda]'"
+        )
+    print(
+        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {remedy}; JAX_PLATFORMS=cpu if it is meant",
+        file=sys.stderr,
+    )
 
 
 def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
@@ -34,16 +60,19 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
     does not stop the others.
     """
     refused = []
+    if not quiet:
+        tell_unused_gpu()
     for number, (workdir, config) in enumerate(runs.items(), 1):
         if not quiet:
             print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
         try:
-            result = run_training(config, workdir, quiet=quiet)
+            since = None if number == 1 else time.perf_counter()
+            result = run_training(config, workdir, quiet=quiet, since=since)
         except UsageError as error:
             print(f"saddle: {error}", file=sys.stderr)
             refused.append(workdir)
             continue
-        if result["status"] == "interrupted":
-            print("interrupted; the same command goes on from here", file=sys.stderr)
+        if result["status"] == "interrupted" or interruption.is_heard():
+            interruption.tell("interrupted; the same command goes on from here")
             return refused, 130
     return refused, 2 if refused else 0

@@ -11,7 +11,7 @@ from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.errors import RunError
 from saddle_jax.report.tables import as_text
 from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
-from saddle_jax.writing import in_one_go
+from saddle_jax.writing import check_named_output, in_one_go
 
 
 def show_list(arguments: Sequence[str]) -> None:
@@ -87,6 +87,7 @@ def export(arguments: Sequence[str]) -> None:
     workdir = pathlib.Path(name)
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
+        check_named_output(options.output)
         experiment, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
         model = jax.tree.map(np.asarray, choose(params, options.agent))
         if options.format == "safetensors":

@@ -15,6 +15,7 @@ from saddle_jax.report.tables import as_text, run_names
 from saddle_jax.rundir import same_problem
 from saddle_jax.screen import Screen
 from saddle_jax.sharpness import ITERATIONS
+from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -37,6 +38,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.output and pathlib.Path(options.output).suffix != ".png":
         raise UsageError(f"output must end in .png, got {options.output!r}")
     with mistakes(), contextlib.closing(Screen()) as screen:
+        check_named_output(options.output)
         same_problem(workdirs)
         runs = {workdir: finished.build_again(workdir, options.data_dir) for workdir in workdirs}
         wanted = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax import interruption
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.config import IRRELEVANT, Config
 
@@ -92,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
             config = dataclasses.replace(config, sweep=" ".join(options.sweep))
 
     from saddle_jax import hosts
-    from saddle_jax.cli.running import run_training
+    from saddle_jax.cli.running import run_training, tell_unused_gpu
 
     with mistakes():
         hosts.join(
@@ -102,10 +103,12 @@ def run(arguments: Sequence[str]) -> int:
             timeout=options.join_timeout,
             heartbeat_timeout=options.heartbeat_timeout,
         )
+    if hosts.writes() and not options.quiet:
+        tell_unused_gpu()  # not before the processes have joined: it starts JAX's backends
     workdir = pathlib.Path(options.workdir or default_workdir(config))
     result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
     if result["status"] == "interrupted" and hosts.writes():
-        print(f"interrupted; the same command goes on from step {result['steps']:,}", file=sys.stderr)
+        interruption.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
     return {"finished": 0, "diverged": 1, "interrupted": 130}[result["status"]]
 
 

@@ -1,6 +1,7 @@
 """What the verbs share: how a user's mistake is told, and options of one verb."""
 
 import contextlib
+import importlib.util
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,42 @@ from absl import flags
 
 from saddle_jax.errors import RunError
 
+# What `pip install 'saddle_jax[all]'` brings and `pip install saddle_jax` does not, by the names of modules.
+OPTIONAL = {
+    "flax",
+    "matplotlib",
+    "orbax",
+    "orbax.checkpoint",  # others of its makers share the first name
+    "PIL",
+    "safetensors",
+    "tensorboardX",
+    "tensorflow_datasets",
+    "tqdm",
+}
+
 
 class UsageError(Exception):
     """A user's mistake: printed in one line, exit status 2, no traceback."""
+
+
+@contextlib.contextmanager
+def missing_extras(verb: str) -> Iterator[None]:
+    """A package that only the extras bring is the user's to install; any other that is missing is a bug."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in OPTIONAL:
+            raise
+        raise UsageError(
+            f"{error.name} is not installed: {verb} needs pip install 'saddle_jax[all]'"
+        ) from error
+
+
+def require(*modules: str) -> None:
+    """A missing module is a ModuleNotFoundError now, before hours of training, not at their end."""
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextlib.contextmanager
@@ -30,7 +64,7 @@ def mistakes() -> Iterator[None]:
 
 def data_dir_option(options: flags.FlagValues) -> None:
     """Defines --data_dir of the verbs that open runs again."""
-    meaning = "Of runs: where the data lies now; as in training else."
+    meaning = "Of runs: where the data lies; TFDS_DATA_DIR else, whatever DIR says."
     flags.DEFINE_string("data_dir", None, meaning, flag_values=options)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.data.dataset import DataError
+from saddle_jax.data.features import check_features
 
 _BULK = 1024  # records read at a time
 Resize = Callable[[np.ndarray], np.ndarray]
@@ -72,6 +73,7 @@ def open_split(version: pathlib.Path, split: str, *, decode: bool = True) -> Any
 
     With decode=False the images stay bytes.
     """
+    check_features(version)
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:

@@ -38,7 +38,8 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
         return BUILTIN[name]()
     folder = prepared.data_dir_or_default(data_dir)
     tfds_name = TFDS_NAMES.get(name, name)
-    if name not in RECIPES and not (folder / tfds_name).is_dir():
+    steps_out = pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts
+    if steps_out or (name not in RECIPES and not (folder / tfds_name).is_dir()):
         raise DataError(_unknown(name, folder))
     version = prepared.find_version(tfds_name, folder)
     records = prepared.list_records(version)

@@ -4,6 +4,7 @@ Anything with `init(key, images)` and `apply(variables, images)` serves as well:
 your own needs no registration.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.mobilenet import MobileNetV2
 from saddle_jax.models.resnet import resnet8, resnet18, resnet20
 from saddle_jax.models.small import CNN, MLP
-from saddle_jax.types import Key, Params
+from saddle_jax.types import Array, Key, Params
 
 # Networks with convolutions and norms, and those without.
 _CONVOLUTIONAL: dict[str, Callable[..., Any]] = {
@@ -58,7 +59,13 @@ def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:
         raise ValueError(
             f"{type(model).__name__} needs images of at least {smallest}x{smallest}, got {height}x{width}"
         )
-    return jax.jit(model.init)(key, jnp.zeros((1, *image_shape), jnp.float32))["params"]
+    return _variables(model, key, jnp.zeros((1, *image_shape), jnp.float32))["params"]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _variables(model: Any, key: Key, images: Array) -> Any:
+    """Compiled once for all runs of equal models: there may be many, and compiling takes seconds."""
+    return model.init(key, images)
 
 
 def count(params: Params) -> int:

@@ -116,7 +116,14 @@ def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list
     each = result["replicas"]
     if not isinstance(each, list) or len(each) != count or not all(isinstance(end, dict) for end in each):
         raise RunError(f"{path} cannot be read: replicas must be a list of {count} objects")
-    shared = ("steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent", "profile")
+    shared = (
+        "steps",
+        "seconds",
+        "ready_seconds",
+        "bytes_sent_per_agent",
+        "paper_bytes_sent_per_agent",
+        "profile",
+    )
     return [{name: result[name] for name in shared if name in result} | end for end in each]
 
 

@@ -1,0 +1,121 @@
+"""The commands and programs that README.md and docs/ show, and at what size the tests run them."""
+
+import glob
+import pathlib
+import re
+import subprocess
+
+from saddle_jax.cli import __main__ as cli
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+
+# A command is run as it stands, followed by what the longest of these beginnings appends (the last value of
+# a flag counts). A command that no table names is run with nothing appended.
+#
+# What would take hours, or needs CIFAR-10, which is no part of the project: appended in every run.
+HOURS = {
+    "bin/saddle train --config=configs/table1.py:cpu": (
+        "--config.dataset=digits --config.model=mlp --config.subset=640"
+    ),
+    "bin/saddle compare --config=configs/table1.py:cpu": (
+        "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
+    ),
+    "bin/saddle data partition --dataset=cifar10": "--dataset=digits",
+    "bin/saddle reproduce --table=1 --rows=": "--scale=smoke",
+    "bin/saddle reproduce --table=3 --rows=": "--scale=smoke",
+    "bin/saddle reproduce --figure=": "--scale=smoke",
+    "bin/saddle bench": "--quick",
+    "bin/saddle bench input": "--model=resnet8 --agents=4",
+}
+# What would take CI longer than seconds: appended there, after the above.
+MINUTES = {
+    "bin/saddle train": "--config.model=logistic --config.epochs=1",
+    "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--config.model=logistic --config.epochs=1",
+    "bin/saddle train --config.model=mlp --config.seeds=": (
+        "--config.model=logistic --config.epochs=1 --config.devices=1"
+    ),
+    "bin/saddle train --config.sharpness_every_epochs=5": "--config.model=logistic --config.epochs=5",
+    "bin/saddle train --config=configs/table1.py:cpu": "--config.model=logistic",  # all its epochs are used
+    "bin/saddle train --config=configs/table1.py:cpu --config.method=qgm": (
+        "--config.model=logistic --config.epochs=1 --config.eval_every_epochs=1"
+    ),
+    "bin/saddle compare": "--config.model=logistic --config.epochs=1 --config.devices=1",
+    "bin/saddle sharpness": "--images=64",
+    "bin/saddle landscape": "--images=64 --points=3",
+    "bin/saddle theory runs/mine": "--samples=64",
+    "bin/saddle theory --testbed": "--steps=50",
+    "bin/saddle reproduce --table=1 --rows=": "--rows=cifar10-ring10-alpha0.01-qgm-none --seeds=1",
+    "bin/saddle reproduce --table=3 --rows=": "--plan",
+    "bin/saddle reproduce --figure=": "--plan",
+    "bin/saddle bench q_saddle": "--repeats=1",
+    "bin/saddle bench q_saddle ": "--list",  # with other cases
+    "bin/saddle bench --json": "--list",
+    "bin/saddle bench --quick": "--list",
+    "bin/saddle bench n_saddle": "--list",
+    "bin/saddle bench gossip": "--list",
+    "bin/saddle bench many": "--list",
+    "bin/saddle bench growth": "--list",
+}
+NOT_IN_CI = {
+    "bin/saddle bench input": "tests/cli_test.py runs it at its smallest",
+}
+NOT_RUN = {
+    "bin/test": "it is what runs this",
+    "bin/saddle data prepare": "downloads, and needs TensorFlow",
+    "bin/saddle reproduce --figure=allocation": "deals the images of CIFAR-10 at any scale",
+    "bin/saddle train --workdir=runs/two": "needs two shells: tests/hosts_test.py starts such pairs",
+    "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/environment_test.py pretends to",
+    "srun": "needs SLURM",
+    "mpirun": "needs Open MPI",
+}
+
+
+def programs(page):
+    """The Python blocks of a page, in order."""
+    return [text for kind, text, _ in _pieces(page) if kind == "python"]
+
+
+def commands(page):
+    """The commands of a page, in order: the lines of its shell blocks, and those with options in its text."""
+    found = []
+    for kind, block, inline in _pieces(page):
+        if kind == "sh":
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [_without_comment(line) for line in lines if _without_comment(line)]
+        elif inline.startswith("bin/saddle ") and "--" in inline and "..." not in inline:
+            found.append(" ".join(inline.split()))
+    return found
+
+
+def _pieces(page):
+    return re.findall(r"^```(\w*)\n(.*?)^```|`([^`]+)`", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def _without_comment(line):
+    return re.sub(r"(^|\s+)#.*", "", line).strip()
+
+
+def entry(table, command):
+    """What the longest beginning of a command stands for in a table; None where it has none."""
+    beginnings = [beginning for beginning in table if command.startswith(beginning)]
+    return table[max(beginnings, key=len)] if beginnings else None
+
+
+def with_appended(command, *tables):
+    """A command and what the tables append to it."""
+    return " ".join([command, *filter(None, (entry(table, command) for table in tables))])
+
+
+def run_here(command):
+    """Exit status of a command; a plain one has no process of its own, as starting is most of its time."""
+    if not re.fullmatch(r"bin/saddle [^$;|&<>(){}`\"'\\~]*", command):
+        return run_in_a_shell(command)
+    arguments = [name for word in command.split()[1:] for name in (sorted(glob.glob(word)) or [word])]
+    return cli.main(["saddle", *arguments])
+
+
+def run_in_a_shell(command):
+    """Exit status of a command as somebody types it."""
+    return subprocess.run(["bash", "-c", command], check=False).returncode
