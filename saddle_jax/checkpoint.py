@@ -19,12 +19,14 @@ import numpy as np
 
 from saddle_jax import hosts
 from saddle_jax.errors import RunError
+from saddle_jax.version import RUN_FORMAT
 
 
 class Checkpoints:
     """The checkpoints of one run folder: the newest `keep`, and those of every `keep_every`th step."""
 
-    def __init__(self, workdir: pathlib.Path, keep: int, keep_every: int = 0):
+    def __init__(self, workdir: pathlib.Path, keep: int, keep_every: int = 0, agent_axis: int = 0):
+        self._agent_axis = agent_axis  # of every array that has axes at all
         self._folder = workdir / "checkpoints"
         self._keep = keep
         self._keep_every = keep_every
@@ -48,7 +50,8 @@ class Checkpoints:
             with hosts.agreement():
                 if hosts.writes():
                     files = _fingerprints(partial / "state")
-                    seal = {"step": step, "notes": notes or {}, "shapes": _shapes(tree), "files": files}
+                    about = {"format": RUN_FORMAT, "step": step, "agent_axis": self._agent_axis}
+                    seal = {**about, "notes": notes or {}, "shapes": _shapes(tree), "files": files}
                     (partial / "seal.json").write_text(json.dumps(seal))
                     partial.rename(final)
         except Exception as error:  # orbax and tensorstore raise of their own
@@ -84,7 +87,7 @@ class Checkpoints:
             folder = self._folder / f"{step:08d}"
             try:
                 with hosts.agreement():
-                    return step, *_restore(folder, like)
+                    return step, *_restore(folder, like, self._agent_axis)
             except Exception as error:  # orbax and tensorstore raise of their own
                 if hosts.is_lost(error):
                     raise
@@ -104,7 +107,7 @@ class Checkpoints:
         """
         folder = self._folder / f"{step:08d}"
         try:
-            return _restore(folder, like)[0]
+            return _restore(folder, like, self._agent_axis)[0]
         except Exception as error:  # orbax and tensorstore raise of their own
             raise RunError(f"checkpoint {folder} cannot be used ({_line(error)})") from error
 
@@ -117,8 +120,8 @@ def _remove(path: pathlib.Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _restore(folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
-    notes = hosts.one_for_all(_check_seal, folder, _shapes(like))
+def _restore(folder: pathlib.Path, like: Any, agent_axis: int) -> tuple[Any, dict[str, Any]]:
+    notes = hosts.one_for_all(_check_seal, folder, _shapes(like), agent_axis)
     return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
 
@@ -149,37 +152,34 @@ def _shapes(tree: Any) -> list[list[int]]:
     return [list(leaf.shape) for leaf in jax.tree.leaves(tree)]
 
 
-def _differ_in_idle_rows_alone(stored: list[list[int]], wanted: list[list[int]]) -> bool:
-    """Whether two trees' shapes are the same, but for the agent axis, which is the first or the second."""
-    if [len(shape) for shape in stored] != [len(shape) for shape in wanted]:
-        return False
+def _differ_in_idle_rows_alone(stored: list[list[int]], wanted: list[list[int]], axis: int) -> bool:
+    """Whether two trees' shapes are the same, but for how many agents there are; the axis is theirs."""
 
-    def without(axis: int, shapes: list[list[int]]) -> list[list[int]]:
+    def without(shapes: list[list[int]]) -> list[list[int]]:
         return [shape[:axis] + shape[axis + 1 :] for shape in shapes]
 
-    def lengths(axis: int, shapes: list[list[int]]) -> set[int]:
+    def agents(shapes: list[list[int]]) -> set[int]:
         return {shape[axis] for shape in shapes if len(shape) > axis}
 
-    return stored == wanted or any(
-        without(axis, stored) == without(axis, wanted)
-        and len(lengths(axis, stored)) == len(lengths(axis, wanted)) == 1
-        for axis in (0, 1)
-    )
+    same = without(stored) == without(wanted)
+    return stored == wanted or (same and len(agents(stored)) == len(agents(wanted)) == 1)
 
 
-def _check_seal(folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:
+def _check_seal(folder: pathlib.Path, shapes: list[list[int]], agent_axis: int) -> dict[str, Any]:
     """The notes of a checkpoint whose files are those that were sealed, of arrays of these shapes."""
     try:
         seal = json.loads((folder / "seal.json").read_text())
         known, notes = dict(seal["files"]), dict(seal["notes"])
-        stored = seal.get("shapes", shapes)
+        stored, written = seal["shapes"], seal["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError("its seal is missing or unreadable") from error
+    if written != RUN_FORMAT:
+        raise ValueError(f"it is in format {written}, and this version reads format {RUN_FORMAT}")
     found = _fingerprints(folder / "state")
     for name, fingerprint in known.items():
         if found.get(name) != fingerprint:
             raise ValueError(f"{name} is missing or damaged")
-    if not _differ_in_idle_rows_alone(stored, shapes):
+    if not _differ_in_idle_rows_alone(stored, shapes, agent_axis):
         raise ValueError("its arrays have other shapes than this run's")
     return notes
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saddle_jax import checks, compression, placement, replicas
+from saddle_jax.checks import ArgumentError
 from saddle_jax.core import graphs
 from saddle_jax.core.gossip import ORDERS
 from saddle_jax.core.network import FORMS
@@ -42,7 +43,7 @@ def _one_of(allowed: Any) -> Callable[[str, Any], Any]:
     def check(name: str, value: Any) -> None:
         if value not in allowed:
             hint = checks.did_you_mean(value, allowed)
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
+            raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
 
     return check
 
@@ -166,30 +167,36 @@ class Config:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is bool and not isinstance(value, bool):
-                raise ValueError(f"{field.name} must be true or false, got {value!r}")
+                raise ArgumentError(f"{field.name} must be true or false, got {value!r}")
             if field.type is float and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, field.name, float(value))
             if field.type is str and not isinstance(value, str):
-                raise ValueError(f"{field.name} must be text, got {value!r}")
+                raise ArgumentError(f"{field.name} must be text, got {value!r}")
             if field.metadata["check"]:
                 field.metadata["check"](field.name, value)
         if self.warmup_epochs >= self.epochs:
-            raise ValueError(f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}")
+            raise ArgumentError(
+                f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}"
+            )
         if self.mu != -1.0 and self.mu < 0:
-            raise ValueError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
+            raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
         if "self_gradient" not in options_of(self.method) and self.self_gradient != "current":
-            raise ValueError(f"self_gradient must be current for {self.method}, got {self.self_gradient!r}")
+            raise ArgumentError(
+                f"self_gradient must be current for {self.method}, got {self.self_gradient!r}"
+            )
         build_topology(self)
         self._check_replicas()
 
     def _check_replicas(self) -> None:
         if self.seeds and self.seed:
-            raise ValueError(f"seed must not be given beside seeds = {self.seeds}, got {self.seed}")
+            raise ArgumentError(f"seed must not be given beside seeds = {self.seeds}, got {self.seed}")
         if "rho" in replicas.parse_sweep(self.sweep) and "rho" not in options_of(self.method):
-            raise ValueError(f"sweep must not name rho for {self.method}, which has none, got {self.sweep!r}")
+            raise ArgumentError(
+                f"sweep must not name rho for {self.method}, which has none, got {self.sweep!r}"
+            )
         random = self.topology.partition(":")[0] in _RANDOM
         if random and len(replicas.parse_seeds(self.seeds)) > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"seeds must be one for topology {self.topology}, which is another graph with every seed, "
                 f"got {self.seeds!r}"
             )
@@ -218,7 +225,7 @@ def from_json(settings: dict[str, Any]) -> Config:
     known = [field.name for field in dataclasses.fields(Config)]
     for name in settings:
         if name not in known:
-            raise ValueError(f"{name!r} is no setting{checks.did_you_mean(name, known)}")
+            raise ArgumentError(f"{name!r} is no setting{checks.did_you_mean(name, known)}")
     return Config(**settings)
 
 
@@ -240,7 +247,7 @@ def parse_compressor(text: str) -> compression.Compressor | None:
         return compression.quantize(int(match[1]), biased=bool(match[2]))
     if match := re.fullmatch(r"(top_k|random_k)(\d*\.?\d+)", text):
         return getattr(compression, match[1])(float(match[2]))
-    raise ValueError(
+    raise ArgumentError(
         "compressor must be one of none, identity, quantizeBITS, quantizeBITS_biased, top_kFRACTION, "
         f"random_kFRACTION, sign, got {text!r}"
     )
@@ -263,7 +270,7 @@ def _topology_kind(text: str) -> str:
     kind, _, setting = text.partition(":")
     _one_of((*_SIMPLE, *_WITH_SETTING))("topology", kind)
     if kind in _SIMPLE and setting:
-        raise ValueError(f"topology {kind} takes no setting, got {text!r}")
+        raise ArgumentError(f"topology {kind} takes no setting, got {text!r}")
     return kind
 
 
@@ -295,5 +302,5 @@ def _build_topology(text: str, n: int, seed: int) -> Topology:
         if kind == "random_regular":
             return graphs.random_regular(n, int(setting), seed)
     except ValueError as error:
-        raise ValueError(f"topology {text!r} cannot have {n} agents: {error}") from error
-    raise ValueError(f"topology {text!r} cannot have {n} agents")
+        raise ArgumentError(f"topology {text!r} cannot have {n} agents: {error}") from error
+    raise ArgumentError(f"topology {text!r} cannot have {n} agents")

@@ -109,6 +109,11 @@ class Experiment:
         return 1 if jax.default_backend() == "cpu" else _STEPS_PER_DISPATCH
 
     @property
+    def agent_axis(self) -> int:
+        """Which axis of what is saved is the agents'."""
+        return 0
+
+    @property
     def members(self) -> "tuple[Experiment, ...]":
         """The runs that this one consists of: itself; see `replicated.Replicas`."""
         return (self,)

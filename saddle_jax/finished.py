@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jax
 
 from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.checks import ArgumentError
 from saddle_jax.config import Config
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import BUILTIN
@@ -34,7 +35,7 @@ def open_run(
     """
     number = _choose_replica(workdir, replica)
     experiment = build(_here(workdir, data_dir))
-    checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
+    checkpoints = _checkpoints(workdir, experiment)
     restored = checkpoints.restore_newest(experiment.saved, report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
@@ -80,7 +81,7 @@ def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
 
 def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
     """The steps of which a run has a checkpoint, in order, and the epoch of each."""
-    steps = Checkpoints(workdir, experiment.config.keep_checkpoints).steps()
+    steps = _checkpoints(workdir, experiment).steps()
     if not steps:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     return {step: step / experiment.batches.steps_per_epoch for step in steps}
@@ -88,8 +89,12 @@ def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
 
 def open_stage(workdir: pathlib.Path, experiment: Experiment, step: int) -> Params:
     """All agents' models [A, ...] at the checkpoint of one step."""
-    checkpoints = Checkpoints(workdir, experiment.config.keep_checkpoints)
-    return checkpoints.restore(step, experiment.saved)[0]
+    return _checkpoints(workdir, experiment).restore(step, experiment.saved)[0]
+
+
+def _checkpoints(workdir: pathlib.Path, experiment: Experiment) -> Checkpoints:
+    keep = experiment.config.keep_checkpoints
+    return Checkpoints(workdir, keep, agent_axis=experiment.agent_axis)
 
 
 def choose(params: Params, agent: int | None) -> Params:
@@ -98,5 +103,5 @@ def choose(params: Params, agent: int | None) -> Params:
         return consensus(params)
     size = jax.tree.leaves(params)[0].shape[0]
     if not 0 <= agent < size:
-        raise ValueError(f"agent must be 0 to {size - 1}, got {agent}")
+        raise ArgumentError(f"agent must be 0 to {size - 1}, got {agent}")
     return jax.tree.map(lambda x: x[agent], params)

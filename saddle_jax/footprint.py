@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.agents import group_size
+from saddle_jax.checks import ArgumentError
 from saddle_jax.core.ledger import readable
 from saddle_jax.experiment import Experiment
 
@@ -127,7 +128,7 @@ def check(experiment: Experiment) -> str | None:
     what = f"{config.agents:,} agents" + (f" in {count} replicas" if count > 1 else "")
     fewer = f"fewer agents{' or replicas' if count > 1 else ''} or more devices"
     if needed.least > there:
-        raise ValueError(
+        raise ArgumentError(
             f"memory does not suffice: models and state of {what} take {readable(needed.least)}, "
             f"there are {readable(there)}; use {fewer}"
         )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.types import Array, Batch, Key, LossFn, Params
 
 Kind = Literal["filter", "orthogonal"]
@@ -68,7 +69,7 @@ def grid(points: int, span: float) -> np.ndarray:
     """Places along a direction, from -span to span; an odd number, so that the middle is the model itself."""
     points = checks.whole("points", points, at_least=3)
     if points % 2 == 0:
-        raise ValueError(f"points must be odd, so that the middle is the model itself, got {points}")
+        raise ArgumentError(f"points must be odd, so that the middle is the model itself, got {points}")
     span = checks.real("span", span, above=0.0)
     x = np.linspace(-span, span, points)
     x[points // 2] = 0.0  # linspace may miss it by a rounding error

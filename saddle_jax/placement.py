@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax import agents
+from saddle_jax.checks import ArgumentError
 from saddle_jax.core.network import Graphs
 from saddle_jax.dispatch import in_turn
 
@@ -66,7 +67,10 @@ class Placement:
         return topology if self.size == topology.size else topology.padded(self.size)
 
     def shardings(self, tree: Any, axis: int = 0) -> Any:
-        """Where the leaves of a tree belong: those that have an agent axis by agents, others everywhere."""
+        """Where the leaves of models and states belong, whose `axis` is the agents', on every device scalars.
+
+        That every leaf is of one of these two kinds is a law which `Method.init` checks.
+        """
         if self.mesh is None:
             return None
         axes = (*[None] * axis, agents.AXIS)
@@ -152,11 +156,11 @@ def place(agent_count: int, batch_size: int, wanted: str = "auto") -> Placement:
     available = jax.device_count()
     count = available if wanted == "auto" else int(wanted)
     if count > available:
-        raise ValueError(f"devices must be at most {available}, as many as there are, got {count}")
+        raise ArgumentError(f"devices must be at most {available}, as many as there are, got {count}")
     placement = _place(agent_count, batch_size, wanted, count)
     taken = placement.devices * placement.batch_devices
     if taken < jax.process_count():
-        raise ValueError(
+        raise ArgumentError(
             f"every one of the {jax.process_count()} processes needs agents on a device of its own, but "
             f"{agent_count} agents take {taken} devices: take fewer processes or more agents"
         )
@@ -171,7 +175,7 @@ def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placem
         return Placement(agent_count, count if takes_all else enough)
     if wanted != "auto":
         if count % agent_count or batch_size % (count // agent_count):
-            raise ValueError(
+            raise ArgumentError(
                 f"devices must be at most agents = {agent_count}, or a multiple that divides "
                 f"agents * batch_size = {agent_count * batch_size}, got {count}"
             )
@@ -184,4 +188,4 @@ def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placem
 def check(name: str, value: str) -> None:
     """Of the setting: auto, or a number."""
     if value != "auto" and not (value.isdecimal() and int(value) >= 1):
-        raise ValueError(f"{name} must be auto or a whole number >= 1, got {value!r}")
+        raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")

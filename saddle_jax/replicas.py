@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 
 # Numbers that a compiled step can be given, in place of being compiled with them.
 SWEPT = ("learning_rate", "rho", "gamma", "beta", "weight_decay")
@@ -24,7 +25,7 @@ def parse_seeds(text: str) -> list[int]:
     words = text.split(",") if text else []
     for word in words:
         if not (word.isdecimal() and int(word) <= _SEED_MOST):
-            raise ValueError(
+            raise ArgumentError(
                 f"seeds must be whole numbers >= 0 with commas between, such as 0,1,2, got {text!r}"
             )
     seeds = [int(word) for word in words]
@@ -39,15 +40,15 @@ def parse_sweep(text: str) -> dict[str, list[float]]:
         name, _, values = part.partition(":")
         if name not in SWEPT:
             hint = checks.did_you_mean(name, SWEPT)
-            raise ValueError(
+            raise ArgumentError(
                 f"sweep must be SETTING:NUMBER,NUMBER,... with one of {', '.join(SWEPT)}, got {part!r}{hint}"
             )
         if name in found:
-            raise ValueError(f"sweep must name {name} once, got {text!r}")
+            raise ArgumentError(f"sweep must name {name} once, got {text!r}")
         try:
             found[name] = [float(value) for value in values.split(",")]
         except ValueError as error:
-            raise ValueError(
+            raise ArgumentError(
                 f"sweep must give numbers for {name}, such as {name}:0.1,0.2, got {part!r}"
             ) from error
         _refuse_twice(f"sweep of {name}", found[name], part)
@@ -113,4 +114,4 @@ def without_lists(record: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_twice(what: str, values: Sequence[Any], text: str) -> None:
     for value in values:
         if values.count(value) > 1:
-            raise ValueError(f"{what} must name each number once, got {text!r} with {value:.12g} twice")
+            raise ArgumentError(f"{what} must name each number once, got {text!r} with {value:.12g} twice")

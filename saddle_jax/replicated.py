@@ -20,6 +20,7 @@ import numpy as np
 
 from saddle_jax import experiment
 from saddle_jax.agents import group_size
+from saddle_jax.checks import ArgumentError
 from saddle_jax.config import Config
 from saddle_jax.core.method import MethodState
 from saddle_jax.data import load
@@ -38,6 +39,10 @@ class Replicas(Experiment):
     """
 
     runs: tuple[Experiment, ...] = ()
+
+    @property
+    def agent_axis(self) -> int:
+        return 1
 
     @property
     def members(self) -> tuple[Experiment, ...]:
@@ -138,7 +143,7 @@ class Replicas(Experiment):
 
     @functools.cached_property
     def _carry_shardings(self) -> Any:
-        return self.placement.shardings(self.carry_shapes, axis=1)
+        return self.placement.shardings(self.carry_shapes, axis=self.agent_axis)
 
     @property
     def _roots(self) -> Any:
@@ -195,7 +200,7 @@ def build(config: Config) -> Experiment:
     # They decide steps and mask, which are the same for all.
     shares = {run.partition.samples.shape[1] for run in runs}
     if len(shares) > 1:
-        raise ValueError(
+        raise ArgumentError(
             f"seeds must give equally long epochs to be trained at once, got {sorted(shares)} samples "
             f"with partition {config.partition}: train them one by one"
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 from saddle_jax.config import Config, differences, from_json
 from saddle_jax.errors import RunError
+from saddle_jax.version import RUN_FORMAT
 from saddle_jax.writing import check_no_link, in_one_go, open_regular
 
 # Folders that a run writes into or removes from.
@@ -83,10 +84,16 @@ def read_config(workdir: pathlib.Path) -> Config:
     """The settings of the run in a folder."""
     path = workdir / "config.json"
     try:
-        return from_json(json.loads(path.read_text())["config"])
+        content = json.loads(path.read_text())
+        if (written := content.get("format", 1)) != RUN_FORMAT:
+            raise RunError(
+                f"{workdir} holds a run in format {written}, and this version reads format {RUN_FORMAT}: "
+                "train it again in another folder, or use the version that wrote it"
+            )
+        return from_json(content["config"])
     except FileNotFoundError as error:
         raise RunError(f"{workdir} holds no run: {path.name} is missing") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
 
 
@@ -134,7 +141,7 @@ def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None
         if stored != fingerprint:
             _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
         return
-    write_json(workdir / "config.json", {"config": config.to_json(), **record})
+    write_json(workdir / "config.json", {"format": RUN_FORMAT, "config": config.to_json(), **record})
 
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:

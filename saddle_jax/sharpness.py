@@ -24,6 +24,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.types import Array, Batch, Key, LossFn, Params
 
 ITERATIONS = 30
@@ -75,7 +76,7 @@ def hessian(loss_fn: LossFn, params: Params, chunks: Sequence[tuple[float, Batch
       chunks: weights and batches; a mean over N images is the mean over chunks, weighted by their sizes.
     """
     if not chunks:
-        raise ValueError("chunks must hold at least one (weight, batch), got none")
+        raise ArgumentError("chunks must hold at least one (weight, batch), got none")
     flat, unravel = ravel_pytree(params)
 
     def product(vector: np.ndarray) -> np.ndarray:

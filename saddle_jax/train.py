@@ -87,7 +87,9 @@ class _Run:
         self.workdir, self.screen = workdir, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
         self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
-        self.checkpoints = Checkpoints(workdir, self.config.keep_checkpoints, self.keep_every)
+        self.checkpoints = Checkpoints(
+            workdir, self.config.keep_checkpoints, self.keep_every, experiment.agent_axis
+        )
         self.step, self.seconds, self.ready_seconds, self.is_ready = 0, 0.0, 0.0, False
         restored = self.checkpoints.restore_newest(experiment.saved, screen.warn, set_aside=True)
         if restored is None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 from saddle_jax.config import Config
+from saddle_jax.version import RUN_FORMAT
 
 SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)
 
@@ -21,7 +22,9 @@ def write_run(folder, config=SMALL, *, status="finished", lines=None, about=None
         "steps": 8,
     }
     record |= about or {}
-    (folder / "config.json").write_text(json.dumps({"config": dataclasses.asdict(config), **record}))
+    (folder / "config.json").write_text(
+        json.dumps({"format": RUN_FORMAT, "config": dataclasses.asdict(config), **record})
+    )
     lines = metrics() if lines is None else lines
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if status:

@@ -128,7 +128,10 @@ def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
         "sharpness.json": ('{"stages": [5]}', "has no stages"),
         "paper.json": ("{", "cannot be read"),
         "landscape.npz": ("PK", "cannot be read"),
-        "config.json": ('{"config": {}, "devices": 5, "partition": {}}', "devices must be a list"),
+        "config.json": (
+            '{"format": 2, "config": {}, "devices": 5, "partition": {}}',
+            "devices must be a list",
+        ),
     }
     for name, (content, said) in damages.items():
         before = (run / name).read_bytes() if (run / name).exists() else None

@@ -14,8 +14,10 @@ from saddle_jax import checkpoint, finished, rundir, train
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli.cores import use_every_core
 from saddle_jax.config import Config
+from saddle_jax.errors import RunError
 from saddle_jax.placement import Placement, place
 from saddle_jax.screen import Screen
+from saddle_jax.version import RUN_FORMAT
 
 QUIET = Screen(quiet=True)
 SMALL = Config(agents=5, model="logistic", epochs=2, alpha=1.0, learning_rate=0.05, eval_every_epochs=1)
@@ -111,7 +113,6 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
     [
         ([[4, 3], [4]], [[4, 3], [4]], True),
         ([[8, 3], [8], []], [[5, 3], [5], []], True),  # idle rows
-        ([[2, 8, 3], [2, 8]], [[2, 5, 3], [2, 5]], True),  # of replicas
         ([[4, 3], [4, 7]], [[4, 5], [4, 7]], False),  # a layer has become wider
         ([[8, 3], [4]], [[5, 3], [4]], False),
         ([[4, 3, 3]], [[4, 3, 5]], False),
@@ -120,7 +121,29 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
     ],
 )
 def test_only_idle_rows_may_differ_in_a_checkpoint(stored, wanted, same):
-    assert checkpoint._differ_in_idle_rows_alone(stored, wanted) is same
+    assert checkpoint._differ_in_idle_rows_alone(stored, wanted, axis=0) is same
+    replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, wanted)]
+    assert checkpoint._differ_in_idle_rows_alone(*replicas, axis=1) is same
+
+
+def test_another_format_is_told_in_one_line(tmp_path):
+    config = Config(model="logistic", agents=2, epochs=1)
+    train.train(config, tmp_path, Screen(quiet=True))
+    seals = sorted(tmp_path.glob("checkpoints/*/seal.json"))
+    assert {json.loads(seal.read_text())["format"] for seal in seals} == {RUN_FORMAT}
+    about = json.loads((tmp_path / "config.json").read_text())
+    assert about["format"] == RUN_FORMAT
+    seals[-1].write_text(json.dumps({**json.loads(seals[-1].read_text()), "format": 3}))
+    warnings = []
+    with pytest.raises(RunError, match="no whole checkpoint"):
+        finished.open_run(tmp_path, warnings.append)
+    assert "it is in format 3, and this version reads format 2" in warnings[0]
+    del about["format"]
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(
+        RunError, match="holds a run in format 1, and this version reads format 2: train it again"
+    ):
+        rundir.read_config(tmp_path)
 
 
 def test_more_devices_than_agents_train_the_same(tmp_path):

@@ -12,6 +12,7 @@ from saddle_jax.bench.jobs import Job, Options
 from saddle_jax.bench.parts import compressor_jobs, evaluation_jobs, gossip_jobs
 from saddle_jax.bench.rows import Row, result
 from saddle_jax.bench.steps import step_jobs
+from saddle_jax.checks import ArgumentError
 
 
 class Case(NamedTuple):
@@ -39,7 +40,7 @@ def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
     """The jobs of the named cases, in that order."""
     for name in names:
         if name not in CASES:
-            raise ValueError(
+            raise ArgumentError(
                 f"CASE must be one of {', '.join(CASES)}, or input alone, "
                 f"got {name!r}{checks.did_you_mean(name, CASES)}"
             )

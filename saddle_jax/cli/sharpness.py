@@ -8,6 +8,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax import curvature, finished
+from saddle_jax.checks import ArgumentError
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.experiment import Experiment
 from saddle_jax.report.sharpness import plot_bars, plot_densities
@@ -70,15 +71,15 @@ def _steps(epochs: Sequence[str], workdir: pathlib.Path, experiment: Experiment)
         try:
             step = round(float(text) * experiment.batches.steps_per_epoch)
         except (ValueError, OverflowError) as error:
-            raise ValueError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
+            raise ArgumentError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
         if step not in stages:
             there = ", ".join(f"{epoch:.6g}" for epoch in stages.values())
-            raise ValueError(
+            raise ArgumentError(
                 f"epochs must be among those with a checkpoint in {workdir}, {there}, got {text}"
             )
         steps.append(step)
     if not steps:
-        raise ValueError("epochs must be all or numbers, got nothing")
+        raise ArgumentError("epochs must be all or numbers, got nothing")
     return steps
 
 
@@ -87,7 +88,7 @@ def _whose(agents: Sequence[str], count: int) -> list[str | int]:
     if agents in (["none"], ["all"]):
         return ["consensus", *(range(count) if agents == ["all"] else ())]
     if not agents or not all(agent.isdecimal() and int(agent) < count for agent in agents):
-        raise ValueError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
+        raise ArgumentError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
     return ["consensus", *dict.fromkeys(map(int, agents))]
 
 

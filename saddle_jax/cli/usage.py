@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
+from saddle_jax.checks import ArgumentError
 from saddle_jax.errors import RunError
 
 # What `pip install 'saddle_jax[all]'` brings and `pip install saddle_jax` does not, by the names of modules.
@@ -55,7 +56,7 @@ def mistakes() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (RunError, ValueError) as error:
+    except (RunError, ArgumentError) as error:
         raise UsageError(str(error)) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.data.skew import Partition
 from saddle_jax.trees import agent_keys
 from saddle_jax.types import Array, Key
@@ -39,7 +40,9 @@ class Batches:
         checks.whole("seed", self.seed, at_least=0, at_most=2**32 - 1)
         share = self.partition.samples.shape[1]
         if self.batch_size > share:
-            raise ValueError(f"batch_size must be at most an agent's share, {share}, got {self.batch_size}")
+            raise ArgumentError(
+                f"batch_size must be at most an agent's share, {share}, got {self.batch_size}"
+            )
 
     @property
     def steps_per_epoch(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from saddle_jax.checks import ArgumentError
 from saddle_jax.data.recipes import Recipe
 
 
@@ -52,7 +53,7 @@ class Dataset:
     def subset(self, samples: int, seed: int) -> "Dataset":
         """The same dataset with a random subset of its training samples, as balanced as chance makes it."""
         if not 1 <= samples <= len(self.train_labels):
-            raise ValueError(f"subset must be 1 to {len(self.train_labels)} samples, got {samples}")
+            raise ArgumentError(f"subset must be 1 to {len(self.train_labels)} samples, got {samples}")
         chosen = np.sort(np.random.RandomState(seed).permutation(len(self.train_labels))[:samples])
         streamed = hasattr(self.train_images, "subset")
         images = self.train_images.subset(chosen) if streamed else self.train_images[chosen]

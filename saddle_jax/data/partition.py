@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.data.skew import Partition
 
 # The procedure of the QGM lineage deals to groups of this many agents, each from a slice of its own,
@@ -66,7 +67,7 @@ def _deal(
         if hands and sizes.min() >= int(_LEAST_SHARE * full):
             break
         if deal == _MAX_DEALS:
-            raise ValueError(
+            raise ArgumentError(
                 f"alpha must be larger for {members} agents and {len(by_class)} classes, got {alpha}: "
                 f"in {deal:,} deals somebody always had less than half a share"
             )
@@ -182,10 +183,12 @@ def make_partition(kind: str, labels: Any, agents: int, *, alpha: float, seed: i
 def _checked(labels: Any, agents: int) -> tuple[np.ndarray, int]:
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or labels.min(initial=0) < 0:
-        raise ValueError(f"labels must be whole numbers >= 0 [N], got {labels.dtype} of shape {labels.shape}")
+        raise ArgumentError(
+            f"labels must be whole numbers >= 0 [N], got {labels.dtype} of shape {labels.shape}"
+        )
     agents = checks.whole("agents", agents, at_least=1)
     if agents > len(labels):
-        raise ValueError(f"agents must be at most the number of samples, {len(labels)}, got {agents}")
+        raise ArgumentError(f"agents must be at most the number of samples, {len(labels)}, got {agents}")
     return labels, agents
 
 

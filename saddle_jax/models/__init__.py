@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.models.convolution import LOWERINGS, Lowering
 from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.mobilenet import MobileNetV2
@@ -56,7 +57,7 @@ def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:
     height, width, _ = image_shape
     smallest = getattr(model, "smallest_image", 1)
     if min(height, width) < smallest:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(model).__name__} needs images of at least {smallest}x{smallest}, got {height}x{width}"
         )
     return _variables(model, key, jnp.zeros((1, *image_shape), jnp.float32))["params"]

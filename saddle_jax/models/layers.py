@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.models.convolution import Lowering, convolve
 from saddle_jax.models.evonorm import GROUPS, EvoNorm, Gate
 from saddle_jax.types import Array, Key
@@ -92,7 +93,7 @@ class Activation(nn.Module):
         if self.norm == "groupnorm":
             return nn.relu(nn.GroupNorm(num_groups=_GROUPNORM_GROUPS, name="norm")(x))
         if x.shape[-1] % GROUPS:
-            raise ValueError(f"channels must be a multiple of {GROUPS} for EvoNorm, got {x.shape[-1]}")
+            raise ArgumentError(f"channels must be a multiple of {GROUPS} for EvoNorm, got {x.shape[-1]}")
         gate: Gate = "sigmoid" if self.norm == "evonorm_sigmoid" else "hard_sigmoid"
         return EvoNorm(gate, self.lowering, name="norm")(x)
 

@@ -1,6 +1,7 @@
 """How the files in configs/ name one run of an experiment: VARIANT is [SCALE/][ROW]."""
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.config import Config
 from saddle_jax.paper.experiments import EXPERIMENTS
 from saddle_jax.paper.scales import SCALES
@@ -20,7 +21,7 @@ def overlay(experiment: str, variant: str, row: str) -> Config:
     entries = {entry.name: entry for entry in EXPERIMENTS[experiment].entries}
     if (name or row) not in entries:
         hint = checks.did_you_mean(name, [*SCALES, *entries])
-        raise ValueError(
+        raise ArgumentError(
             f"variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that `saddle reproduce "
             f"--table={experiment} --list` names, got {variant!r}{hint}"
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from saddle_jax import checks, classification
 from saddle_jax.agents import lift
+from saddle_jax.checks import ArgumentError
 from saddle_jax.config import Config
 from saddle_jax.core.ascent import plain
 from saddle_jax.core.gradients import of_one_model
@@ -80,7 +81,7 @@ def estimate(
     iterations = checks.whole("iterations", iterations, at_least=1)
     lambda_ = mixing_lambda(experiment.method.topology.at(0), experiment.config.gamma)
     if lambda_ == 0:
-        raise ValueError(f"the theorem needs agents that mix, got {experiment.method.topology.name}")
+        raise ArgumentError(f"the theorem needs agents that mix, got {experiment.method.topology.name}")
     data = _AgentData(experiment, checks.whole("samples", samples, at_least=0))
     passes = iterations + 4
 
@@ -141,7 +142,7 @@ class _AgentData:
     def __init__(self, experiment: Experiment, samples: int):
         partition, size = experiment.partition, experiment.config.batch_size
         if 0 < samples < 2 * size:
-            raise ValueError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
+            raise ArgumentError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
         share = int(partition.sizes.max())
         batches = -(-(min(samples, share) if samples else share) // size)
         random = np.random.default_rng(experiment.config.seed)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.core.graphs import complete
 from saddle_jax.theory.bound import Bound, Setting, bound, corollary_schedule
 from saddle_jax.theory.testbed import Measured, measure, quadratic
@@ -55,7 +56,7 @@ def sweep(
     `report` is told of every point as soon as it is known.
     """
     if len(sizes) < 2:
-        raise ValueError(f"sizes must be at least two, got {sizes}")
+        raise ArgumentError(f"sizes must be at least two, got {sizes}")
     sigma = 1.0
     gap = c**2 * sigma**2 / 2  # gap / c = c sigma^2 / 2
     points = []
@@ -73,7 +74,7 @@ def sweep(
 def fit_slope(points: Sequence[Point]) -> Slope:
     """Least squares in log-log, each point weighted by its own standard error."""
     if len(points) < 2:
-        raise ValueError(f"points must be at least two, got {len(points)}")
+        raise ArgumentError(f"points must be at least two, got {len(points)}")
     sizes = np.log([point.setting.agents for point in points])
     errors = np.log([point.measured.mean for point in points])
     weights = [point.measured.mean / point.measured.standard_error for point in points]  # 1 / std of the log

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import checks
+from saddle_jax.checks import ArgumentError
 from saddle_jax.core.topology import Topology
 from saddle_jax.methods.saddle import q_saddle
 from saddle_jax.theory.bound import Setting, mixing_lambda
@@ -78,7 +79,7 @@ def quadratic(
         checks.real(name, value, at_least=0.0)
     n, d = topology.size, checks.whole("dimension", dimension, at_least=1)
     if n == 1 and delta > 0:
-        raise ValueError(f"delta must be 0 for one agent, got {delta}")
+        raise ArgumentError(f"delta must be 0 for one agent, got {delta}")
     random = np.random.default_rng(seed)
     curvature = np.linspace(L, flattest * L, d)
     gradients = random.normal(size=(n, d))  # H b_i, whose mean square is delta^2
