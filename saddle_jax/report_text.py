@@ -12,6 +12,7 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.core.network import Form, mixing_form
 from saddle_jax.data import Partition
 from saddle_jax.experiment import Experiment
+from saddle_jax.methods import options_of
 from saddle_jax.replicas import SWEPT, name_of, parse_sweep
 from saddle_jax.trees import layer_names
 from saddle_jax.version import __version__
@@ -76,7 +77,7 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     sam = "" if ascent.is_linear and "rho" not in swept else f", rho {number('rho')}"
     sam += f" in every {ascent.period}th step" if ascent.period > 1 else ""
     kind = "Nesterov" if config.nesterov else "heavy ball"
-    order = "" if config.method in ("ngm", "n_saddle") else f" ({config.order} order)"
+    order = f" ({config.order} order)" if "order" in options_of(config.method) else ""
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = experiment.ledger.wire_bytes_per_agent(1)
     group = group_size(experiment.placement.per_device, config.group)

@@ -38,9 +38,22 @@ def test_the_first_example_trains(capsys):
     assert capsys.readouterr().out
 
 
-def test_the_composed_method_learns_what_its_parts_promise():
+def test_gradient_tracking_as_it_is_written_there_finds_the_optimum():
     names = {}
     exec(EXAMPLES[1], names)
+    targets = jnp.linspace(-1, 1, 8 * 5).reshape(8, 5)  # every agent pulls elsewhere
+    method = dataclasses.replace(names["method"], ascent=sj.plain())  # SAM stays rho away from it
+    params = jnp.full((8, 5), 3.0)
+    state, step = method.init(params), jax.jit(method.step, static_argnums=0)
+    for t in range(400):
+        params, state, _ = step(lambda p, d: jnp.sum((p - d) ** 2), params, state, targets, jax.random.key(t))
+    np.testing.assert_allclose(params, np.tile(targets.mean(axis=0), (8, 1)), atol=1e-3)
+    assert names["method"].ascent.name == "sam(rho=0.05)"
+
+
+def test_the_composed_method_learns_what_its_parts_promise():
+    names = {}
+    exec(EXAMPLES[2], names)
     method, topology = names["method"], names["topology"]
     targets = jnp.linspace(-1, 1, 12 * 5).reshape(12, 5)  # every agent pulls elsewhere
 
@@ -62,7 +75,7 @@ def test_the_composed_method_learns_what_its_parts_promise():
 
 def test_the_compressor_of_ones_own_serves_in_a_method():
     names = {}
-    exec(EXAMPLES[2], names)
+    exec(EXAMPLES[3], names)
     method = names["method"]
     params = jnp.full((8, 3), 4.0)
     updated, _, _ = method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.zeros((8, 3)))
@@ -73,7 +86,7 @@ def test_the_compressor_of_ones_own_serves_in_a_method():
 
 def test_models_and_data_as_shown(capsys):
     names = {}
-    exec(EXAMPLES[3], names)
+    exec(EXAMPLES[4], names)
     assert names["images"].shape == (10, 32, 8, 8, 1)
     assert "classes per agent" in capsys.readouterr().out
 
@@ -90,7 +103,8 @@ def test_all_examples_run_one_after_the_other(tmp_path):
 
 def test_adam_becomes_decentralised_in_one_line():
     topology = sj.complete(4)
-    method = sj.Method(topology, sj.LocalGradients(), optax.chain(optax.adam(0.1), sj.gossip(topology)))
+    chain = optax.chain(optax.adam(0.1), sj.gossip(topology))
+    method = sj.Method("adam", topology, sj.rule_of(chain))
 
     def loss_fn(params, batch):
         return jnp.sum((params - batch) ** 4)

@@ -7,10 +7,12 @@ import re
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from dying import Deadly, Killed
 
+import saddle_jax as sj
 from saddle_jax import replicas, report_text, rundir, train
 from saddle_jax.cli.__main__ import main
 from saddle_jax.config import Config
@@ -62,6 +64,28 @@ def check_alone(config, numbers, tolerance=1e-6):
         chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
     first, last = map(jax.tree.leaves, (models[0], models[-1]))
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(first, last, strict=True))
+
+
+def with_scalar(topology, learning_rate, **options):
+    """D-PSGD whose steps grow with a scalar of its state, which differs between replicas."""
+    base = sj.dpsgd(topology, learning_rate).rule
+
+    def step(s, x, state):
+        inner, travelled = state
+        new, inner = base.step(s, x, inner)
+        new = jax.tree.map(lambda new, x: new + 0.1 * travelled * (new - x), new, x)
+        return new, (inner, travelled + learning_rate(s.t))
+
+    rule = sj.Rule(lambda x: (base.init(x), jnp.float32(0)), step)
+    return sj.Method("dpsgd", topology, rule)
+
+
+@pytest.mark.parametrize("group", [1, 12])  # one replica at a time, and all of them by vmap
+def test_a_scalar_of_the_state_may_differ_between_replicas(monkeypatch, group):
+    monkeypatch.setitem(sj.METHODS, "dpsgd", with_scalar)
+    check_alone(
+        dataclasses.replace(TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", group=group), [0, 1]
+    )
 
 
 @pytest.mark.parametrize(

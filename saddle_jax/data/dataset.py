@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.checks import ArgumentError
+
+from saddle_jax.checks import ArgumentError
 from saddle_jax.data.recipes import Recipe
 
 
-class DataError(ValueError):
+class DataError(ArgumentError):
     """Data that is missing, unknown or damaged; the message says what to do about it."""
 
 
