@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.checks import ArgumentError
-
-from saddle_jax.checks import ArgumentError
 from saddle_jax.data.recipes import Recipe
 
 
