@@ -23,6 +23,8 @@ HOURS = {
         "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
     ),
     "bin/saddle data partition --dataset=cifar10": "--dataset=digits",
+    "bin/saddle sharpness": "--images=256",
+    "bin/saddle landscape": "--images=256",
     "bin/saddle reproduce --table=1 --rows=": "--scale=smoke",
     "bin/saddle reproduce --table=3 --rows=": "--scale=smoke",
     "bin/saddle reproduce --figure=": "--scale=smoke",

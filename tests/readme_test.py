@@ -205,7 +205,8 @@ def test_every_command_of_the_docs_runs_or_is_understood(checkout, in_ci, page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [pages.README, *pages.DOCS], ids=lambda page: page.name)
-def test_every_command_runs_as_it_is_typed(checkout, page):
+def test_every_command_runs_as_it_is_typed(checkout, page, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)  # bin/test's compile fast, and run slowly
     for command in pages.commands(page):
         if pages.entry(pages.NOT_RUN, command) is None:
             typed = pages.with_appended(command, pages.HOURS)
