@@ -35,15 +35,13 @@ HOURS = {
 MINUTES = {
     "bin/saddle train": "--config.model=logistic --config.epochs=1",
     "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--config.model=logistic --config.epochs=1",
-    "bin/saddle train --config.model=mlp --config.seeds=": (
-        "--config.model=logistic --config.epochs=1 --config.devices=1"
-    ),
+    "bin/saddle train --config.model=mlp --config.seeds=": ("--config.model=logistic --config.epochs=1"),
     "bin/saddle train --config.sharpness_every_epochs=5": "--config.model=logistic --config.epochs=5",
     "bin/saddle train --config=configs/table1.py:cpu": "--config.model=logistic",  # all its epochs are used
     "bin/saddle train --config=configs/table1.py:cpu --config.method=qgm": (
         "--config.model=logistic --config.epochs=1 --config.eval_every_epochs=1"
     ),
-    "bin/saddle compare": "--config.model=logistic --config.epochs=1 --config.devices=1",
+    "bin/saddle compare": "--config.model=logistic --config.epochs=1",
     "bin/saddle sharpness": "--images=64",
     "bin/saddle landscape": "--images=64 --points=3",
     "bin/saddle theory runs/mine": "--samples=64",
