@@ -80,7 +80,7 @@ def _found() -> tuple[str, ...]:
     """What the hardware asks for; nothing where SADDLE_EXTRAS is set, be it to nothing."""
     if "SADDLE_EXTRAS" in os.environ:
         return ()
-    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "gpus.py"
+    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "devices" / "gpus.py"
     spec = importlib.util.spec_from_file_location("gpus", file)
     gpus = importlib.util.module_from_spec(
         spec

@@ -5,8 +5,8 @@
 SCALE is full, cpu or smoke; `bin/saddle reproduce --table=5 --list` names the rows.
 """
 
-from saddle_jax.config import Config
 from saddle_jax.paper.overlays import overlay
+from saddle_jax.training.config import Config
 
 
 def get_config(variant: str = "") -> Config:

@@ -12,7 +12,7 @@ from imports_test import ALSO
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import running, usage
-from saddle_jax.config import Config
+from saddle_jax.training.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A verb gets as far as its packages with these; the others need no arguments for that.

@@ -6,8 +6,9 @@ import optax
 import pytest
 
 import saddle_jax as sj
-from saddle_jax import classification, data, models
+from saddle_jax import data, models
 from saddle_jax.data import augment
+from saddle_jax.training import classification
 
 LABELS = np.arange(103) % 4
 

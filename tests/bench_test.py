@@ -10,12 +10,13 @@ import jax
 import numpy as np
 import pytest
 
-from saddle_jax import agents, classification
 from saddle_jax.bench import cases, child, growth, jobs, machine, parts, rows, timing
 from saddle_jax.bench.timing import Spread
 from saddle_jax.bench.work import Work
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.devices import lifting
 from saddle_jax.report.growth import plot_growth
+from saddle_jax.training import classification
 
 MLP = Work("q_saddle", "mlp", 3, 8, (8, 8, 1))
 
@@ -143,7 +144,7 @@ def test_a_loop_over_agents_takes_as_long_as_its_agents():
     params, batch = jax.device_put((work.params(), work.batch()))
     one = jax.jit(gradient).lower(*jax.tree.map(lambda x: x[0], (params, batch))).compile()
     alone = functools.partial(one, *jax.tree.map(lambda x: x[0], (params, batch)))
-    looped = functools.partial(jax.jit(agents.lift(gradient)).lower(params, batch).compile(), params, batch)
+    looped = functools.partial(jax.jit(lifting.lift(gradient)).lower(params, batch).compile(), params, batch)
     found = timing.interleaved({"alone": alone, "looped": looped}, 5)
     assert min(found.rounds["looped"]) < 4 * 3 * min(found.rounds["alone"])
 

@@ -13,9 +13,8 @@ import pytest
 import safetensors.numpy
 from absl import flags
 
-from saddle_jax import rundir
-from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import clock, usage
+from saddle_jax.cli import __main__, clock, usage
+from saddle_jax.training import run_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = {
@@ -105,7 +104,7 @@ BAD = {
 @pytest.mark.parametrize("case", GOOD)
 def test_verbs(case, capsys):
     arguments, expected = GOOD[case]
-    assert cli.main(["saddle", *arguments]) == 0
+    assert __main__.main(["saddle", *arguments]) == 0
     assert expected in capsys.readouterr().out
 
 
@@ -114,11 +113,13 @@ def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, cap
     arguments, expected = BAD[case]
     monkeypatch.chdir(tmp_path)
     files = {"bad.py": "def (", "empty.py": "", "wrong.py": "def get_config():\n    return 5\n"}
-    files["plain.py"] = "from saddle_jax.config import Config\n\ndef get_config():\n    return Config()\n"
+    files["plain.py"] = (
+        "from saddle_jax.training.config import Config\n\ndef get_config():\n    return Config()\n"
+    )
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert cli.main(["saddle", *arguments]) == 2
+    assert __main__.main(["saddle", *arguments]) == 2
     error = capsys.readouterr().err
     assert re.search(expected, error)
     assert error.count("\n") == 1
@@ -139,20 +140,22 @@ def test_an_argument_may_be_left_out_or_repeated():
 
 def test_settings_are_shown_with_their_meaning(capsys):
     assert (
-        cli.main(["saddle", "config", f"--config={ROOT / 'configs' / 'table1.py'}:cpu", "--config.rho=0.2"])
+        __main__.main(
+            ["saddle", "config", f"--config={ROOT / 'configs' / 'table1.py'}:cpu", "--config.rho=0.2"]
+        )
         == 0
     )
     printed = capsys.readouterr().out
     assert re.search(r"model +'resnet8' +one of", printed)
     assert re.search(r"rho +0.2 +SAM's radius", printed)
     with pytest.raises(SystemExit):
-        cli.main(["saddle", "train", "--help"])
+        __main__.main(["saddle", "train", "--help"])
     assert "--config.ascent_every" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.name)
 def test_every_settings_file_can_be_read(path, capsys):
-    assert cli.main(["saddle", "config", f"--config={path}"]) == 0
+    assert __main__.main(["saddle", "config", f"--config={path}"]) == 0
 
 
 def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
@@ -164,7 +167,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     ]
     grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
     grid.append("--notogether")  # replicas_test.py has the other way
-    assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
+    assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
     assert len(results) == 8
@@ -182,31 +185,33 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
-    assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0  # nothing is run again
+    assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0  # nothing is run again
     assert capsys.readouterr().out == printed
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
 
-    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("finished") == 8
     locks = {path: path.read_text() for path in tmp_path.rglob(".lock")}
-    with rundir.locked(tmp_path / "qgm-none-seed1"):
-        assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    with run_folder.locked(tmp_path / "qgm-none-seed1"):
+        assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
         assert re.search(r"qgm-none-seed1 +running", capsys.readouterr().out)
-        assert cli.main(["saddle", "compare", *grid, *small, "--quiet"]) == 2  # that one; the others are told
+        assert (
+            __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 2
+        )  # that one; the others are told
         told = capsys.readouterr()
         assert "qgm-none-seed1 is in use by a living run" in told.err
         assert "dpsgd" in told.out
     assert len(locks) == 8
     run = tmp_path / "qgm-none-seed0"
     accuracy = f"{100 * results['qgm-none-seed0']['test_accuracy']:.2f} %"
-    assert cli.main(["saddle", "evaluate", str(run)]) == 0
+    assert __main__.main(["saddle", "evaluate", str(run)]) == 0
     assert accuracy in capsys.readouterr().out
-    assert cli.main(["saddle", "evaluate", str(run), "--agent=2"]) == 0
+    assert __main__.main(["saddle", "evaluate", str(run), "--agent=2"]) == 0
     assert "agent 2 at step" in capsys.readouterr().out
-    assert cli.main(["saddle", "evaluate", str(run), "--agent=3"]) == 2
+    assert __main__.main(["saddle", "evaluate", str(run), "--agent=3"]) == 2
     assert "agent must be 0 to 2, got 3" in capsys.readouterr().err
     for form in ("safetensors", "msgpack"):
-        assert cli.main(["saddle", "export", str(run), f"--format={form}"]) == 0
+        assert __main__.main(["saddle", "export", str(run), f"--format={form}"]) == 0
     named = safetensors.numpy.load_file(run / "model.safetensors")
     assert named["linear/kernel"].shape == (64, 10)
     restored = flax.serialization.msgpack_restore((run / "model.msgpack").read_bytes())
@@ -222,7 +227,7 @@ def test_a_diverged_run_is_starred_and_does_not_stop_the_others(tmp_path, capsys
         "--quiet",
         "--config.schedule=constant",
     ]
-    assert cli.main(["saddle", "compare", *grid, *small]) == 0
+    assert __main__.main(["saddle", "compare", *grid, *small]) == 0
     assert "dpsgd   diverged*" in capsys.readouterr().out
 
 
@@ -234,7 +239,7 @@ def test_a_profile_says_where_the_time_went(tmp_path, capsys):
         "--config.epochs=3",
         f"--workdir={tmp_path / 'run'}",
     ]
-    assert cli.main(["saddle", *command]) == 0
+    assert __main__.main(["saddle", *command]) == 0
     parts = ("start", "compilation", "steps", "evaluation", "saving", "trace", "loop")
     assert re.search("where it went +" + ", ".join(f"{part} .* %" for part in parts), capsys.readouterr().out)
     assert list((tmp_path / "run" / "trace").rglob("*.xplane.pb"))
@@ -243,15 +248,15 @@ def test_a_profile_says_where_the_time_went(tmp_path, capsys):
 def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["saddle", "data", "list"]) == 0
+    assert __main__.main(["saddle", "data", "list"]) == 0
     printed = capsys.readouterr().out
     assert "digits       embedded" in printed
     assert "cifar10      not prepared: saddle data prepare cifar10" in printed
-    assert cli.main(["saddle", "data", "show", "digits"]) == 0
+    assert __main__.main(["saddle", "data", "show", "digits"]) == 0
     assert "train     1,437 images 8x8x1, 135 to 154 per class" in capsys.readouterr().out
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
     command = ["data", "partition", "--agents=5", "--alpha=0.01", f"--plot={tmp_path / 'p.png'}"]
-    assert cli.main(["saddle", *command]) == 0
+    assert __main__.main(["saddle", *command]) == 0
     assert "dirichlet(5 agents, alpha=0.01, seed=0), fingerprint" in capsys.readouterr().out
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
@@ -265,7 +270,7 @@ def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, 
         "--config.eval_agents=never",
     ]
     command = ["compare", "--methods=dpsgd,qgm", "--seeds=0", *small, f"--workdir={tmp_path}"]
-    assert cli.main(["saddle", *command]) == 0
+    assert __main__.main(["saddle", *command]) == 0
     printed = capsys.readouterr().out
     assert (
         printed.index("\nfolder ") < printed.index("\ncompiling ...\nready in ") < printed.index("\nepoch 1:")

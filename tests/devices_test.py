@@ -10,9 +10,10 @@ import pytest
 from problem import IRREGULAR, Problem, compiled
 
 import saddle_jax as sj
-from saddle_jax import agents, exchange, outcome
+from saddle_jax.devices import exchange, lifting
+from saddle_jax.devices.placement import Placement
 from saddle_jax.methods import options_of
-from saddle_jax.placement import Placement
+from saddle_jax.training import evaluation
 
 OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03}
 
@@ -33,7 +34,7 @@ def train(method, problem, devices, batch_devices=1, group=0):
     size = method.topology.size
     with jax.set_mesh(mesh):
         step = jax.jit(method.step, static_argnums=0, static_argnames=("diagnostics", "group"))
-        placed = agents.stacked_sharding(mesh)
+        placed = lifting.stacked_sharding(mesh)
         params = jax.device_put(pad(problem.params, size), placed)
         state = method.init(params)
         for t in range(3):
@@ -112,7 +113,7 @@ def test_gossip_is_the_product_with_w_on_any_graph(topology):
 def collectives(method, problem, devices):
     """Which collectives the compiled step has, with the shapes that they move."""
     mesh = sj.agent_mesh(devices)
-    placed = agents.stacked_sharding(mesh)
+    placed = lifting.stacked_sharding(mesh)
     with jax.set_mesh(mesh):
         params = jax.device_put(problem.params, placed)
         batch = jax.device_put(problem.batch(0), placed)
@@ -195,8 +196,8 @@ def test_one_agents_model_moves_alone():
     """Evaluating agents one by one must not bring all models to every device."""
     placement = Placement(8, 4)
     params = placement.by_agents(jnp.arange(80.0).reshape(8, 10))
-    np.testing.assert_array_equal(placement.pull(outcome._one_agent, params, 5), np.arange(50.0, 60.0))
-    program = jax.jit(outcome._one_agent, out_shardings=placement.sharding()).lower(params, 5).compile()
+    np.testing.assert_array_equal(placement.pull(evaluation._one_agent, params, 5), np.arange(50.0, 60.0))
+    program = jax.jit(evaluation._one_agent, out_shardings=placement.sharding()).lower(params, 5).compile()
     assert "all-gather" not in program.as_text()
 
 

@@ -9,10 +9,10 @@ import pytest
 from problem import IRREGULAR, Problem, compiled
 
 import saddle_jax as sj
-from saddle_jax import rundir, train
-from saddle_jax.config import Config
 from saddle_jax.core.gossip import note_compression
-from saddle_jax.screen import Screen
+from saddle_jax.training import loop, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
 
 
 def norms(tree, index):
@@ -98,9 +98,9 @@ def test_a_run_writes_layers_as_lists_and_agents_one_by_one(tmp_path):
     config = Config(
         method="ngm", compressor="sign", agents=3, topology="chain", model="mlp", epochs=1, diagnostics=True
     )
-    result = train.train(config, tmp_path, Screen(quiet=True))
+    result = loop.train(config, tmp_path, Screen(quiet=True))
     about = json.loads((tmp_path / "config.json").read_text())
-    logged = [record for record in rundir.read_metrics(tmp_path) if "train_loss" in record][-1]
+    logged = [record for record in run_folder.read_metrics(tmp_path) if "train_loss" in record][-1]
     assert len(about["layers"]) > 2
     assert all("/" in name for name in about["layers"])
     for name in (

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from jax._src.interpreters import pxla  # there is no public way to see what is run
 
-from saddle_jax import dispatch, train
-from saddle_jax.config import Config
-from saddle_jax.placement import Placement
-from saddle_jax.screen import Screen
+from saddle_jax.devices import dispatch
+from saddle_jax.devices.placement import Placement
+from saddle_jax.training import loop
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
 
 # README's own; what stands behind it in a test makes it shorter.
 SWEEP = ("train", "--config.model=mlp", "--config.seeds=0,1,2", "--sweep=learning_rate:0.02,0.1,0.5")
@@ -88,7 +89,7 @@ def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, mo
         model="logistic", agents=11, epochs=1, batch_size=29, devices="4", seeds="5,3",
         eval_agents="always", checkpoint_every_steps=2,
     )  # fmt: skip
-    train.train(config, tmp_path / "run", Screen(quiet=True))
+    loop.train(config, tmp_path / "run", Screen(quiet=True))
     assert {"jit(run_steps)", "jit(join)", "jit(consensus)", "jit(_one_agent)"} <= called
     assert out_of_turn == set()
 

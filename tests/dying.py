@@ -1,6 +1,6 @@
 """Runs that die between two steps."""
 
-from saddle_jax.screen import Screen
+from saddle_jax.training.progress import Screen
 
 
 class Killed(BaseException):

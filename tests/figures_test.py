@@ -6,10 +6,10 @@ import folders
 import numpy as np
 import pytest
 
+from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
 from saddle_jax.report import curves, figures, plots
+from saddle_jax.training.config import Config
 
 COMP = Config(agents=3, model="mlp", method="qgm", epochs=2, compressor="quantize8", diagnostics=True)
 
@@ -178,7 +178,7 @@ def test_partitions_recorded_and_rebuilt(tmp_path, drawn):
     other = folders.write_run(tmp_path / "other", config, about={"partition": {"fingerprint": "none"}})
     with pytest.raises(RunError, match="give another partition"):
         figures.draw("partition", [other], tmp_path / "new.png")
-    from saddle_jax.experiment import build
+    from saddle_jax.training.experiment import build
 
     partition = build(config).partition
     about = {"partition": {"fingerprint": partition.fingerprint}}

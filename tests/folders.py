@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from saddle_jax.config import Config
+from saddle_jax.training.config import Config
 from saddle_jax.version import RUN_FORMAT
 
 SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from saddle_jax import footprint, train
-from saddle_jax.config import Config
-from saddle_jax.replicated import build
-from saddle_jax.screen import Screen
+from saddle_jax.training import loop, memory
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
+from saddle_jax.training.replicated import build
 
 MLP = Config(agents=3, model="mlp", devices="1")
 
@@ -33,7 +33,7 @@ def test_the_estimate_is_what_is_compiled(changes):
     arguments = (part, *parts.device_data, parts.order(0), position, None)
     fast = {"xla_backend_optimization_level": 0}
     found = parts.compiled_steps.lower(*arguments).compile(compiler_options=fast).memory_analysis()
-    told = footprint.estimate(parts)
+    told = memory.estimate(parts)
     held = told.carried * parts.at_once / len(parts.members) + told.data
     assert held == pytest.approx(found.argument_size_in_bytes, rel=0.05)
     assert 0.8 < told.working / found.temp_size_in_bytes < 3
@@ -41,7 +41,7 @@ def test_the_estimate_is_what_is_compiled(changes):
 
 
 def test_devices_share_the_agents():
-    one, three = (footprint.estimate(build(dataclasses.replace(MLP, devices=n))) for n in ("1", "3"))
+    one, three = (memory.estimate(build(dataclasses.replace(MLP, devices=n))) for n in ("1", "3"))
     assert three.carried == pytest.approx(one.carried / 3, rel=1e-3)
     assert three.sharing == 3  # host devices share one memory
     assert three.least == pytest.approx(one.least, rel=1e-3)
@@ -49,23 +49,23 @@ def test_devices_share_the_agents():
 
 def test_what_cannot_fit_is_refused_and_what_may_not_is_told(monkeypatch, tmp_path, capsys):
     config = dataclasses.replace(MLP, model="logistic", agents=2, epochs=1, seeds="0,1")
-    told = footprint.estimate(build(config))
-    monkeypatch.setattr(footprint, "available", lambda: told.least - 1)
+    told = memory.estimate(build(config))
+    monkeypatch.setattr(memory, "available", lambda: told.least - 1)
     message = (
         r"memory does not suffice: models and state of 2 agents in 2 replicas take [\d.]+ kB, "
         r"there are [\d.]+ kB; use fewer agents or replicas or more devices"
     )
     with pytest.raises(ValueError, match=message):
-        train.train(config, tmp_path / "run", Screen(quiet=True))
+        loop.train(config, tmp_path / "run", Screen(quiet=True))
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr(footprint, "available", lambda: told.least + 1)
-    assert not footprint.fits(build(config))
-    train.train(config, tmp_path / "run", Screen(quiet=True))
+    monkeypatch.setattr(memory, "available", lambda: told.least + 1)
+    assert not memory.fits(build(config))
+    loop.train(config, tmp_path / "run", Screen(quiet=True))
     assert "memory may not suffice" in capsys.readouterr().err
-    monkeypatch.setattr(footprint, "available", lambda: None)
-    assert footprint.fits(build(config))
-    assert footprint.check(build(config)) is None
+    monkeypatch.setattr(memory, "available", lambda: None)
+    assert memory.fits(build(config))
+    assert memory.check(build(config)) is None
 
 
 def test_there_is_memory():
-    assert footprint.available() > 2**27
+    assert memory.available() > 2**27

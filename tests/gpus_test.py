@@ -4,10 +4,9 @@ import subprocess
 
 import pytest
 
-from saddle_jax import gpus
-from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import running
-from saddle_jax.config import Config
+from saddle_jax.cli import __main__, running
+from saddle_jax.devices import gpus
+from saddle_jax.training.config import Config
 
 ONE_GPU = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)"
 SMALL = ["--config.model=logistic", "--config.epochs=1", "--config.subset=320", "--config.devices=1"]
@@ -24,7 +23,7 @@ def machine_without(tmp_path, monkeypatch):
 
 
 def train(folder):
-    return cli.main(["saddle", "train", f"--workdir={folder}", *SMALL])
+    return __main__.main(["saddle", "train", f"--workdir={folder}", *SMALL])
 
 
 def test_what_shows_a_gpu(tmp_path, nvidia_smi, monkeypatch):

@@ -13,12 +13,13 @@ import time
 import pytest
 from folders import SMALL, write_run
 
-from saddle_jax import data, rundir
-from saddle_jax.checkpoint import Checkpoints
+from saddle_jax import data
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import in_one_go
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data.features import check_features
-from saddle_jax.errors import RunError
-from saddle_jax.writing import in_one_go
+from saddle_jax.training import run_folder
+from saddle_jax.training.checkpoint import Checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENING = ("evaluate", "export", "sharpness", "landscape", "theory")
@@ -218,15 +219,15 @@ def test_a_run_refuses_links_in_its_folder(name, tmp_path):
     run.mkdir()
     (run / name).symlink_to(victim)
     told = f"{name} is a link: what a run writes must lie in its own folder"
-    with pytest.raises(RunError, match=told), rundir.locked(run):
+    with pytest.raises(RunError, match=told), run_folder.locked(run):
         pytest.fail("was locked")
     assert victim.is_dir() or victim.read_text() == "precious"
 
 
 def test_a_pipe_as_lock_is_refused_and_hangs_nobody(tmp_path):
     os.mkfifo(tmp_path / ".lock")
-    assert rundir.is_locked(tmp_path) is False
-    with pytest.raises(RunError, match="is no regular file"), rundir.locked(tmp_path):
+    assert run_folder.is_locked(tmp_path) is False
+    with pytest.raises(RunError, match="is no regular file"), run_folder.locked(tmp_path):
         pytest.fail("was locked")
 
 
@@ -294,10 +295,10 @@ def test_outputs_that_are_no_files_are_refused(verb, kind, tmp_path, monkeypatch
 def test_a_device_at_a_name_of_ours_is_refused_too(tmp_path):
     os.mkfifo(tmp_path / "result.json")
     with pytest.raises(RunError, match="cannot be written: it is a pipe"):
-        rundir.write_json(tmp_path / "result.json", {})
+        run_folder.write_json(tmp_path / "result.json", {})
     (tmp_path / "null").symlink_to("/dev/null")
     with pytest.raises(RunError, match="cannot be written: it is a device"):
-        rundir.write_json(tmp_path / "null", {})
+        run_folder.write_json(tmp_path / "null", {})
 
 
 def test_what_a_killed_process_left_is_removed_once_it_is_old(tmp_path):
@@ -308,14 +309,14 @@ def test_what_a_killed_process_left_is_removed_once_it_is_old(tmp_path):
         (tmp_path / name).touch()
     for name in names[1:]:
         os.utime(tmp_path / name, (time.time() - 7200, time.time() - 7200))
-    rundir.write_json(path, {})
+    run_folder.write_json(path, {})
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([names[0], names[2], path.name])
 
 
 def test_files_have_the_rights_that_the_user_wants(tmp_path):
     before = os.umask(0o027)
     try:
-        rundir.write_json(tmp_path / "result.json", {})
+        run_folder.write_json(tmp_path / "result.json", {})
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "result.json").stat().st_mode) == 0o640

@@ -7,11 +7,11 @@ import sys
 import jax
 import numpy as np
 
-from saddle_jax import hosts
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
-from saddle_jax.experiment import Experiment, build
-from saddle_jax.inputs import streamed_inputs
+from saddle_jax.base.errors import RunError
+from saddle_jax.devices import hosts
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment, build
+from saddle_jax.training.streaming import streamed_inputs
 
 
 class Counted:

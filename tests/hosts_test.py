@@ -13,10 +13,11 @@ import chex
 import jax
 import pytest
 
-from saddle_jax import finished, hosts, placement, rundir, train
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
-from saddle_jax.screen import Screen
+from saddle_jax.base.errors import RunError
+from saddle_jax.devices import hosts, placement
+from saddle_jax.training import loop, reopen, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
 
 # Five agents on three of four devices, two of one process and one of the other; one agent is idle. A vote, on
 # all four, comes with every step. Steps enough to be killed between two checkpoints.
@@ -75,12 +76,12 @@ def ends(processes):
 
 
 def models(workdir):
-    _, _, params = finished.open_run(workdir, pytest.fail)
+    _, _, params = reopen.open_run(workdir, pytest.fail)
     return params
 
 
 def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_path):
-    alone = train.train(SETTINGS, tmp_path / "alone", Screen(quiet=True))  # on this process's four devices
+    alone = loop.train(SETTINGS, tmp_path / "alone", Screen(quiet=True))  # on this process's four devices
     workdir = tmp_path / "together"
     port = free_port()
     pair = [saddle_train(port, process, workdir) for process in (0, 1)]
@@ -106,7 +107,7 @@ def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_pa
     for name in ("steps", "bytes_sent_per_agent"):
         assert result[name] == alone[name]
     assert result["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
-    steps = [r["step"] for r in rundir.read_metrics(workdir) if "train_loss" in r]
+    steps = [r["step"] for r in run_folder.read_metrics(workdir) if "train_loss" in r]
     assert steps == list(range(1, alone["steps"] + 1))
     assert len(list((workdir / "tensorboard").iterdir())) == 2  # one writer, started twice
     assert not list(workdir.glob(".shared-*"))

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from saddle_jax import rundir
-from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.training import run_folder
+from saddle_jax.training.checkpoint import Checkpoints
 
 # Training whose checkpoint of step 340 is being written, by orbax's threads too, for a minute.
 SLOW_TO_SAVE = """
@@ -51,7 +51,7 @@ def start(workdir, *extra, program=("-m", "saddle_jax.cli")):
 def wait_for_step(process, workdir, step):
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
-        metrics = rundir.read_metrics(workdir)
+        metrics = run_folder.read_metrics(workdir)
         if metrics and metrics[-1]["step"] >= step:
             return
         time.sleep(0.005)
@@ -74,7 +74,7 @@ def test_kill_minus_nine_again_and_again(tmp_path):
     assert last.returncode == 0
     result = json.loads((workdir / "result.json").read_text())
     assert result["params_sha256"] == expected["params_sha256"]
-    steps = [r["step"] for r in rundir.read_metrics(workdir) if "train_loss" in r]
+    steps = [r["step"] for r in run_folder.read_metrics(workdir) if "train_loss" in r]
     assert steps == list(range(1, expected["steps"] + 1))
 
 
@@ -124,7 +124,7 @@ def test_two_signals_at_any_moment_again_and_again(tmp_path):
     last.communicate(timeout=600)
     results = [json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "whole", workdir)]
     assert results[0]["params_sha256"] == results[1]["params_sha256"]
-    assert rundir.read_metrics(workdir) == rundir.read_metrics(tmp_path / "whole")
+    assert run_folder.read_metrics(workdir) == run_folder.read_metrics(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from browser import browse, needs_browser
 
-from saddle_jax import curvature, finished, landscape, models, train
+from saddle_jax import models
+from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.config import Config
 from saddle_jax.report.landscape import write_page
-from saddle_jax.screen import Screen
+from saddle_jax.training import loop, reopen
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
 
 KEY = jax.random.key(1)
 
@@ -127,7 +129,7 @@ NASTY = "<script>alert(1)<!script>"  # a folder's name cannot hold a slash
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, method in (("one", "qgm"), (NASTY, "q_saddle"), ("$three", "dpsgd")):
-        train.train(dataclasses.replace(SMALL, method=method), folder / name, Screen(quiet=True))
+        loop.train(dataclasses.replace(SMALL, method=method), folder / name, Screen(quiet=True))
     return folder
 
 
@@ -146,13 +148,13 @@ def test_the_command_writes_what_it_promises(trained, tmp_path, capsys):
     np.testing.assert_array_equal(found["x"], found["y"])
     assert found["loss"].shape == (3, 5, 5)
     for run, surface in zip(runs, found["loss"], strict=True):
-        made, _, params = finished.open_run(trained / run, pytest.fail)
-        model = jax.tree.map(lambda x: np.asarray(x, np.float64), finished.choose(params, None))["linear"]
-        plane = landscape.directions("filter", finished.choose(params, None), jax.random.key(0))
+        made, _, params = reopen.open_run(trained / run, pytest.fail)
+        model = jax.tree.map(lambda x: np.asarray(x, np.float64), reopen.choose(params, None))["linear"]
+        plane = landscape.directions("filter", reopen.choose(params, None), jax.random.key(0))
         moved = model["kernel"] + 0.5 * np.asarray(plane[0]["linear"]["kernel"])
         for kernel, loss in ((model["kernel"], surface[2, 2]), (moved, surface[4, 2])):
             losses = []
-            for _, batch in curvature.training_chunks(made, 100):
+            for _, batch in sharpness.training_chunks(made, 100):
                 counted = np.asarray(batch["mask"]) == 1
                 images = np.asarray(batch["images"], np.float64)[counted]
                 logits = images.reshape(len(images), -1) @ kernel + model["bias"]

@@ -12,9 +12,9 @@ from composed import COMPOSED
 from problem import IRREGULAR, Problem, compiled, run
 
 import saddle_jax as sj
-from saddle_jax import agents
 from saddle_jax.core.ledger import open_ledger, passes_per_step
 from saddle_jax.core.network import Round
+from saddle_jax.devices import lifting
 from saddle_jax.methods import options_of
 
 EVERY = [*sj.METHODS, *COMPOSED]
@@ -158,7 +158,7 @@ def test_devices_change_nothing_but_rounding(name):
     for devices in (1, 4):
         mesh = sj.agent_mesh(devices)
         with jax.set_mesh(mesh):
-            params = jax.device_put(problem.params, agents.stacked_sharding(mesh))
+            params = jax.device_put(problem.params, lifting.stacked_sharding(mesh))
             state = method.init(params)
             step = compiled(method.step, static_argnums=0)
             for t in range(2):

@@ -8,8 +8,8 @@ import pytest
 from problem import IRREGULAR, Problem
 
 import saddle_jax as sj
-from saddle_jax import agents
 from saddle_jax.core.network import Network
+from saddle_jax.devices import lifting
 
 MASS = sj.from_matrix([[0.9, 0.2, 0.0], [0.1, 0.5, 0.7], [0.0, 0.3, 0.3]], name="mass")
 GRAPHS = [sj.ring(6), sj.star(5), IRREGULAR, sj.exponential(7), MASS, sj.isolated(3)]
@@ -68,7 +68,7 @@ def test_an_exchange_of_messages_moves_those_that_cross_alone():
     graph, x = sj.ring(8), jnp.zeros((8, 3, 5))
     mesh = sj.agent_mesh(4)
     with jax.set_mesh(mesh):
-        x = jax.device_put(x, agents.stacked_sharding(mesh))
+        x = jax.device_put(x, lifting.stacked_sharding(mesh))
         text = jax.jit(lambda x: Network(graph).send(x)).lower(x).compile().as_text()
     moved = re.findall(r"= \(?(\w+\[[\d,]*\])\S* (all-gather|all-reduce|collective-permute)\(", text)
     assert moved == [("f32[1,5]", "collective-permute")] * 2

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from browser import Tree, browse, needs_browser
 
-from saddle_jax import rundir
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.config import Config
 from saddle_jax.report.page import embed
+from saddle_jax.training import run_folder
+from saddle_jax.training.config import Config
 
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash
 HOSTILE = f"</script><script>document.title='hacked'</script>{HOSTILE_NAME}'\u2028"
@@ -48,7 +48,7 @@ def test_every_number_of_a_run_is_in_the_page(tmp_path):
     )
     page = make_page(tmp_path, run)
     columns = data_of(page)["runs"][0]["columns"]
-    lines = rundir.read_metrics(run)
+    lines = run_folder.read_metrics(run)
     for name in {name for line in lines for name in line} - {"bytes_sent_per_agent"}:
         assert columns[name] == [line.get(name) for line in lines]
     assert columns["bytes_sent_per_agent"] == [1000 * line["step"] for line in lines]  # evaluations too
@@ -104,7 +104,7 @@ def test_a_run_that_did_not_finish_says_so_first(tmp_path, status, result, said)
     lines[-1]["train_loss"] = None  # what was not finite
     run = folders.write_run(tmp_path / "run", status=status, lines=lines, result=ends | result)
     assert said in make_page(tmp_path, run).read_text()
-    with rundir.locked(run):
+    with run_folder.locked(run):
         assert "is still running" in make_page(tmp_path, run).read_text()
 
 
@@ -254,7 +254,7 @@ def test_curves_are_where_the_values_are_and_csv_has_all_of_them(tmp_path):
     assert console == []
     saved = {found["data-name"]: list(csv.DictReader(io.StringIO(text))) for found, text in tree.find("pre")}
     for name, factor in (("train_loss", 1), ("test_accuracy", 100), ("consensus_distance", 1)):
-        expected = [(run.name, line) for run in runs for line in rundir.read_metrics(run) if name in line]
+        expected = [(run.name, line) for run in runs for line in run_folder.read_metrics(run) if name in line]
         assert [(row["run"], int(row["step"]), float(row[name])) for row in saved[f"{name}.csv"]] == [
             (run, line["step"], line[name]) for run, line in expected
         ]
@@ -276,7 +276,7 @@ def test_curves_are_where_the_values_are_and_csv_has_all_of_them(tmp_path):
     assert top == pytest.approx(min(y for line in loss["lines"].values() for _, y in line))
     assert sum(abs(y - top) < 0.01 for _, y in loss["lines"]["long"]) == 1  # the spike
     assert any("of 5,000 points; the CSV has all" in text for _, text in tree.find("p"))
-    total = sum(len(rundir.read_metrics(run)) for run in runs)
+    total = sum(len(run_folder.read_metrics(run)) for run in runs)
     assert len(saved["metrics.csv"]) == total
     assert saved["results.csv"][0]["test accuracy"] == "0.625"
     assert saved["traffic.csv"][0]["sent per agent"] == "8000"

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddle_jax import experiment, reproduction
 from saddle_jax.cli.__main__ import VERBS, main
-from saddle_jax.paper import printed
+from saddle_jax.paper import plan, printed
 from saddle_jax.paper.experiments import EXPERIMENTS
 from saddle_jax.paper.figures import FIGURES
 from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import beside_the_paper, contrasts
 from saddle_jax.report.tables import Cell
+from saddle_jax.training import experiment
 
 ROOT = pathlib.Path(__file__).parent.parent
 OVERLAYS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "default")
@@ -282,7 +282,7 @@ def test_a_folder_that_holds_another_run_is_refused_and_left_alone(tmp_path, cap
 
 def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     def size(**changes):
-        return reproduction.measure(dataclasses.replace(smoke, **changes))
+        return plan.measure(dataclasses.replace(smoke, **changes))
 
     smoke = SCALES["smoke"].apply(EXPERIMENTS["1"].entries[0].config())
     passes = {
@@ -293,8 +293,8 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     }
     assert {method: size(method=method).passes for method in passes} == passes
     assert size(method="q_saddle", ascent_every=5).passes == pytest.approx(1.2)
-    assert reproduction.seconds_per_pass(smoke) > 0
-    planned = reproduction.plan(EXPERIMENTS["1"].entries[:1], SCALES["smoke"], 2, tmp_path, "")
+    assert plan.seconds_per_pass(smoke) > 0
+    planned = plan.plan(EXPERIMENTS["1"].entries[:1], SCALES["smoke"], 2, tmp_path, "")
     assert [run.status for run in planned] == ["missing", "missing"]
     (planned[0].workdir / "checkpoints" / "00000001").mkdir(parents=True)
     assert (planned[0].status, planned[0].steps_done) == ("interrupted", 1)

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 import pytest
 
-from saddle_jax import checkpoint, finished, rundir, train
+from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli.cores import use_every_core
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
-from saddle_jax.placement import Placement, place
-from saddle_jax.screen import Screen
+from saddle_jax.devices.cores import use_every_core
+from saddle_jax.devices.placement import Placement, place
+from saddle_jax.training import checkpoint, loop, reopen, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
 from saddle_jax.version import RUN_FORMAT
 
 QUIET = Screen(quiet=True)
@@ -69,8 +69,8 @@ def test_a_run_is_the_same_on_any_number_of_devices(tmp_path):
         config = dataclasses.replace(
             SMALL, devices=devices, compressor="top_k0.5", gamma=0.5, diagnostics=True
         )
-        results[devices] = train.train(config, tmp_path / devices, QUIET)
-        metrics[devices] = rundir.read_metrics(tmp_path / devices)
+        results[devices] = loop.train(config, tmp_path / devices, QUIET)
+        metrics[devices] = run_folder.read_metrics(tmp_path / devices)
     for devices in ("2", "4"):
         for name in ("test_loss", "consensus_distance", "bytes_sent_per_agent", "agent_accuracies"):
             assert results[devices][name] == pytest.approx(results["1"][name], rel=1e-4), name
@@ -82,7 +82,7 @@ def test_a_run_is_the_same_on_any_number_of_devices(tmp_path):
 
 def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
     """5 agents: on four devices there are three idle rows, on two there is one, on one there is none."""
-    whole = train.train(dataclasses.replace(SMALL, devices="1"), tmp_path / "whole", QUIET)
+    whole = loop.train(dataclasses.replace(SMALL, devices="1"), tmp_path / "whole", QUIET)
     config = dataclasses.replace(SMALL, checkpoint_every_steps=5)
     stops = iter([5, 10])
 
@@ -91,17 +91,17 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
         if self.step == stop.at:
             raise KeyboardInterrupt
 
-    advance = train._Run._advance
-    monkeypatch.setattr(train._Run, "_advance", stop)
+    advance = loop._Run._advance
+    monkeypatch.setattr(loop._Run, "_advance", stop)
     for devices in ("4", "2"):
         stop.at = next(stops) + 1
         with pytest.raises(KeyboardInterrupt):
-            train.train(dataclasses.replace(config, devices=devices), tmp_path / "moved", QUIET)
-    monkeypatch.setattr(train._Run, "_advance", advance)
-    moved = train.train(dataclasses.replace(config, devices="1"), tmp_path / "moved", QUIET)
+            loop.train(dataclasses.replace(config, devices=devices), tmp_path / "moved", QUIET)
+    monkeypatch.setattr(loop._Run, "_advance", advance)
+    moved = loop.train(dataclasses.replace(config, devices="1"), tmp_path / "moved", QUIET)
     assert moved["test_loss"] == pytest.approx(whole["test_loss"], rel=1e-5)
-    _, step, params = finished.open_run(tmp_path / "moved", pytest.fail)
-    _, _, expected = finished.open_run(tmp_path / "whole", pytest.fail)
+    _, step, params = reopen.open_run(tmp_path / "moved", pytest.fail)
+    _, _, expected = reopen.open_run(tmp_path / "whole", pytest.fail)
     assert step == whole["steps"]
     for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(expected), strict=True):
         assert x.shape[0] == 5
@@ -128,7 +128,7 @@ def test_only_idle_rows_may_differ_in_a_checkpoint(stored, wanted, same):
 
 def test_another_format_is_told_in_one_line(tmp_path):
     config = Config(model="logistic", agents=2, epochs=1)
-    train.train(config, tmp_path, Screen(quiet=True))
+    loop.train(config, tmp_path, Screen(quiet=True))
     seals = sorted(tmp_path.glob("checkpoints/*/seal.json"))
     assert {json.loads(seal.read_text())["format"] for seal in seals} == {RUN_FORMAT}
     about = json.loads((tmp_path / "config.json").read_text())
@@ -136,20 +136,20 @@ def test_another_format_is_told_in_one_line(tmp_path):
     seals[-1].write_text(json.dumps({**json.loads(seals[-1].read_text()), "format": 3}))
     warnings = []
     with pytest.raises(RunError, match="no whole checkpoint"):
-        finished.open_run(tmp_path, warnings.append)
+        reopen.open_run(tmp_path, warnings.append)
     assert "it is in format 3, and this version reads format 2" in warnings[0]
     del about["format"]
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(
         RunError, match="holds a run in format 1, and this version reads format 2: train it again"
     ):
-        rundir.read_config(tmp_path)
+        run_folder.read_config(tmp_path)
 
 
 def test_more_devices_than_agents_train_the_same(tmp_path):
     config = dataclasses.replace(SMALL, agents=2, epochs=1)
-    alone = train.train(dataclasses.replace(config, devices="1"), tmp_path / "alone", QUIET)
-    shared = train.train(dataclasses.replace(config, devices="4"), tmp_path / "shared", QUIET)
+    alone = loop.train(dataclasses.replace(config, devices="1"), tmp_path / "alone", QUIET)
+    shared = loop.train(dataclasses.replace(config, devices="4"), tmp_path / "shared", QUIET)
     assert shared["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-5)
     assert "batches cut over 2" in str(place(2, 32, "4"))
 
@@ -157,7 +157,7 @@ def test_more_devices_than_agents_train_the_same(tmp_path):
 def test_eight_devices_are_no_different(tmp_path):
     """In a process of its own: this one has four."""
     config = Config(model="logistic", agents=9, epochs=1, devices="1")
-    alone = train.train(config, tmp_path / "1", QUIET)
+    alone = loop.train(config, tmp_path / "1", QUIET)
     command = [sys.executable, "-m", "saddle_jax.cli", "train", "--quiet", "--config.model=logistic"]
     settings = ["--config.agents=9", "--config.epochs=1", "--config.devices=8"]
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}

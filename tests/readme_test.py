@@ -15,9 +15,9 @@ import pages
 import pytest
 
 import saddle_jax as sj
+from saddle_jax.analysis.theory import speedup
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.config import Config
-from saddle_jax.theory import speedup
+from saddle_jax.training.config import Config
 
 EXAMPLES = pages.programs(pages.README)
 

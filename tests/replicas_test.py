@@ -13,15 +13,16 @@ import pytest
 from dying import Deadly, Killed
 
 import saddle_jax as sj
-from saddle_jax import replicas, report_text, rundir, train
 from saddle_jax.cli.__main__ import main
-from saddle_jax.config import Config
-from saddle_jax.experiment import Experiment
-from saddle_jax.replicated import build
 from saddle_jax.report.gathered import gather
 from saddle_jax.report.seeds import seeds_together
 from saddle_jax.report.tables import cell_of
-from saddle_jax.screen import Screen
+from saddle_jax.training import describe, loop, run_folder
+from saddle_jax.training import sweep as replicas
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.progress import Screen
+from saddle_jax.training.replicated import build
 
 TINY = Config(agents=3, model="logistic", batch_size=16, alpha=1.0, devices="1", learning_rate=0.05)
 # Two epochs of 15 steps; with 1e30 the loss is not finite from the third step on.
@@ -132,7 +133,7 @@ def test_devices_and_groups_change_nothing_but_rounding():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("replicas") / "run"
-    return train.train(SMALL, workdir, Screen(quiet=True)), workdir
+    return loop.train(SMALL, workdir, Screen(quiet=True)), workdir
 
 
 def test_what_diverges_is_marked_and_stops_nobody(trained, tmp_path):
@@ -146,7 +147,7 @@ def test_what_diverges_is_marked_and_stops_nobody(trained, tmp_path):
         (2, 1e30, "diverged"),
     ]
     for one, config in zip(result["replicas"], SMALL.each()[:2], strict=False):
-        alone = train.train(config, tmp_path / f"seed{one['seed']}", Screen(quiet=True))
+        alone = loop.train(config, tmp_path / f"seed{one['seed']}", Screen(quiet=True))
         assert alone["test_accuracy"] == pytest.approx(one["test_accuracy"], abs=2 / 360)
         assert alone["test_loss"] == pytest.approx(one["test_loss"], rel=1e-3)
         assert alone["steps"] == result["steps"]
@@ -165,7 +166,7 @@ def test_what_diverges_is_marked_and_stops_nobody(trained, tmp_path):
 
 def test_a_line_has_all_replicas_their_mean_and_spread(trained):
     _, workdir = trained
-    lines = rundir.read_metrics(workdir)
+    lines = run_folder.read_metrics(workdir)
     logged = [line for line in lines if "train_loss" in line]
     assert len(logged) == 30
     assert len(lines) == 32
@@ -182,25 +183,25 @@ def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
     result, workdir = trained
     for steps in (3, 12, 9):
         with pytest.raises(Killed):
-            train.train(SMALL, tmp_path, Deadly(steps))
-    again = train.train(SMALL, tmp_path, Screen(quiet=True))
+            loop.train(SMALL, tmp_path, Deadly(steps))
+    again = loop.train(SMALL, tmp_path, Screen(quiet=True))
     untimed = {"seconds": 0, "ready_seconds": 0}
     assert again | untimed == result | untimed
-    assert rundir.read_metrics(tmp_path) == rundir.read_metrics(workdir)
+    assert run_folder.read_metrics(tmp_path) == run_folder.read_metrics(workdir)
 
 
 def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_path, monkeypatch):
     options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never", "devices": "2"}
     config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
     parts = build(config)
-    monkeypatch.setattr(train, "build", lambda config: parts)
-    whole = train.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
+    monkeypatch.setattr(loop, "build", lambda config: parts)
+    whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
     several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
     streamed = dataclasses.replace(parts, runs=tuple(map(as_if_streamed, parts.runs)))
     for other in (several, streamed):
         monkeypatch.setattr(Experiment, "is_streamed", other is streamed)  # of the members too
-        monkeypatch.setattr(train, "build", lambda config, other=other: other)
-        found = train.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
+        monkeypatch.setattr(loop, "build", lambda config, other=other: other)
+        found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
         for one, expected in zip(found, whole, strict=True):
             assert one["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-5)
             assert one["consensus_distance"] == pytest.approx(expected["consensus_distance"], rel=1e-3)
@@ -224,7 +225,7 @@ def test_reports_see_runs(trained):
     assert [len(group) for group in seeds_together(runs)] == [2, 2]
     assert runs[1].name == "run (seed 2, learning_rate 0.05)"
     assert runs[1].result["test_accuracy"] == result["replicas"][1]["test_accuracy"]
-    lines = [line for line in rundir.read_metrics(workdir) if "test_loss" in line]
+    lines = [line for line in run_folder.read_metrics(workdir) if "test_loss" in line]
     assert runs[1].curve("test_loss")[1] == [line["test_loss_by_replica"][1] for line in lines]
     assert runs[0].fact("partition", "fingerprint") != runs[1].fact("partition", "fingerprint")
     cell = cell_of([workdir])
@@ -277,7 +278,7 @@ def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
     sweeps = ["--sweep=beta:0,0.9", "--sweep=gamma:0.5,1"]
     assert main(["saddle", "train", *small, *sweeps, f"--workdir={tmp_path / 'run'}"]) == 0
     assert "4 in one program: beta:0,0.9 x gamma:0.5,1" in capsys.readouterr().out
-    assert rundir.read_config(tmp_path / "run").sweep == "beta:0,0.9 gamma:0.5,1"
+    assert run_folder.read_config(tmp_path / "run").sweep == "beta:0,0.9 gamma:0.5,1"
     assert (tmp_path / "run" / "curves.png").is_file()
     assert main(["saddle", "train", *sweeps, "--config.sweep=beta:0,0.5"]) == 2
     assert "sweep must be given once: as --sweep or as --config.sweep" in capsys.readouterr().err
@@ -331,6 +332,6 @@ def test_seeds_whose_epochs_differ_are_refused():
 def test_replicas_that_nobody_evaluated_have_not_diverged():
     ended = {"status": "interrupted", "diverged": 0, "steps": 1, "seconds": 1.0}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
-    told = report_text.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]})
+    told = describe.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]})
     assert re.search(r"seed 1234567 +not evaluated", told)
     assert re.search(r"seed 1234568 +not evaluated", told)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax import agents
 from saddle_jax.core.gradients import Given
 from saddle_jax.core.ledger import open_ledger
+from saddle_jax.devices import lifting
 
 tree = jax.tree.map
 zeros = functools.partial(tree, jnp.zeros_like)
@@ -169,7 +169,7 @@ def problem():
 def train(method, problem, devices, steps):
     mesh = sj.agent_mesh(devices)
     with jax.set_mesh(mesh):
-        params, batch = jax.device_put(problem, agents.stacked_sharding(mesh))
+        params, batch = jax.device_put(problem, lifting.stacked_sharding(mesh))
         state = method.init(params)
 
         def body(carry, key):

@@ -8,13 +8,14 @@ import shutil
 import numpy as np
 import pytest
 
-from saddle_jax import curvature, finished, rundir, train
-from saddle_jax.checkpoint import Checkpoints
+from saddle_jax.analysis import sharpness
+from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
 from saddle_jax.report.sharpness import plot_bars, plot_densities
-from saddle_jax.screen import Screen
+from saddle_jax.training import loop, reopen, run_folder
+from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
 
 SMALL = Config(
     agents=3,
@@ -32,7 +33,7 @@ SMALL = Config(
 @pytest.fixture(scope="module")
 def trained_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    train.train(SMALL, folder / "one", Screen(quiet=True))
+    loop.train(SMALL, folder / "one", Screen(quiet=True), curvature=sharpness.metrics)
     return folder / "one"
 
 
@@ -44,10 +45,10 @@ def trained(trained_once, tmp_path):
 
 def dense_extremes(workdir, step, images, agent=None, own=False):
     """By an explicit Hessian of softmax regression, in NumPy: mean of (diag p - p p') kron (x x')."""
-    made = finished.build_again(workdir)
-    model = finished.choose(finished.open_stage(workdir, made, step), agent)
+    made = reopen.build_again(workdir)
+    model = reopen.choose(reopen.open_stage(workdir, made, step), agent)
     kernel, bias = (np.asarray(model["linear"][name], np.float64) for name in ("kernel", "bias"))
-    chunks = curvature.training_chunks(made, images, agent if own else None)
+    chunks = sharpness.training_chunks(made, images, agent if own else None)
     x = np.concatenate([np.asarray(b["images"], np.float64)[np.asarray(b["mask"]) == 1] for _, b in chunks])
     x = x.reshape(len(x), -1)
     p = np.exp(x @ kernel + bias)
@@ -61,7 +62,7 @@ def dense_extremes(workdir, step, images, agent=None, own=False):
 
 
 def test_training_writes_down_the_sharpness_of_the_consensus_model(trained):
-    logged = [r for r in rundir.read_metrics(trained) if "lambda_max" in r]
+    logged = [r for r in run_folder.read_metrics(trained) if "lambda_max" in r]
     assert [r["epoch"] for r in logged] == [2, 4]
     assert set(logged[0]) == {"step", "epoch", "lambda_max", "lambda_min", "trace"}
     largest, smallest, _ = dense_extremes(trained, logged[0]["step"], 64)
@@ -119,7 +120,7 @@ def test_agents_on_their_own_data_and_densities(trained, capsys):
 def test_several_runs_become_a_picture(trained, tmp_path, capsys):
     other = tmp_path / "two $x$"
     changed = Config(**{**SMALL.to_json(), "method": "qgm", "sharpness_every_epochs": 0, "epochs": 2})
-    train.train(changed, other, Screen(quiet=True))
+    loop.train(changed, other, Screen(quiet=True))
     picture = tmp_path / "bars.png"
     assert (
         cli.main(["saddle", "sharpness", str(trained), str(other), "--images=64", f"--output={picture}"]) == 0
@@ -127,8 +128,10 @@ def test_several_runs_become_a_picture(trained, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out.count("two $x$") >= 2
     (trained / "sharpness.json").unlink()
-    train.train(
-        Config(**{**SMALL.to_json(), "model": "mlp", "epochs": 1}), tmp_path / "mlp", Screen(quiet=True)
+    loop.train(
+        Config(**{**SMALL.to_json(), "model": "mlp", "epochs": 1, "sharpness_every_epochs": 0}),
+        tmp_path / "mlp",
+        Screen(quiet=True),
     )
     assert cli.main(["saddle", "sharpness", str(trained), str(tmp_path / "mlp")]) == 2
     assert "runs must have the same model, got logistic in" in capsys.readouterr().err
@@ -181,17 +184,17 @@ def test_folders_that_cannot_be_used(trained, tmp_path, capsys):
     assert "00000004 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
     (trained / "sharpness.json").write_text("[1")
     with pytest.raises(RunError, match=r"cannot be read .* remove it to measure again"):
-        curvature.read_stages(trained)
+        sharpness.read_stages(trained)
     (trained / "sharpness.json").write_text('{"stages": [{"step": 1, "epoch": 1, "lambda_max": 1}]}')
     with pytest.raises(RunError, match=r"cannot be read \('density, whose'\): remove it"):
-        curvature.read_stages(trained)
+        sharpness.read_stages(trained)
 
 
 def test_a_run_that_ends_twice_has_its_last_sharpness_once(trained, tmp_path):
     workdir = tmp_path / "again"
-    whole = train.train(SMALL, workdir, Screen(quiet=True))
+    whole = loop.train(SMALL, workdir, Screen(quiet=True), curvature=sharpness.metrics)
     (workdir / "result.json").unlink()  # as if it had been killed while writing it
-    again = train.train(SMALL, workdir, Screen(quiet=True))
+    again = loop.train(SMALL, workdir, Screen(quiet=True), curvature=sharpness.metrics)
     assert again["params_sha256"] == whole["params_sha256"]
-    assert rundir.read_metrics(workdir) == rundir.read_metrics(trained)
+    assert run_folder.read_metrics(workdir) == run_folder.read_metrics(trained)
     assert len(Checkpoints(workdir, 5).steps()) == 2

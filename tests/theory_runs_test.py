@@ -10,15 +10,15 @@ import pytest
 from theory_test import BY_HAND, point
 
 import saddle_jax as sj
-from saddle_jax.cli import __main__ as cli
-from saddle_jax.config import Config
-from saddle_jax.experiment import Experiment, build
-from saddle_jax.theory import estimates, speedup
-from saddle_jax.theory.bound import (
+from saddle_jax.analysis.theory import estimates, speedup
+from saddle_jax.analysis.theory.bound import (
     bound,
     conditions,
     mixing_lambda,
 )
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment, build
 
 SMALL = Config(
     agents=3, model="logistic", epochs=1, batch_size=16, subset=150, alpha=0.5, eval_agents="never", gamma=0.5

@@ -10,8 +10,8 @@ import pytest
 from problem import compiled
 
 import saddle_jax as sj
-from saddle_jax.theory import speedup, testbed
-from saddle_jax.theory.bound import (
+from saddle_jax.analysis.theory import speedup, testbed
+from saddle_jax.analysis.theory.bound import (
     Setting,
     bound,
     conditions,

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from dying import Deadly, Killed
 
-from saddle_jax import finished, rundir, train
-from saddle_jax.checkpoint import Checkpoints
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
-from saddle_jax.experiment import Experiment, build
-from saddle_jax.schedules import build_schedule
-from saddle_jax.screen import Screen
+from saddle_jax.base.errors import RunError
+from saddle_jax.training import loop, reopen, run_folder
+from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment, build
+from saddle_jax.training.progress import Screen
+from saddle_jax.training.schedules import build_schedule
 
 # A small run: three agents, 15 steps of an epoch, seconds.
 SMALL = Config(
@@ -33,14 +33,14 @@ QUIET = Screen(quiet=True)
 
 def killed_after(steps, config, workdir):
     with pytest.raises(Killed):
-        train.train(config, workdir, Deadly(steps))
+        loop.train(config, workdir, Deadly(steps))
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     """The small run, once, from end to end."""
     workdir = tmp_path_factory.mktemp("run") / "whole"
-    return train.train(SMALL, workdir, QUIET), workdir
+    return loop.train(SMALL, workdir, QUIET), workdir
 
 
 def test_a_run_leaves_what_the_readme_says(uninterrupted):
@@ -55,7 +55,7 @@ def test_a_run_leaves_what_the_readme_says(uninterrupted):
     assert about["config"] == SMALL.to_json()
     assert about["versions"]["jax"] == jax.__version__
     assert len(about["partition"]["fingerprint"]) == 16
-    metrics = rundir.read_metrics(workdir)
+    metrics = run_folder.read_metrics(workdir)
     assert [r["step"] for r in metrics if "train_loss" in r] == list(range(1, 61))
     assert [r["step"] for r in metrics if "test_accuracy" in r] == [30, 60]
     assert metrics[-1]["test_accuracy"] == result["test_accuracy"]
@@ -66,10 +66,10 @@ def test_a_run_leaves_what_the_readme_says(uninterrupted):
 
 def test_the_same_seed_gives_the_same_numbers_and_another_one_others(uninterrupted, tmp_path):
     result, workdir = uninterrupted
-    again = train.train(SMALL, tmp_path / "again", QUIET)
+    again = loop.train(SMALL, tmp_path / "again", QUIET)
     assert again["params_sha256"] == result["params_sha256"]
-    assert rundir.read_metrics(tmp_path / "again") == rundir.read_metrics(workdir)
-    other = train.train(dataclasses.replace(SMALL, seed=1), tmp_path / "other", QUIET)
+    assert run_folder.read_metrics(tmp_path / "again") == run_folder.read_metrics(workdir)
+    other = loop.train(dataclasses.replace(SMALL, seed=1), tmp_path / "other", QUIET)
     assert other["params_sha256"] != result["params_sha256"]
 
 
@@ -78,17 +78,17 @@ def test_every_method_learns_the_digits(method, tmp_path):
     config = Config(
         method=method, agents=5, model="mlp", epochs=10, alpha=0.5, learning_rate=0.05, eval_agents="never"
     )
-    result = train.train(config, tmp_path / "run", QUIET)
+    result = loop.train(config, tmp_path / "run", QUIET)
     assert result["test_accuracy"] > 0.85
 
 
 def test_time_counts_from_the_start_of_every_command_that_went_into_a_run(tmp_path):
     config = dataclasses.replace(SMALL, epochs=1, eval_agents="never")
     with pytest.raises(Killed):
-        train.train(config, tmp_path / "run", Deadly(8), since=time.perf_counter() - 1000)
-    result = train.train(config, tmp_path / "run", QUIET, since=time.perf_counter() - 100)
+        loop.train(config, tmp_path / "run", Deadly(8), since=time.perf_counter() - 1000)
+    result = loop.train(config, tmp_path / "run", QUIET, since=time.perf_counter() - 100)
     assert 1100 < result["ready_seconds"] < result["seconds"] < 1200
-    alone = train.train(config, tmp_path / "alone", QUIET)
+    alone = loop.train(config, tmp_path / "alone", QUIET)
     assert 0 < alone["ready_seconds"] < alone["seconds"] < 100
 
 
@@ -96,8 +96,8 @@ def test_the_step_is_compiled_once(tmp_path, monkeypatch):
     experiment = build(SMALL)
     compiled = experiment.compiled_steps
     monkeypatch.setattr(Experiment, "compiled_steps", compiled)
-    monkeypatch.setattr(train, "build", lambda config: experiment)
-    train.train(SMALL, tmp_path / "run", QUIET)
+    monkeypatch.setattr(loop, "build", lambda config: experiment)
+    loop.train(SMALL, tmp_path / "run", QUIET)
     assert compiled._cache_size() == 1
 
 
@@ -112,26 +112,26 @@ def test_the_step_is_compiled_once(tmp_path, monkeypatch):
 )
 def test_a_run_that_died_goes_on_bit_for_bit(changes, tmp_path):
     config = dataclasses.replace(SMALL, **changes)
-    whole = train.train(config, tmp_path / "whole", QUIET)
+    whole = loop.train(config, tmp_path / "whole", QUIET)
     workdir = tmp_path / "killed"
     for steps in (3, 12, 9, 15, 1):  # before the first checkpoint, after one, between
         killed_after(steps, config, workdir)
-    result = train.train(config, workdir, QUIET)
+    result = loop.train(config, workdir, QUIET)
     assert result["params_sha256"] == whole["params_sha256"]
-    assert rundir.read_metrics(workdir) == rundir.read_metrics(tmp_path / "whole")
+    assert run_folder.read_metrics(workdir) == run_folder.read_metrics(tmp_path / "whole")
 
 
 def test_several_steps_in_one_call_are_the_same_run(uninterrupted, tmp_path):
     config = dataclasses.replace(SMALL, steps_per_dispatch=5, log_every_steps=5, checkpoint_every_steps=10)
-    whole = train.train(config, tmp_path / "whole", QUIET)
-    single = {r["step"]: r for r in rundir.read_metrics(uninterrupted[1]) if "train_loss" in r}
-    several = [r for r in rundir.read_metrics(tmp_path / "whole") if "train_loss" in r]
+    whole = loop.train(config, tmp_path / "whole", QUIET)
+    single = {r["step"]: r for r in run_folder.read_metrics(uninterrupted[1]) if "train_loss" in r}
+    several = [r for r in run_folder.read_metrics(tmp_path / "whole") if "train_loss" in r]
     assert [r["step"] for r in several] == list(range(5, 61, 5))
     for record in several:
         assert record["train_loss"] == pytest.approx(single[record["step"]]["train_loss"], rel=1e-3)
     for steps in (12, 25):
         killed_after(steps, config, tmp_path / "killed")
-    assert train.train(config, tmp_path / "killed", QUIET)["params_sha256"] == whole["params_sha256"]
+    assert loop.train(config, tmp_path / "killed", QUIET)["params_sha256"] == whole["params_sha256"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "unsealed", "emptied"])
@@ -155,7 +155,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
     else:
         for path in sorted(newest.rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
-    result = train.train(SMALL, tmp_path, QUIET)
+    result = loop.train(SMALL, tmp_path, QUIET)
     told = capsys.readouterr().err
     assert "00000021 cannot be used" in told
     assert result["params_sha256"] == uninterrupted[0]["params_sha256"]
@@ -176,9 +176,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_others(uninterrupted, tm
             r"00000014 could not be written \(.*No space left on device\); the last whole one is of step 7"
         )
         with pytest.raises(RunError, match=message):
-            train.train(SMALL, tmp_path, QUIET)
+            loop.train(SMALL, tmp_path, QUIET)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000007"]
-    result = train.train(SMALL, tmp_path, QUIET)
+    result = loop.train(SMALL, tmp_path, QUIET)
     assert result["params_sha256"] == uninterrupted[0]["params_sha256"]
 
 
@@ -190,7 +190,7 @@ def test_a_damaged_checkpoint_does_not_push_a_good_one_out(uninterrupted, tmp_pa
     assert "00000014 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
     assert Checkpoints(tmp_path, 1).steps() == [7]
     assert (tmp_path / "checkpoints" / "damaged-00000014").is_dir()
-    assert train.train(config, tmp_path, QUIET)["params_sha256"] == uninterrupted[0]["params_sha256"]
+    assert loop.train(config, tmp_path, QUIET)["params_sha256"] == uninterrupted[0]["params_sha256"]
 
 
 def test_dying_in_the_last_evaluation_loses_nothing_and_repeats_nothing(uninterrupted, tmp_path, monkeypatch):
@@ -200,17 +200,17 @@ def test_dying_in_the_last_evaluation_loses_nothing_and_repeats_nothing(uninterr
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "write_json", die)  # everything is done but result.json
+        patch.setattr(loop, "write_json", die)  # everything is done but result.json
         with pytest.raises(Killed):
-            train.train(SMALL, tmp_path, QUIET)
+            loop.train(SMALL, tmp_path, QUIET)
     assert Checkpoints(tmp_path, 2).steps()[-1] == 60
-    assert train.train(SMALL, tmp_path, QUIET)["params_sha256"] == result["params_sha256"]
-    assert rundir.read_metrics(tmp_path) == rundir.read_metrics(workdir)
+    assert loop.train(SMALL, tmp_path, QUIET)["params_sha256"] == result["params_sha256"]
+    assert run_folder.read_metrics(tmp_path) == run_folder.read_metrics(workdir)
 
 
 def test_models_that_blow_up_in_the_last_step_are_no_result(tmp_path):
     config = dataclasses.replace(SMALL, model="mlp", epochs=1, batch_size=479, learning_rate=1e38)
-    result = train.train(config, tmp_path, QUIET)
+    result = loop.train(config, tmp_path, QUIET)
     assert result["status"] == "diverged"
     assert json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail) == result
 
@@ -223,7 +223,7 @@ def test_damaged_files_are_told_in_one_line(name, content, tmp_path):
     killed_after(3, SMALL, tmp_path)
     (tmp_path / name).write_text(content)
     with pytest.raises(RunError, match=name) as caught:
-        train.train(SMALL, tmp_path, QUIET)
+        loop.train(SMALL, tmp_path, QUIET)
     assert "\n" not in str(caught.value)
 
 
@@ -231,13 +231,13 @@ def test_damaged_lines_of_metrics_are_passed_over(uninterrupted, tmp_path):
     killed_after(10, SMALL, tmp_path)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('5\n{"a": 1}\n{"step": 8, "epo')
-    train.train(SMALL, tmp_path, QUIET)
-    assert rundir.read_metrics(tmp_path) == rundir.read_metrics(uninterrupted[1])
+    loop.train(SMALL, tmp_path, QUIET)
+    assert run_folder.read_metrics(tmp_path) == run_folder.read_metrics(uninterrupted[1])
 
 
 def test_divergence_is_told_with_its_step(tmp_path):
     config = dataclasses.replace(SMALL, model="mlp", learning_rate=1e8, schedule="constant")
-    result = train.train(config, tmp_path, QUIET)
+    result = loop.train(config, tmp_path, QUIET)
     assert result["status"] == "diverged"
     assert 0 < result["diverged_at_step"] < 60
     assert result["last_finite"]["step"] < result["diverged_at_step"]
@@ -245,13 +245,13 @@ def test_divergence_is_told_with_its_step(tmp_path):
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         assert "NaN" not in line
         assert "Infinity" not in line
-    assert train.train(config, tmp_path, QUIET) == result  # and is not tried again
+    assert loop.train(config, tmp_path, QUIET) == result  # and is not tried again
 
 
 def test_a_finished_run_is_left_alone(uninterrupted, capsys):
     result, workdir = uninterrupted
     before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*.json*")}
-    assert train.train(SMALL, workdir, Screen()) == result
+    assert loop.train(SMALL, workdir, Screen()) == result
     assert "holds this run already: finished" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in workdir.rglob("*.json*")}
 
@@ -259,24 +259,24 @@ def test_a_finished_run_is_left_alone(uninterrupted, capsys):
 def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
     _, workdir = uninterrupted
     with (
-        rundir.locked(workdir),
+        run_folder.locked(workdir),
         pytest.raises(RunError, match=r"in use by a living run \(process \d+\)"),
     ):
-        train.train(SMALL, workdir, QUIET)
+        loop.train(SMALL, workdir, QUIET)
     other = dataclasses.replace(SMALL, learning_rate=0.2, seed=3)
     with pytest.raises(RunError, match=r"other settings: learning_rate 0.05 -> 0.2, seed 0 -> 3"):
-        train.train(other, workdir, QUIET)
+        loop.train(other, workdir, QUIET)
 
 
 def test_a_run_can_be_opened_again(uninterrupted):
     result, workdir = uninterrupted
-    experiment, step, params = finished.open_run(workdir, pytest.fail)
+    experiment, step, params = reopen.open_run(workdir, pytest.fail)
     assert step == 60
-    assert experiment.evaluate(finished.choose(params, None)).accuracy == result["test_accuracy"]
-    agents = [experiment.evaluate(finished.choose(params, agent)).accuracy for agent in range(3)]
+    assert experiment.evaluate(reopen.choose(params, None)).accuracy == result["test_accuracy"]
+    agents = [experiment.evaluate(reopen.choose(params, agent)).accuracy for agent in range(3)]
     assert np.mean(agents) == pytest.approx(result["agent_accuracy_mean"])
     with pytest.raises(ValueError, match="agent must be 0 to 2, got 3"):
-        finished.choose(params, 3)
+        reopen.choose(params, 3)
 
 
 def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkeypatch):
@@ -294,11 +294,11 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
     dataset = dataclasses.replace(experiment.dataset, train_images=images)
     streamed = dataclasses.replace(experiment, dataset=dataset)
     monkeypatch.setattr(Experiment, "is_streamed", True)
-    monkeypatch.setattr(train, "build", lambda config: streamed)
-    result = train.train(SMALL, tmp_path, QUIET)
+    monkeypatch.setattr(loop, "build", lambda config: streamed)
+    result = loop.train(SMALL, tmp_path, QUIET)
     assert result["test_accuracy"] == pytest.approx(uninterrupted[0]["test_accuracy"], abs=0.006)
-    stored = rundir.read_metrics(uninterrupted[1])
-    for one, other in zip(rundir.read_metrics(tmp_path), stored, strict=True):
+    stored = run_folder.read_metrics(uninterrupted[1])
+    for one, other in zip(run_folder.read_metrics(tmp_path), stored, strict=True):
         if "train_loss" in other:
             assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
 
@@ -325,7 +325,7 @@ def test_schedules_by_hand():
 
 def test_nothing_here_can_be_made_to_run_code():
     """A run folder holds JSON, orbax's arrays, NumPy arrays and event files; pickle is nowhere asked for."""
-    package = pathlib.Path(train.__file__).parent
+    package = pathlib.Path(loop.__file__).parent
     for path in package.rglob("*.py"):
         text = path.read_text()
         assert "import pickle" not in text

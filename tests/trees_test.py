@@ -6,7 +6,7 @@ import optax
 import pytest
 
 import saddle_jax as sj
-from saddle_jax import trees
+from saddle_jax.core import trees
 
 TREE = {"a": jnp.array([[3.0, 0.0], [1.0, 1.0]]), "b": jnp.array([4.0, 1.0])}  # two agents
 

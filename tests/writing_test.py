@@ -2,7 +2,7 @@
 
 import pytest
 
-from saddle_jax.writing import in_one_go
+from saddle_jax.base.files import in_one_go
 
 
 def fail_halfway(path):

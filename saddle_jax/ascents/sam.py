@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks
+from saddle_jax.base import checks
+from saddle_jax.base.types import Params
 from saddle_jax.core.ascent import Ascent, nothing, plain
-from saddle_jax.trees import agent_norms, tree_map
-from saddle_jax.types import Params
+from saddle_jax.core.trees import agent_norms, tree_map
 
 # Keeps xi finite where the gradient vanishes.
 _NORM_FLOOR = 1e-12

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax import checks
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.bench import machine
 from saddle_jax.bench.child import compile_jobs, memory_jobs
 from saddle_jax.bench.growth import growth_jobs
@@ -12,7 +13,6 @@ from saddle_jax.bench.jobs import Job, Options
 from saddle_jax.bench.parts import compressor_jobs, evaluation_jobs, gossip_jobs
 from saddle_jax.bench.rows import Row, result
 from saddle_jax.bench.steps import step_jobs
-from saddle_jax.checks import ArgumentError
 
 
 class Case(NamedTuple):

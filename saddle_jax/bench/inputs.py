@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import classification, data, models
+from saddle_jax import data, models
 from saddle_jax.bench.timing import interleaved
 from saddle_jax.core.graphs import ring
+from saddle_jax.core.trees import replicate
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.methods import METHODS, options_of
-from saddle_jax.trees import replicate
+from saddle_jax.training import classification
 
 
 def input_share(

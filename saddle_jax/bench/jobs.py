@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from saddle_jax import checks
+from saddle_jax.base import checks
 from saddle_jax.bench.rows import Row
 from saddle_jax.bench.work import Work
 from saddle_jax.models.convolution import LOWERINGS, Lowering

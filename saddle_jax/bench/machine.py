@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.types import Array
+from saddle_jax.base.types import Array
 from saddle_jax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch")

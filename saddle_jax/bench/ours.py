@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 
-from saddle_jax import classification
+from saddle_jax.base.types import Array, Params
 from saddle_jax.bench.work import Work
-from saddle_jax.placement import place
-from saddle_jax.types import Array, Params
+from saddle_jax.devices.placement import place
+from saddle_jax.training import classification
 
 
 class OurStep:

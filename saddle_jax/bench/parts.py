@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import classification
 from saddle_jax.bench import machine
 from saddle_jax.bench.jobs import Job, Options, pytorch
 from saddle_jax.bench.rows import Row, compared
@@ -19,8 +18,9 @@ from saddle_jax.core.gossip import compress_stacked
 from saddle_jax.core.graphs import complete, ring, torus
 from saddle_jax.core.network import mix, mixing_form
 from saddle_jax.core.topology import Topology
+from saddle_jax.core.trees import consensus
 from saddle_jax.data.recipes import RECIPES
-from saddle_jax.trees import consensus
+from saddle_jax.training import classification
 
 _RESNET20_SIZE = 272_474
 _KEY = jax.random.key(0)

@@ -8,17 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import classification, models
+from saddle_jax import models
+from saddle_jax.base.types import Params
 from saddle_jax.core.graphs import circulant, ring
 from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.network import Graphs
 from saddle_jax.core.topology import Topology
+from saddle_jax.core.trees import replicate
 from saddle_jax.methods import METHODS
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.small import CNN, MLP
-from saddle_jax.trees import replicate
-from saddle_jax.types import Params
+from saddle_jax.training import classification
 
 # As in the paper but for the learning rate: random labels at 0.1 for many steps would overflow.
 OPTIONS = {"learning_rate": 0.01, "rho": 0.1, "beta": 0.9, "weight_decay": 1e-4}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
-import saddle_jax.interruption as interruption
+import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
 from saddle_jax.version import __version__
 
@@ -99,8 +99,8 @@ def run() -> None:
     """The console script."""
     interruption.listen()
 
-    from saddle_jax.allocation import keep_freed_memory
-    from saddle_jax.cli.cores import use_every_core
+    from saddle_jax.devices.cores import use_every_core
+    from saddle_jax.devices.malloc import keep_freed_memory
 
     keep_freed_memory()
     use_every_core()

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -27,8 +27,8 @@ def run(arguments: Sequence[str]) -> None:
     from saddle_jax.bench.growth import curves
     from saddle_jax.bench.jobs import NO_PYTORCH, Options, pytorch
     from saddle_jax.report.growth import plot_growth
-    from saddle_jax.rundir import write_json
-    from saddle_jax.screen import Screen
+    from saddle_jax.training.progress import Screen
+    from saddle_jax.training.run_folder import write_json
 
     if options.list:
         for name, case in cases.CASES.items():

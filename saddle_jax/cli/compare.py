@@ -7,13 +7,13 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax.base.errors import RunError
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.train import config_options, read_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.tables import as_text, comparison, gather, write_all
+from saddle_jax.training.config import Config
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -93,8 +93,8 @@ def _grid(
 
 def _fit_together(config: Config, seeds: str) -> bool:
     """Whether these seeds can be one program, and memory suffices for it."""
-    from saddle_jax.footprint import fits
-    from saddle_jax.replicated import build
+    from saddle_jax.training.memory import fits
+    from saddle_jax.training.replicated import build
 
     try:
         return fits(build(dataclasses.replace(config, seeds=seeds)))

@@ -7,10 +7,10 @@ import numpy as np
 from absl import flags
 
 from saddle_jax import data
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.data import partition, prepared, sources
-from saddle_jax.errors import RunError
-from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from saddle_jax import curvature, finished, landscape
+from saddle_jax.analysis import landscape, sharpness
+from saddle_jax.base.files import check_no_link, in_one_go
+from saddle_jax.base.types import Params
 from saddle_jax.cli.usage import data_dir_option, mistakes, parse
-from saddle_jax.experiment import Experiment
 from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
 from saddle_jax.report.tables import run_names
-from saddle_jax.rundir import all_ended, same_problem
-from saddle_jax.screen import Screen
-from saddle_jax.types import Params
-from saddle_jax.writing import check_no_link, in_one_go
+from saddle_jax.training import reopen
+from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.progress import Screen
+from saddle_jax.training.run_folder import all_ended, same_problem
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -42,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
             check_no_link(folder)
         same_problem(workdirs)
         all_ended(workdirs)
-        opened = [finished.open_run(workdir, screen.warn, options.data_dir) for workdir in workdirs]
+        opened = [reopen.open_run(workdir, screen.warn, options.data_dir) for workdir in workdirs]
         folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
         surfaces = _surfaces(workdirs, opened, x, options, screen)
         _write(folder, x, surfaces, run_names(workdirs))
@@ -66,13 +67,13 @@ def _surfaces(
     surfaces = []
     screen.start(len(workdirs) * len(x) ** 2, 0)
     for name, (experiment, step, params) in zip(run_names(workdirs), opened, strict=True):
-        model = finished.choose(params, None)
+        model = reopen.choose(params, None)
         plane = landscape.directions(options.directions, model, jax.random.key(options.seed))
-        chunks = curvature.training_chunks(experiment, options.images)
+        chunks = sharpness.training_chunks(experiment, options.images)
         count = sum(int(batch["mask"].sum()) for _, batch in chunks)
         screen.line(f"{name}: step {step:,}, {count:,} of its training images, not augmented")
         found = landscape.surface(
-            curvature.loss_of(experiment, "fast"),
+            sharpness.loss_of(experiment, "fast"),
             model,
             plane,
             x,

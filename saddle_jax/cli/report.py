@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.usage import UsageError, parse
-from saddle_jax.errors import RunError
-from saddle_jax.writing import check_named_output
 
 
 def run(arguments: Sequence[str]) -> None:

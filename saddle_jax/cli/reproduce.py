@@ -10,16 +10,16 @@ from absl import flags
 
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.config import Config
 from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 from saddle_jax.paper.figures import FIGURES
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.tables import as_text, cell_of, write_all
+from saddle_jax.training.config import Config
 
 if TYPE_CHECKING:
-    from saddle_jax.reproduction import Planned
+    from saddle_jax.paper.plan import Planned
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -141,14 +141,14 @@ def _make_runs(
     folder: pathlib.Path,
 ) -> tuple[list["Planned"], int]:
     """Plans and runs what is missing; the runs there are then, and the exit status so far."""
-    from saddle_jax import reproduction
+    from saddle_jax.paper import plan
 
     def say(text: str) -> None:
         if not options.quiet:
             print(text, flush=True)
 
     with mistakes():
-        runs = reproduction.plan(entries, scale, seeds, folder, options.data_dir)
+        runs = plan.plan(entries, scale, seeds, folder, options.data_dir)
         missing = [run for run in runs if run.is_missing]
     say(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
     if missing and not options.quiet:
@@ -169,10 +169,10 @@ def _make_runs(
 
 def _print_plan(missing: Sequence["Planned"]) -> None:
     """What will run, how long it will take; also shows that each can be built before any of them runs."""
-    from saddle_jax import reproduction
+    from saddle_jax.paper import plan
 
-    sizes = {run.entry.name: reproduction.measure(run.config) for run in missing}
-    seconds = reproduction.estimate(missing, sizes, print)
+    sizes = {run.entry.name: plan.measure(run.config) for run in missing}
+    seconds = plan.estimate(missing, sizes, print)
     rows = [["row", "seeds to run", "steps", "sends per agent", "about"]]
     total = 0.0
     for name, size in sizes.items():

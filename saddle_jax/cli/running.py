@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from saddle_jax import gpus, interruption
 from saddle_jax.cli import clock
 from saddle_jax.cli.usage import UsageError, mistakes, require
-from saddle_jax.config import Config
+from saddle_jax.devices import gpus
+from saddle_jax.training import interruption
+from saddle_jax.training.config import Config
 
 
 def run_training(
@@ -21,14 +22,16 @@ def run_training(
     `since` is when it began, by time.perf_counter(); None: when the command did.
     """
     require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
-    from saddle_jax import hosts
+    from saddle_jax.analysis import sharpness
+    from saddle_jax.devices import hosts
     from saddle_jax.report.curves import plot_curves
-    from saddle_jax.screen import Screen
-    from saddle_jax.train import train
+    from saddle_jax.training.loop import train
+    from saddle_jax.training.progress import Screen
 
     screen = Screen(quiet or not hosts.writes())
     with mistakes(), hosts.ending_together():
-        result = train(config, workdir, screen, profile, clock.began if since is None else since)
+        began = clock.began if since is None else since
+        result = train(config, workdir, screen, profile, began, sharpness.metrics)
         if hosts.writes():
             plot_curves([workdir], workdir / "curves.png")
     screen.line(f"picture: {workdir / 'curves.png'}")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import check_named_output, in_one_go
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
-from saddle_jax.errors import RunError
 from saddle_jax.report.tables import as_text
-from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
-from saddle_jax.writing import check_named_output, in_one_go
+from saddle_jax.training.run_folder import is_locked, read_config, read_metrics, read_result
 
 
 def show_list(arguments: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     data_dir_option(options)
     (name,) = parse(options, arguments, ["DIR"])
 
-    from saddle_jax.finished import choose, open_run
+    from saddle_jax.training.reopen import choose, open_run
 
     with mistakes():
         experiment, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
@@ -82,7 +82,7 @@ def export(arguments: Sequence[str]) -> None:
 
     import jax
 
-    from saddle_jax.finished import choose, open_run
+    from saddle_jax.training.reopen import choose, open_run
 
     workdir = pathlib.Path(name)
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")

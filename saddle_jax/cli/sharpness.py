@@ -7,16 +7,17 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax import curvature, finished
-from saddle_jax.checks import ArgumentError
+from saddle_jax.analysis import sharpness as curvature
+from saddle_jax.analysis.hessian import ITERATIONS
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
-from saddle_jax.experiment import Experiment
 from saddle_jax.report.sharpness import plot_bars, plot_densities
 from saddle_jax.report.tables import as_text, run_names
-from saddle_jax.rundir import same_problem
-from saddle_jax.screen import Screen
-from saddle_jax.sharpness import ITERATIONS
-from saddle_jax.writing import check_named_output
+from saddle_jax.training import reopen
+from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.progress import Screen
+from saddle_jax.training.run_folder import same_problem
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -41,7 +42,7 @@ def run(arguments: Sequence[str]) -> None:
     with mistakes(), contextlib.closing(Screen()) as screen:
         check_named_output(options.output)
         same_problem(workdirs)
-        runs = {workdir: finished.build_again(workdir, options.data_dir) for workdir in workdirs}
+        runs = {workdir: reopen.build_again(workdir, options.data_dir) for workdir in workdirs}
         wanted = {
             (workdir, step): whose
             for workdir, experiment in runs.items()
@@ -63,7 +64,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _steps(epochs: Sequence[str], workdir: pathlib.Path, experiment: Experiment) -> list[int]:
     """The steps of the checkpoints at these epochs."""
-    stages = finished.stages(workdir, experiment)
+    stages = reopen.stages(workdir, experiment)
     if epochs == ["all"]:
         return list(stages)
     steps = []
@@ -134,11 +135,11 @@ def _measure_missing(
     for number, (workdir, step, whose) in enumerate(missing, 1):
         experiment = runs[workdir]
         if opened[0] != (workdir, step):
-            opened = (workdir, step), finished.open_stage(workdir, experiment, step)
+            opened = (workdir, step), reopen.open_stage(workdir, experiment, step)
         agent = None if whose == "consensus" else int(whose)
         found = curvature.measure(
             experiment,
-            finished.choose(opened[1], agent),
+            reopen.choose(opened[1], agent),
             options.images,
             agent if options.data == "own" else None,
             iterations=options.iterations,

@@ -9,11 +9,11 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax.analysis.theory.bound import Setting, bound, conditions, largest_eta, mixing_lambda
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
-from saddle_jax.config import Config, build_topology
 from saddle_jax.core.topology import Topology
 from saddle_jax.report.tables import as_text
-from saddle_jax.theory.bound import Setting, bound, conditions, largest_eta, mixing_lambda
+from saddle_jax.training.config import Config, build_topology
 
 _PRINTED = {
     "gap": "4 (f(x0) - f*) / (eta~ T)",
@@ -141,8 +141,8 @@ def _show(setting: Setting, title: str, *, quiet: bool) -> dict[str, Any]:
 
 def _measure(options: flags.FlagValues, topology: Topology, setting: Setting) -> dict[str, Any]:
     """The real method on the test-bed: at this setting, and over n for the slope."""
-    from saddle_jax.theory.speedup import Point, fit_slope, sweep
-    from saddle_jax.theory.testbed import measure, quadratic
+    from saddle_jax.analysis.theory.speedup import Point, fit_slope, sweep
+    from saddle_jax.analysis.theory.testbed import measure, quadratic
 
     say = (lambda text: None) if options.json else lambda text: print(text, flush=True)
     folder = pathlib.Path(options.workdir) if options.workdir else None
@@ -194,9 +194,9 @@ def _measure(options: flags.FlagValues, topology: Topology, setting: Setting) ->
 
 def _of_run(workdir: pathlib.Path, options: flags.FlagValues) -> dict[str, Any]:
     """The constants at a run's consensus model, and what of the theorem the run does not keep."""
-    from saddle_jax.finished import open_run
-    from saddle_jax.screen import Screen
-    from saddle_jax.theory.estimates import estimate, outside_the_theorem
+    from saddle_jax.analysis.theory.estimates import estimate, outside_the_theorem
+    from saddle_jax.training.progress import Screen
+    from saddle_jax.training.reopen import open_run
 
     screen = Screen(quiet=options.json)
     with mistakes():

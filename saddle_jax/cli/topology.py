@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.config import Config, build_topology
+from saddle_jax.training.config import Config, build_topology
 
 
 def run(arguments: Sequence[str]) -> None:

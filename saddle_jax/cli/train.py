@@ -11,9 +11,9 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax import interruption
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.config import IRRELEVANT, Config
+from saddle_jax.training import interruption
+from saddle_jax.training.config import IRRELEVANT, Config
 
 _DEFINERS: dict[Any, Any] = {
     str: flags.DEFINE_string,
@@ -92,8 +92,8 @@ def run(arguments: Sequence[str]) -> int:
         with mistakes():
             config = dataclasses.replace(config, sweep=" ".join(options.sweep))
 
-    from saddle_jax import hosts
     from saddle_jax.cli.running import run_training, tell_unused_gpu
+    from saddle_jax.devices import hosts
 
     with mistakes():
         hosts.join(

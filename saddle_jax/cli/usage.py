@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
-from saddle_jax.checks import ArgumentError
-from saddle_jax.errors import RunError
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import RunError
 
 # What `pip install 'saddle_jax[all]'` brings and `pip install saddle_jax` does not, by the names of modules.
 OPTIONAL = {

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key
 from saddle_jax.compression import packing
-from saddle_jax.types import Array, Key
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["shape", "dtype"])

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.types import Array
+from saddle_jax.base.types import Array
 
 
 def packed_length(count: int, width: int) -> int:

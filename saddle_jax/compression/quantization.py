@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import checks
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array
 from saddle_jax.compression import packing
 from saddle_jax.compression.base import Compressor
-from saddle_jax.types import Array
 
 # A float32 has 24 bits of mantissa: above 16 bits a level, rounding at random has too few left.
 _MAX_BITS = 16

@@ -6,7 +6,7 @@
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.types import Array
+from saddle_jax.base.types import Array
 
 
 def largest(ranks: Array, k: int) -> Array:

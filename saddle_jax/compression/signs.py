@@ -8,9 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from saddle_jax.base.types import Array
 from saddle_jax.compression import packing
 from saddle_jax.compression.base import Compressor
-from saddle_jax.types import Array
 
 
 @dataclasses.dataclass(frozen=True)

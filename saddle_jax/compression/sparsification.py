@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import checks
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array
 from saddle_jax.compression import packing
 from saddle_jax.compression.base import Compressor
 from saddle_jax.compression.selection import largest
-from saddle_jax.types import Array
 
 _SEED_BYTES = 8  # two uint32: what the receiver needs to draw random_k's positions again
 _PAPER_BITS_PER_ENTRY = 32 + 16  # the paper's tables count a float32 and a 16-bit index

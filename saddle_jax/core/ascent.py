@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
-from saddle_jax.types import Batch, Params, Tree
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Batch, Params, Tree
 
 GradientFn = Callable[[Params, Batch], Params]
 

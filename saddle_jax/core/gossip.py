@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks, trees
-from saddle_jax.agents import on_shards
+from saddle_jax.base import checks
+from saddle_jax.base.types import Key, Operator, Tree
+from saddle_jax.core import trees
 from saddle_jax.core.network import FORMS, Form, Message
-from saddle_jax.trees import tree_map
-from saddle_jax.types import Key, Operator, Tree
+from saddle_jax.core.trees import tree_map
+from saddle_jax.devices.lifting import on_shards
 
 if TYPE_CHECKING:
     from saddle_jax.core.method import Step

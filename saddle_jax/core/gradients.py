@@ -18,12 +18,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.agents import lift, on_shards
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.network import Network
-from saddle_jax.trees import scale_slices, zeros_like
-from saddle_jax.types import Array, Batch, LossFn, Params, Tree
+from saddle_jax.core.trees import scale_slices, zeros_like
+from saddle_jax.devices.lifting import lift, on_shards
 
 Kind = Literal["own", "pairs", "mean"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.topology import Keeps, Links, Topology, from_links, require_connected
 
 # How many random graphs are drawn before a connected one is declared out of reach.

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
-from saddle_jax.types import Params
 
 
 @dataclasses.dataclass(frozen=True)

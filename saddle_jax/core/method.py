@@ -15,14 +15,15 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks, trees
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
+from saddle_jax.core import trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.gradients import Gradients, Kind, Oracle, Rehearsal, initial_states
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.network import Faults, Graphs, Message, Network, Round
 from saddle_jax.core.topology import Keeps, Topology
-from saddle_jax.types import Array, Batch, Key, LossFn, Params, Tree
 
 # What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
 Axes = Literal["", "A", "AK", "L"]

@@ -23,12 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from saddle_jax import agents, checks, exchange
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key, Operator, Tree
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.topology import Topology
-from saddle_jax.trees import check_params, check_stacked
-from saddle_jax.types import Array, Key, Operator, Tree
+from saddle_jax.core.trees import check_params, check_stacked
+from saddle_jax.devices import exchange, lifting
 
 Form = Literal["auto", "dense", "table"]
 FORMS = ("auto", "dense", "table")
@@ -192,7 +193,7 @@ class Network:
         self.book[self._returning] = self.book.pop()
 
     def reach(self, x: Tree) -> tuple[Tree, Array]:
-        """What agents read of others without a message, for `agents.on_shards`; see `exchange.bring`.
+        """What agents read of others without a message, for `lifting.on_shards`; see `exchange.bring`.
 
         A simulation may bring a neighbour's batch to a model where a network brings the model to the
         batch: the same numbers, and no model is copied. Whoever does so charges the models.
@@ -202,7 +203,7 @@ class Network:
             return exchange.bring(self.topology.graphs[0].neighbours, x)
         # Graphs that take turns bring rows of other places: one shape for all of them is [A, K, ...].
         heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._heard(x, faults=False))
-        own = np.arange(self.topology.size)[:, None] % (self.topology.size // agents.shards())
+        own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())
         return heard, jnp.asarray(own * self.width + np.arange(self.width))
 
     def _heard(self, x: Tree, faults: bool = True) -> Tree:
@@ -291,7 +292,7 @@ def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
         return jax.tree.map(leaf, own, heard)
 
     rows = jnp.asarray(graph.mixing - np.eye(graph.size) if stochastic else graph.mixing)
-    return agents.on_shards(of_a_shard)(tree, exchange.everything(tree), rows)
+    return lifting.on_shards(of_a_shard)(tree, exchange.everything(tree), rows)
 
 
 def _table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[..., Array]) -> Tree:
@@ -312,7 +313,7 @@ def _table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[.
     weights = jnp.asarray(graph.weights)
     if arrived is not None:
         weights = jnp.where(arrived, weights, 0)
-    return agents.on_shards(of_a_shard)(tree, *exchange.bring(graph.neighbours, tree), weights)
+    return lifting.on_shards(of_a_shard)(tree, *exchange.bring(graph.neighbours, tree), weights)
 
 
 def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
@@ -326,4 +327,4 @@ def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
         return jax.tree.map(leaf, rows)
 
     rows, places = exchange.bring(table, rows)
-    return agents.on_shards(of_a_shard)(rows, places, arrived)
+    return lifting.on_shards(of_a_shard)(rows, places, arrived)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from saddle_jax import checks
+from saddle_jax.base import checks
 
 Keeps = Literal["average", "rows", "mass"]
 

@@ -11,17 +11,18 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from saddle_jax import checks, trees
-from saddle_jax.agents import on_shards
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key, Operator, Params, Tree
 from saddle_jax.core import gossip as ways
+from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
 from saddle_jax.core.gradients import Given
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.method import Rule, Step
 from saddle_jax.core.network import Form, Graphs, Network
 from saddle_jax.core.topology import Topology
-from saddle_jax.types import Array, Key, Operator, Params, Tree
+from saddle_jax.devices.lifting import on_shards
 
 
 def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "pairs"] = "own") -> Rule:

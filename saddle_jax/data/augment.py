@@ -5,7 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.types import Array, Key
+from saddle_jax.base.types import Array, Key
 
 # torchvision's RandomResizedCrop
 _SCALE = (0.08, 1.0)

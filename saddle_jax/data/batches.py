@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key
+from saddle_jax.core.trees import agent_keys
 from saddle_jax.data.skew import Partition
-from saddle_jax.trees import agent_keys
-from saddle_jax.types import Array, Key
 
 # What the random numbers of a run are for. Each purpose has a stream of its own.
 _ORDER, _AUGMENTATION = 0, 1

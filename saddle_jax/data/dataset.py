@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.data.recipes import Recipe
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.data.skew import Partition
 
 # The procedure of the QGM lineage deals to groups of this many agents, each from a slice of its own,

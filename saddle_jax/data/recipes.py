@@ -5,11 +5,11 @@ from typing import Literal
 
 import jax
 
-from saddle_jax import checks
-from saddle_jax.agents import on_shards
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array, Key
+from saddle_jax.core.trees import agent_keys
 from saddle_jax.data.augment import centre_crop, flip_and_crop, flip_and_resized_crop, normalise
-from saddle_jax.trees import agent_keys
-from saddle_jax.types import Array, Key
+from saddle_jax.devices.lifting import on_shards
 
 Augmentation = Literal["none", "flip_crop", "resized_crop"]
 AUGMENTATIONS = ("none", "flip_crop", "resized_crop")

@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from saddle_jax import checks
+from saddle_jax.base import checks
 from saddle_jax.data import builtin, prepared
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset

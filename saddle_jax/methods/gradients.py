@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.ascents.sam import sam
+from saddle_jax.base.types import Batch, LossFn, Params
 from saddle_jax.core.gradients import Gradients
 from saddle_jax.core.graphs import isolated
 from saddle_jax.core.network import Graphs, Network
+from saddle_jax.core.trees import check_params, check_stacked
 from saddle_jax.methods.ngm import check_undirected
-from saddle_jax.trees import check_params, check_stacked
-from saddle_jax.types import Batch, LossFn, Params
 
 
 def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch], Params]:

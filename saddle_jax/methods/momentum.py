@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from saddle_jax import checks
-from saddle_jax.trees import tree_map, zeros_like
-from saddle_jax.types import Params
+from saddle_jax.base import checks
+from saddle_jax.base.types import Params
+from saddle_jax.core.trees import tree_map, zeros_like
 
 
 class Momentum(NamedTuple):

@@ -6,15 +6,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from saddle_jax import checks, trees
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Operator, Params, ScalarOrSchedule, Tree
+from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
 from saddle_jax.core.method import Method, Rule, Step
 from saddle_jax.core.network import FORMS, Form, Graphs, Message
 from saddle_jax.core.transforms import at_step, check_topology
+from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
-from saddle_jax.trees import tree_map
-from saddle_jax.types import Operator, Params, ScalarOrSchedule, Tree
 
 SelfGradient = Literal["current", "mixed"]
 SELF_GRADIENTS = ("current", "mixed")

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import optax
 
-from saddle_jax import checks
+from saddle_jax.base import checks
+from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, of_models
 from saddle_jax.core.method import Method, Rule, Step
 from saddle_jax.core.network import Form, Graphs
 from saddle_jax.core.transforms import gossip_of, transform_of
+from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
-from saddle_jax.trees import tree_map, zeros_like
-from saddle_jax.types import Operator, Params, ScalarOrSchedule
 
 
 class QGMState(NamedTuple):

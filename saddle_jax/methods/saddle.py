@@ -10,15 +10,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax import checks
 from saddle_jax.ascents.sam import sam
+from saddle_jax.base import checks
+from saddle_jax.base.types import ScalarOrSchedule
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.method import Method
 from saddle_jax.core.network import Graphs
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm
-from saddle_jax.types import ScalarOrSchedule
 
 
 def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:

@@ -11,14 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key, Params
 from saddle_jax.models.convolution import LOWERINGS, Lowering
 from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.mobilenet import MobileNetV2
 from saddle_jax.models.resnet import resnet8, resnet18, resnet20
 from saddle_jax.models.small import CNN, MLP
-from saddle_jax.types import Array, Key, Params
 
 # Networks with convolutions and norms, and those without.
 _CONVOLUTIONAL: dict[str, Callable[..., Any]] = {

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
+from saddle_jax.base.types import Array
 from saddle_jax.models.convolution_forms import BY_PATCHES, ON_CPU, ORDINARY, Window, ordinary, taps
-from saddle_jax.types import Array
 
 Lowering = Literal["fast", "each", "patches", "plain"]
 LOWERINGS = ("fast", "each", "patches", "plain")

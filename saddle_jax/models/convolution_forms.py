@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.types import Array
+from saddle_jax.base.types import Array
 
 # XLA:CPU keeps a convolution with at most this many channels in and out from its library.
 _NARROW = 16

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.types import Array
+from saddle_jax.base.types import Array
 
 Gate = Literal["hard_sigmoid", "sigmoid"]
 GROUPS = 8

@@ -8,11 +8,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key
 from saddle_jax.models.convolution import Lowering, convolve
 from saddle_jax.models.evonorm import GROUPS, EvoNorm, Gate
-from saddle_jax.types import Array, Key
 
 Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")

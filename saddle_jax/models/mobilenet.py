@@ -8,9 +8,9 @@ import functools
 
 import flax.linen as nn
 
+from saddle_jax.base.types import Array
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
-from saddle_jax.types import Array
 
 # expansion, output channels, blocks, stride of the first block
 STAGES = (

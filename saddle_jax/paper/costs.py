@@ -18,12 +18,12 @@ from collections.abc import Iterator
 import jax
 
 from saddle_jax import compression, models
+from saddle_jax.base.types import Params
 from saddle_jax.core.graphs import ring
 from saddle_jax.core.ledger import Ledger, open_ledger
+from saddle_jax.core.trees import replicate
 from saddle_jax.methods import METHODS
 from saddle_jax.paper.settings import SETTINGS
-from saddle_jax.trees import replicate
-from saddle_jax.types import Params
 
 # What the printed table calls 1 bit in the second of two rounds: 64 / 33, rounded.
 _NGM_RATIO = 1.94

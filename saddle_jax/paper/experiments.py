@@ -6,10 +6,10 @@ What an experiment leaves open is said at its place; the hyper-parameters of dat
 import dataclasses
 from collections.abc import Iterator
 
-from saddle_jax.config import Config
 from saddle_jax.paper import printed
 from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.settings import SETTINGS, averaging_rate
+from saddle_jax.training.config import Config
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """How the files in configs/ name one run of an experiment: VARIANT is [SCALE/][ROW]."""
 
-from saddle_jax import checks
-from saddle_jax.checks import ArgumentError
-from saddle_jax.config import Config
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.paper.experiments import EXPERIMENTS
 from saddle_jax.paper.scales import SCALES
+from saddle_jax.training.config import Config
 
 
 def overlay(experiment: str, variant: str, row: str) -> Config:

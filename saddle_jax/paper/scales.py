@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from saddle_jax.config import Config
+from saddle_jax.training.config import Config
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from saddle_jax.config import build_topology
+from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
-from saddle_jax.errors import RunError
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.report.plots import new_figure, plot_counts, save
@@ -24,6 +23,7 @@ from saddle_jax.report.seeds import (
     over_seeds,
     seeds_together,
 )
+from saddle_jax.training.config import build_topology
 
 
 def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
@@ -164,7 +164,7 @@ def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def _rebuilt(run: Run) -> tuple[np.ndarray, Sequence[str]]:
-    from saddle_jax.experiment import build
+    from saddle_jax.training.experiment import build
 
     try:
         experiment = build(run.config)

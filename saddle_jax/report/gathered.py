@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.config import Config
-from saddle_jax.errors import RunError
-from saddle_jax.replicas import name_of, of_replica, settings_of
-from saddle_jax.rundir import is_locked, read_config, read_metrics, read_result
+from saddle_jax.base.errors import RunError
+from saddle_jax.training.config import Config
+from saddle_jax.training.run_folder import is_locked, read_config, read_metrics, read_result
+from saddle_jax.training.sweep import name_of, of_replica, settings_of
 
 
 @dataclasses.dataclass(frozen=True)

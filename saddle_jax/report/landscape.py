@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from saddle_jax.base.files import in_one_go
 from saddle_jax.report.page import embed
 from saddle_jax.report.plots import labels, new_figure, save
-from saddle_jax.writing import in_one_go
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 

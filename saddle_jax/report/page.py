@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from saddle_jax.config import build_topology
+from saddle_jax.base.files import in_one_go
 from saddle_jax.report import drawings, sections
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
+from saddle_jax.training.config import build_topology
 from saddle_jax.version import __version__
-from saddle_jax.writing import in_one_go
 
 # The curves that have a place of their own: metric, title, logarithmic at first, factor to what is drawn.
 PANELS = (

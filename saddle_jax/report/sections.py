@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from saddle_jax.config import IRRELEVANT, build_topology
 from saddle_jax.core.ledger import readable
 from saddle_jax.report import drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
 from saddle_jax.report.seeds import mean_and_spread, seeds_together
+from saddle_jax.training.config import IRRELEVANT, build_topology
 
 _LARGEST_MATRIX = 16
 _UNRECORDED = "<p>Not recorded: the run was made by an older version.</p>"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.config import IRRELEVANT
 from saddle_jax.report.gathered import Run
+from saddle_jax.training.config import IRRELEVANT
 
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:

@@ -7,8 +7,8 @@ import pathlib
 import statistics
 from collections.abc import Sequence
 
-from saddle_jax.rundir import read_config, read_result
-from saddle_jax.writing import in_one_go
+from saddle_jax.base.files import in_one_go
+from saddle_jax.training.run_folder import read_config, read_result
 
 
 @dataclasses.dataclass(frozen=True)

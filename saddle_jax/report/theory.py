@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from saddle_jax.analysis.theory.speedup import Point, Slope
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.theory.speedup import Point, Slope
 
 
 def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> None:

@@ -5,8 +5,8 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 
 from saddle_jax.bench.opponent.layout import Layout
 from saddle_jax.bench.opponent.models import NETWORKS, Tensor
-from saddle_jax.classification import Score
 from saddle_jax.data.recipes import Recipe
+from saddle_jax.training.classification import Score
 
 
 @torch.inference_mode()

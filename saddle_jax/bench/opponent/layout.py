@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import torch
 
+from saddle_jax.base.types import Params
 from saddle_jax.bench.opponent.models import Tensor, Tensors
-from saddle_jax.types import Params
 
 
 class Layout(NamedTuple):

@@ -1,0 +1,1 @@
+"""What is measured of trained models: curvature, landscapes, the theorem."""

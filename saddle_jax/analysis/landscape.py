@@ -1,0 +1,118 @@
+"""The loss around a model of ONE agent, on the plane through it that two directions span.
+
+    L(a, b) = loss(x + a d_1 + b d_2)
+
+"filter" directions are those of Li et al. (2018): Gaussian, each filter of d rescaled to the norm of
+the model's own, so that models whose weights differ in scale can be compared. "orthogonal" ones are
+two orthonormal Gaussian directions, scaled to the norm of the whole model.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
+
+Kind = Literal["filter", "orthogonal"]
+KINDS = ("filter", "orthogonal")
+
+
+def directions(kind: Kind, params: Params, key: Key) -> tuple[Params, Params]:
+    """Two directions for one model; the same key draws the same Gaussians for every model. It is consumed."""
+    checks.choice("directions", kind, KINDS)
+    first, second = (_gaussian(params, one) for one in jax.random.split(key))
+    if kind == "filter":
+        return _like_filters(first, params), _like_filters(second, params)
+    overlap = _inner(first, second) / _inner(first, first)
+    second = jax.tree.map(lambda d, e: e - overlap * d, first, second)
+    return _scaled(first, params), _scaled(second, params)
+
+
+def _gaussian(params: Params, key: Key) -> Params:
+    leaves, form = jax.tree.flatten(params)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(form, drawn)
+
+
+def _like_filters(direction: Params, params: Params) -> Params:
+    """d <- d ||w|| / ||d|| for each filter: what leads to one output, so all axes but the last.
+
+    Biases and the scales of norms, tensors of one axis, stay as they are: d is zero there.
+    """
+
+    def rescale(d: Array, w: Array) -> Array:
+        if w.ndim <= 1:
+            return jnp.zeros_like(d)
+        axes = tuple(range(w.ndim - 1))
+        return d * jnp.sqrt(jnp.sum(w**2, axes, keepdims=True) / jnp.sum(d**2, axes, keepdims=True))
+
+    return jax.tree.map(rescale, direction, params)
+
+
+def _scaled(direction: Params, params: Params) -> Params:
+    factor = jnp.sqrt(_inner(params, params) / _inner(direction, direction))
+    return jax.tree.map(lambda d: factor * d, direction)
+
+
+def _inner(left: Params, right: Params) -> Array:
+    return jax.tree.reduce(operator.add, jax.tree.map(jnp.vdot, left, right))
+
+
+def grid(points: int, span: float) -> np.ndarray:
+    """Places along a direction, from -span to span; an odd number, so that the middle is the model itself."""
+    points = checks.whole("points", points, at_least=3)
+    if points % 2 == 0:
+        raise ArgumentError(f"points must be odd, so that the middle is the model itself, got {points}")
+    span = checks.real("span", span, above=0.0)
+    x = np.linspace(-span, span, points)
+    x[points // 2] = 0.0  # linspace may miss it by a rounding error
+    return x
+
+
+def surface(
+    loss_fn: LossFn,
+    params: Params,
+    plane: tuple[Params, Params],
+    x: np.ndarray,
+    y: np.ndarray,
+    chunks: Sequence[tuple[float, Batch]],
+    *,
+    group: int = 1,
+    progress: Callable[[int], None] = lambda count: None,
+) -> np.ndarray:
+    """sum_c weight_c loss_fn(params + x_i d_1 + y_j d_2, batch_c) for all i and j: float64 [len(x), len(y)].
+
+    Args:
+      loss_fn: (one model's params, batch) -> scalar.
+      plane: d_1 and d_2.
+      chunks: weights and batches, whose weights sum to one.
+      group: so many points are one vmapped call; every chunk is a call of its own.
+      progress: is told how many points were added.
+    """
+    group = checks.whole("group", group, at_least=1)
+
+    @jax.jit
+    def losses(params: Params, plane: tuple[Params, Params], places: Array, batch: Batch) -> Array:
+        def at(place: Array) -> Array:
+            moved = jax.tree.map(lambda w, d, e: w + place[0] * d + place[1] * e, params, *plane)
+            return loss_fn(moved, batch)
+
+        return at(places[0])[None] if len(places) == 1 else jax.vmap(at)(places)
+
+    dtype = jax.tree.leaves(params)[0].dtype
+    places = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2).astype(dtype)
+    found = []
+    for start in range(0, len(places), group):
+        some = places[start : start + group]
+        filled = np.pad(some, ((0, group - len(some)), (0, 0)))  # one shape for all: one compilation
+        totals = [weight * losses(params, plane, filled, batch) for weight, batch in chunks]
+        found.append(np.sum(np.asarray(totals, np.float64), axis=0)[: len(some)])
+        progress(len(some))
+    return np.concatenate(found).reshape(len(x), len(y))

@@ -1,0 +1,1 @@
+"""The words, checks and errors that every room uses, and how files are written."""

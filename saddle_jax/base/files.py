@@ -1,0 +1,95 @@
+"""Writing files: whoever looks sees the old one or the new one, never a half, and nothing outside is touched.
+
+A folder may come from somebody else, who may have planted links in it. So what is written first has a random
+name that nobody can have planted, and is created as a new file or not at all. A link at the final name is
+replaced, not followed.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+
+from saddle_jax.base.errors import RunError
+
+_STALE = 3600.0  # seconds after which nobody is still writing to a partial file
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+_KINDS = {
+    "a link": stat.S_ISLNK,
+    "a folder": stat.S_ISDIR,
+    "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+    "a pipe": stat.S_ISFIFO,
+    "a socket": stat.S_ISSOCK,
+}
+
+
+@contextlib.contextmanager
+def in_one_go(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """A name beside `path` to write to. It becomes `path` when all went well, and is removed otherwise.
+
+    Raises:
+      RunError: `path` is there and is no file, such as a device, which must not be replaced.
+    """
+    path = pathlib.Path(path)
+    with contextlib.suppress(FileNotFoundError):
+        if kind := _other_than_file(path.stat().st_mode):
+            raise RunError(f"{path} cannot be written: it is {kind}, not a file")
+    _remove_stale(path)
+    partial = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")  # the ending may say the format
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666))
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_named_output(name: str | None, setting: str = "output") -> None:
+    """Checks, before anything is computed, that a file which a user named is new or can be replaced, if any.
+
+    A link is refused: to replace such as /dev/stdout would harm the machine, and whether a link or the file
+    behind it is meant is not for us to guess.
+    """
+    if name:
+        with contextlib.suppress(FileNotFoundError):
+            if kind := _other_than_file(os.lstat(name).st_mode):
+                raise RunError(
+                    f"{setting} must be a file, new or to be replaced, got {name!r}, which is {kind}"
+                )
+
+
+def check_no_link(path: pathlib.Path) -> None:
+    """Checks that a folder which we are about to write into is not a link to somewhere else."""
+    if path.is_symlink():
+        raise RunError(f"{path} is a link: what a run writes must lie in its own folder; remove the link")
+
+
+def open_regular(path: pathlib.Path, flags: int) -> int:
+    """A descriptor of a file that is no link, pipe or device; it never waits for a pipe's other end."""
+    found = os.open(path, flags | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(f"{path} is no regular file")
+    return found
+
+
+def _other_than_file(mode: int) -> str | None:
+    """What it is, if it is no regular file."""
+    if stat.S_ISREG(mode):
+        return None
+    return next((kind for kind, is_it in _KINDS.items() if is_it(mode)), "something unknown")
+
+
+def _remove_stale(path: pathlib.Path) -> None:
+    """Removes what processes that were killed while writing `path` have left, once it is old enough."""
+    pattern = re.compile(r"\.partial-[0-9a-f]{16}-" + re.escape(path.name))
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if pattern.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE:
+                        os.unlink(entry.path)

@@ -1,0 +1,172 @@
+"""Algebra over stacked trees: every leaf is [A, ...], one slice per agent.
+
+Reductions here run within each agent. The norms of optax and of jax.tree see one big tree and
+would mix the agents: clipping or SAM with those is the likeliest silent bug of such a simulator.
+"""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array, Key, Params
+
+
+def tree_map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
+    """The function applied leaf by leaf; each result keeps the dtype of the first tree's leaf.
+
+    Hyper-parameters that are traced have a dtype of their own, which must not spread to the models.
+    """
+
+    def leaf(x: Any, *others: Any) -> Array:
+        return jnp.asarray(function(x, *others)).astype(x.dtype)
+
+    return jax.tree.map(leaf, first, *rest)
+
+
+def zeros_like(tree: Any) -> Any:
+    """Zeros in the shape of a tree, placed on the devices as that is."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def replicate(params: Params, size: int) -> Params:
+    """Stacks `size` equal copies of one model's parameters: leaves [...] become [A, ...]."""
+    size = checks.whole("size", size, at_least=1)
+
+    def stack(x: Any) -> Array:
+        x = jnp.asarray(x)
+        x = x.astype(x.dtype)  # a Python number's dtype is weak: it would change at the first step
+        return jnp.repeat(x[None], size, axis=0)
+
+    return jax.tree.map(stack, params)
+
+
+def consensus(params: Params, present: Any = None) -> Params:
+    """The consensus model x-bar: the average over the agents; leaves [A, ...] become [...].
+
+    `present` leaves some of them out: bool [A], see `Topology.present`.
+    """
+    return jax.tree.map(lambda x: jnp.mean(x, axis=0, where=_where(present, x)), params)
+
+
+def consensus_distance(params: Params, present: Any = None) -> Array:
+    """How far the agents are from their average: sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar."""
+    average = consensus(params, present)
+    squares = squared_norms(jax.tree.map(lambda x, mean: x - mean[None], params, average))
+    return jnp.sqrt(jnp.mean(squares, where=_where(present, squares)))
+
+
+def _where(present: Any, x: Array) -> Array | None:
+    return None if present is None else jnp.asarray(present).reshape(-1, *(1,) * (x.ndim - 1))
+
+
+def squared_norms(tree: Any, axes: int = 1) -> Array:
+    """||x_i||^2 over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
+    return inner_products(tree, tree, axes)
+
+
+def agent_norms(tree: Any, axes: int = 1) -> Array:
+    """||x_i|| over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
+    return jnp.sqrt(squared_norms(tree, axes))
+
+
+def layer_norms(tree: Any, axes: int = 1) -> Array:
+    """||x_i|| of each leaf on its own, in the order of jax.tree.leaves: [L, A], or [L, A, K] with axes=2."""
+    return jnp.stack([agent_norms(leaf, axes) for leaf in jax.tree.leaves(tree)])
+
+
+def mean_by_layer(values: Array, present: Any = True) -> Array:
+    """The mean over agents or pairs that are `present`: [L] of [L, A] or [L, A, K]; NaN where none is."""
+    return jnp.mean(values, axis=tuple(range(1, values.ndim)), where=jnp.broadcast_to(present, values.shape))
+
+
+def layer_names(tree: Any) -> list[str]:
+    """What the leaves are called, such as "conv1/kernel", in the order of jax.tree.leaves."""
+    return [
+        jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree.leaves_with_path(tree)
+    ]
+
+
+def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
+    """<x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2; in float32 at least."""
+
+    def inner(x: Array, y: Array) -> Array:
+        wide = jnp.promote_types(jnp.result_type(x, y), jnp.float32)
+        return jnp.sum(x.astype(wide) * y.astype(wide), axis=tuple(range(axes, x.ndim)))
+
+    return functools.reduce(operator.add, jax.tree.leaves(jax.tree.map(inner, left, right)))
+
+
+def scale_slices(tree: Any, scales: Array) -> Any:
+    """Multiplies each agent's slice by its own number; `scales` is [A], or [A, K] for [A, K, ...]."""
+
+    def scale(x: Array) -> Array:
+        return x * scales.reshape(scales.shape + (1,) * (x.ndim - scales.ndim)).astype(x.dtype)
+
+    return jax.tree.map(scale, tree)
+
+
+@jax.custom_jvp
+def in_memory(tree: Any) -> Any:
+    """The tree itself, computed once and stored: XLA does not compute it again in each of its users.
+
+    XLA:CPU copies a cheap expression into every fusion that reads it: the half step of all models was
+    computed anew for each neighbour. It drops an optimization barrier before it fuses, but only then: here
+    the barrier hides that a loop over the stored tensor never runs.
+    """
+    if jax.default_backend() != "cpu":
+        return jax.lax.optimization_barrier(tree)
+    rounds = jax.lax.optimization_barrier(jnp.int32(0))
+
+    def same(turn: Array, x: Array) -> Array:
+        return jnp.where(turn < 0, jnp.zeros_like(x), x)
+
+    return jax.tree.map(lambda x: jax.lax.fori_loop(0, rounds, same, x), tree)
+
+
+@in_memory.defjvp
+def _in_memory_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    return in_memory(*primals), tangents[0]
+
+
+def agent_keys(key: Key, size: int) -> Key:
+    """One key per agent [A]. Agent i's depends on (key, i) alone, not on how many agents there are."""
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(size))
+
+
+def zeros_of_pairs(params: Params, width: int) -> Params:
+    """Zeros [A, K, ...] for parameters [A, ...], placed on the devices as those are."""
+
+    def zeros(x: Array) -> Array:
+        return jnp.repeat(jnp.zeros_like(x)[:, None], width, axis=1)
+
+    return jax.tree.map(zeros, params)
+
+
+def check_params(params: Params, size: int, name: str = "params") -> None:
+    """Checks that every leaf is a real floating-point array [A, ...]; says which one is not."""
+    check_stacked(name, params, size)
+    for path, leaf in jax.tree.leaves_with_path(params):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise checks.ArgumentError(
+                f"{name}{jax.tree_util.keystr(path)} must be floating-point, got {jnp.result_type(leaf)}"
+            )
+
+
+def check_stacked(name: str, tree: Any, size: int) -> None:
+    """Checks that every leaf of `tree` has the leading axis A = size; says which one does not."""
+    leaves = jax.tree.leaves_with_path(tree)
+    if not leaves:
+        raise checks.ArgumentError(f"{name} must have at least one array, got {tree!r}")
+    for path, leaf in leaves:
+        shape = np.shape(leaf)
+        if not shape or shape[0] != size:
+            raise checks.ArgumentError(
+                f"{name}{jax.tree_util.keystr(path)} must have leading axis A = {size}, "
+                f"one slice per agent, got shape {shape}"
+            )

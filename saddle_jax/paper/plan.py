@@ -1,0 +1,140 @@
+"""Planning the runs of an experiment: what is missing, how much it sends, how long it will take."""
+
+import dataclasses
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.paper.experiments import Entry
+from saddle_jax.paper.scales import Scale
+from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment, build
+from saddle_jax.training.run_folder import check_same, read_result, write_json
+from saddle_jax.training.streaming import streamed_inputs
+
+_PROBE_STEPS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One run: an entry of the paper at a scale, with a seed, in a folder."""
+
+    entry: Entry
+    config: Config
+    workdir: pathlib.Path
+
+    @property
+    def status(self) -> str:
+        """finished, diverged, interrupted, or missing."""
+        result = read_result(self.workdir)
+        if result is not None:
+            return result["status"]
+        return "interrupted" if self.steps_done else "missing"
+
+    @property
+    def steps_done(self) -> int:
+        """Up to its newest checkpoint."""
+        return max(Checkpoints(self.workdir, 1).steps(), default=0)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether something of it is left to be run."""
+        return self.status not in ("finished", "diverged")
+
+    def note_paper(self, table: str, scale: Scale) -> None:
+        """Writes paper.json: which figure of the paper this run stands beside."""
+        figure = None if self.entry.printed is None else str(self.entry.printed)
+        about = {"table": table, "row": self.entry.name, "paper": figure}
+        write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """What one run of an entry takes."""
+
+    steps: int
+    passes: float  # forward and backward passes of an agent's batch per step
+    evaluations: float  # the same unit, in the whole run
+    bytes_sent: int  # by one agent, in the encodings' exact size
+    probe: tuple  # runs that agree in this take equally long per pass
+
+
+def plan(
+    entries: Sequence[Entry], scale: Scale, seeds: int, folder: pathlib.Path, data_dir: str
+) -> list[Planned]:
+    """The runs behind some entries, seed by seed, so that a table fills evenly.
+
+    Raises:
+      RunError: a folder holds another run than the one that belongs there.
+    """
+    runs = [
+        Planned(
+            entry,
+            dataclasses.replace(scale.apply(entry.config(seed)), data_dir=data_dir),
+            folder / scale.name / f"{entry.name}-seed{seed}",
+        )
+        for seed in range(seeds)
+        for entry in entries
+    ]
+    for run in runs:
+        if (run.workdir / "config.json").exists():
+            check_same(run.workdir, run.config)
+    return runs
+
+
+def measure(config: Config) -> Size:
+    """Builds a run, which also shows that it can be built, and tells its size."""
+    experiment = build(config)
+    # An evaluation is a forward pass, a third of a gradient, over the test set.
+    batches = len(experiment.dataset.test_labels) / (config.agents * config.batch_size)
+    evaluations = max(1, config.epochs // config.eval_every_epochs)
+    evaluations += config.agents if config.eval_agents == "end" else 0
+    return Size(
+        steps=experiment.steps,
+        passes=passes_per_step(experiment.method, experiment.carry_shapes[0]),
+        evaluations=evaluations * batches / 3,
+        bytes_sent=experiment.ledger.wire_bytes_per_agent(experiment.steps),
+        probe=(config.dataset, config.model, config.agents, config.batch_size),
+    )
+
+
+def seconds_per_pass(config: Config) -> float:
+    """Runs a few steps of plain D-PSGD with this data, model and number of agents."""
+    experiment = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
+    carry = experiment.first_carry()
+    times = []
+    for step, inputs in zip(range(_PROBE_STEPS + 1), _inputs(experiment), strict=False):
+        started = time.perf_counter()
+        position = jnp.array([[0 if experiment.is_streamed else step, 0, step, step]], jnp.int32)
+        carry, _ = experiment.take_steps(carry, *inputs, position, None)
+        jax.block_until_ready(carry)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times[1:] or times)  # the first one compiles
+
+
+def _inputs(experiment: Experiment):
+    if experiment.is_streamed:
+        yield from streamed_inputs(experiment, 0)
+    for _ in range(experiment.batches.steps_per_epoch):
+        yield (*experiment.device_data, experiment.order(0))
+
+
+def estimate(
+    runs: Sequence[Planned], sizes: dict[str, Size], report: Callable[[str], None]
+) -> dict[str, float]:
+    """Seconds of each entry's run, by its name, from one short probe per model, data and graph size."""
+    rates: dict[tuple, float] = {}
+    found = {}
+    for run in runs:
+        size = sizes[run.entry.name]
+        if size.probe not in rates:
+            report(f"measuring a step of {', '.join(map(str, size.probe[:2]))}, {size.probe[2]} agents ...")
+            rates[size.probe] = seconds_per_pass(run.config)
+        found[run.entry.name] = rates[size.probe] * (size.steps * size.passes + size.evaluations)
+    return found

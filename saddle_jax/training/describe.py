@@ -1,0 +1,162 @@
+"""A run in words: what is about to happen, and how it ended."""
+
+import importlib.metadata
+import pathlib
+from typing import Any, cast
+
+import jax
+
+from saddle_jax import models
+from saddle_jax.core.ledger import readable
+from saddle_jax.core.network import Form, mixing_form
+from saddle_jax.core.trees import layer_names
+from saddle_jax.data import Partition
+from saddle_jax.devices.lifting import group_size
+from saddle_jax.methods import options_of
+from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.sweep import SWEPT, name_of, parse_sweep
+from saddle_jax.version import __version__
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that a run's numbers come from."""
+    found = {"saddle_jax": __version__}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def record(experiment: Experiment) -> dict[str, Any]:
+    """What config.json says beside the settings."""
+    shapes = jax.eval_shape(experiment.first_params)
+    several = experiment.config.has_replicas
+    return {
+        "versions": versions(),
+        "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
+        "dataset": {
+            "source": experiment.dataset.source,
+            "train": len(experiment.dataset.train_labels),
+            "class_names": list(experiment.dataset.class_names),
+        },
+        "partition": _about(experiment.partition),
+        **({"partitions": [_about(one.partition) for one in experiment.members]} if several else {}),
+        "topology": {"name": experiment.method.topology.name, "gap": experiment.method.topology.spectral_gap},
+        "parameters": models.count(shapes) // experiment.config.agents,
+        "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
+        "steps": experiment.steps,
+    }
+
+
+def _about(partition: Partition) -> dict[str, Any]:
+    skew = partition.skew
+    return {
+        "name": partition.name,
+        "fingerprint": partition.fingerprint,
+        "classes_per_agent": skew.classes_per_agent,
+        "entropy": skew.entropy,
+        "earth_movers_distance": skew.earth_movers_distance,
+        "class_counts": partition.class_counts.tolist(),
+    }
+
+
+def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
+    """What is about to run."""
+    config, dataset, method = experiment.config, experiment.dataset, experiment.method
+    count = models.count(jax.eval_shape(experiment.first_params)) // config.agents
+    swept = parse_sweep(config.sweep)
+
+    def number(name: str) -> str:
+        return "swept" if name in swept else f"{getattr(config, name):g}"
+
+    ascent = method.ascent
+    sam = "" if ascent.is_linear and "rho" not in swept else f", rho {number('rho')}"
+    sam += f" in every {ascent.period}th step" if ascent.period > 1 else ""
+    kind = "Nesterov" if config.nesterov else "heavy ball"
+    order = f" ({config.order} order)" if "order" in options_of(config.method) else ""
+    compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
+    per_step = experiment.ledger.wire_bytes_per_agent(1)
+    group = group_size(experiment.placement.per_device, config.group)
+    taken = "" if group == experiment.placement.per_device else f", {group} at a time"
+    taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
+    whose = f" (of seed {experiment.members[0].config.seed})" if config.seeds else ""
+    rows = {
+        "method": f"{config.method}{sam}, momentum {number('beta')} ({kind}), "
+        f"weight decay {number('weight_decay')}, gamma {number('gamma')}{compressed}",
+        "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
+        "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
+        f"from {dataset.source}",
+        "partition": f"{experiment.partition.name}: {experiment.partition.skew}{whose}",
+        "model": f"{config.model}, {count:,} parameters, {config.norm}",
+        "devices": f"{experiment.placement}{taken}",
+        "steps": f"{experiment.steps:,} ({config.epochs} epochs of {experiment.batches.steps_per_epoch}), "
+        f"eta {number('learning_rate')} ({config.schedule})",
+        "traffic": f"each agent sends {readable(per_step)} per step, "
+        f"{readable(experiment.ledger.wire_bytes_per_agent(experiment.steps))} in all",
+        "folder": str(workdir),
+    }
+    if config.has_replicas:
+        named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
+        rows["replicas"] = f"{len(experiment.members)} in one program: {' x '.join(named)}"
+    return "\n".join(f"{name:<10} {text}" for name, text in rows.items())
+
+
+def progress(epoch: float, found: dict[str, Any]) -> str:
+    """An evaluation, or a measured curvature, in one line; of replicas with its spread."""
+
+    def text(name: str, digits: str, scale: int = 1) -> str:
+        std = found.get(f"{name}_std")
+        spread = "" if std is None else f" +- {scale * std:{digits}}"
+        return f"{scale * found[name]:{digits}}{spread}"
+
+    if "lambda_max" in found:
+        return f"epoch {epoch:g}: lambda_max {text('lambda_max', '.4g')}, trace {text('trace', '.4g')}"
+    return (
+        f"epoch {epoch:g}: test accuracy {text('test_accuracy', '.2f', 100)} %, "
+        f"loss {text('test_loss', '.4f')}, consensus distance {text('consensus_distance', '.3g')}"
+    )
+
+
+def closing_table(result: dict[str, Any]) -> str:
+    """How a run ended."""
+    each = result.get("replicas", [])
+    rows = {"status": result["status"]}
+    if each and result["diverged"]:
+        rows["status"] += f", {result['diverged']} of {len(each)} replicas diverged"
+    elif result["status"] == "diverged":
+        last = result.get("last_finite")
+        rows["status"] += f" at step {result['diverged_at_step']:,}: the loss was not finite"
+        if last:
+            rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"
+    if "test_accuracy" in result:
+        rows["test accuracy"] = f"{_percent(result)}  (consensus model{', mean +- std' if each else ''})"
+    for one in result.get("settings", each):
+        name = name_of({key: one[key] for key in ("seed", *SWEPT) if key in one})
+        missing = "diverged" if one.get("diverged") or one.get("status") == "diverged" else "not evaluated"
+        rows[f"  {name}"] = _percent(one) if one.get("test_accuracy") is not None else missing
+    if "agent_accuracy_mean" in result:
+        mean, std = 100 * result["agent_accuracy_mean"], 100 * result["agent_accuracy_std"]
+        rows["agents"] = f"{mean:.2f} +- {std:.2f} %  (each on its own)"
+    if "test_loss" in result:
+        rows["test loss"] = f"{result['test_loss']:.4f}"
+        rows["consensus distance"] = f"{result['consensus_distance']:.4g}"
+    wire, paper = result["bytes_sent_per_agent"], result["paper_bytes_sent_per_agent"]
+    rows["sent per agent"] = f"{readable(wire)}  ({readable(paper)} as the paper counts)"
+    rows["steps, time"] = f"{result['steps']:,} in {result['seconds']:.1f} s"
+    if "ready_seconds" in result:
+        rows["steps, time"] += f"  (ready in {result['ready_seconds']:.1f} s)"
+    if "profile" in result:
+        spent = result["profile"]
+        shares = (f"{name} {100 * seconds / sum(spent.values()):.1f} %" for name, seconds in spent.items())
+        rows["where it went"] = ", ".join(shares)
+    width = max(20, *map(len, rows))
+    return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())
+
+
+def _percent(result: dict[str, Any]) -> str:
+    std = result.get("test_accuracy_std")
+    return f"{100 * result['test_accuracy']:.2f}{'' if std is None else f' +- {100 * std:.2f}'} %"

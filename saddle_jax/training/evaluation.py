@@ -1,0 +1,111 @@
+"""How a run's models do, and what result.json says in the end: of one run, or of several at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base.types import Params
+from saddle_jax.training import sweep as replicas
+from saddle_jax.training.checkpoint import tree_sha256
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment
+
+
+def score(experiment: Experiment, params: Params, every_agent: bool) -> dict[str, Any]:
+    """An evaluation of one run: the consensus model on the whole test set, every agent's own if asked for."""
+    found = experiment.evaluate(experiment.consensus(params))
+    record: dict[str, Any] = {
+        "test_accuracy": found.accuracy,
+        "test_loss": found.loss,
+        "consensus_distance": float(experiment.consensus_distance(params)),
+    }
+    if every_agent:
+        pull = experiment.placement.pull
+        agents = [
+            experiment.evaluate(pull(_one_agent, params, i)).accuracy for i in range(experiment.config.agents)
+        ]
+        record["agent_accuracy_mean"] = float(np.mean(agents))
+        record["agent_accuracy_std"] = float(np.std(agents))
+        record["agent_accuracies"] = agents
+    return record
+
+
+def is_finite(experiment: Experiment, params: Params) -> bool:
+    """Whether all models of a run are."""
+    return bool(experiment.placement.pull(_all_finite, params))
+
+
+def params_sha256(experiment: Experiment, params: Params) -> str:
+    """Of all agents' models, idle rows apart, wherever they were computed."""
+    agents, pull = experiment.config.agents, experiment.placement.pull
+    return tree_sha256(jax.tree.map(lambda x: np.asarray(pull(_whole, x))[:agents], params))
+
+
+def ending(status: str, found: dict[str, Any], first_bad: int, last_finite: dict[str, Any]) -> dict[str, Any]:
+    """How one run ended.
+
+    Args:
+      status: finished, diverged or interrupted, of the whole program.
+      found: its last evaluation, if there is one.
+      first_bad: its first step, from zero, whose loss was not finite; -1: none.
+      last_finite: the last loss that was.
+    """
+    if first_bad < 0:
+        return {"status": status, **found}
+    return {"status": "diverged", **found, "diverged_at_step": first_bad + 1, "last_finite": last_finite}
+
+
+def summary(config: Config, ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The endings of all replicas as one: means and spreads over those that did not diverge, then each.
+
+    With a sweep, "settings" has the same for the seeds of each combination of numbers. What a replica that
+    diverged was worth before says nothing about its end: its numbers are null.
+    """
+    own = replicas.settings_of(config.seeds, config.sweep)
+    result = {"status": next((e["status"] for e in ends if e["status"] != "diverged"), "diverged")}
+    result |= _means(ends)
+    if config.sweep:
+        groups: dict[tuple, list[dict[str, Any]]] = {}
+        for setting, end in zip(own, ends, strict=True):
+            numbers = tuple((name, value) for name, value in setting.items() if name != "seed")
+            groups.setdefault(numbers, []).append(end)
+        result["settings"] = [{**dict(numbers), **_means(those)} for numbers, those in groups.items()]
+    listed = [{**setting, **_nulled(end)} for setting, end in zip(own, ends, strict=True)]
+    return result | {"replicas": listed}
+
+
+def _nulled(end: dict[str, Any]) -> dict[str, Any]:
+    if end["status"] != "diverged":
+        return end
+    scores = dict.fromkeys(("test_accuracy", "test_loss", "consensus_distance"))
+    return scores | {name: None if isinstance(value, float | list) else value for name, value in end.items()}
+
+
+def _means(ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and spread of every number of the evaluations, and how many replicas they are not of."""
+    sound = [end for end in ends if end["status"] != "diverged"]
+    scores = [{name: value for name, value in end.items() if isinstance(value, float)} for end in sound]
+    means = replicas.without_lists(replicas.together(scores))
+    at = {name: end[name] for end in sound for name in ("evaluated_at_step",) if name in end}
+    return {**means, **at, "diverged": len(ends) - len(sound)}
+
+
+def _all_finite(tree: Any) -> Any:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree)]))
+
+
+def _one_agent(params: Params, agent: int) -> Params:
+    """A sum, which across devices moves one model; taken by its number, all of them would have to move."""
+
+    def leaf(x: Any) -> Any:
+        is_it = (jnp.arange(x.shape[0]) == agent).reshape(-1, *(1,) * (x.ndim - 1))
+        return jnp.sum(jnp.where(is_it, x, 0), axis=0, dtype=x.dtype)
+
+    return jax.tree.map(leaf, params)
+
+
+def _whole(x: Any) -> Any:
+    return x

@@ -1,0 +1,138 @@
+"""How much memory a run takes, told from shapes before anything is compiled.
+
+Of every device:
+
+    held      the models and the method's state of its agents and all replicas, and the training images
+    working   of the replicas that are computed at once: gradients and updates, two numbers per parameter
+              (with pairs K + 1), and one more where agents are computed in groups; and of the agents that
+              are computed at a time, twice what their forward passes keep for the backward passes: that
+              itself, and as much again that flows back
+
+The second half is an estimate: XLA shares some of that memory and needs some more of its own.
+"""
+
+import dataclasses
+import math
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core.ledger import readable
+from saddle_jax.devices.lifting import group_size
+from saddle_jax.training.experiment import Experiment
+
+_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """Bytes on each device, and how many devices share the memory that is there.
+
+    Attributes:
+      carried: models and state.
+      data: images and labels.
+      working: what a step needs beside.
+      sharing: 1 on accelerators; on a CPU all devices of this process.
+    """
+
+    carried: int
+    data: int
+    working: int
+    sharing: int = 1
+
+    @property
+    def least(self) -> int:
+        """Without which no step is possible."""
+        return self.carried * self.sharing
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return (self.carried + self.data + self.working) * self.sharing
+
+
+def estimate(experiment: Experiment) -> Footprint:
+    """What a run, or several in one program, will take; see above."""
+    config, placement, members = experiment.config, experiment.placement, experiment.members
+    asked = experiment.members[0].method.trace(experiment.members[0].carry_shapes[0]).asked
+    width = experiment.method.topology.graphs[0].neighbours.shape[1]
+    pairs = max((width if kind == "pairs" else 1 for kind in asked), default=1)
+    together = placement.per_device * experiment.at_once
+    at_a_time = group_size(together, config.group)
+    copies = pairs + 1 + (at_a_time < together)
+    taken = copies * _size(experiment.carry_shapes[0]) * experiment.at_once // len(members)
+    activations = 2 * at_a_time * _kept(experiment) // placement.batch_devices
+    images = {id(member.dataset.train_images): member.dataset.train_images for member in members}
+    data = 0 if experiment.is_streamed else sum(math.prod(each.shape) for each in images.values())
+    on_cpu = jax.default_backend() == "cpu"
+    return Footprint(
+        carried=_size(experiment.carry_shapes) // placement.devices,
+        data=data,
+        working=taken // placement.devices + activations,
+        sharing=max(1, placement.devices * placement.batch_devices // jax.process_count()) if on_cpu else 1,
+    )
+
+
+def _kept(experiment: Experiment) -> int:
+    """What one agent's forward pass on one batch keeps for the backward pass."""
+    batch = {
+        "images": jax.ShapeDtypeStruct(
+            (experiment.config.batch_size, *experiment.dataset.image_shape), jnp.float32
+        ),
+        "labels": jax.ShapeDtypeStruct((experiment.config.batch_size,), jnp.int32),
+        "mask": jax.ShapeDtypeStruct((experiment.config.batch_size,), jnp.float32),
+    }
+
+    def forward(params: Any, batch: Any) -> Any:
+        return jax.vjp(lambda x: experiment.loss_fn(x, batch)[0], params)[1]
+
+    return _size(jax.eval_shape(forward, jax.eval_shape(experiment.first_model), batch))
+
+
+def _size(shapes: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+
+
+def available() -> int | None:
+    """Bytes that there are: of an accelerator's memory, or of this machine's; None where nobody tells."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    try:
+        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith("kB")}
+        machine = known["MemAvailable"] + known["SwapFree"]
+    except (OSError, ValueError, IndexError, KeyError):
+        return None
+    try:  # what a scheduler or a container allows
+        return min(machine, int(_LIMIT.read_text()))
+    except (OSError, ValueError):  # there is none, or it is "max"
+        return machine
+
+
+def fits(experiment: Experiment) -> bool:
+    """Whether a run should find enough memory, with some to spare."""
+    there = available()
+    return there is None or estimate(experiment).total <= 0.7 * there
+
+
+def check(experiment: Experiment) -> str | None:
+    """Refuses a run whose models and state alone do not fit; a warning where a step may not, else None."""
+    there, needed = available(), estimate(experiment)
+    if there is None or needed.total <= there:
+        return None
+    config, count = experiment.config, len(experiment.members)
+    what = f"{config.agents:,} agents" + (f" in {count} replicas" if count > 1 else "")
+    fewer = f"fewer agents{' or replicas' if count > 1 else ''} or more devices"
+    if needed.least > there:
+        raise ArgumentError(
+            f"memory does not suffice: models and state of {what} take {readable(needed.least)}, "
+            f"there are {readable(there)}; use {fewer}"
+        )
+    return (
+        f"memory may not suffice: {what} take about {readable(needed.total)}, there are {readable(there)}; "
+        f"a smaller batch_size or group, {fewer} would help"
+    )

@@ -1,0 +1,107 @@
+"""Opening somebody's run again: its parts from config.json, its models from a checkpoint."""
+
+import dataclasses
+import os
+import pathlib
+import shlex
+from collections.abc import Callable
+
+import jax
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.types import Params
+from saddle_jax.core.trees import consensus
+from saddle_jax.data.prepared import data_dir_or_default
+from saddle_jax.data.sources import BUILTIN
+from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.training.config import Config
+from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.replicated import build
+from saddle_jax.training.run_folder import read_config
+
+
+def open_run(
+    workdir: pathlib.Path,
+    report: Callable[[str], None],
+    data_dir: str | None = None,
+    replica: int | None = None,
+) -> tuple[Experiment, int, Params]:
+    """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
+
+    `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
+    here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `replica` is the
+    number of one run of a folder that holds several.
+    """
+    number = _choose_replica(workdir, replica)
+    experiment = build(_here(workdir, data_dir))
+    checkpoints = _checkpoints(workdir, experiment)
+    restored = checkpoints.restore_newest(experiment.saved, report, set_aside=False)
+    if restored is None:
+        raise RunError(f"{workdir} has no whole checkpoint: train it first")
+    step, carry, _ = restored
+    return experiment.members[number], step, experiment.params_of(experiment.unpacked(carry), number)
+
+
+def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experiment:
+    """The parts of a run."""
+    _choose_replica(workdir, None)
+    return build(_here(workdir, data_dir))
+
+
+def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
+    """The settings of a run, on one device and with the data that this user, not the folder, says.
+
+    The folder may be somebody else's, and its config.json could lead to any other place.
+    """
+    config = read_config(workdir)
+    default = os.path.realpath(data_dir_or_default(None))
+    recorded = config.data_dir if config.dataset not in BUILTIN else ""
+    if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:
+        raise RunError(
+            f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "
+            f"add {shlex.quote('--data_dir=' + recorded) if recorded.isprintable() else '--data_dir=DIR'}"
+        )
+    return dataclasses.replace(config, devices="1", data_dir=data_dir or "")
+
+
+def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
+    """The number of the run that is meant; a single one is number 0."""
+    config = read_config(workdir)
+    count = len(config.each())
+    if replica is None and config.has_replicas:
+        raise RunError(
+            f"{workdir} holds {count} replicas: saddle evaluate and saddle export take one of them with "
+            f"--replica=0 to {count - 1}, the other verbs want a run of its own"
+        )
+    if not 0 <= (replica or 0) < count:
+        raise RunError(f"replica must be 0 to {count - 1} in {workdir}, got {replica}")
+    return replica or 0
+
+
+def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
+    """The steps of which a run has a checkpoint, in order, and the epoch of each."""
+    steps = _checkpoints(workdir, experiment).steps()
+    if not steps:
+        raise RunError(f"{workdir} has no whole checkpoint: train it first")
+    return {step: step / experiment.batches.steps_per_epoch for step in steps}
+
+
+def open_stage(workdir: pathlib.Path, experiment: Experiment, step: int) -> Params:
+    """All agents' models [A, ...] at the checkpoint of one step."""
+    return _checkpoints(workdir, experiment).restore(step, experiment.saved)[0]
+
+
+def _checkpoints(workdir: pathlib.Path, experiment: Experiment) -> Checkpoints:
+    keep = experiment.config.keep_checkpoints
+    return Checkpoints(workdir, keep, agent_axis=experiment.agent_axis)
+
+
+def choose(params: Params, agent: int | None) -> Params:
+    """The consensus model, or one agent's own."""
+    if agent is None:
+        return consensus(params)
+    size = jax.tree.leaves(params)[0].shape[0]
+    if not 0 <= agent < size:
+        raise ArgumentError(f"agent must be 0 to {size - 1}, got {agent}")
+    return jax.tree.map(lambda x: x[agent], params)

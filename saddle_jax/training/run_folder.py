@@ -1,0 +1,246 @@
+"""A run's folder: its lock, its settings, its metrics and its result. Everything is JSON.
+
+config.json     the settings, versions, devices, partition
+metrics.jsonl   one object per logged step or evaluation; of several replicas at once, see `replicas.py`
+result.json     how it ended
+checkpoints/    see `checkpoint.py`
+tensorboard/    the same metrics as event files
+curves.png      a picture of them
+"""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import check_no_link, in_one_go, open_regular
+from saddle_jax.training.config import Config, differences, from_json
+from saddle_jax.version import RUN_FORMAT
+
+# Folders that a run writes into or removes from.
+_FOLDERS = ("checkpoints", "tensorboard", "trace")
+
+
+@contextlib.contextmanager
+def locked(workdir: pathlib.Path) -> Iterator[None]:
+    """Holds the folder for this process. The system lets go of the lock when the process ends."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        for name in _FOLDERS:
+            check_no_link(workdir / name)
+        check_no_link(workdir / ".lock")
+        file = os.fdopen(open_regular(workdir / ".lock", os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
+    except OSError as error:
+        raise RunError(
+            f"workdir must be a folder that can be written to, got {workdir}: {error.strerror or error}"
+        ) from error
+    with file:
+        try:
+            import fcntl
+        except ImportError:  # Windows has no such lock
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise RunError(
+                f"{workdir} is in use by a living run ({holder}): wait for it or choose another workdir"
+            ) from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+def is_locked(workdir: pathlib.Path) -> bool:
+    """Whether a living run holds the folder. Only looks: nothing is created or written."""
+    try:
+        import fcntl
+
+        with os.fdopen(open_regular(workdir / ".lock", os.O_RDONLY)) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        return False
+    return False
+
+
+def write_json(path: pathlib.Path, content: Any) -> None:
+    """Writes a JSON file in one go: whoever reads it sees the old one or the new one."""
+    with in_one_go(path) as partial, partial.open("w") as file:
+        file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_config(workdir: pathlib.Path) -> Config:
+    """The settings of the run in a folder."""
+    path = workdir / "config.json"
+    try:
+        content = json.loads(path.read_text())
+        if (written := content.get("format", 1)) != RUN_FORMAT:
+            raise RunError(
+                f"{workdir} holds a run in format {written}, and this version reads format {RUN_FORMAT}: "
+                "train it again in another folder, or use the version that wrote it"
+            )
+        return from_json(content["config"])
+    except FileNotFoundError as error:
+        raise RunError(f"{workdir} holds no run: {path.name} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+
+
+def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have the same model and dataset, so that their losses can be compared."""
+    configs = [read_config(workdir) for workdir in workdirs]
+    for name in ("model", "norm", "dataset"):
+        first = getattr(configs[0], name)
+        for workdir, config in zip(workdirs, configs, strict=True):
+            if getattr(config, name) != first:
+                raise RunError(
+                    f"runs must have the same {name}, got {first} in {workdirs[0]} "
+                    f"and {getattr(config, name)} in {workdir}"
+                )
+
+
+def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have come to their end, so that their last models can be compared."""
+    for workdir in workdirs:
+        read_config(workdir)
+        result = read_result(workdir)
+        if result is None or result["status"] == "interrupted":
+            raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings goes on with it")
+
+
+def check_same(workdir: pathlib.Path, config: Config) -> None:
+    """Checks that the run in a folder has these settings, as far as they matter."""
+    differing = differences(read_config(workdir), config)
+    if differing:
+        _refuse(workdir, differing)
+
+
+def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
+    raise RunError(
+        f"{workdir} holds a run with other settings: {', '.join(differing)}; choose another workdir"
+    )
+
+
+def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
+    """Writes config.json, or checks that the one there is of the same run."""
+    if (workdir / "config.json").exists():
+        check_same(workdir, config)
+        stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
+        fingerprint = record["partition"]["fingerprint"]
+        if stored != fingerprint:
+            _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
+        return
+    write_json(workdir / "config.json", {"format": RUN_FORMAT, "config": config.to_json(), **record})
+
+
+def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
+    """result.json, or None where a run has not ended."""
+    path = workdir / "result.json"
+    try:
+        result = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    needed = {"status", "steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"}
+    if not isinstance(result, dict) or not needed <= set(result):
+        raise RunError(f"{path} is no result of a run; remove it to go on from the newest checkpoint")
+    return result
+
+
+def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
+    """All complete lines of metrics.jsonl."""
+    try:
+        lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a kill may leave half a line at the end
+            record = json.loads(line)
+            if isinstance(record, dict) and {"step", "epoch"} <= set(record):
+                records.append(record)
+    return records
+
+
+def last_evaluation(workdir: pathlib.Path) -> dict[str, Any]:
+    """The newest evaluation's numbers, and `evaluated_at_step`; empty if there was none."""
+    for record in reversed(read_metrics(workdir)):
+        if record.get("test_accuracy") is not None:
+            found = {name: value for name, value in record.items() if name not in ("step", "epoch")}
+            return {**found, "evaluated_at_step": record["step"]}
+    return {}
+
+
+class Metrics:
+    """Appends to metrics.jsonl, and to TensorBoard's event files."""
+
+    def __init__(self, workdir: pathlib.Path, resume_at: int, last_step: int):
+        """Drops what an interrupted run wrote beyond the step it is resumed at.
+
+        The last step's evaluation and sharpness come after its checkpoint, so they are made again.
+        """
+        from tensorboardX import SummaryWriter
+
+        path = workdir / "metrics.jsonl"
+        after = {"test_accuracy", "lambda_max"}
+        kept = [
+            record
+            for record in read_metrics(workdir)
+            if record["step"] <= resume_at and not (record["step"] == last_step and after & set(record))
+        ]
+        with in_one_go(path) as partial:
+            partial.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        self._file = path.open("a")
+        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """One object with `step`; numbers and lists of them. Not finite becomes null: JSON knows no NaN."""
+        finite = {name: _finite(value) for name, value in record.items()}
+        self._file.write(json.dumps(finite) + "\n")
+        self._file.flush()
+        for name, value in finite.items():
+            if name != "step" and isinstance(value, int | float):
+                self._events.add_scalar(name, value, record["step"])
+
+    def flush(self) -> None:
+        """Brings the event files to disk too; nothing is lost then, however the process ends."""
+        self._events.flush()
+
+    def close(self) -> None:
+        """Ends both."""
+        self._file.close()
+        self._events.close()
+
+
+class NoMetrics(Metrics):
+    """For a process that does not write."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Another process does."""
+
+    def flush(self) -> None:
+        """There is nothing to bring."""
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return value if math.isfinite(value) else None
