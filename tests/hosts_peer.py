@@ -9,9 +9,10 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices import hosts
+from saddle_jax.training import feeding
+from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment, build
-from saddle_jax.training.streaming import streamed_inputs
+from saddle_jax.training.program import build
 
 
 class Counted:
@@ -40,17 +41,17 @@ def refuse_on(process):
 
 
 def decode_own_agents_alone():
-    experiment = build(Config(agents=7, model="logistic", batch_size=8))
-    counted = Counted(experiment.dataset.train_images)
-    Experiment.is_streamed = True
-    streamed = dataclasses.replace(
-        experiment, dataset=dataclasses.replace(experiment.dataset, train_images=counted)
-    )
-    images, labels, order = next(streamed_inputs(streamed, 0))
-    samples = np.asarray(experiment.batches.step(0, 0)[0])  # [7, 8]
+    program = build(Config(agents=7, model="logistic", batch_size=8))
+    problem = program.problem
+    counted = Counted(problem.dataset.train_images)
+    Problem.is_streamed = True
+    dataset = dataclasses.replace(problem.dataset, train_images=counted)
+    streamed = dataclasses.replace(program, problems=(dataclasses.replace(problem, dataset=dataset),))
+    images, labels, *order = next(feeding.streamed(streamed, 0))
+    samples = np.asarray(problem.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle
     assert (counted.asked[0] == own.reshape(-1)).all()
-    for shards, source in ((images, counted.images), (labels, experiment.dataset.train_labels)):
+    for shards, source in ((images, counted.images), (labels, problem.dataset.train_labels)):
         assert shards.shape[0] == 8 * 8
         for shard in shards.addressable_shards:
             start = shard.index[0].start or 0

@@ -59,7 +59,7 @@ class Gradients:
       network: whose batches are heard.
       states: the ascent's, one for each question of a step in their order; replaced as they are asked.
       phase: which kind of step this is; None: told by network.t, inside the compiled program.
-      group: how many of a device's agents are computed at a time; 0 chooses, see `agents.group_size`.
+      group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
     """
 

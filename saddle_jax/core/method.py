@@ -233,7 +233,7 @@ class Method:
           phase: which kind of step this is, where the ascent has several; `phase(t)` tells. None decides by
             the state's t inside the compiled program, which then holds all kinds.
           diagnostics: also measure what costs extra passes over the parameters.
-          group: how many of a device's agents are computed at a time; 0 chooses, see `agents.group_size`.
+          group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
 
         Returns:
           The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
