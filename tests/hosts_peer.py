@@ -47,7 +47,7 @@ def decode_own_agents_alone():
     Problem.is_streamed = True
     dataset = dataclasses.replace(problem.dataset, train_images=counted)
     streamed = dataclasses.replace(program, problems=(dataclasses.replace(problem, dataset=dataset),))
-    images, labels, *order = next(feeding.streamed(streamed, 0))
+    images, labels, order, _ = next(feeding.streamed(streamed, 0))
     samples = np.asarray(problem.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle
     assert (counted.asked[0] == own.reshape(-1)).all()
@@ -57,11 +57,9 @@ def decode_own_agents_alone():
             start = shard.index[0].start or 0
             wanted = np.concatenate([samples, samples[:1]]).reshape(-1)[start : start + 16]
             assert (np.asarray(shard.data) == source[wanted]).all()
-    for shard in order[
-        0
-    ].addressable_shards:  # [1, 8, 8], among the images of its device; the idle row is free
-        rows = range(7)[shard.index[1]]
-        assert (np.asarray(shard.data)[0, : len(rows)].reshape(-1) == np.arange(len(rows) * 8)).all()
+    for shard in order.addressable_shards:  # [1, 1, 8, 8], among its device's images; the idle row is free
+        rows = range(7)[shard.index[2]]
+        assert (np.asarray(shard.data)[0, 0, : len(rows)].reshape(-1) == np.arange(len(rows) * 8)).all()
 
 
 def main(port, processes, process, folder):
