@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from saddle_jax.ascents.sam import sam
 from saddle_jax.base.types import Batch, LossFn, Params
 from saddle_jax.core.gradients import Gradients
-from saddle_jax.core.graphs import isolated
 from saddle_jax.core.network import Graphs, Network
 from saddle_jax.core.trees import check_params, check_stacked
+from saddle_jax.graphs.named import isolated
 from saddle_jax.methods.ngm import check_undirected
 
 
