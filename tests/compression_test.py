@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from examples_of import one_of_each
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from problem import compiled
 
 import saddle_jax as sj
+from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression.selection import largest
 from saddle_jax.core.gossip import compress_stacked
 
@@ -25,6 +27,7 @@ OPERATORS = [
     sj.random_k(0.3),
     sj.sign(),
 ]
+OPERATORS += [operator for operator in one_of_each(COMPRESSORS).values() if operator not in OPERATORS]
 SHAPES = [(), (7,), (3, 3, 2), (2, 0, 3)]
 every_operator = pytest.mark.parametrize("operator", OPERATORS, ids=str)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from problem import IRREGULAR, Problem, run
 
 import saddle_jax as sj
+from saddle_jax.methods import options_of
 
 BASES = ("dpsgd", "qgm", "ngm")
 SADDLES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
@@ -20,8 +21,12 @@ every_base = pytest.mark.parametrize("name", BASES)
 
 
 def make(name, topology, learning_rate=0.1, **options):
-    rho = {"rho": 0.2} if name in SADDLES else {}
-    return sj.METHODS[name](topology, learning_rate=learning_rate, **{**MOMENTUM, **rho, **options})
+    known = options_of(name)
+    if missing := [option for option, value in options.items() if value is not None and option not in known]:
+        pytest.skip(f"it has no {', '.join(missing)}")
+    usual = {**MOMENTUM, "rho": 0.2, **options}
+    chosen = {option: value for option, value in usual.items() if option in known}
+    return sj.METHODS[name](topology, learning_rate=learning_rate, **chosen)
 
 
 def sgd(nesterov):

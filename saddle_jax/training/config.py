@@ -186,6 +186,10 @@ class Config:
             raise ArgumentError(
                 f"self_gradient must be current for {self.method}, got {self.self_gradient!r}"
             )
+        if "compressor" not in options_of(self.method) and self.compressor != "none":
+            raise ArgumentError(
+                f"compressor must be none for {self.method}, which has none, got {self.compressor!r}"
+            )
         build_topology(self)
         self._check_replicas()
 
