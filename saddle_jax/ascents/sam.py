@@ -23,7 +23,7 @@ _NORM_FLOOR = 1e-12
 _CLIMBS, _BETWEEN = 0, 1
 
 
-def sam(rho: Any, every: int = 1, reuse: bool = False) -> Ascent:
+def sam(rho: Any, every: int = 1, reuse: bool = False) -> Ascent[Any]:
     """The sharpness-aware gradient, two backward passes.
 
     Args:

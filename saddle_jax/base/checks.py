@@ -76,7 +76,8 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str
 def schedule(value: Any) -> Callable[[Any], Any]:
     """Checks a learning rate, a number above zero or a function of the step, and returns it as a function."""
     if callable(value):
-        return value
+        rate_at: Callable[[Any], Any] = value
+        return rate_at
     rate = real("learning_rate", value, above=0.0)
     return lambda step: rate
 

@@ -28,7 +28,7 @@ _KINDS = {
 
 
 @contextlib.contextmanager
-def in_one_go(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """A name beside `path` to write to. It becomes `path` when all went well, and is removed otherwise.
 
     Raises:

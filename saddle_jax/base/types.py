@@ -7,22 +7,31 @@ Axes, in every docstring and comment:
     K   neighbours of an agent, itself included (slot 0 is the agent itself)
 
 A *stacked* tree is the tree of one model (or of one batch) whose every leaf has a leading axis A.
+
+Python cannot spell "a tree of arrays", and a tree of one model and a stacked one are the same type. So the
+aliases below say what a tree holds, every docstring says which axes its leaves have, and `tests/axes_test.py`
+holds the docstrings to it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import optax
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # jax.random.key(seed), or the raw uint32 form
-Params: TypeAlias = Any  # one model's parameters, or the stacked ones: the docstring says which
-Batch: TypeAlias = Any
-Tree: TypeAlias = Any  # any tree of arrays; the docstring says which axes its leaves have
+Tree: TypeAlias = Any  # any tree of arrays
+Params: TypeAlias = Tree  # floating-point leaves: a model's [...], stacked [A, ...], or of pairs [A, K, ...]
+Batch: TypeAlias = Tree  # samples: one agent's [B, ...], or stacked [A, B, ...]
 ScalarOrSchedule: TypeAlias = optax.ScalarOrSchedule
 
-# The user's function: loss of ONE agent on its own batch, no agent axis. Returns a scalar, or
+# What an algorithm remembers from one step to the next, a tree that its `init` makes and its step returns
+# again: a type checker sees that both mean the same one. Of a rule every leaf is [A, ...], [A, K, ...] or a
+# scalar, which `Method.init` checks.
+State = TypeVar("State")
+
+# The user's function: the loss of ONE agent on its own batch, without an agent axis. It returns a scalar, or
 # (scalar, aux) with any tree of arrays as aux.
 LossFn: TypeAlias = Callable[[Params, Batch], Any]
 

@@ -45,7 +45,7 @@ class Quantize(Compressor):
 
     @property
     def _levels(self) -> int:
-        return 2**self.bits_per_number - 1
+        return (1 << self.bits_per_number) - 1
 
     def _tau(self, size: int) -> float:
         return 1.0 + min(size / self._levels**2, math.sqrt(size) / self._levels)
@@ -110,7 +110,7 @@ def _round_at_random(exact: Array, key: Any) -> Array:
     exact = exact.reshape(halves, -1)
     floor = jnp.floor(exact)
     # The half makes the probability the nearest multiple of 2^-16.
-    up = pieces.astype(exact.dtype) + 0.5 < (exact - floor) * 2**_RANDOM_BITS
+    up: Array = pieces.astype(exact.dtype) + 0.5 < (exact - floor) * 2**_RANDOM_BITS
     return (floor + up).reshape(-1)
 
 

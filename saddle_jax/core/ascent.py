@@ -6,20 +6,20 @@ it as often as it likes; `saddle_jax.ascents` has one short file for each kind.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Generic
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Batch, Params, Tree
+from saddle_jax.base.types import Batch, Params, State
 
 GradientFn = Callable[[Params, Batch], Params]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Ascent:
+class Ascent(Generic[State]):
     """The gradient of one model on one batch, as a pure pair of functions.
 
     Attributes:
@@ -33,12 +33,12 @@ class Ascent:
     """
 
     name: str
-    init: Callable[[Params], Any]
-    gradient: Callable[[GradientFn, Params, Batch, Any, int], tuple[Params, Any]]
+    init: Callable[[Params], State]
+    gradient: Callable[[GradientFn, Params, Batch, State, int], tuple[Params, State]]
     phases: tuple[int, ...] = (0,)
     is_linear: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.phases or any(not isinstance(phase, int) for phase in self.phases):
             raise ArgumentError(f"phases must be a tuple of integers, got {self.phases!r}")
 
@@ -77,12 +77,12 @@ class Ascent:
         return sum(self.passes(phase) for phase in self.phases) / self.period
 
 
-def nothing(x: Params) -> Tree:
+def nothing(x: Params) -> tuple[()]:
     """The state of an ascent that remembers nothing."""
     del x
     return ()
 
 
-def plain() -> Ascent:
+def plain() -> Ascent[tuple[()]]:
     """The gradient of the loss itself, g = grad F(x; d): one backward pass."""
     return Ascent("plain()", nothing, lambda grad, x, d, state, phase: (grad(x, d), state), is_linear=True)

@@ -8,13 +8,13 @@ paper's Algorithm 2). A method may use several of them, one for each quantity th
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.types import Key, Operator, Tree
+from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.network import FORMS, Form, Message
 from saddle_jax.core.trees import tree_map
@@ -27,14 +27,14 @@ Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")
 
 
-class Gossip(NamedTuple):
+class Gossip(NamedTuple, Generic[State]):
     """How one quantity travels, as a pure pair of functions."""
 
-    init: Callable[[Tree], Any]  # x [A, ...] -> state
-    mix: "Callable[[Step, Tree, Any], tuple[Tree, Any]]"  # (step, x, state) -> (x after the round, state)
+    init: Callable[[Tree], State]  # x [A, ...] -> state
+    mix: "Callable[[Step, Tree, State], tuple[Tree, State]]"  # (step, x, state) -> (x after the round, state)
 
 
-def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip:
+def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip[tuple[()]]:
     """One round of exact gossip: x + gamma (W - I) x.
 
     Args:
@@ -44,7 +44,7 @@ def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip:
     gamma = check_rate(gamma)
     checks.choice("form", form, FORMS)
 
-    def mix(step: "Step", x: Tree, state: Any) -> tuple[Tree, Any]:
+    def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
         x = trees.in_memory(x)  # each neighbour reads it
         pulled = step.network.pull(x, form=form)
         return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, pulled)), state
@@ -58,7 +58,9 @@ class ChocoState(NamedTuple):
     public: Tree  # x-hat: the copy of each agent's quantity that its neighbours hold too [A, ...]
 
 
-def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: Form = "auto") -> Gossip:
+def choco(
+    compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: Form = "auto"
+) -> Gossip[ChocoState]:
     """One round of compressed gossip. With x-hat starting at zero:
 
         order "choco"                          order "paper" (as Algorithm 2 is printed)
@@ -103,7 +105,7 @@ def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: 
     return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
 
 
-def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip:
+def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
     """How the models of a method travel: exactly without a compressor, by CHOCO with one."""
     checks.choice("order", order, ORDERS)
     return exact(gamma, form) if compressor is None else choco(compressor, gamma, order, form)

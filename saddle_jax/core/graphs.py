@@ -43,6 +43,11 @@ class Cycle:
         return self.graphs[0].size
 
     @property
+    def slots(self) -> int:
+        """K, see `Topology.slots`; the same for all graphs."""
+        return self.graphs[0].slots
+
+    @property
     def period(self) -> int:
         """After how many steps the graphs repeat."""
         return len(self.graphs)
@@ -113,7 +118,7 @@ def cycle(*graphs: Topology | Cycle, connected: bool = True) -> Cycle:
     flat = [graph for each in graphs for graph in each.graphs]
     if len(sizes := {graph.size for graph in flat}) > 1 or any(graph.idle for graph in flat):
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
-    width = max(graph.neighbours.shape[1] for graph in flat)
+    width = max(graph.slots for graph in flat)
     result = Cycle(tuple(graph.widened(width) for graph in flat))
     _ = result.keeps  # which raises where they keep different things
     if connected:

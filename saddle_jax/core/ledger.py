@@ -22,7 +22,7 @@ class Ledger:
 
     link_bytes: int
     link_paper_bits: int
-    listeners: np.ndarray
+    listeners: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
     @property
     def wire_bytes(self) -> tuple[int, ...]:

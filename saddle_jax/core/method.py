@@ -10,14 +10,14 @@ a state over devices or stacks it over replicas knows which axis is the agents'.
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, State, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.gradients import Gradients, Kind, Oracle, Rehearsal, initial_states
@@ -144,11 +144,11 @@ class Step:
         self.note("gradient_norm_by_layer", trees.mean_by_layer(by_layer, present[None]), "L")
 
 
-class Rule(NamedTuple):
+class Rule(NamedTuple, Generic[State]):
     """An algorithm, as a pure pair of functions over stacked trees."""
 
-    init: Callable[[Params], Any]  # x [A, ...] -> state
-    step: Callable[[Step, Params, Any], tuple[Params, Any]]  # (s, x, state) -> (x, state)
+    init: Callable[[Params], State]  # x [A, ...] -> state
+    step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
     demands: Keeps | None = None  # what W must keep; None: nothing in particular
 
 
@@ -183,11 +183,11 @@ class Method:
 
     name: str
     topology: Graphs
-    rule: Rule
-    ascent: Ascent = plain()
+    rule: Rule[Any]
+    ascent: Ascent[Any] = plain()
     faults: Faults | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
         checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
@@ -206,8 +206,7 @@ class Method:
         states = self.rule.init(params)
         self._check_state(states)
         trace = self.trace(params)  # which raises where a step would not do
-        width = self.topology.graphs[0].neighbours.shape[1]
-        ascent = initial_states(self.ascent, params, list(trace.asked), width)
+        ascent = initial_states(self.ascent, params, trace.asked, self.topology.slots)
         return MethodState(jnp.zeros([], jnp.int32), ascent, states)
 
     def step(
@@ -269,7 +268,7 @@ class Method:
     def trace(self, params: Params) -> Trace:
         """What one step does for stacked parameters (or their shapes) [A, ...]; nothing is computed."""
         book: list[Round] = []
-        oracle = Rehearsal(self.topology.graphs[0].neighbours.shape[1])
+        oracle = Rehearsal(self.topology.slots)
 
         def rehearse(x: Params, t: Array, key: Key) -> Any:
             network = Network(self.topology, t, key, self.faults, book)

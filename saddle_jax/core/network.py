@@ -98,7 +98,7 @@ class Network:
     faults: Faults | None = None
     book: list[Round] = dataclasses.field(default_factory=list)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._level = get_opaque_trace_state(convention="saddle_jax")
         self._keys = 0
         self._returning: int | None = None
@@ -106,7 +106,7 @@ class Network:
     @property
     def width(self) -> int:
         """K, the number of slots: the largest number of neighbours, plus one for the agent itself."""
-        return self.topology.graphs[0].neighbours.shape[1]
+        return self.topology.slots
 
     @property
     def weights(self) -> Array:
@@ -261,7 +261,7 @@ def mixing_form(topology: Graphs, form: Form = "auto") -> Form:
     checks.choice("form", form, FORMS)
     if form != "auto":
         return form
-    return "table" if topology.graphs[0].neighbours.shape[1] <= _MAX_TABLE_WIDTH else "dense"
+    return "table" if topology.slots <= _MAX_TABLE_WIDTH else "dense"
 
 
 def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:

@@ -101,12 +101,18 @@ class Topology:
 
     def widened(self, width: int) -> "Topology":
         """The same graph with tables of at least `width` slots."""
-        return self if self.neighbours.shape[1] >= width else dataclasses.replace(self, width=width)
+        return self if self.slots >= width else dataclasses.replace(self, width=width)
+
+    @property
+    def slots(self) -> int:
+        """K, the number of slots in the tables: the largest number of neighbours, plus the agent itself."""
+        return int(self.neighbours.shape[1])
 
     @functools.cached_property
     def _others(self) -> np.ndarray:
         """bool [E]: which links lead to somebody else."""
-        return self.links.receiver != self.links.sender
+        others: np.ndarray = self.links.receiver != self.links.sender
+        return others
 
     @functools.cached_property
     def is_directed(self) -> bool:
@@ -162,7 +168,7 @@ class Topology:
     @functools.cached_property
     def occupied(self) -> np.ndarray:
         """bool [A, K]: which slots of `neighbours` are real, and not filling; none of an idle agent's."""
-        filled = np.arange(self.neighbours.shape[1]) <= self.degree[:, None]
+        filled = np.arange(self.slots) <= self.degree[:, None]
         return _frozen(filled & self.present[:, None])
 
     @functools.cached_property

@@ -99,7 +99,8 @@ def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
         wide = jnp.promote_types(jnp.result_type(x, y), jnp.float32)
         return jnp.sum(x.astype(wide) * y.astype(wide), axis=tuple(range(axes, x.ndim)))
 
-    return functools.reduce(operator.add, jax.tree.leaves(jax.tree.map(inner, left, right)))
+    products: list[Array] = jax.tree.leaves(jax.tree.map(inner, left, right))
+    return functools.reduce(operator.add, products)
 
 
 def scale_slices(tree: Any, scales: Array) -> Any:

@@ -13,7 +13,7 @@ from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
 from saddle_jax.core.method import Method, Rule, Step
 from saddle_jax.core.network import FORMS, Form, Graphs, Message
-from saddle_jax.core.transforms import at_step, check_topology
+from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -124,23 +124,21 @@ def neighbourhood_mean(
     check_undirected(topology)
     if compressor is not None:
         check_compressor(compressor)
-    width = topology.graphs[0].neighbours.shape[1]
 
-    def init_fn(params: Params) -> NeighbourhoodMeanState:
-        trees.check_params(params, topology.size)
-        return NeighbourhoodMeanState(None if compressor is None else _no_error(topology, params))
+    def init(x: Params) -> NeighbourhoodMeanState:
+        return NeighbourhoodMeanState(None if compressor is None else _no_error(topology, x))
 
-    def update_fn(updates, state, params=None, *, step: Step | None = None, key=None, t=None, **_):
-        _check_pairs(updates, topology.size, width)
-        s = at_step(step, topology, params, key, t)
+    def update(
+        s: Step, pairs: Params, state: NeighbourhoodMeanState, params: Params | None
+    ) -> tuple[Params, NeighbourhoodMeanState]:
+        del params
+        _check_pairs(pairs, topology.size, topology.slots)
         error = state.error
         if compressor is not None:
-            if step is None:
-                s.network.expect_return(updates)
-            updates, error = fed_back(s, compressor, updates, error)
-        return s.network.average(updates), NeighbourhoodMeanState(error)
+            pairs, error = fed_back(s, compressor, pairs, error)
+        return s.network.average(pairs), NeighbourhoodMeanState(error)
 
-    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+    return on_network(topology, init, update, pairs=compressor is not None)
 
 
 def check_undirected(topology: Any) -> None:
@@ -151,7 +149,7 @@ def check_undirected(topology: Any) -> None:
 
 
 def _no_error(topology: Graphs, x: Params) -> Params:
-    return trees.zeros_of_pairs(x, topology.graphs[0].neighbours.shape[1])
+    return trees.zeros_of_pairs(x, topology.slots)
 
 
 def _check_pairs(updates: Tree, size: int, width: int) -> None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base import checks
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, of_models
 from saddle_jax.core.method import Method, Rule, Step
 from saddle_jax.core.network import Form, Graphs
@@ -23,8 +23,13 @@ class QGMState(NamedTuple):
 
 
 def quasi_global_rule(
-    gossip: Gossip, learning_rate: ScalarOrSchedule, beta: Any, mu: Any, nesterov: bool, weight_decay: Any
-) -> Rule:
+    gossip: Gossip[Any],
+    learning_rate: ScalarOrSchedule,
+    beta: Any,
+    mu: Any,
+    nesterov: bool,
+    weight_decay: Any,
+) -> Rule[QGMState]:
     """The algorithm, for any way in which models travel; the options are those of `qgm`."""
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
@@ -39,14 +44,14 @@ def quasi_global_rule(
         per_eta = jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
         g = decayed(s.gradient(x), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
 
-        def descend(x, g, m_hat):
+        def descend(x: Array, g: Array, m_hat: Array) -> Any:
             m = beta * m_hat + g  # 3 (5)
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
         new, way = gossip.mix(s, half, state.way)  # 7, 8
 
-        def remember(m_hat, x, new):
+        def remember(m_hat: Array, x: Array, new: Array) -> Any:
             d = (x - new) * per_eta  # 9
             return mu * m_hat + (1 - mu) * d  # 10
 
