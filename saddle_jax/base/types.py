@@ -6,7 +6,8 @@ Axes, in every docstring and comment:
     B   samples per agent and step
     K   neighbours of an agent, itself included (slot 0 is the agent itself)
 
-A *stacked* tree is the tree of one model (or of one batch) whose every leaf has a leading axis A.
+A *stacked* tree is the tree of one model (or of one batch) whose every leaf has a leading axis A. Examples
+in docstrings use `sj` for `saddle_jax`, `jnp` for `jax.numpy`, `np` for `numpy`, and `jax` and `optax`.
 
 Python cannot spell "a tree of arrays", and a tree of one model and a stacked one are the same type. So the
 aliases below say what a tree holds, every docstring says which axes its leaves have, and `tests/axes_test.py`
@@ -38,17 +39,17 @@ LossFn: TypeAlias = Callable[[Params, Batch], Any]
 
 @runtime_checkable
 class Operator(Protocol):
-    """What the core asks of a compression operator Q on one tensor; `sj.Compressor` is the class of them."""
+    """An operator Q compresses one tensor; `sj.Compressor` is the base class of all of ours."""
 
     @property
     def stochastic(self) -> bool:
-        """Whether Q draws random numbers, and so needs a key."""
+        """Whether the operator draws random numbers, and so needs a key."""
 
     def compress(self, x: Array, key: Key | None = None) -> Array:
-        """Q(x), of the shape and dtype of x."""
+        """Returns Q(x), of the shape and dtype of x."""
 
     def bits(self, shape: Sequence[int], dtype: Any = ...) -> int:
-        """The exact length of an encoded tensor in bits."""
+        """Returns the exact length of an encoded tensor in bits."""
 
     def paper_bits(self, shape: Sequence[int]) -> int:
-        """What the paper's cost tables count for a tensor."""
+        """Returns the bits that the paper's cost tables count for a tensor."""

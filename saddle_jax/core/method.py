@@ -88,7 +88,7 @@ class Step:
     def gradient(self, x: Params) -> Params:
         """Returns every agent's gradient on its own batch at the models x, [A, ...]."""
         gradient = self.oracle.own(x)
-        self._note_norms(gradient, self.network.topology.present, "A")
+        self._note_norms(gradient, "A")
         return gradient
 
     def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
@@ -106,7 +106,7 @@ class Step:
         self._send_models(x, sent)
         pairs = self.oracle.pairs(x, own)
         self.network.expect_return(pairs)
-        self._note_norms(pairs, self.network.occupied, "AK")
+        self._note_norms(pairs, "AK")
         return pairs
 
     def cross_gradient_mean(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
@@ -117,7 +117,7 @@ class Step:
         self._send_models(x, sent)
         mean = self.oracle.mean(x, own)
         self.network.charge(Message(mean))
-        self._note_norms(mean, self.network.topology.present, "A")
+        self._note_norms(mean, "A")
         return mean
 
     def note(self, name: str, value: Any, axes: Axes) -> None:
@@ -134,10 +134,10 @@ class Step:
         if sent is None or len(sent):
             self.network.charge(Message(x) if sent is None else sent)
 
-    def _note_norms(self, gradient: Params, present: Any, axes: Axes) -> None:
+    def _note_norms(self, gradient: Params, axes: Literal["A", "AK"]) -> None:
         if not self.diagnostics:
             return
-        present = jnp.asarray(present)
+        present = jnp.asarray(self.network.topology.present if axes == "A" else self.network.occupied)
         norms = trees.agent_norms(gradient, present.ndim)
         self.note("gradient_norm", jnp.where(present, norms, 0), axes)
         by_layer = trees.layer_norms(gradient, present.ndim)

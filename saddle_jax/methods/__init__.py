@@ -1,4 +1,4 @@
-"""The algorithms: one short file each, in the paper's words; here is the table of their names."""
+"""The algorithms, one short file each, in the paper's words; here is the table of their names."""
 
 import inspect
 from collections.abc import Callable
@@ -21,5 +21,5 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 
 def options_of(name: str) -> frozenset[str]:
-    """The names of the options that a method's factory takes."""
+    """Returns the names of the options that a method's factory takes."""
     return frozenset(inspect.signature(METHODS[name]).parameters)
