@@ -68,16 +68,10 @@ def transform_of(rule: Rule[Any]) -> optax.GradientTransformationExtraArgs:
         return TransformState(jnp.zeros([], jnp.int32), rule.init(params))
 
     def update_fn(
-        updates: Params,
-        state: TransformState,
-        params: Params | None = None,
-        *,
-        step: Step | None = None,
-        key: Key | None = None,
-        **_: Any,
+        updates: Params, state: TransformState, params: Params | None = None, **extra: Any
     ) -> tuple[Params, TransformState]:
-        x = require_params(params)
-        network = _Absent(key) if step is None else step.network
+        x, step = require_params(params), extra.get("step")
+        network = _Absent(extra.get("key")) if step is None else step.network
         inner = Step(state.t if step is None else step.t, x, network, Given(updates))  # type: ignore[arg-type]
         if step is not None:
             inner.diagnostics, inner.notes = step.diagnostics, step.notes
@@ -177,21 +171,14 @@ def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransfor
     def init_fn(params: Params) -> Any:
         return jax.vmap(inner.init)(params)
 
-    def update_fn(
-        updates: Params,
-        state: Any,
-        params: Params | None = None,
-        *,
-        key: Key | None = None,
-        step: Step | None = None,
-        **extra_args: Any,
-    ) -> Any:
-        del step  # an agent by itself meets nobody
+    def update_fn(updates: Params, state: Any, params: Params | None = None, **extra: Any) -> Any:
+        extra.pop("step", None)  # an agent by itself meets nobody
+        key = extra.pop("key", None)
         size = jax.tree.leaves(updates)[0].shape[0]
         keys = None if key is None else trees.agent_keys(key, size)
 
         def one_agent(updates: Params, state: Any, params: Params | None, key: Key | None) -> Any:
-            return inner.update(updates, state, params, key=key, **extra_args)
+            return inner.update(updates, state, params, key=key, **extra)
 
         return on_shards(jax.vmap(one_agent))(updates, state, params, keys)
 

@@ -19,17 +19,10 @@ class DPSGDState(NamedTuple):
 
 
 def dpsgd(
-    topology: Graphs,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.0,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Operator | None = None,
-    order: Order = "choco",
-    form: Form = "auto",
-) -> Method:
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD). The other methods share these options.
 
     Args:

@@ -29,17 +29,10 @@ class NGMState(NamedTuple):
 
 
 def ngm(
-    topology: Graphs,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Operator | None = None,
-    self_gradient: SelfGradient = "current",
-    form: Form = "auto",
-) -> Method:
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, self_gradient: SelfGradient = "current",
+    gamma: Any = 1.0, compressor: Operator | None = None, form: Form = "auto",
+) -> Method:  # fmt: skip
     """Makes NGM; with a compressor, Comp NGM: cross-gradients are compressed with error feedback.
 
     The options are those of `sj.dpsgd`, without `order`, and:

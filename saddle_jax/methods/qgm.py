@@ -23,13 +23,9 @@ class QGMState(NamedTuple):
 
 
 def quasi_global_rule(
-    gossip: Gossip[Any],
-    learning_rate: ScalarOrSchedule,
-    beta: Any,
-    mu: Any,
-    nesterov: bool,
-    weight_decay: Any,
-) -> Rule[QGMState]:
+    gossip: Gossip[Any], learning_rate: ScalarOrSchedule,
+    beta: Any, mu: Any, nesterov: bool, weight_decay: Any,
+) -> Rule[QGMState]:  # fmt: skip
     """Makes the rule of QGM for any gossip of the models; the options are those of `qgm`."""
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
@@ -61,18 +57,10 @@ def quasi_global_rule(
 
 
 def qgm(
-    topology: Graphs,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    mu: Any = None,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Operator | None = None,
-    order: Order = "choco",
-    form: Form = "auto",
-) -> Method:
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
     """Makes QGM; with a compressor, Comp QGM. The options are those of `sj.dpsgd`, and `mu`.
 
     Args:
@@ -89,13 +77,9 @@ def qgm(
 
 
 def quasi_global_momentum(
-    gossip: optax.GradientTransformation,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    mu: Any = None,
-    nesterov: bool = True,
-) -> optax.GradientTransformationExtraArgs:
+    gossip: optax.GradientTransformation, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, mu: Any = None, nesterov: bool = True,
+) -> optax.GradientTransformationExtraArgs:  # fmt: skip
     """Makes a transform of stacked gradients [A, ...]: momentum, learning rate and the given gossip.
 
     The momentum watches the gossip. The options are those of `sj.qgm`.
