@@ -1,4 +1,4 @@
-"""The words and types used everywhere.
+"""The words and types that every room uses.
 
 Axes, in every docstring and comment:
 

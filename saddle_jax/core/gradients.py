@@ -43,7 +43,7 @@ class Oracle(Protocol):
     """An oracle answers a step's three questions for gradients at stacked models x [A, ...]."""
 
     def own(self, x: Params) -> Params:
-        """Returns grad F_i(x_i; d_i), [A, ...]."""
+        """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
@@ -77,7 +77,7 @@ class Gradients:
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params) -> Params:
-        """Returns grad F_i(x_i; d_i), [A, ...]."""
+        """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
         return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state))
 
     def mean(self, x: Params, own: Params | None) -> Params:
@@ -178,18 +178,18 @@ class Rehearsal:
     asked: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params) -> Params:
-        """Returns zeros [A, ...]."""
+        """Remembers the question and returns zeros [A, ...]."""
         self.asked.append("own")
         return zeros_like(x)
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """Returns zeros [A, ...]."""
+        """Remembers the question and returns zeros [A, ...]."""
         del own
         self.asked.append("mean")
         return zeros_like(x)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
-        """Returns zeros [A, K, ...]."""
+        """Remembers the question and returns zeros [A, K, ...]."""
         del own
         self.asked.append("pairs")
         return zeros_of_pairs(x, self.slots)

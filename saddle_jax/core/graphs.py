@@ -53,7 +53,7 @@ class Cycle:
         return len(self.graphs)
 
     def at(self, t: int) -> Topology:
-        """Returns the graph of step t."""
+        """Returns the graph whose turn is step t."""
         return self.graphs[t % self.period]
 
     @property
@@ -63,7 +63,7 @@ class Cycle:
 
     @property
     def present(self) -> np.ndarray:
-        """Which agents take part, bool [A]."""
+        """Which agents take part in the run, bool [A]."""
         return self.graphs[0].present
 
     def padded(self, size: int) -> "Cycle":
