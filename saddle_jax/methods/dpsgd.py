@@ -15,7 +15,7 @@ class DPSGDState(NamedTuple):
     """D-PSGD remembers its momentum and what its gossip remembers."""
 
     m: Any  # momentum [A, ...]; None without momentum
-    gossip: Any  # the gossip's state
+    way: Any  # the state of the gossip
 
 
 def dpsgd(
@@ -53,7 +53,7 @@ def dpsgd(
         g = decayed(s.gradient(x), x, weight_decay)  # 3
         direction, m = momentum.direction(g, state.m)  # not printed
         half = tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
-        new, gossip_state = gossip.mix(s, half, state.gossip)  # 7, 8
+        new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
         return new, DPSGDState(m, gossip_state)
 
     return Method("dpsgd", topology, Rule(init, step, demands="average"))

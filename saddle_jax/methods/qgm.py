@@ -19,7 +19,7 @@ class QGMState(NamedTuple):
     """QGM remembers its quasi-global momentum and what its gossip remembers."""
 
     m_hat: Params  # in units of a gradient [A, ...]
-    gossip: Any  # the gossip's state
+    way: Any  # the state of the gossip
 
 
 def quasi_global_rule(
@@ -45,7 +45,7 @@ def quasi_global_rule(
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
-        new, gossip_state = gossip.mix(s, half, state.gossip)  # 7, 8
+        new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
 
         def remember(m_hat: Array, x: Array, new: Array) -> Any:
             d = (x - new) * per_eta  # 9
