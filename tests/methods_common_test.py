@@ -60,8 +60,8 @@ def test_rho_zero_is_the_base_method(name, base, compressor):
     saddle, _, _ = run(make(name, IRREGULAR, rho=0.0, compressor=compressor), problem)
     plain, _, _ = run(make(base, IRREGULAR, compressor=compressor), problem)
     chex.assert_trees_all_equal(saddle, plain)
-    moved, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
-    assert np.abs(moved["w"] - plain["w"]).max() > 1e-3
+    perturbed, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
+    assert np.abs(perturbed["w"] - plain["w"]).max() > 1e-3
 
 
 @pytest.mark.usefixtures("x64")
@@ -206,10 +206,10 @@ def test_diagnostics_are_measured_only_when_asked(name, compressor):
     same, _, full = method.step(*arguments, diagnostics=True)
     chex.assert_trees_all_equal(params, same)
     np.testing.assert_allclose(full["consensus_distance"], sj.consensus_distance(params))
-    moved = jax.tree.map(jnp.subtract, params, problem.params)
+    update = jax.tree.map(jnp.subtract, params, problem.params)
     np.testing.assert_allclose(
         full["update_norm"],
-        [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], moved)) for i in range(5)],
+        [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], update)) for i in range(5)],
         rtol=1e-5,
     )
     pairs = name in ("ngm", "n_saddle")
