@@ -1,12 +1,13 @@
 """How the gradient of one model is taken: one kind, one short file; here is the table of their names."""
 
 from collections.abc import Callable
+from typing import Any
 
 from saddle_jax.base.tables import load
 from saddle_jax.core.ascent import Ascent
 
 # A new ascent is a file in this folder and a line here.
-ASCENTS: dict[str, Callable[..., Ascent]] = load(
+ASCENTS: dict[str, Callable[..., Ascent[Any]]] = load(
     {
         "plain": "saddle_jax.core.ascent:plain",
         "sam": "saddle_jax.ascents.sam:sam",

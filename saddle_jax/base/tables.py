@@ -1,4 +1,4 @@
-"""Tables of names: one line for each thing, which says in which file it is.
+"""Tables of names have one line for each thing, which says in which file it is.
 
     METHODS = load({"qgm": "saddle_jax.methods.qgm:qgm", ...})
 
@@ -13,15 +13,16 @@ from typing import Any
 
 
 def load(places: Mapping[str, str]) -> dict[str, Callable[..., Any]]:
-    """The things that stand at the places "module:name" of a table, under the table's own names."""
+    """Imports what stands at the places "module:name" of a table, and returns it under the table's names."""
     return {name: _find(place) for name, place in places.items()}
 
 
 def options(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a factory by name, in their order."""
+    """Returns the parameters of a factory by name, in their order."""
     return dict(inspect.signature(factory).parameters)
 
 
 def _find(place: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    thing: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return thing

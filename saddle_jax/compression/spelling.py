@@ -10,7 +10,7 @@ from saddle_jax.compression.base import Compressor
 
 
 def parse_compressor(text: str) -> Compressor | None:
-    """A compressor from its short name: the table's name, the number that it takes first, and a switch."""
+    """Makes a compressor from its short name: the table's name, the number it takes first, and a switch."""
     if text == "none":
         return None
     match = re.fullmatch(r"([a-z_]+)(?:(\d*\.?\d+)(?:_([a-z]+))?)?", text)
@@ -25,7 +25,7 @@ def parse_compressor(text: str) -> Compressor | None:
 
 
 def spellings() -> list[str]:
-    """How each compressor is spelt, such as "none", "quantizeBITS", "quantizeBITS_biased"."""
+    """Returns how each compressor is spelt, such as "none", "quantizeBITS", "quantizeBITS_biased"."""
     found = ["none"]
     for name, factory in COMPRESSORS.items():
         parameters = list(options(factory).values())
@@ -39,7 +39,7 @@ def _switches(parameters: list[inspect.Parameter]) -> list[str]:
 
 
 def _fits(parameters: list[inspect.Parameter], number: str | None, switch: str | None) -> bool:
-    """Whether a factory with these parameters takes such a number and such a switch."""
+    """Tells whether a factory with these parameters takes such a number and such a switch."""
     if number is None:
         return not parameters
     if not parameters or (parameters[0].annotation is int and not number.isdecimal()):

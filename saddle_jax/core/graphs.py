@@ -15,52 +15,57 @@ class Cycle:
     """Graphs of the same agents that take turns, one per step; make one with `sj.cycle`.
 
     Attributes:
-      graphs: in their order; all have tables [A, K] of one shape.
+      graphs: the topologies in their order; all have tables [A, K] of one shape.
     """
 
     graphs: tuple[Topology, ...]
 
     @property
     def name(self) -> str:
-        """How it was made, such as "cycle(ring(4), complete(4))"."""
+        """The call that makes these graphs, such as "cycle(ring(4), complete(4))"."""
         return f"cycle({', '.join(graph.name for graph in self.graphs)})"
 
     @property
     def size(self) -> int:
-        """A, the number of agents, idle ones included."""
+        """The number of agents A, idle ones included."""
         return self.graphs[0].size
 
     @property
+    def slots(self) -> int:
+        """The number of slots K, the same for all graphs, see `Topology.slots`."""
+        return self.graphs[0].slots
+
+    @property
     def period(self) -> int:
-        """After how many steps the graphs repeat."""
+        """The number of steps after which the graphs repeat."""
         return len(self.graphs)
 
     def at(self, t: int) -> Topology:
-        """The graph of step t."""
+        """Returns the graph whose turn is step t."""
         return self.graphs[t % self.period]
 
     @property
     def idle(self) -> int:
-        """How many of the last agents take no part in anything, see `Topology.padded`."""
+        """The number of agents, the last ones, that take no part in anything, see `Topology.padded`."""
         return self.graphs[0].idle
 
     @property
     def present(self) -> np.ndarray:
-        """bool [A]: who takes part."""
+        """Which agents take part in the run, bool [A]."""
         return self.graphs[0].present
 
     def padded(self, size: int) -> "Cycle":
-        """The same graphs with idle agents behind them, up to `size`."""
+        """Returns the same graphs with idle agents behind them, `size` agents in all."""
         return Cycle(tuple(graph.padded(size) for graph in self.graphs))
 
     @property
     def is_directed(self) -> bool:
-        """Whether in some step somebody hears an agent that does not hear back."""
+        """Whether in some step an agent hears another that does not hear it."""
         return any(graph.is_directed for graph in self.graphs)
 
     @functools.cached_property
     def keeps(self) -> Keeps:
-        """What every one of the graphs keeps, see `Topology.keeps`."""
+        """The property of the models that every one of the graphs keeps, see `Topology.keeps`."""
         kinds: set[Keeps] = {graph.keeps for graph in self.graphs}
         if len(kinds) == 1:
             return kinds.pop()
@@ -71,11 +76,11 @@ class Cycle:
 
     @functools.cached_property
     def spectral_gap(self) -> float:
-        """1 - s^(1 / period), s the second singular value of the product of all W: the mean gap of a step."""
+        """The mean gap of a step, 1 - s^(1 / period), s the second singular value of the product of all W."""
         if self.size - self.idle == 1:
             return 1.0
         matrices = [graph._sparse().toarray() for graph in self.graphs]
-        product = functools.reduce(lambda done, next_one: next_one @ done, matrices)
+        product = functools.reduce(lambda earlier, later: later @ earlier, matrices)
         second = np.linalg.svd(product, compute_uv=False)[1]
         return max(0.0, float(1.0 - second ** (1 / self.period)))
 
@@ -88,22 +93,25 @@ class Cycle:
 
 
 def cycle(*graphs: Topology | Cycle, connected: bool = True) -> Cycle:
-    """Graphs that take turns, one per step, and start again: `at(t)` is the one of step t.
+    """Lets graphs take turns, one per step, again and again: `at(t)` is the graph of step t.
 
     Args:
-      graphs: of the same number of agents; each by itself may fall apart.
-      connected: whether all of them together must hold together.
+      graphs: graphs of the same agents; each by itself may be disconnected.
+      connected: whether the links of all graphs together must connect the agents.
+
+    >>> sj.cycle(sj.ring(4), sj.isolated(4))  # gossip in every other step
+    cycle(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
     """
     if not graphs:
         raise ArgumentError("graphs must be at least one topology, got none")
     for graph in graphs:
         checks.instance("graphs", graph, (Topology, Cycle), "sj.ring(10)")
-    flat = [graph for each in graphs for graph in each.graphs]
-    if len(sizes := {graph.size for graph in flat}) > 1 or any(graph.idle for graph in flat):
+    turns = [turn for graph in graphs for turn in graph.graphs]
+    if len(sizes := {turn.size for turn in turns}) > 1 or any(turn.idle for turn in turns):
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
-    width = max(graph.neighbours.shape[1] for graph in flat)
-    result = Cycle(tuple(graph.widened(width) for graph in flat))
-    _ = result.keeps  # which raises where they keep different things
+    slots = max(turn.slots for turn in turns)
+    joined = Cycle(tuple(turn.widened(slots) for turn in turns))
+    _ = joined.keeps  # raises an error where they keep different things
     if connected:
-        require_connected(*flat)
-    return result
+        require_connected(*turns)
+    return joined

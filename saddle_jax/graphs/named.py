@@ -1,7 +1,7 @@
-"""The graphs that have names.
+"""The graphs that have names, each made by one function.
 
 Undirected graphs get uniform weights 1 / (degree + 1) when they are regular and Metropolis-Hastings
-weights 1 / (1 + max(degree_i, degree_j)) otherwise; both are symmetric. Arguments are checked at once; the
+weights 1 / (1 + max(degree_i, degree_j)) otherwise; both are symmetric. Arguments are checked at once. The
 links of graphs that are connected by construction are made when they are first needed.
 """
 
@@ -21,17 +21,23 @@ _MAX_DRAWS = 1000
 
 
 def ring(n: int) -> Topology:
-    """Agents in a circle: on three or more, weight 1/3 to self and to each of two neighbours."""
+    """Joins n agents in a circle: from three on, each weighs itself and its two neighbours with 1/3.
+
+    >>> sj.ring(10)
+    ring(10): 10 agents, degree 2, 20 directed links, spectral gap 0.1273
+    """
     n = checks.whole("n", n, at_least=2)
     return _lazy(f"ring({n})", n, lambda: nx.cycle_graph(n))
 
 
 def torus(rows: int, cols: int | None = None) -> Topology:
-    """A periodic grid: `torus(rows, cols)`, or `torus(n)` for a grid of n agents.
+    """Joins agents in a periodic grid: `torus(rows, cols)`, or `torus(n)` for a grid of n agents.
 
-    Weight 1/5 to self and to each of four neighbours; two rows or columns leave fewer neighbours.
+    Each weighs itself and its four neighbours with 1/5; in two rows or columns there are fewer neighbours.
+    `torus(n)` takes as rows the largest divisor of n that is not above sqrt(n).
 
-    `torus(n)` takes as rows the largest divisor of n that is not above sqrt(n): 40 is 5 x 8.
+    >>> sj.torus(40)
+    torus(5, 8): 40 agents, degree 4, 160 directed links, spectral gap 0.1172
     """
     if cols is None:
         n = checks.whole("n", rows, at_least=4)
@@ -45,7 +51,11 @@ def torus(rows: int, cols: int | None = None) -> Topology:
 
 
 def complete(n: int) -> Topology:
-    """Everybody hears everybody: W = 1/n, one round of gossip is an exact average."""
+    """Lets everybody hear everybody: every weight is 1/n, and one round of gossip is an exact average.
+
+    >>> sj.complete(4)
+    complete(4): 4 agents, degree 3, 12 directed links, spectral gap 1.0000
+    """
     n = checks.whole("n", n, at_least=2)
 
     def make_links() -> Links:
@@ -56,19 +66,31 @@ def complete(n: int) -> Topology:
 
 
 def star(n: int) -> Topology:
-    """Agent 0 in the middle of n - 1 others."""
+    """Joins agent 0, in the middle, to each of n - 1 others.
+
+    >>> sj.star(4)
+    star(4): 4 agents, degrees 1 to 3, 6 directed links, spectral gap 0.2500
+    """
     n = checks.whole("n", n, at_least=2)
     return _lazy(f"star({n})", n, lambda: nx.star_graph(n - 1))
 
 
 def chain(n: int) -> Topology:
-    """Agents in a row, the two ends not joined."""
+    """Joins n agents in a row, a ring without the link between its two ends.
+
+    >>> sj.chain(4)
+    chain(4): 4 agents, degrees 1 to 2, 6 directed links, spectral gap 0.1953
+    """
     n = checks.whole("n", n, at_least=2)
     return _lazy(f"chain({n})", n, lambda: nx.path_graph(n))
 
 
 def hypercube(n: int) -> Topology:
-    """n = 2^d agents, joined where the binary forms of their numbers differ in one digit."""
+    """Joins two of n = 2^d agents where the binary forms of their numbers differ in one digit.
+
+    >>> sj.hypercube(8)
+    hypercube(8): 8 agents, degree 3, 24 directed links, spectral gap 0.5000
+    """
     n = checks.whole("n", n, at_least=2)
     if n & (n - 1):
         raise ArgumentError(f"n must be a power of two for a hypercube, got {n}")
@@ -76,9 +98,12 @@ def hypercube(n: int) -> Topology:
 
 
 def exponential(n: int) -> Topology:
-    """The static exponential graph: agent i hears i - 1, i - 2, i - 4, ... (mod n). Directed.
+    """Makes the static exponential graph, which is directed: agent i hears i - 1, i - 2, i - 4, ... (mod n).
 
     Ying et al., "Exponential graph is provably efficient for decentralized deep training", 2021.
+
+    >>> sj.exponential(8)
+    exponential(8): 8 agents, degree 3, 24 directed links, spectral gap 0.5000
     """
     n = checks.whole("n", n, at_least=2)
     hops = np.array(sorted({0, *(2**power % n for power in range((n - 1).bit_length()))}))
@@ -92,9 +117,12 @@ def exponential(n: int) -> Topology:
 
 
 def circulant(n: int, offsets: Sequence[int]) -> Topology:
-    """Agent i is joined to i +- offset (mod n) for each offset.
+    """Joins agent i to i + offset and i - offset (mod n) for each offset.
 
-    `circulant(40, [1, 5])` is what the code that the paper descends from calls a torus.
+    The code that the paper descends from calls this one a torus:
+
+    >>> sj.circulant(40, [1, 5])
+    circulant(40, [1, 5]): 40 agents, degree 4, 160 directed links, spectral gap 0.1221
     """
     n = checks.whole("n", n, at_least=2)
     if not isinstance(offsets, Iterable):
@@ -106,7 +134,11 @@ def circulant(n: int, offsets: Sequence[int]) -> Topology:
 
 
 def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
-    """Each pair joined with the given probability; redrawn until the graph is connected."""
+    """Joins each pair of agents with the given probability; graphs are drawn until one is connected.
+
+    >>> sj.erdos_renyi(8, 0.5, seed=1)
+    erdos_renyi(8, 0.5, seed=1): 8 agents, degrees ...
+    """
     n = checks.whole("n", n, at_least=2)
     checks.real("probability", probability, above=0.0, at_most=1.0)
     name = f"erdos_renyi({n}, {probability}, seed={seed})"
@@ -114,7 +146,11 @@ def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
 
 
 def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
-    """A random graph in which every agent has `degree` neighbours; redrawn until it is connected."""
+    """Draws random graphs in which every agent has `degree` neighbours, until one is connected.
+
+    >>> sj.random_regular(8, 3)
+    random_regular(8, 3, seed=0): 8 agents, degree 3, 24 directed links, spectral gap ...
+    """
     n = checks.whole("n", n, at_least=2)
     degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
     if n * degree % 2:
@@ -124,15 +160,23 @@ def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
 
 
 def isolated(n: int) -> Topology:
-    """W = I: nobody hears anybody. The baseline of purely local training; not connected."""
+    """Lets nobody hear anybody, W = I, which is not connected: the baseline of purely local training.
+
+    >>> sj.isolated(4)
+    isolated(4): 4 agents, degree 0, 0 directed links, spectral gap 0.0000
+    """
     n = checks.whole("n", n, at_least=1)
     return Topology(f"isolated({n})", n, lambda: Links(np.arange(n), np.arange(n), np.ones(n)))
 
 
 def from_networkx(graph: Any, name: str | None = None) -> Topology:
-    """Any undirected networkx graph; agents are numbered in the order of `graph.nodes`.
+    """Makes a topology of any undirected networkx graph, agents numbered in the order of `graph.nodes`.
 
-    Edge weights are ignored: W follows from the degrees. Use `from_matrix` for weights of your own.
+    Edge weights are ignored: W follows from the degrees. Use `sj.from_matrix` for weights of your own.
+
+    >>> import networkx
+    >>> sj.from_networkx(networkx.petersen_graph(), name="petersen")
+    petersen: 10 agents, degree 3, 30 directed links, spectral gap 0.5000
     """
     if not isinstance(graph, nx.Graph):
         raise ArgumentError(f"graph must be a networkx.Graph, got {type(graph).__name__}")
@@ -144,12 +188,12 @@ def from_networkx(graph: Any, name: str | None = None) -> Topology:
 
 
 def _lazy(name: str, size: int, graph: Callable[[], Any]) -> Topology:
-    """A topology of a graph that is connected by construction."""
+    """Makes a topology of a graph that is connected by construction."""
     return Topology(name, size, lambda: _metropolis(graph()))
 
 
 def _metropolis(graph: Any) -> Links:
-    """Metropolis-Hastings weights; on regular graphs this is the uniform 1 / (degree + 1)."""
+    """Gives a graph Metropolis-Hastings weights, which are 1 / (degree + 1) on regular graphs."""
     size, number = len(graph), {node: position for position, node in enumerate(graph.nodes)}
     # A self-loop is no neighbour, and two edges between the same agents are one link.
     edges = {(number[a], number[b]) for a, b in graph.edges() if a != b}
@@ -158,10 +202,10 @@ def _metropolis(graph: Any) -> Links:
     degree = np.bincount(receiver, minlength=size)
     weight = 1.0 / (1.0 + np.maximum(degree[receiver], degree[sender]))
     own = 1.0 - np.bincount(receiver, weight, size)
-    kept = np.flatnonzero(own > 0)
-    receiver, sender = np.r_[receiver, kept], np.r_[sender, kept]
+    loops = np.flatnonzero(own > 0)  # agents with a weight for themselves
+    receiver, sender = np.r_[receiver, loops], np.r_[sender, loops]
     order = np.lexsort((sender, receiver))
-    return Links(receiver[order], sender[order], np.r_[weight, own[kept]][order])
+    return Links(receiver[order], sender[order], np.r_[weight, own[loops]][order])
 
 
 def _connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:

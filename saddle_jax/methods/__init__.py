@@ -1,4 +1,4 @@
-"""The algorithms: one short file each, in the paper's words; here is the table of their names."""
+"""The algorithms, one short file each, in the paper's words; here is the table of their names."""
 
 from collections.abc import Callable
 
@@ -19,5 +19,5 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
 
 
 def options_of(name: str) -> frozenset[str]:
-    """The names of the options that a method's factory takes."""
+    """Returns the names of the options that a method's factory takes."""
     return frozenset(tables.options(METHODS[name]))
