@@ -21,7 +21,7 @@ ADDED = {
     "model": "bottleneck",
 }
 LAWS = (
-    "laws", "methods_common", "ascents", "compression", "topology", "builtin", "models", "imports",
+    "laws", "methods_common", "ascents", "compression", "topology", "builtin", "models", "imports", "words",
 )  # fmt: skip
 # The laws of the new things, then a run of all that settings can name.
 PROGRAM = """
@@ -107,6 +107,6 @@ def test_the_new_things_keep_the_laws_and_train(copy):
     cases = xml.etree.ElementTree.parse(copy / "laws.xml").getroot().iter("testcase")
     kept = [case.get("name") for case in cases if case.find("skipped") is None]
     for kind, name in ADDED.items():
-        # Two of the imports, and at least one law of its own kind.
+        # Two of imports and lengths, and at least one law of its own kind.
         assert len([case for case in kept if name.lower() in case.lower()]) >= 3, kind
     assert (copy / "run" / "result.json").is_file()
