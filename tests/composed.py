@@ -47,7 +47,7 @@ def of_the_readme(topology, learning_rate, compressor=None):
 
 
 def adam(topology, learning_rate, compressor=None):
-    """Any optax optimizer, then gossip."""
+    """Any optax optimizer takes a local step, and gossip follows."""
     gossip = sj.gossip(topology) if compressor is None else sj.choco_gossip(topology, compressor)
     return sj.Method("adam", topology, sj.rule_of(optax.chain(optax.adam(learning_rate), gossip)))
 

@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from examples_of import one_of_each
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from problem import compiled
 
 import saddle_jax as sj
+from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression.selection import largest
 from saddle_jax.core.gossip import compress_stacked
 
@@ -25,6 +27,7 @@ OPERATORS = [
     sj.random_k(0.3),
     sj.sign(),
 ]
+OPERATORS += [operator for operator in one_of_each(COMPRESSORS).values() if operator not in OPERATORS]
 SHAPES = [(), (7,), (3, 3, 2), (2, 0, 3)]
 every_operator = pytest.mark.parametrize("operator", OPERATORS, ids=str)
 
@@ -159,19 +162,19 @@ def test_largest_marks_exactly_the_k_largest_the_first_among_equals(ranks, k):
 def test_exactly_k_entries_are_kept(make, fraction, shape):
     k = max(1, math.floor(fraction * math.prod(shape)))
     x = gaussian(shape)
-    kept = compress(make(fraction), x, jax.random.key(1))
-    assert np.count_nonzero(kept) == k
-    np.testing.assert_array_equal(np.where(kept != 0, x, 0), kept)
+    compressed = compress(make(fraction), x, jax.random.key(1))
+    assert np.count_nonzero(compressed) == k
+    np.testing.assert_array_equal(np.where(compressed != 0, x, 0), compressed)
     if make is sj.top_k and k < x.size:
-        assert np.abs(kept[kept != 0]).min() >= np.abs(x[kept == 0]).max()
+        assert np.abs(compressed[compressed != 0]).min() >= np.abs(x[compressed == 0]).max()
 
 
 def test_random_k_draws_every_entry_equally_often():
     n, draws = 20, 4000
     keys = jax.random.split(jax.random.key(0), draws)
-    kept = jax.vmap(lambda key: sj.random_k(0.25).compress(jnp.ones(n), key))(keys).mean(axis=0)
+    frequency = jax.vmap(lambda key: sj.random_k(0.25).compress(jnp.ones(n), key))(keys).mean(axis=0)
     deviation = math.sqrt(0.25 * 0.75 / draws)
-    assert np.abs(kept - 0.25).max() < 5 * deviation
+    assert np.abs(frequency - 0.25).max() < 5 * deviation
 
 
 # ---- theory ----

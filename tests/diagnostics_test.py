@@ -35,18 +35,18 @@ def test_cross_gradients_layer_by_layer():
     pairs = [(i, k) for i in range(5) for k in range(5) if IRREGULAR.occupied[i, k]]
     # e_ij is what compression held back: after the step, exactly p - Q(p).
     error, before = after.rule.error, state.rule.error
-    found = {name: [] for name in ("gradient", "error", "input", "zeta")}
+    expected_of = {name: [] for name in ("gradient", "error", "input", "zeta")}
     for i, k in pairs:
         j = IRREGULAR.neighbours[i, k]
         model = [np.asarray(leaf, np.float64)[i] for leaf in jax.tree.leaves(params)]
         gradient = problem.gradient(j, model, 1)  # i's model on j's data
-        held = [np.asarray(leaf, np.float64)[i, k] for leaf in jax.tree.leaves(before)]
-        size = [np.linalg.norm(g + e) for g, e in zip(gradient, held, strict=True)]
+        old_error = [np.asarray(leaf, np.float64)[i, k] for leaf in jax.tree.leaves(before)]
+        size = [np.linalg.norm(g + e) for g, e in zip(gradient, old_error, strict=True)]
         lost = norms(error, (i, k))
-        found["gradient"].append([np.linalg.norm(g) for g in gradient])
-        found["error"].append(lost)
-        found["input"].append(size)
-        found["zeta"].append([1 - (e / s) ** 2 for e, s in zip(lost, size, strict=True)])
+        expected_of["gradient"].append([np.linalg.norm(g) for g in gradient])
+        expected_of["error"].append(lost)
+        expected_of["input"].append(size)
+        expected_of["zeta"].append([1 - (e / s) ** 2 for e, s in zip(lost, size, strict=True)])
     pairs_of = {
         "gradient_norm_by_layer": "gradient",
         "gradient_compression_error_by_layer": "error",
@@ -54,7 +54,7 @@ def test_cross_gradients_layer_by_layer():
         "gradient_zeta_by_layer": "zeta",
     }
     for name, of in pairs_of.items():
-        np.testing.assert_allclose(metrics[name], np.mean(found[of], axis=0), rtol=1e-4, err_msg=name)
+        np.testing.assert_allclose(metrics[name], np.mean(expected_of[of], axis=0), rtol=1e-4, err_msg=name)
 
 
 def test_models_layer_by_layer():
@@ -73,8 +73,8 @@ def test_models_layer_by_layer():
     assert metrics.axes["zeta_by_layer"] == "L"
     for position, name in enumerate(("a", "b")):
         theta = (params[name] + updates[name]).reshape(5, -1)  # the public copies start at zero
-        kept = 2  # the larger half of four numbers
-        lost = [np.linalg.norm(np.sort(np.abs(row))[:-kept]) for row in theta]
+        survivors = 2  # the larger half of four numbers
+        lost = [np.linalg.norm(np.sort(np.abs(row))[:-survivors]) for row in theta]
         sizes = np.linalg.norm(theta, axis=1)
         expected = np.mean(lost), np.mean(sizes), np.mean(1 - (lost / sizes) ** 2)
         for measured, value in zip(("compression_error", "compression_input", "zeta"), expected, strict=True):

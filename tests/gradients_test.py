@@ -102,13 +102,13 @@ def test_number_of_passes():
 def test_the_caller_may_tell_the_phase_with_the_same_result():
     problem = Problem(5, steps=6)
     method = sj.q_saddle(sj.ring(5), 0.1, RHO, ascent_every=3)
-    left_alone = told = (problem.params, method.init(problem.params))
+    by_counter = by_caller = (problem.params, method.init(problem.params))
     step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
     for t in range(6):
         assert method.phase(t) == (0 if t in (0, 3) else 1)
-        left_alone = step(problem.loss_fn, *left_alone, problem.batch(t))[:2]
-        told = step(problem.loss_fn, *told, problem.batch(t), phase=method.phase(t))[:2]
-    chex.assert_trees_all_close(left_alone, told, rtol=1e-6)
+        by_counter = step(problem.loss_fn, *by_counter, problem.batch(t))[:2]
+        by_caller = step(problem.loss_fn, *by_caller, problem.batch(t), phase=method.phase(t))[:2]
+    chex.assert_trees_all_close(by_counter, by_caller, rtol=1e-6)
     always = sj.q_saddle(sj.ring(5), 0.1, RHO)
     assert {always.phase(t) for t in range(6)} == {0}
 
@@ -152,8 +152,8 @@ def test_steps_can_be_differentiated():
 
     gradient = jax.grad(later_loss)(problem.params)
     nudge = 1e-2
-    moved = jax.tree.map(lambda x, g: x - nudge * g, problem.params, gradient)
-    gain = later_loss(problem.params) - later_loss(moved)
+    descended = jax.tree.map(lambda x, g: x - nudge * g, problem.params, gradient)
+    gain = later_loss(problem.params) - later_loss(descended)
     slope = sum(float(jnp.sum(g**2)) for g in jax.tree.leaves(gradient))
     assert float(gain) == pytest.approx(nudge * slope, rel=0.1)
 

@@ -10,8 +10,8 @@ import saddle_jax
 
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 ROOMS = [
-    "base", "devices", "core", "ascents", "compression", "methods", "models", "data", "training", "analysis",
-    "paper", "report", "bench", "cli",
+    "base", "devices", "core", "graphs", "ascents", "compression", "methods", "models", "data", "training",
+    "analysis", "paper", "report", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(
     path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"

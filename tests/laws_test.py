@@ -25,8 +25,13 @@ every_compressor = pytest.mark.parametrize("compressor", [None, sj.quantize(4)],
 def make(name, topology, compressor=None):
     if name in COMPOSED:
         return sj.saddle(COMPOSED[name](topology, 0.1, compressor), sj.sam(0.2, every=2, reuse=True))
-    rho = {"rho": 0.2, "ascent_every": 2, "ascent_reuse": True} if "rho" in options_of(name) else {}
-    return sj.METHODS[name](topology, 0.1, beta=0.9, weight_decay=0.03, compressor=compressor, **rho)
+    options = {"beta": 0.9, "weight_decay": 0.03, "rho": 0.2, "ascent_every": 2, "ascent_reuse": True}
+    known = {option: value for option, value in options.items() if option in options_of(name)}
+    if compressor is not None:
+        if "compressor" not in options_of(name):
+            pytest.skip("it compresses nothing")
+        known["compressor"] = compressor
+    return sj.METHODS[name](topology, 0.1, **known)
 
 
 @every_compressor

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from problem import IRREGULAR, Problem, run
 
 import saddle_jax as sj
+from saddle_jax.methods import options_of
 
 BASES = ("dpsgd", "qgm", "ngm")
 SADDLES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
@@ -20,8 +21,12 @@ every_base = pytest.mark.parametrize("name", BASES)
 
 
 def make(name, topology, learning_rate=0.1, **options):
-    rho = {"rho": 0.2} if name in SADDLES else {}
-    return sj.METHODS[name](topology, learning_rate=learning_rate, **{**MOMENTUM, **rho, **options})
+    known = options_of(name)
+    if missing := [option for option, value in options.items() if value is not None and option not in known]:
+        pytest.skip(f"it has no {', '.join(missing)}")
+    usual = {**MOMENTUM, "rho": 0.2, **options}
+    chosen = {option: value for option, value in usual.items() if option in known}
+    return sj.METHODS[name](topology, learning_rate=learning_rate, **chosen)
 
 
 def sgd(nesterov):
@@ -60,8 +65,8 @@ def test_rho_zero_is_the_base_method(name, base, compressor):
     saddle, _, _ = run(make(name, IRREGULAR, rho=0.0, compressor=compressor), problem)
     plain, _, _ = run(make(base, IRREGULAR, compressor=compressor), problem)
     chex.assert_trees_all_equal(saddle, plain)
-    moved, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
-    assert np.abs(moved["w"] - plain["w"]).max() > 1e-3
+    perturbed, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
+    assert np.abs(perturbed["w"] - plain["w"]).max() > 1e-3
 
 
 @pytest.mark.usefixtures("x64")
@@ -206,10 +211,10 @@ def test_diagnostics_are_measured_only_when_asked(name, compressor):
     same, _, full = method.step(*arguments, diagnostics=True)
     chex.assert_trees_all_equal(params, same)
     np.testing.assert_allclose(full["consensus_distance"], sj.consensus_distance(params))
-    moved = jax.tree.map(jnp.subtract, params, problem.params)
+    update = jax.tree.map(jnp.subtract, params, problem.params)
     np.testing.assert_allclose(
         full["update_norm"],
-        [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], moved)) for i in range(5)],
+        [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], update)) for i in range(5)],
         rtol=1e-5,
     )
     pairs = name in ("ngm", "n_saddle")
@@ -278,6 +283,21 @@ def test_two_compressors_in_one_method_are_told_apart():
     )
     assert metrics["compression_error"].shape == (5,)
     assert metrics["gradient_compression_error"].shape == (5, 3)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("compressor", [None, sj.top_k(0.3)], ids=str)
+def test_quasi_global_momentum_outside_of_a_method_is_qgm(compressor):
+    problem = Problem(5)
+    history, _, _ = run(sj.qgm(IRREGULAR, 0.1, gamma=0.4, compressor=compressor), problem)
+    gossip = sj.choco_gossip(IRREGULAR, compressor, 0.4) if compressor else sj.gossip(IRREGULAR, 0.4)
+    transform, params = sj.quasi_global_momentum(gossip, 0.1), problem.params
+    gradients, state = jax.jit(sj.local_gradients(problem.loss_fn)), transform.init(params)
+    update = jax.jit(transform.update)
+    for t in range(problem.steps):
+        updates, state = update(gradients(params, problem.batch(t)), state, params)
+        params = optax.apply_updates(params, updates)
+    chex.assert_trees_all_close(params, jax.tree.map(lambda x: x[-1], history), atol=1e-12)
 
 
 def test_qgm_survives_a_learning_rate_of_zero():

@@ -44,6 +44,22 @@ def test_parameter_counts_are_those_of_the_papers_cost_tables(name, classes, siz
         assert bits == 48 * 81_711
 
 
+@pytest.mark.parametrize("name", models.NAMES)
+def test_every_network_gives_logits_and_gradients_and_serves_many_agents(name):
+    model, size = models.build(name, num_classes=7), IMAGE.get(name, 8)
+    images = jnp.zeros((2, size, size, 3))
+    params = jax.eval_shape(lambda: models.init(model, (size, size, 3), KEY))
+    assert models.count(params) > 0
+    batch = {"x": images, "y": jnp.zeros(2, int)}
+    loss, gradient = jax.eval_shape(jax.value_and_grad(loss_of(model)), params, batch)
+    assert loss.shape == ()
+    chex.assert_trees_all_equal_shapes_and_dtypes(gradient, params)
+    assert jax.eval_shape(lambda p: model.apply({"params": p}, images), params).shape == (2, 7)
+    stacked = jax.eval_shape(lambda p: sj.replicate(p, 3), params)  # agents are an axis that vmap adds
+    batches = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), batch)
+    assert jax.eval_shape(jax.vmap(loss_of(model)), stacked, batches).shape == (3,)
+
+
 # ---- convolution ----
 
 

@@ -49,17 +49,17 @@ def copy(x):
 
 
 def norm(u):
-    """One l2 norm over all tensors."""
+    """Returns one l2 norm over all tensors of a model."""
     return np.sqrt(sum(np.sum(a * a) for a in u))
 
 
 def compress(Q, u):
-    """Q acts on every tensor separately."""
+    """Applies Q to every tensor of a model separately."""
     return [Q(a) for a in u]
 
 
 def neighbours(W, i):
-    """N(i), including i itself."""
+    """Lists the neighbours N(i), including i itself."""
     return [j for j in range(len(W)) if W[i, j] > 0 or j == i]
 
 
@@ -82,10 +82,10 @@ def top_k(fraction):
         flat = v.reshape(-1)
         k = max(1, int(np.floor(fraction * flat.size)))
         by_magnitude = sorted(range(flat.size), key=lambda index: (-abs(flat[index]), index))
-        kept = np.zeros_like(flat)
+        largest = np.zeros_like(flat)
         for index in by_magnitude[:k]:
-            kept[index] = flat[index]
-        return kept.reshape(v.shape)
+            largest[index] = flat[index]
+        return largest.reshape(v.shape)
 
     return keep
 

@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def params(self):
-        """The starting models, stacked."""
+        """The starting models of all agents, stacked [A, ...]."""
         return {
             "b": jnp.stack([b for b, _ in self.start]),
             "w": jnp.stack([w for _, w in self.start]),
@@ -54,11 +54,11 @@ class Problem:
 
     @staticmethod
     def loss_fn(params, batch):
-        """Of one agent."""
+        """Returns the loss of one agent on its batch."""
         return jnp.mean((jnp.tanh(batch["x"] @ params["w"] + params["b"][None]) - batch["y"]) ** 2)
 
     def gradient(self, i, model, t):
-        """By hand, for one agent."""
+        """Returns the gradient of agent i at a model in step t, derived by hand."""
         b, w = model
         z = np.tanh(self.x[t, i] @ w + b)
         slope = 2 * (z - self.y[t, i]) * (1 - z**2) / z.size

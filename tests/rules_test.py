@@ -93,8 +93,8 @@ def relay_sgd(eta):
     def step(s, x, state):
         links = s.network.occupied.at[:, 0].set(False)
         half = tree(lambda x, g: x - eta * g, x, s.gradient(x))
-        told = lambda own, m: rows(links, m) * (own[:, None] + m.sum(1, keepdims=True) - m)  # noqa: E731
-        m, counts = s.network.send((tree(told, half, state.m), told(jnp.ones(8), state.counts)))
+        outgoing = lambda own, m: rows(links, m) * (own[:, None] + m.sum(1, keepdims=True) - m)  # noqa: E731
+        m, counts = s.network.send((tree(outgoing, half, state.m), outgoing(jnp.ones(8), state.counts)))
         m, counts = tree(lambda m: rows(links, m) * m, (m, counts))
         missing = 7 - counts.sum(1)
         mean = tree(lambda h, m, x0: (h + m.sum(1) + rows(missing, h) * x0) / 8, half, m, state.start)
@@ -154,7 +154,7 @@ every_rule = pytest.mark.parametrize("name", RULES)
 
 
 def loss_fn(params, batch):
-    """A quadratic of each agent's own."""
+    """Every agent has a quadratic loss of its own."""
     return 0.5 * jnp.sum(batch["h"] * (params["x"] - batch["c"]) ** 2)
 
 
@@ -222,8 +222,8 @@ def test_each_has_its_saddle_version(name, problem):
     plain, _ = train(method, problem, 1, 5)
     same, _ = train(sj.saddle(method, 0.0), problem, 1, 5)
     chex.assert_trees_all_equal(same[0], plain[0])
-    moved, _ = train(sj.saddle(method, sj.sam(0.2, every=2)), problem, 1, 5)
-    assert np.abs(moved[0]["x"] - plain[0]["x"]).max() > 1e-4
+    perturbed, _ = train(sj.saddle(method, sj.sam(0.2, every=2)), problem, 1, 5)
+    assert np.abs(perturbed[0]["x"] - plain[0]["x"]).max() > 1e-4
 
 
 def test_two_gossips_draw_different_noise_and_note_different_metrics(problem):

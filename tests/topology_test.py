@@ -1,3 +1,4 @@
+import functools
 import tracemalloc
 
 import networkx as nx
@@ -7,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saddle_jax as sj
+from saddle_jax.base.tables import options
+from saddle_jax.graphs import GRAPHS
 
 FACTORIES = {
+    **{name: functools.partial(graph, 8) for name, graph in GRAPHS.items() if list(options(graph)) == ["n"]},
     "ring": lambda: sj.ring(10),
     "two": lambda: sj.ring(2),
     "torus": lambda: sj.torus(4, 5),

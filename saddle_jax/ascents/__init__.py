@@ -1,4 +1,15 @@
-"""How the gradient of one model is taken: one kind, one short file."""
+"""How the gradient of one model is taken: one kind, one short file; here is the table of their names."""
 
-from saddle_jax.ascents.sam import sam as sam
-from saddle_jax.core.ascent import plain as plain
+from collections.abc import Callable
+from typing import Any
+
+from saddle_jax.base.tables import load
+from saddle_jax.core.ascent import Ascent
+
+# A new ascent is a file in this folder and a line here.
+ASCENTS: dict[str, Callable[..., Ascent[Any]]] = load(
+    {
+        "plain": "saddle_jax.core.ascent:plain",
+        "sam": "saddle_jax.ascents.sam:sam",
+    }
+)

@@ -10,7 +10,7 @@ import jax
 
 
 class ArgumentError(ValueError):
-    """A mistake in what the user gave: the message is one line that names it. Any other error is a bug."""
+    """The user made a mistake, which the message names in one line. Any other error is a bug."""
 
 
 def real(
@@ -60,10 +60,10 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> None:
         raise ArgumentError(f"{name} must be one of {names}, got {value!r}")
 
 
-def did_you_mean(value: Any, known: Collection[str]) -> str:
-    """The end of a message: the known name nearest to a misspelt one, or nothing."""
-    near = difflib.get_close_matches(str(value), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def did_you_mean(value: Any, names: Collection[str]) -> str:
+    """Returns the end of a message, which suggests the name nearest to a misspelt one, or nothing."""
+    nearest = difflib.get_close_matches(str(value), list(names), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str) -> None:
@@ -76,7 +76,8 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str
 def schedule(value: Any) -> Callable[[Any], Any]:
     """Checks a learning rate, a number above zero or a function of the step, and returns it as a function."""
     if callable(value):
-        return value
+        rate_at: Callable[[Any], Any] = value
+        return rate_at
     rate = real("learning_rate", value, above=0.0)
     return lambda step: rate
 

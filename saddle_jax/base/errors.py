@@ -2,4 +2,4 @@
 
 
 class RunError(Exception):
-    """A folder or a disk that cannot be used; the message says why and what to do, in one line."""
+    """A folder or a disk cannot be used; the message says why and what to do, in one line."""

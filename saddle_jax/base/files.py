@@ -28,11 +28,11 @@ _KINDS = {
 
 
 @contextlib.contextmanager
-def in_one_go(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """A name beside `path` to write to. It becomes `path` when all went well, and is removed otherwise.
+def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+    """Gives a new file beside `path` to write to. It becomes `path` when all went well, or is removed.
 
     Raises:
-      RunError: `path` is there and is no file, such as a device, which must not be replaced.
+      RunError: `path` exists and is no file but, for example, a device, which must not be replaced.
     """
     path = pathlib.Path(path)
     with contextlib.suppress(FileNotFoundError):
@@ -49,10 +49,10 @@ def in_one_go(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def check_named_output(name: str | None, setting: str = "output") -> None:
-    """Checks, before anything is computed, that a file which a user named is new or can be replaced, if any.
+    """Checks, before anything is computed, that the file which a user named, if any, is new or replaceable.
 
-    A link is refused: to replace such as /dev/stdout would harm the machine, and whether a link or the file
-    behind it is meant is not for us to guess.
+    A link is refused: to replace one such as /dev/stdout would harm the machine, and we cannot guess whether
+    the link or the file behind it is meant.
     """
     if name:
         with contextlib.suppress(FileNotFoundError):
@@ -69,23 +69,26 @@ def check_no_link(path: pathlib.Path) -> None:
 
 
 def open_regular(path: pathlib.Path, flags: int) -> int:
-    """A descriptor of a file that is no link, pipe or device; it never waits for a pipe's other end."""
-    found = os.open(path, flags | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0), 0o666)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+    """Opens a file that is no link, pipe or device; it never waits for a pipe's other end.
+
+    Returns the descriptor.
+    """
+    descriptor = os.open(path, flags | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(f"{path} is no regular file")
-    return found
+    return descriptor
 
 
 def _other_than_file(mode: int) -> str | None:
-    """What it is, if it is no regular file."""
+    """Names the kind of a thing on disk that is no regular file; None for a file."""
     if stat.S_ISREG(mode):
         return None
     return next((kind for kind, is_it in _KINDS.items() if is_it(mode)), "something unknown")
 
 
 def _remove_stale(path: pathlib.Path) -> None:
-    """Removes what processes that were killed while writing `path` have left, once it is old enough."""
+    """Removes partial files of processes that were killed while writing `path`, once they are old enough."""
     pattern = re.compile(r"\.partial-[0-9a-f]{16}-" + re.escape(path.name))
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:

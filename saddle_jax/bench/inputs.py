@@ -6,9 +6,9 @@ import numpy as np
 
 from saddle_jax import data, models
 from saddle_jax.bench.timing import interleaved
-from saddle_jax.core.graphs import ring
 from saddle_jax.core.trees import replicate
 from saddle_jax.data.recipes import RECIPES
+from saddle_jax.graphs.named import ring
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.training import classification
 

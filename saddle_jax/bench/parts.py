@@ -13,13 +13,16 @@ from saddle_jax.bench.jobs import Job, Options, pytorch
 from saddle_jax.bench.rows import Row, compared
 from saddle_jax.bench.timing import interleaved
 from saddle_jax.bench.work import Work
-from saddle_jax.compression import Compressor, quantize, sign, top_k
+from saddle_jax.compression.base import Compressor
+from saddle_jax.compression.quantization import quantize
+from saddle_jax.compression.signs import sign
+from saddle_jax.compression.sparsification import top_k
 from saddle_jax.core.gossip import compress_stacked
-from saddle_jax.core.graphs import complete, ring, torus
 from saddle_jax.core.network import mix, mixing_form
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.recipes import RECIPES
+from saddle_jax.graphs.named import complete, ring, torus
 from saddle_jax.training import classification
 
 _RESNET20_SIZE = 272_474

@@ -1,9 +1,17 @@
 """Compression operators Q: pure functions of one tensor, their packed encodings and their cost."""
 
-from saddle_jax.compression.base import Compressor as Compressor
-from saddle_jax.compression.base import Payload as Payload
-from saddle_jax.compression.base import identity as identity
-from saddle_jax.compression.quantization import quantize as quantize
-from saddle_jax.compression.signs import sign as sign
-from saddle_jax.compression.sparsification import random_k as random_k
-from saddle_jax.compression.sparsification import top_k as top_k
+from collections.abc import Callable
+
+from saddle_jax.base.tables import load
+from saddle_jax.compression.base import Compressor
+
+# A new operator is a file in this folder and a line here.
+COMPRESSORS: dict[str, Callable[..., Compressor]] = load(
+    {
+        "identity": "saddle_jax.compression.base:identity",
+        "quantize": "saddle_jax.compression.quantization:quantize",
+        "top_k": "saddle_jax.compression.sparsification:top_k",
+        "random_k": "saddle_jax.compression.sparsification:random_k",
+        "sign": "saddle_jax.compression.signs:sign",
+    }
+)

@@ -19,12 +19,12 @@ from saddle_jax.compression import packing
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["shape", "dtype"])
 @dataclasses.dataclass(frozen=True)
 class Payload:
-    """One encoded tensor.
+    """A payload is one encoded tensor. Both ends know its shape and dtype, which are the model's.
 
     Attributes:
       data: the bytes that would travel, uint8 [length].
-      shape: the tensor's shape. Both ends know it: it is the model's.
-      dtype: the tensor's dtype, likewise.
+      shape: the tensor's shape.
+      dtype: the tensor's dtype.
     """
 
     data: Array
@@ -34,7 +34,7 @@ class Payload:
 
 @dataclasses.dataclass(frozen=True)
 class Compressor(abc.ABC):
-    """A compression operator Q on one tensor, pure in (x, key).
+    """A compressor is an operator Q on one tensor, pure in (x, key).
 
     The paper's operators act on each parameter tensor on its own. A new operator is a frozen
     dataclass that defines `compress_vector`, and `stochastic` if it draws random numbers. To be
@@ -49,13 +49,13 @@ class Compressor(abc.ABC):
 
     @final
     def compress(self, x: Array, key: Key | None = None) -> Array:
-        """Q(x), of the shape and dtype of x. The key is consumed; deterministic operators take None."""
+        """Returns Q(x), of x's shape and dtype. The key is consumed; deterministic operators take None."""
         x = self._checked(x, key)
         return x if x.size == 0 else self.compress_vector(x.reshape(-1), key).reshape(x.shape)
 
     @final
     def encode(self, x: Array, key: Key | None = None) -> Payload:
-        """The packed bytes of Q(x), with `decode(encode(x, key)) == compress(x, key)`."""
+        """Packs Q(x) into bytes, such that `decode(encode(x, key)) == compress(x, key)`."""
         x = self._checked(x, key)
         sections = [] if x.size == 0 else self.encode_vector(x.reshape(-1), key)
         data = jnp.concatenate([jnp.zeros(0, jnp.uint8), *sections])
@@ -63,7 +63,7 @@ class Compressor(abc.ABC):
 
     @final
     def decode(self, payload: Payload) -> Array:
-        """The tensor that a payload of this operator stands for."""
+        """Returns the tensor that a payload of this operator encodes."""
         size = math.prod(payload.shape)
         if size == 0:
             return jnp.zeros(payload.shape, payload.dtype)
@@ -71,39 +71,39 @@ class Compressor(abc.ABC):
 
     @final
     def bits(self, shape: Sequence[int], dtype: Any = np.float32) -> int:
-        """The exact length of a payload in bits, whatever the tensor holds: 8 per byte sent."""
+        """Returns the exact length of a payload in bits, whatever the tensor holds: 8 per byte sent."""
         size = math.prod(shape)
         return 8 * self.payload_bytes(size, np.dtype(dtype).itemsize) if size else 0
 
     @final
     def paper_bits(self, shape: Sequence[int]) -> int:
-        """What the paper's cost tables count: no norms, no scales, no signs, 16-bit indices."""
+        """Returns the bits that the paper's tables count: no norms, no scales, no signs, 16-bit indices."""
         size = math.prod(shape)
         return self.paper_bits_of(size) if size else 0
 
     def contraction(self, shape: Sequence[int]) -> float | None:
-        """The zeta > 0 of E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 that theory promises, else None."""
+        """Returns the zeta > 0 of E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 that theory promises, or None."""
         del shape
         return None
 
     @abc.abstractmethod
     def compress_vector(self, x: Array, key: Any) -> Array:
-        """Q of a vector [size], size >= 1; `key` is given if the operator is `stochastic`."""
+        """Returns Q of a vector [size], size >= 1; `key` is given if the operator is `stochastic`."""
 
     def encode_vector(self, x: Array, key: Any) -> list[Array]:
-        """The payload of a vector [size] as uint8 vectors, in sending order; see `packing`."""
+        """Returns the payload of a vector [size] as uint8 vectors, in sending order; see `packing`."""
         raise NotImplementedError(f"{self} has no encoding: define encode_vector and decode_vector")
 
     def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
-        """The vector [size] from the bytes of `encode_vector`."""
+        """Returns the vector [size] that `encode_vector` turned into these bytes."""
         raise NotImplementedError(f"{self} has no encoding: define encode_vector and decode_vector")
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """How many bytes `encode_vector` gives for `size` numbers of `itemsize` bytes."""
+        """Returns how many bytes `encode_vector` makes of `size` numbers of `itemsize` bytes."""
         raise NotImplementedError(f"{self} does not tell its cost: define payload_bytes")
 
     def paper_bits_of(self, size: int) -> int:
-        """What the paper would count for `size` numbers."""
+        """Returns the bits that the paper would count for `size` numbers."""
         raise NotImplementedError(f"{self} does not tell its cost: define paper_bits_of")
 
     def _checked(self, x: Array, key: Key | None) -> Array:
@@ -117,7 +117,7 @@ class Compressor(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Identity(Compressor):
-    """Q(x) = x."""
+    """This operator compresses nothing: Q(x) = x."""
 
     def __repr__(self) -> str:
         return "identity()"
@@ -145,5 +145,9 @@ class Identity(Compressor):
 
 
 def identity() -> Compressor:
-    """The operator that compresses nothing: every number is sent as it is."""
+    """Makes the operator that compresses nothing: every number is sent as it is.
+
+    >>> sj.identity().bits((1000,))
+    32000
+    """
     return Identity()

@@ -8,29 +8,29 @@ from saddle_jax.base.types import Array
 
 
 def packed_length(count: int, width: int) -> int:
-    """Bytes that `count` integers of `width` bits take, the last byte filled up."""
+    """Returns how many bytes `count` integers of `width` bits take, the last byte filled up."""
     return -(-count * width // 8)
 
 
 def pack_integers(values: Array, width: int) -> Array:
-    """Unsigned integers [count] of `width` bits each, one after the other: uint8 [length]."""
+    """Packs unsigned integers [count] of `width` bits each, one after the other, into uint8 [length]."""
     shifts = jnp.arange(width, dtype=jnp.uint32)
     bits = (values.astype(jnp.uint32)[:, None] >> shifts[None]) & 1
     return jnp.packbits(bits.astype(jnp.uint8).reshape(-1), bitorder="little")
 
 
 def unpack_integers(data: Array, count: int, width: int) -> Array:
-    """The uint32 [count] that `pack_integers` packed."""
+    """Returns the uint32 [count] that `pack_integers` packed."""
     bits = jnp.unpackbits(data, count=count * width, bitorder="little").reshape(count, width)
     shifts = jnp.arange(width, dtype=jnp.uint32)
     return jnp.sum(bits.astype(jnp.uint32) << shifts[None], axis=1, dtype=jnp.uint32)
 
 
 def pack_floats(values: Array) -> Array:
-    """The raw bytes of floating-point or 32-bit integer numbers [count]: uint8 [length]."""
+    """Returns the raw bytes of floating-point or 32-bit integer numbers [count], uint8 [length]."""
     return jax.lax.bitcast_convert_type(values, jnp.uint8).reshape(-1)
 
 
 def unpack_floats(data: Array, count: int, dtype: np.dtype) -> Array:
-    """The numbers [count] that `pack_floats` packed."""
+    """Returns the numbers [count] of a dtype that `pack_floats` packed."""
     return jax.lax.bitcast_convert_type(data.reshape(count, dtype.itemsize), dtype)

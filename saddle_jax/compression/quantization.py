@@ -23,7 +23,7 @@ _RANDOM_BITS = 16
 
 @dataclasses.dataclass(frozen=True)
 class Quantize(Compressor):
-    """Q(x) = ||x||_2 sign(x) level / s [/ tau], level = s |x| / ||x||_2 rounded at random to an integer.
+    """Q(x) is ||x||_2 sign(x) level / s [/ tau], level = s |x| / ||x||_2 rounded at random to an integer.
 
     s = 2^bits - 1 levels, tau = 1 + min(d / s^2, sqrt(d) / s) where d is the tensor's size.
     The norm is that of the tensor. One number travels as `bits` bits of level and one of sign.
@@ -45,7 +45,7 @@ class Quantize(Compressor):
 
     @property
     def _levels(self) -> int:
-        return 2**self.bits_per_number - 1
+        return (1 << self.bits_per_number) - 1
 
     def _tau(self, size: int) -> float:
         return 1.0 + min(size / self._levels**2, math.sqrt(size) / self._levels)
@@ -57,7 +57,7 @@ class Quantize(Compressor):
         return 2.0 - tau if tau < 2.0 else None  # E||Q(x) - x||^2 <= (tau - 1) ||x||^2
 
     def _quantize(self, x: Array, key: Any) -> tuple[Array, Array]:
-        """The norm of x [size], a scalar, and its whole-numbered levels [size] as floats."""
+        """Returns the norm of x [size], a scalar, and its whole-numbered levels [size] as floats."""
         x = x.astype(_working_dtype(x.dtype))
         # Scaled by the largest entry, so that squares neither overflow nor vanish; a zero tensor
         # gets norm 0 and levels 0, with finite derivatives.
@@ -100,7 +100,7 @@ class Quantize(Compressor):
 
 
 def _round_at_random(exact: Array, key: Any) -> Array:
-    """Each number of [size] rounded down, or up with the probability of its fraction."""
+    """Rounds each number of [size] down, or up with the probability of its fraction."""
     # The first half of the tensor takes the lower bits of the words, the second half the upper ones: lying
     # side by side, they would have to be shuffled apart. An odd tensor has no halves, and a word per number.
     halves = 2 - exact.size % 2
@@ -110,21 +110,26 @@ def _round_at_random(exact: Array, key: Any) -> Array:
     exact = exact.reshape(halves, -1)
     floor = jnp.floor(exact)
     # The half makes the probability the nearest multiple of 2^-16.
-    up = pieces.astype(exact.dtype) + 0.5 < (exact - floor) * 2**_RANDOM_BITS
+    up: Array = pieces.astype(exact.dtype) + 0.5 < (exact - floor) * 2**_RANDOM_BITS
     return (floor + up).reshape(-1)
 
 
 def _working_dtype(dtype: Any) -> np.dtype:
-    """Float32 at least: the levels of a bfloat16 tensor may not fit into its eight bits."""
+    """Returns float32 or wider: the levels of a bfloat16 tensor may not fit into its eight bits."""
     return np.dtype(jnp.promote_types(dtype, jnp.float32))
 
 
 def quantize(bits: int, biased: bool = False) -> Compressor:
-    """Stochastic quantization to `bits` bits per number, per tensor.
+    """Quantizes each tensor at random to `bits` bits per number.
 
     Args:
       bits: 1 to 16. The paper uses 8 for ResNet-20, 10 for MobileNet-V2, 2 for one NGM table.
       biased: divide by tau, so that Q contracts at any number of bits. The unbiased operator does
         not once d > s^2; with error feedback, or at few bits, use the biased one.
+
+    >>> sj.quantize(bits=8).bits((1000,))  # a norm of 32 bits, and 8 bits and a sign per number
+    9032
+    >>> sj.quantize(bits=1).compress(jnp.array([3.0, 0.0]), jax.random.key(0))
+    Array([3., 0.], dtype=float32)
     """
     return Quantize(checks.whole("bits", bits, at_least=1, at_most=_MAX_BITS), bool(biased))

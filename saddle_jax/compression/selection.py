@@ -33,17 +33,17 @@ def largest(ranks: Array, k: int) -> Array:
     threshold, _ = jax.lax.while_loop(lambda b: b[0] < b[1], narrow_threshold, bounds)
 
     above, equal = ranks > threshold, ranks == threshold
-    wanted = k - count(above)  # how many of the equal ones belong to the k
+    missing = k - count(above)  # how many of the equal ones belong to the k
     position = jnp.arange(ranks.size, dtype=jnp.int32)
 
     def narrow_cut(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds  # the smallest cut with `wanted` equal entries before it is in [low, high]
+        low, high = bounds  # the smallest cut with `missing` equal entries before it is in [low, high]
         middle = (low + high) // 2
-        enough = count(equal & (position < middle)) >= wanted
+        enough = count(equal & (position < middle)) >= missing
         return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
 
     size = jnp.int32(ranks.size)
-    tied = count(equal) > wanted
+    tied = count(equal) > missing
     cut, _ = jax.lax.while_loop(
         lambda b: b[0] < b[1], narrow_cut, (jnp.where(tied, jnp.int32(0), size), size)
     )

@@ -15,7 +15,7 @@ from saddle_jax.compression.base import Compressor
 
 @dataclasses.dataclass(frozen=True)
 class Sign(Compressor):
-    """Q(x) = mean|x| sign(x), where a zero counts as positive: one bit cannot say zero."""
+    """Q(x) is mean|x| sign(x), where a zero counts as positive: one bit cannot say zero."""
 
     def __repr__(self) -> str:
         return "sign()"
@@ -46,5 +46,9 @@ class Sign(Compressor):
 
 
 def sign() -> Compressor:
-    """Scaled sign, per tensor: one bit per number and one scale. Meant for error feedback (NGM)."""
+    """Sends one sign per number and one scale per tensor; it is meant for error feedback (NGM).
+
+    >>> sj.sign().compress(jnp.array([3.0, -1.0]))
+    Array([ 2., -2.], dtype=float32)
+    """
     return Sign()

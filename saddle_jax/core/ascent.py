@@ -6,25 +6,25 @@ it as often as it likes; `saddle_jax.ascents` has one short file for each kind.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Generic
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Batch, Params, Tree
+from saddle_jax.base.types import Batch, Params, State
 
 GradientFn = Callable[[Params, Batch], Params]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Ascent:
-    """The gradient of one model on one batch, as a pure pair of functions.
+class Ascent(Generic[State]):
+    """An ascent takes the gradient of one model on one batch; it is a pure pair of functions.
 
     Attributes:
-      name: how it was made, such as "sam(rho=0.05)".
-      init: x -> state, the state before the first step; `()` where nothing is remembered.
+      name: the call that makes it, such as "sam(rho=0.05)".
+      init: x -> state, the state before the first step; `()` if nothing is remembered.
       gradient: (grad, x, d, state, phase) -> (g, state). `grad(x, d)` is the plain gradient at x on
         batch d. `phase` is static: a Python integer that tells which kind of step this is.
       phases: the kinds of the steps of one period. (0,) makes all steps alike; (0, 1, 1) makes every third
@@ -33,12 +33,12 @@ class Ascent:
     """
 
     name: str
-    init: Callable[[Params], Any]
-    gradient: Callable[[GradientFn, Params, Batch, Any, int], tuple[Params, Any]]
+    init: Callable[[Params], State]
+    gradient: Callable[[GradientFn, Params, Batch, State, int], tuple[Params, State]]
     phases: tuple[int, ...] = (0,)
     is_linear: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.phases or any(not isinstance(phase, int) for phase in self.phases):
             raise ArgumentError(f"phases must be a tuple of integers, got {self.phases!r}")
 
@@ -47,19 +47,19 @@ class Ascent:
 
     @property
     def period(self) -> int:
-        """After how many steps the kinds of steps repeat."""
+        """The number of steps after which the kinds of steps repeat."""
         return len(self.phases)
 
     def phase(self, t: int) -> int:
-        """Which kind of step the one number t (from 0) is."""
+        """Returns the kind of step number t, counted from 0."""
         return self.phases[checks.whole("t", t, at_least=0) % self.period]
 
     def keeps_state(self, x: Params) -> bool:
-        """Whether something is remembered from one step to the next."""
+        """Returns whether something is remembered of a model x from one step to the next."""
         return bool(jax.tree.leaves(jax.eval_shape(self.init, x)))
 
     def passes(self, phase: int) -> int:
-        """How many backward passes a step of this kind takes, counted on a model of one number."""
+        """Counts the backward passes of a step of this kind, on a model of one number."""
         model, count = {"x": jnp.ones(1)}, 0
 
         def grad(x: Params, d: Batch) -> Params:
@@ -73,16 +73,20 @@ class Ascent:
 
     @property
     def passes_per_step(self) -> float:
-        """Backward passes of a step, the mean over a period: 1 for a plain gradient, 2 for SAM."""
+        """The number of backward passes of a step, the mean over a period: 1 for plain, 2 for SAM."""
         return sum(self.passes(phase) for phase in self.phases) / self.period
 
 
-def nothing(x: Params) -> Tree:
-    """The state of an ascent that remembers nothing."""
+def nothing(x: Params) -> tuple[()]:
+    """Returns the state of an ascent that remembers nothing."""
     del x
     return ()
 
 
-def plain() -> Ascent:
-    """The gradient of the loss itself, g = grad F(x; d): one backward pass."""
+def plain() -> Ascent[tuple[()]]:
+    """Takes the gradient of the loss itself, g = grad F(x; d), in one backward pass.
+
+    >>> sj.plain().passes_per_step
+    1.0
+    """
     return Ascent("plain()", nothing, lambda grad, x, d, state, phase: (grad(x, d), state), is_linear=True)

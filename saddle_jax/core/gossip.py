@@ -8,13 +8,13 @@ paper's Algorithm 2). A method may use several of them, one for each quantity th
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.types import Key, Operator, Tree
+from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.network import FORMS, Form, Message
 from saddle_jax.core.trees import tree_map
@@ -27,24 +27,30 @@ Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")
 
 
-class Gossip(NamedTuple):
-    """How one quantity travels, as a pure pair of functions."""
+class Gossip(NamedTuple, Generic[State]):
+    """A gossip says how one quantity travels; it is a pure pair of functions."""
 
-    init: Callable[[Tree], Any]  # x [A, ...] -> state
-    mix: "Callable[[Step, Tree, Any], tuple[Tree, Any]]"  # (step, x, state) -> (x after the round, state)
+    init: Callable[[Tree], State]  # x [A, ...] -> state
+    mix: "Callable[[Step, Tree, State], tuple[Tree, State]]"  # (step, x, state) -> (x after the round, state)
 
 
-def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip:
-    """One round of exact gossip: x + gamma (W - I) x.
+def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip[tuple[()]]:
+    """Makes a round of exact gossip: x becomes x + gamma (W - I) x.
 
     Args:
       gamma: averaging rate in (0, 1].
-      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+
+    >>> gossip = sj.exact()
+    >>> rule = sj.Rule(gossip.init, gossip.mix)  # gossip and nothing more
+    >>> method, x = sj.Method("average", sj.ring(4), rule), jnp.array([0.0, 3.0, 6.0, 3.0])
+    >>> method.step(lambda x, d: 0.0, x, method.init(x), jnp.zeros(4))[0]
+    Array([2., 3., 4., 3.], dtype=float32)
     """
     gamma = check_rate(gamma)
     checks.choice("form", form, FORMS)
 
-    def mix(step: "Step", x: Tree, state: Any) -> tuple[Tree, Any]:
+    def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
         x = trees.in_memory(x)  # each neighbour reads it
         pulled = step.network.pull(x, form=form)
         return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, pulled)), state
@@ -53,13 +59,15 @@ def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip:
 
 
 class ChocoState(NamedTuple):
-    """State of `choco`."""
+    """CHOCO remembers what the neighbours know of each agent."""
 
-    public: Tree  # x-hat: the copy of each agent's quantity that its neighbours hold too [A, ...]
+    public: Tree  # x-hat, the copy of each agent's quantity that its neighbours hold too [A, ...]
 
 
-def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: Form = "auto") -> Gossip:
-    """One round of compressed gossip. With x-hat starting at zero:
+def choco(
+    compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: Form = "auto"
+) -> Gossip[ChocoState]:
+    """Makes a round of compressed gossip. The public copy x-hat starts at zero:
 
         order "choco"                          order "paper" (as Algorithm 2 is printed)
         q     = Q(x - x-hat)                   x     = x + gamma (W - I) x-hat
@@ -74,7 +82,14 @@ def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: 
       compressor: the operator Q, applied to each tensor of each agent.
       gamma: averaging rate in (0, 1]; strong compression needs a small one (the paper: 0.4 for 30 % top-k).
       order: "choco" or "paper".
-      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+
+    >>> gossip = sj.choco(sj.top_k(0.5))
+    >>> rule = sj.Rule(gossip.init, gossip.mix)  # gossip and nothing more
+    >>> method, x = sj.Method("average", sj.complete(2), rule), jnp.array([[0.0, 1.0], [2.0, 0.0]])
+    >>> method.step(lambda x, d: 0.0, x, method.init(x), jnp.zeros(2))[1].rule.public
+    Array([[0., 1.],
+           [2., 0.]], dtype=float32)
     """
     gamma = check_rate(gamma)
     check_compressor(compressor)
@@ -93,7 +108,7 @@ def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: 
             public, sent = publish(step, x, public)
             pulled = step.network.pull(public, sent, form)
             return tree_map(lambda x, p: x + gamma * p, x, pulled), ChocoState(public)
-        # What is mixed travelled in the step before; what travels now is mixed in the next one.
+        # What is mixed now travelled in the step before; what travels now is mixed in the next step.
         pulled = step.network.pull(public, (), form)
         x = tree_map(lambda x, p: x + gamma * p, x, pulled)
         public, sent = publish(step, x, public)
@@ -103,17 +118,17 @@ def choco(compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: 
     return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
 
 
-def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip:
-    """How the models of a method travel: exactly without a compressor, by CHOCO with one."""
+def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
+    """Makes the gossip of a method's models: exact without a compressor, CHOCO with one."""
     checks.choice("order", order, ORDERS)
     return exact(gamma, form) if compressor is None else choco(compressor, gamma, order, form)
 
 
 def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: int = 1) -> Tree:
-    """Q of every tensor of every agent, each with a key of its own.
+    """Compresses every tensor of every agent, each with a key of its own.
 
     Args:
-      compressor: the operator.
+      compressor: the operator Q.
       tree: leaves [A, ...], or [A, K, ...] with axes=2.
       key: one key, consumed; None for deterministic operators.
       axes: how many leading axes are not part of a tensor.
@@ -148,18 +163,19 @@ def check_compressor(compressor: Any) -> None:
 
 
 def note_compression(step: "Step", prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
-    """Notes what compression took away, where diagnostics are measured.
+    """Notes what compression took away, in steps that measure diagnostics.
+
+    These are the norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its
+    own, [L]; and the measured contraction of each tensor,
+    zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L], the mean over the agents or pairs that had
+    something to compress, NaN where none had.
 
     Args:
-      step: that measures.
-      prefix: before the names.
+      step: the step that takes the notes.
+      prefix: what the notes' names begin with.
       theta: what was compressed [A, ...], or of pairs [A, K, ...].
       compressed: Q(theta).
       present: which agents [A] or pairs [A, K] are real, bool.
-
-    The norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its own, [L];
-    and the measured contraction of each tensor, zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L],
-    the mean over those agents or pairs that had something to compress, NaN where none had.
     """
     if not step.diagnostics:
         return

@@ -12,8 +12,8 @@ an ascent of its own.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,49 +22,53 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.network import Network
-from saddle_jax.core.trees import scale_slices, zeros_like
+from saddle_jax.core.trees import scale_slices, zeros_like, zeros_of_pairs
 from saddle_jax.devices.lifting import lift, on_shards
 
 Kind = Literal["own", "pairs", "mean"]
 
 
 class Evaluation(NamedTuple):
-    """What the first backward pass on a batch saw."""
+    """The loss that the first backward pass on a batch saw."""
 
     loss: Array  # scalar, or [A]; at the perturbed point in a step that reuses a perturbation
-    aux: Any  # what loss_fn returned beside the loss; None if nothing
+    aux: Tree  # what loss_fn returned beside the loss; None if it returned the loss alone
+
+
+Answer: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's new state, own losses
+Reached: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
 
 
 class Oracle(Protocol):
-    """Whom a step asks for gradients; x is stacked [A, ...]."""
+    """An oracle answers a step's three questions for gradients at stacked models x [A, ...]."""
 
     def own(self, x: Params) -> Params:
-        """grad F_i(x_i; d_i), [A, ...]."""
+        """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
 
     def pairs(self, x: Params, own: Params | None) -> Params:
-        """g_ij = grad F_j(x_i; d_j), [A, K, ...]; `own` is where g_ii is taken, None for x."""
+        """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """sum_j w_ij g_ij, [A, ...]."""
+        """Returns sum_j w_ij g_ij, [A, ...], where g_ij are the `pairs`."""
 
 
 @dataclasses.dataclass(eq=False)
 class Gradients:
-    """The oracle of a real step.
+    """The oracle of a real step computes gradients from a loss function and the agents' batches.
 
     Attributes:
-      loss_fn: of one agent.
+      loss_fn: the loss of one agent.
       ascent: how the gradient of one model is taken.
-      batch: stacked [A, B, ...].
-      network: whose batches are heard.
-      states: the ascent's, one for each question of a step in their order; replaced as they are asked.
-      phase: which kind of step this is; None: told by network.t, inside the compiled program.
+      batch: one batch per agent, stacked [A, B, ...].
+      network: brings the neighbours' batches.
+      states: the ascent's states, one for each question of a step, in order; each answer replaces its own.
+      phase: which kind of step this is; None decides by network.t inside the compiled program.
       group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
     """
 
     loss_fn: LossFn
-    ascent: Ascent
+    ascent: Ascent[Any]
     batch: Batch
     network: Network
     states: list[Any]
@@ -73,54 +77,54 @@ class Gradients:
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params) -> Params:
-        """grad F_i(x_i; d_i), [A, ...]."""
+        """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
         return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state))
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """sum_j w_ij g_ij, [A, ...], without keeping the pairs."""
+        """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
         reached = self._reached()
         if own is None and self.ascent.is_linear:
             return self._answer(lambda phase, state: self._gradient_of_mean(x, reached, state))
         return self._answer(lambda phase, state: self._by_slots(x, own, reached, phase, state, mean=True))
 
     def pairs(self, x: Params, own: Params | None) -> Params:
-        """g_ij = grad F_j(x_i; d_j), [A, K, ...]."""
+        """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
         reached = self._reached()
         return self._answer(lambda phase, state: self._by_slots(x, own, reached, phase, state, mean=False))
 
-    def _reached(self) -> tuple[Any, Array, Array]:
-        """The neighbours' batches, whose each is, and the weights; asked of the network before any branch."""
+    def _reached(self) -> Reached:
+        """Asks the network for the neighbours' batches, before any branch: it may not be used inside one."""
         return (*self.network.reach(self.batch), self.network.weights)
 
-    def _answer(self, compute: Callable[[int, Any], tuple[Params, Any, Evaluation]]) -> Params:
+    def _answer(self, compute: Callable[[int, Any], Answer]) -> Params:
         number = len(self.evaluations)
         state = self.states[number] if number < len(self.states) else ()
         kinds = sorted(set(self.ascent.phases))
         if self.phase is not None or len(kinds) == 1:
-            result = compute(kinds[0] if self.phase is None else self.phase, state)
+            gradient, state, evaluation = compute(kinds[0] if self.phase is None else self.phase, state)
         else:
             places = jnp.array([kinds.index(phase) for phase in self.ascent.phases])
             branches = [lambda phase=phase: compute(phase, state) for phase in kinds]
-            result = jax.lax.switch(places[self.network.t % self.ascent.period], branches)
-        gradient, state, evaluation = result
+            place = places[self.network.t % self.ascent.period]
+            gradient, state, evaluation = jax.lax.switch(place, branches)
         self.evaluations.append(evaluation)
         if number < len(self.states):
             self.states[number] = state
         return gradient
 
-    def _lifted(self, phase: int) -> Callable[[Params, Batch, Any], tuple[Params, Any, Evaluation]]:
+    def _lifted(self, phase: int) -> Callable[[Params, Batch, Any], Answer]:
         return lift(of_one_model(self.loss_fn, self.ascent, phase), self.group)
 
-    def _gradient_of_mean(self, x: Params, reached: Any, state: Any) -> tuple[Params, Any, Evaluation]:
-        """sum_j w_ij F_j(x; d_j) is one function of x: its gradient is one backward pass."""
+    def _gradient_of_mean(self, x: Params, reached: Reached, state: Any) -> Answer:
+        """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
 
-        def mean_loss(x, neighbours_data, weights):
+        def mean_loss(x: Params, neighbours_data: Batch, weights: Array) -> tuple[Array, Evaluation]:
             losses, aux = jax.vmap(with_aux(self.loss_fn), in_axes=(None, 0))(x, neighbours_data)
             own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
             return jnp.sum(losses * weights.astype(losses.dtype)), own
 
-        def of_a_shard(x, heard, senders, weights):
-            def of_one(x, senders, weights):
+        def of_a_shard(x: Params, heard: Batch, senders: Array, weights: Array) -> Any:
+            def of_one(x: Params, senders: Array, weights: Array) -> Any:
                 neighbours_data = jax.tree.map(lambda d: d[senders], heard)
                 return jax.grad(mean_loss, has_aux=True)(x, neighbours_data, weights)
 
@@ -130,13 +134,15 @@ class Gradients:
         return gradients, state, own
 
     def _by_slots(
-        self, x: Params, own: Params | None, reached: Any, phase: int, state: Any, mean: bool
-    ) -> tuple[Params, Any, Evaluation]:
-        """Slot after slot of the table, all agents at once: one pair's gradient is alive at a time."""
+        self, x: Params, own: Params | None, reached: Reached, phase: int, state: Any, mean: bool
+    ) -> Answer:
+        """Goes through the table slot by slot, all agents at once: one gradient per agent is in memory."""
         gradient = self._lifted(phase)
 
-        def of_a_shard(x, own, heard, senders, weights, state):
-            def visit(total, slot):
+        def of_a_shard(
+            x: Params, own: Params | None, heard: Batch, senders: Array, weights: Array, state: Any
+        ) -> Answer:
+            def visit(total: Params | None, slot: Any) -> tuple[Params | None, Any]:
                 models, slot_senders, shares, state = slot
                 neighbours_data = jax.tree.map(lambda d: d[slot_senders], heard)
                 g, state, evaluation = gradient(x if models is None else models, neighbours_data, state)
@@ -160,47 +166,48 @@ class Gradients:
             own_evaluation = jax.tree.map(lambda leaf: leaf[0], evaluation)
             return total if mean else _swap_leading(g), _swap_leading(state), own_evaluation
 
-        return on_shards(of_a_shard)(x, own, *reached, state)
+        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *reached, state)
+        return gradients, states, evaluation
 
 
 @dataclasses.dataclass(eq=False)
 class Rehearsal:
-    """The oracle of an abstract step: it answers with shapes alone and remembers what it was asked."""
+    """The oracle of an abstract step answers with zeros and remembers what it was asked."""
 
-    width: int
+    slots: int  # K
     asked: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params) -> Params:
-        """Zeros [A, ...]."""
+        """Remembers the question and returns zeros [A, ...]."""
         self.asked.append("own")
         return zeros_like(x)
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """Zeros [A, ...]."""
+        """Remembers the question and returns zeros [A, ...]."""
         del own
         self.asked.append("mean")
         return zeros_like(x)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
-        """Zeros [A, K, ...]."""
+        """Remembers the question and returns zeros [A, K, ...]."""
         del own
         self.asked.append("pairs")
-        return jax.tree.map(lambda leaf: jnp.zeros((len(leaf), self.width, *leaf.shape[1:]), leaf.dtype), x)
+        return zeros_of_pairs(x, self.slots)
 
 
 @dataclasses.dataclass(eq=False)
 class Given:
-    """The oracle of a transform in somebody's optax chain: the gradients are there already."""
+    """The oracle of a transform in an optax chain hands out the gradients [A, ...] that it was given."""
 
     gradients: Params
 
     def own(self, x: Params) -> Params:
-        """What was given, whatever x is."""
+        """Returns the given gradients, whatever x is."""
         del x
         return self.gradients
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """Refused: a transform is given gradients and cannot ask for others."""
+        """Raises an error: a transform is given gradients and cannot ask for others."""
         raise ArgumentError(
             "a transform must live on the gradients it is given, got a rule that asks for pairs"
         )
@@ -208,13 +215,11 @@ class Given:
     pairs = mean
 
 
-def of_one_model(
-    loss_fn: LossFn, ascent: Ascent, phase: int
-) -> Callable[[Params, Batch, Any], tuple[Params, Any, Evaluation]]:
-    """The gradient function of one model: (x, d, state) -> (gradient, state, first evaluation)."""
+def of_one_model(loss_fn: LossFn, ascent: Ascent[Any], phase: int) -> Callable[[Params, Batch, Any], Answer]:
+    """Makes the gradient function of one model: (x, d, state) -> (gradient, state, first evaluation)."""
     value_and_grad = jax.value_and_grad(with_aux(loss_fn), has_aux=True)
 
-    def gradient(x: Params, d: Batch, state: Any) -> tuple[Params, Any, Evaluation]:
+    def gradient(x: Params, d: Batch, state: Any) -> Answer:
         evaluations: list[Evaluation] = []
 
         def grad(x: Params, d: Batch) -> Params:
@@ -231,7 +236,7 @@ def of_one_model(
 
 
 def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
-    """loss_fn in one form: (loss, aux), aux None where it returns the loss alone."""
+    """Brings loss_fn into one form, which returns (loss, aux); aux is None if it returns the loss alone."""
 
     def loss_and_aux(params: Params, batch: Batch) -> tuple[Array, Any]:
         result = loss_fn(params, batch)
@@ -246,19 +251,19 @@ def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
     return loss_and_aux
 
 
-def initial_states(ascent: Ascent, x: Params, asked: list[Kind], width: int) -> tuple[Any, ...]:
-    """The ascent's states before the first step: [A, ...] for own gradients, [A, K, ...] for pairs."""
+def initial_states(ascent: Ascent[Any], x: Params, asked: Sequence[Kind], slots: int) -> tuple[Any, ...]:
+    """Makes the ascent's states before the first step: [A, ...] for own gradients, [A, K, ...] for pairs."""
 
     def of_kind(kind: Kind) -> Tree:
         states = jax.vmap(ascent.init)(x)
         if kind == "own":
             return states
-        return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], width, axis=1), states)
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], slots, axis=1), states)
 
     one = jax.tree.map(lambda leaf: leaf[0], x)
     return tuple(of_kind(kind) for kind in asked) if ascent.keeps_state(one) else ()
 
 
 def _swap_leading(tree: Tree) -> Tree:
-    """Leaves [K, A, ...] become [A, K, ...], and the other way round."""
+    """Swaps the two leading axes of every leaf: [K, A, ...] becomes [A, K, ...], and the other way round."""
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)

@@ -12,45 +12,45 @@ from saddle_jax.core.method import Method
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """What the steps of a run cost.
+    """A ledger knows what the steps of a run send.
 
     Attributes:
-      link_bytes: over one link in one step, the real encodings: norms, scales, signs and indices included.
-      link_paper_bits: over one link in one step, as the paper's tables count.
-      listeners: int [P, A], how many hear each agent in each step of the topology's period.
+      link_bytes: bytes over one link in one step, with norms, scales, signs and indices.
+      link_paper_bits: bits over one link in one step, as the paper's tables count.
+      listeners: how many hear each agent in each step of the topology's period, int [P, A].
     """
 
     link_bytes: int
     link_paper_bits: int
-    listeners: np.ndarray
+    listeners: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
     @property
     def wire_bytes(self) -> tuple[int, ...]:
-        """What each agent sends in the first step [A]."""
+        """The bytes that each agent sends in the first step [A]."""
         return tuple(int(count) * self.link_bytes for count in self.listeners[0])
 
     @property
     def paper_bits(self) -> tuple[int, ...]:
-        """What each agent sends in the first step, as the paper counts [A]."""
+        """The bits that each agent sends in the first step [A], as the paper counts."""
         return tuple(int(count) * self.link_paper_bits for count in self.listeners[0])
 
     def wire_bytes_per_agent(self, steps: int) -> int:
-        """Bytes that an agent has sent after `steps` steps; the average where degrees differ."""
+        """Returns the bytes that an agent has sent after `steps` steps; the average where degrees differ."""
         return self._messages(steps) * self.link_bytes // self.listeners.shape[1]
 
     def paper_bytes_per_agent(self, steps: int) -> int:
-        """The same in the paper's accounting."""
+        """Returns the bytes that an agent has sent after `steps` steps, as the paper counts."""
         return self._messages(steps) * self.link_paper_bits // (8 * self.listeners.shape[1])
 
     def _messages(self, steps: int) -> int:
-        """How many messages all agents together have sent in each round after `steps` steps."""
-        in_step = [int(count) for count in self.listeners.sum(axis=1)]
-        periods, rest = divmod(steps, len(in_step))
-        return periods * sum(in_step) + sum(in_step[:rest])
+        """Counts the messages that all agents together have sent in each round after `steps` steps."""
+        per_step = [int(count) for count in self.listeners.sum(axis=1)]
+        periods, rest = divmod(steps, len(per_step))
+        return periods * sum(per_step) + sum(per_step[:rest])
 
 
 def open_ledger(method: Method, params: Params) -> Ledger:
-    """The ledger of a method for stacked parameters (or their shapes) [A, ...]."""
+    """Makes the ledger of a method for stacked parameters (or their shapes) [A, ...]."""
     rounds = method.trace(params).rounds
     graphs = method.topology.graphs
     return Ledger(
@@ -61,7 +61,7 @@ def open_ledger(method: Method, params: Params) -> Ledger:
 
 
 def passes_per_step(method: Method, params: Params) -> float:
-    """Backward passes of an agent in a step, each over one batch; the mean over agents and phases."""
+    """Counts the backward passes of an agent in a step, each over one batch: the mean over agents, phases."""
     graphs = method.topology.graphs
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
     asked = method.trace(params).asked
@@ -69,7 +69,7 @@ def passes_per_step(method: Method, params: Params) -> float:
 
 
 def readable(count: float) -> str:
-    """Bytes for people: 1,234,567 becomes "1.23 MB"."""
+    """Writes a number of bytes for people: 1,234,567 becomes "1.23 MB"."""
     if count < 1000:
         return f"{count:.0f} B"
     power = min(4, int(math.log10(count) // 3))
@@ -77,7 +77,7 @@ def readable(count: float) -> str:
 
 
 def table(ledger: Ledger, steps: int) -> dict[str, Any]:
-    """The two totals under the names that result.json uses."""
+    """Returns both totals after `steps` steps under the names that result.json uses."""
     return {
         "bytes_sent_per_agent": ledger.wire_bytes_per_agent(steps),
         "paper_bytes_sent_per_agent": ledger.paper_bytes_per_agent(steps),

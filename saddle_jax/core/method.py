@@ -3,21 +3,21 @@
     rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the ascent
                                               s.network       the only place where agents meet
 
-Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So everybody who cuts
-a state over devices or stacks it over replicas knows which axis is the agents'.
+Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So whoever cuts a state
+over devices or stacks it over replicas knows which axis is the agents'.
 """
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, State, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.gradients import Gradients, Kind, Oracle, Rehearsal, initial_states
@@ -32,7 +32,7 @@ Axes = Literal["", "A", "AK", "L"]
 @jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True)
 class Metrics(Mapping[str, Any]):
-    """What a step measured, by name; `axes` says of each what its axes mean.
+    """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
 
     `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
     """
@@ -50,30 +50,30 @@ class Metrics(Mapping[str, Any]):
         return len(self.arrays)
 
     def adding(self, **numbers: Any) -> "Metrics":
-        """The same with further numbers []."""
+        """Returns these metrics and further numbers []."""
         return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
 
     def tree_flatten_with_keys(self) -> Any:
-        """The values, named, with the axes as their static part."""
+        """Returns the named values, and as their static part the axes; JAX calls this."""
         names = sorted(self.arrays)
         children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
         return children, tuple((name, self.axes[name]) for name in names)
 
     @classmethod
     def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
-        """The metrics again."""
+        """Makes the metrics again of axes and values; JAX calls this."""
         return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
 
 
 @dataclasses.dataclass(eq=False)
 class Step:
-    """What a rule sees of one step.
+    """A step is all that a rule sees of it: models, gradients and the network.
 
     Attributes:
-      t: the step, int32 []: the one counter of a run. Schedules are asked with it.
+      t: the number of the step, int32 []: the only counter of a run, the argument of schedules.
       x: the models that the step began with [A, ...].
       network: where agents meet.
-      oracle: whom to ask for gradients; rules use `gradient` and `cross_gradients`.
+      oracle: answers `gradient` and `cross_gradients`.
       diagnostics: whether to measure what costs extra passes over the parameters.
       notes: what was measured, with its axes.
     """
@@ -86,42 +86,42 @@ class Step:
     notes: dict[str, tuple[Any, Axes]] = dataclasses.field(default_factory=dict)
 
     def gradient(self, x: Params) -> Params:
-        """Every agent's gradient on its own batch at the models x, [A, ...]."""
+        """Returns every agent's gradient on its own batch at the models x, [A, ...]."""
         gradient = self.oracle.own(x)
-        self._note_norms(gradient, self.network.topology.present, "A")
+        self._note_norms(gradient, "A")
         return gradient
 
     def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
-        """g_ij = grad F_j(x_i; d_j) for every neighbour j of i, itself included (slot 0): [A, K, ...].
+        """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...], for every neighbour j of i, itself in slot 0.
 
-        Models x go out in one round, and gradients come back in another. `sent` says how the models travel,
-        `()` where a round of this step has brought them already. Gradients are charged whole, unless
+        Models go out in one round, and gradients come back in another. They are charged uncompressed, unless
         `network.returned` says afterwards how they travelled.
 
         Args:
           x: models [A, ...].
-          own: where each agent takes its own g_ii; None for x.
-          sent: see above.
+          own: where each agent takes its own g_ii; None takes it at x.
+          sent: how the models travel; None sends them as they are, `()` if a round of this step has
+            brought them already.
         """
         self._send_models(x, sent)
         pairs = self.oracle.pairs(x, own)
         self.network.expect_return(pairs)
-        self._note_norms(pairs, self.network.occupied, "AK")
+        self._note_norms(pairs, "AK")
         return pairs
 
     def cross_gradient_mean(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
-        """sum_j w_ij g_ij, [A, ...]: the mean of `cross_gradients` over the neighbourhood, for less memory.
+        """Returns sum_j w_ij g_ij, [A, ...], the neighbourhood's mean of `cross_gradients`, in less memory.
 
-        Gradients come back whole.
+        The gradients come back uncompressed.
         """
         self._send_models(x, sent)
         mean = self.oracle.mean(x, own)
         self.network.charge(Message(mean))
-        self._note_norms(mean, self.network.topology.present, "A")
+        self._note_norms(mean, "A")
         return mean
 
     def note(self, name: str, value: Any, axes: Axes) -> None:
-        """Puts a number into the step's metrics; a name that is taken gets a number behind it: name_2, ..."""
+        """Puts a value into the step's metrics; the second of a name becomes name_2, and so on."""
         checks.choice("axes", axes, ("", "A", "AK", "L"))
         names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
         self.notes[next(free for free in names if free not in self.notes)] = (value, axes)
@@ -134,34 +134,34 @@ class Step:
         if sent is None or len(sent):
             self.network.charge(Message(x) if sent is None else sent)
 
-    def _note_norms(self, gradient: Params, present: Any, axes: Axes) -> None:
+    def _note_norms(self, gradient: Params, axes: Literal["A", "AK"]) -> None:
         if not self.diagnostics:
             return
-        present = jnp.asarray(present)
+        present = jnp.asarray(self.network.topology.present if axes == "A" else self.network.occupied)
         norms = trees.agent_norms(gradient, present.ndim)
         self.note("gradient_norm", jnp.where(present, norms, 0), axes)
         by_layer = trees.layer_norms(gradient, present.ndim)
         self.note("gradient_norm_by_layer", trees.mean_by_layer(by_layer, present[None]), "L")
 
 
-class Rule(NamedTuple):
-    """An algorithm, as a pure pair of functions over stacked trees."""
+class Rule(NamedTuple, Generic[State]):
+    """A rule is an algorithm: a pure pair of functions over stacked trees."""
 
-    init: Callable[[Params], Any]  # x [A, ...] -> state
-    step: Callable[[Step, Params, Any], tuple[Params, Any]]  # (s, x, state) -> (x, state)
-    demands: Keeps | None = None  # what W must keep; None: nothing in particular
+    init: Callable[[Params], State]  # x [A, ...] -> state
+    step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
+    demands: Keeps | None = None  # what W must keep; None demands nothing
 
 
 class MethodState(NamedTuple):
-    """State of a method."""
+    """A method remembers its step number and the states of its ascent and of its rule."""
 
     t: Array  # steps taken, int32 []: the only counter of a run
     ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
-    rule: Any  # of the algorithm
+    rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
 
 
 class Trace(NamedTuple):
-    """What one step does, told by one abstract run of it."""
+    """A trace lists what one step does; an abstract run of the step finds it."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
     asked: tuple[Kind, ...]  # which gradients the rule asked for
@@ -169,25 +169,30 @@ class Trace(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Method:
-    """A complete algorithm on a graph. The named ones (`sj.qgm`, `sj.n_saddle`, ...) are made as yours is:
+    """A method is a complete algorithm on a graph. The named ones (`sj.qgm`, ...) are made as yours is:
 
-        sj.Method("mine", sj.ring(10), sj.Rule(init, step))
+    >>> def step(s, x, state):  # D-PSGD: a local step, then an average with the neighbours
+    ...     return s.network.mix(x - 0.1 * s.gradient(x)), state
+    >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step))
+    >>> x = jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
+    Array([0.5, 0.5], dtype=float32)
 
     Attributes:
-      name: what to call it.
+      name: the method's name.
       topology: who hears whom.
       rule: the algorithm.
-      ascent: how the gradient of one model is taken, `sj.plain()` or such as `sj.sam(0.05)`.
-      faults: what the network loses; None: nothing.
+      ascent: how the gradient of one model is taken, such as `sj.plain()` or `sj.sam(0.05)`.
+      faults: which messages the network loses; None loses none.
     """
 
     name: str
     topology: Graphs
-    rule: Rule
-    ascent: Ascent = plain()
+    rule: Rule[Any]
+    ascent: Ascent[Any] = plain()
     faults: Faults | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
         checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
@@ -200,15 +205,14 @@ class Method:
             )
 
     def init(self, params: Params) -> MethodState:
-        """The state before the first step; params are stacked [A, ...], see `sj.replicate`."""
+        """Makes the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
         trees.check_params(params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
-        states = self.rule.init(params)
-        self._check_state(states)
-        trace = self.trace(params)  # which raises where a step would not do
-        width = self.topology.graphs[0].neighbours.shape[1]
-        ascent = initial_states(self.ascent, params, list(trace.asked), width)
-        return MethodState(jnp.zeros([], jnp.int32), ascent, states)
+        state = self.rule.init(params)
+        self._check_state(state)
+        trace = self.trace(params)  # raises an error if a step would fail
+        ascent = initial_states(self.ascent, params, trace.asked, self.topology.slots)
+        return MethodState(jnp.zeros([], jnp.int32), ascent, state)
 
     def step(
         self,
@@ -222,17 +226,17 @@ class Method:
         diagnostics: bool = False,
         group: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
-        """One step of all agents. Pure: jit it with loss_fn, phase, diagnostics and group static.
+        """Takes one step of all agents. It is pure: jit it with loss_fn, phase, diagnostics and group static.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
           params: stacked models [A, ...].
-          state: from `init` or the step before.
+          state: the state from `init` or from the step before.
           batch: one batch per agent, stacked [A, B, ...].
           key: consumed; only compressors that draw random numbers need one.
-          phase: which kind of step this is, where the ascent has several; `phase(t)` tells. None decides by
-            the state's t inside the compiled program, which then holds all kinds.
-          diagnostics: also measure what costs extra passes over the parameters.
+          phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
+            program, which then holds all kinds.
+          diagnostics: whether to measure what costs extra passes over the parameters.
           group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
 
         Returns:
@@ -243,7 +247,7 @@ class Method:
           compression_error ||Q(theta) - theta|| and compression_input ||theta|| of compressed
           models [A], and the same with gradient_ in front of compressed cross-gradients [A, K]. Vectors
           [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
-          these norms, and zeta, the measured contraction. `metrics.axes` tells which axes each one has.
+          these norms, and zeta, the measured contraction. `metrics.axes` says which axes each one has.
         """
         trees.check_params(params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
@@ -263,13 +267,13 @@ class Method:
         return new, MethodState(state.t + 1, ascent, rule_state), self._metrics(step.notes, oracle)
 
     def phase(self, t: int) -> int:
-        """Which kind of step the one number t (from 0) is, for loops that count the steps themselves."""
+        """Returns the kind of step number t, counted from 0, for loops that count steps themselves."""
         return self.ascent.phase(t)
 
     def trace(self, params: Params) -> Trace:
-        """What one step does for stacked parameters (or their shapes) [A, ...]; nothing is computed."""
+        """Lists what one step does for stacked parameters (or their shapes) [A, ...]; computes nothing."""
         book: list[Round] = []
-        oracle = Rehearsal(self.topology.graphs[0].neighbours.shape[1])
+        oracle = Rehearsal(self.topology.slots)
 
         def rehearse(x: Params, t: Array, key: Key) -> Any:
             network = Network(self.topology, t, key, self.faults, book)
@@ -301,7 +305,7 @@ class Method:
             raise ArgumentError(f"phase must be one of {sorted(set(self.ascent.phases))}, got {phase}")
 
     def _metrics(self, notes: dict[str, tuple[Any, Axes]], oracle: Gradients) -> Metrics:
-        """All that was noted, without the rows of idle agents."""
+        """Makes metrics of all notes, without the rows of idle agents."""
         if oracle.evaluations:
             first = oracle.evaluations[0]
             notes = {"loss": (first.loss, "A"), "aux": (first.aux, "A"), **notes}
@@ -310,10 +314,10 @@ class Method:
         def of_present(value: Tree, axes: Axes) -> Tree:
             return jax.tree.map(lambda x: x[:count], value) if axes in ("A", "AK") else value
 
-        kept = {name: note for name, note in notes.items() if note[0] is not None}
+        notes = {name: note for name, note in notes.items() if note[0] is not None}
         return Metrics(
-            {name: of_present(*note) for name, note in kept.items()},
-            {name: axes for name, (_, axes) in kept.items()},
+            {name: of_present(*note) for name, note in notes.items()},
+            {name: axes for name, (_, axes) in notes.items()},
         )
 
 
@@ -325,11 +329,12 @@ _MEANING: dict[Keeps, str] = {
 
 
 def _check_alike(what: str, new: Tree, old: Tree) -> None:
-    """Checks that a rule returned what it was given: the same tree, shapes and dtypes."""
-    structures: list[Any] = [jax.tree.structure(old), jax.tree.structure(new)]
-    if structures[0] != structures[1]:
+    """Checks that a rule returned a tree of the same structure, shapes and dtypes as it was given."""
+    given: Any = jax.tree.structure(old)
+    returned: Any = jax.tree.structure(new)
+    if returned != given:
         raise ArgumentError(
-            f"the rule must return {what} of the structure that it got, {structures[0]}, got {structures[1]}"
+            f"the rule must return {what} of the structure that it got, {given}, got {returned}"
         )
     for (path, x), y in zip(jax.tree.leaves_with_path(new), jax.tree.leaves(old), strict=True):
         if jnp.shape(x) != jnp.shape(y) or jnp.result_type(x) != jnp.result_type(y):

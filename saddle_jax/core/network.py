@@ -8,10 +8,10 @@ A rule is handed a network and calls
     send(x)     one message per link         [A, K, ...] -> [A, K, ...]
 
 Each of them is one round: every agent sends one message over each of its links. A round is charged with what
-it is given, unless `sent` says what travels instead (CHOCO: compressed differences). Forgetting `sent`
-over-charges; nothing goes free.
+it is given, unless `sent` says what travels instead (CHOCO: compressed differences). Whoever forgets `sent`
+is charged too much; nothing travels free.
 
-Sharding, lost messages and the books live here. This module alone uses the exchange between devices.
+Sharding, lost messages and the books live here. Only this module uses the exchange between devices.
 """
 
 import dataclasses
@@ -40,25 +40,21 @@ _MAX_TABLE_WIDTH = 16
 
 
 class Message(NamedTuple):
-    """What travels over one link in one round.
+    """A message says what travels over one link in one round."""
 
-    `like` has the shapes of the round's own argument, agents and slots included; `packed` is the
-    compression operator whose encoding travels, None for the numbers as they are.
-    """
-
-    like: Tree
-    packed: Operator | None = None
+    like: Tree  # has the shapes of the round's own argument, agents and slots included
+    packed: Operator | None = None  # the operator whose encoding travels; None: the numbers as they are
 
 
 class Round(NamedTuple):
-    """One round in the books: the tensors [...] that each link carries, and how each is packed."""
+    """A round in the books lists the tensors [...] that each link carries, and how each is packed."""
 
     tensors: tuple[jax.ShapeDtypeStruct, ...]
     packings: tuple[Operator | None, ...]
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes over one link: the real encodings, with norms, scales, signs and indices."""
+        """The bytes over one link in the real encodings, with norms, scales, signs and indices."""
         return sum(
             x.size * x.dtype.itemsize if packed is None else packed.bits(x.shape, x.dtype) // 8
             for x, packed in zip(self.tensors, self.packings, strict=True)
@@ -66,7 +62,7 @@ class Round(NamedTuple):
 
     @property
     def paper_bits(self) -> int:
-        """Bits over one link as the paper's tables count them: 32 for a number that is not compressed."""
+        """The bits over one link as the paper's tables count them: 32 for a number not compressed."""
         return sum(
             32 * x.size if packed is None else packed.paper_bits(x.shape)
             for x, packed in zip(self.tensors, self.packings, strict=True)
@@ -74,21 +70,21 @@ class Round(NamedTuple):
 
 
 class Faults(Protocol):
-    """What a network does to messages, as a pure function of key, step, round and graph."""
+    """Faults lose messages, as a pure function of key, step, round and graph."""
 
     def arrived(self, key: Key | None, t: Array, round_number: int, graph: Topology) -> Array:
-        """bool [A, K]: which messages of the k-th neighbour reach agent i; its own always does."""
+        """Returns which messages of the k-th neighbour reach agent i, bool [A, K]; its own always does."""
 
 
 @dataclasses.dataclass(eq=False)
 class Network:
-    """The links of one step; `Method.step` makes one for each.
+    """A network carries the messages of one step; `Method.step` makes one for each step.
 
     Attributes:
       topology: who hears whom.
       t: the step, int32 [] or a Python integer; it chooses among graphs that take turns.
-      random: the key of this step; None where nobody draws random numbers.
-      faults: what gets lost; None: nothing.
+      random: the key of this step; None if nobody draws random numbers.
+      faults: which messages are lost; None loses none.
       book: one entry per round, written while the step is traced.
     """
 
@@ -98,38 +94,38 @@ class Network:
     faults: Faults | None = None
     book: list[Round] = dataclasses.field(default_factory=list)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._level = get_opaque_trace_state(convention="saddle_jax")
         self._keys = 0
         self._returning: int | None = None
 
     @property
     def width(self) -> int:
-        """K, the number of slots: the largest number of neighbours, plus one for the agent itself."""
-        return self.topology.graphs[0].neighbours.shape[1]
+        """The number of slots K: the largest number of neighbours, and the agent itself."""
+        return self.topology.slots
 
     @property
     def weights(self) -> Array:
-        """float [A, K]: with which weight each agent takes in its k-th neighbour in this step."""
+        """The weight of each agent's k-th neighbour in this step, float [A, K]."""
         return self._table([graph.weights for graph in self.topology.graphs])
 
     @property
     def occupied(self) -> Array:
-        """bool [A, K]: which slots hold a neighbour in this step; others are filling."""
+        """Which slots hold a neighbour in this step, bool [A, K]; the others are free."""
         return self._table([graph.occupied for graph in self.topology.graphs])
 
     def key(self) -> Key | None:
-        """Random numbers of their own for each caller: the n-th call of a step gets the n-th key."""
+        """Returns a key for each caller of its own: the n-th call of a step gets the n-th key."""
         self._check_level()
         self._keys += 1
         return None if self.random is None else jax.random.fold_in(self.random, self._keys)
 
     def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
-        """W x: every agent's weighted sum over its neighbours, leaves [A, ...]."""
+        """Returns W x, every agent's weighted sum over its neighbours, leaves [A, ...]."""
         return self._weigh(x, sent, form, _mixed)
 
     def pull(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
-        """(W - I) x: what a round of gossip adds to each agent, leaves [A, ...].
+        """Returns (W - I) x, what a round of gossip adds to each agent, leaves [A, ...].
 
         Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
         zero, and the rounding of W to the models' dtype does not drive their mean.
@@ -137,15 +133,15 @@ class Network:
         return self._weigh(x, sent, form, _pulled)
 
     def hear(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
-        """Every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
+        """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
         self._begin(x, sent, axes=1)
         return self._heard(x)
 
     def send(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
-        """One message per link: x[i, k] goes to agent i's k-th neighbour; leaves [A, K, ...].
+        """Sends one message over each link: x[i, k] goes to agent i's k-th neighbour; leaves [A, K, ...].
 
-        Returns what came in: [i, k] is the message from i's k-th neighbour, zeros where nothing arrived and
-        in free slots; slot 0 is what the agent keeps for itself. The graph must be undirected.
+        Returns what came in, [A, K, ...]: [i, k] is the message from i's k-th neighbour, zeros where nothing
+        arrived and in free slots. Slot 0 stays with the agent itself. The graph must be undirected.
         """
         self._begin(x, sent, axes=2)
         for path, leaf in jax.tree.leaves_with_path(x):
@@ -162,7 +158,7 @@ class Network:
         return self._by_graph(run)
 
     def average(self, pairs: Tree) -> Tree:
-        """sum_k w_ik p_ik of leaves [A, K, ...]: [A, ...]. Nothing travels."""
+        """Returns sum_k w_ik p_ik, [A, ...], of leaves [A, K, ...]; nothing travels."""
         self._check_level()
         weights = self.weights
 
@@ -173,7 +169,7 @@ class Network:
         return jax.tree.map(mean, pairs)
 
     def charge(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
-        """Writes a round into the books in which only `sent` travels; leaves have `axes` leading axes."""
+        """Writes a round in which `sent` travels into the books; its leaves have `axes` leading axes."""
         self._check_level()
         messages = [sent] if isinstance(sent, Message) else list(sent)
         entries = [(leaf, message.packed) for message in messages for leaf in jax.tree.leaves(message.like)]
@@ -181,22 +177,22 @@ class Network:
         self.book.append(Round(tensors, tuple(packed for _, packed in entries)))
 
     def expect_return(self, gradients: Tree) -> None:
-        """Charges gradients [A, K, ...] that come back to those whose models they were taken at, whole."""
+        """Charges gradients [A, K, ...] that return, uncompressed, to the owners of the models."""
         self._returning = len(self.book)
         self.charge(Message(gradients), axes=2)
 
     def returned(self, sent: Message | Sequence[Message]) -> None:
-        """Says how the gradients of this step's pairs really came back, such as compressed; [A, K, ...]."""
+        """Replaces what `expect_return` charged by how the gradients [A, K, ...] really came back."""
         if self._returning is None:
             raise ArgumentError("gradients of pairs must be asked for before they can be returned, got none")
         self.charge(sent, axes=2)
         self.book[self._returning] = self.book.pop()
 
     def reach(self, x: Tree) -> tuple[Tree, Array]:
-        """What agents read of others without a message, for `lifting.on_shards`; see `exchange.bring`.
+        """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `exchange.bring`.
 
-        A simulation may bring a neighbour's batch to a model where a network brings the model to the
-        batch: the same numbers, and no model is copied. Whoever does so charges the models.
+        Nothing is charged. A simulation may bring a neighbour's batch to a model where a network brings the
+        model to the batch: the same numbers, and no model is copied. Whoever does so charges the models.
         """
         self._check_level()
         if self.topology.period == 1:
@@ -227,7 +223,7 @@ class Network:
         self.charge(Message(x) if sent is None else sent, axes)
 
     def _by_graph(self, run: Callable[[Topology, Array], Tree], faults: bool = True) -> Tree:
-        """run(graph of this step, what arrives over its links)."""
+        """Calls run(graph, arrived) with the graph of this step and what arrives over its links [A, K]."""
 
         def branch(graph: Topology) -> Callable[[], Tree]:
             arrived = jnp.asarray(graph.occupied)
@@ -252,20 +248,29 @@ class Network:
 
 
 def mixing_form(topology: Graphs, form: Form = "auto") -> Form:
-    """The form in which W x is computed on this graph: the given one, or for "auto" a choice by degree.
+    """Returns the form in which W x is computed on a graph: the given one, or for "auto" a choice by degree.
 
     Both give the same numbers, up to rounding. "table" adds up K gathered rows: it reads each neighbour's
     model once and writes one. "dense" is one einsum with W: it multiplies A times per number, and on several
     devices needs everybody's models on each of them.
+
+    >>> sj.mixing_form(sj.ring(100)), sj.mixing_form(sj.complete(100))
+    ('table', 'dense')
     """
     checks.choice("form", form, FORMS)
     if form != "auto":
         return form
-    return "table" if topology.graphs[0].neighbours.shape[1] <= _MAX_TABLE_WIDTH else "dense"
+    return "table" if topology.slots <= _MAX_TABLE_WIDTH else "dense"
 
 
 def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
-    """W x over the agent axis: leaf [A, ...] -> sum_j w_ij leaf[j], [A, ...], with the graph of step t."""
+    """Returns W x over the agent axis: every leaf [A, ...] becomes sum_j w_ij leaf[j], [A, ...].
+
+    On graphs that take turns, t is the step.
+
+    >>> sj.mix(sj.ring(4), jnp.array([0.0, 3.0, 6.0, 3.0]))
+    Array([2., 3., 4., 3.], dtype=float32)
+    """
     return Network(topology, t).mix(tree, form=form)
 
 
@@ -296,7 +301,7 @@ def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
 
 
 def _table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[..., Array]) -> Tree:
-    """Sums over slots; with `arrived`, the weight of a lost message stays with the agent's own model."""
+    """Sums over slots; the weight of a message that has not `arrived` stays with the agent's own model."""
     stochastic = graph.keeps != "mass"
 
     def of_a_shard(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
@@ -317,12 +322,12 @@ def _table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[.
 
 
 def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
-    """The rows that stand in a table [A, K], as leaves [A, K, ...]; zeros where nothing arrived."""
+    """Returns the rows that a table [A, K] names, as leaves [A, K, ...]; zeros where nothing arrived."""
 
     def of_a_shard(rows: Tree, places: Array, arrived: Array) -> Tree:
         def leaf(x: Array) -> Array:
-            there = arrived.reshape(arrived.shape + (1,) * (x.ndim - 1))
-            return jnp.where(there, x[places], jnp.zeros_like(x, shape=()))
+            mask = arrived.reshape(arrived.shape + (1,) * (x.ndim - 1))
+            return jnp.where(mask, x[places], jnp.zeros_like(x, shape=()))
 
         return jax.tree.map(leaf, rows)
 

@@ -3,8 +3,8 @@
 W[i, j] is the weight with which agent i takes in agent j (w_ij in the papers). W is non-negative, and
 it keeps something: the agents' average where it is doubly stochastic, agreement where its rows sum to
 one, the total mass where its columns do. Methods demand what they need of it, see `Topology.keeps`.
-All of this is NumPy in float64. Links are made when they are first asked for, and W itself, [A, A], only
-where somebody asks for `mixing`: a ring of 10,000 agents takes 30,000 numbers.
+All of this is NumPy in float64. Links are made when they are first needed, and W itself, [A, A], only when
+`mixing` is read: a ring of 10,000 agents takes 30,000 numbers.
 """
 
 import dataclasses
@@ -38,11 +38,11 @@ class Topology:
     """A graph of agents with its mixing matrix. Make one with `sj.ring`, `sj.torus`, `sj.from_matrix`, ...
 
     Attributes:
-      name: how it was made, such as "ring(10)".
-      size: A, the number of agents, idle ones included.
-      make_links: called once, when the links are first needed.
-      idle: how many of the last agents take no part in anything, see `padded`.
-      width: K is at least this, so that graphs that take turns have tables of one shape.
+      name: the call that makes it, such as "ring(10)".
+      size: the number of agents A, idle ones included.
+      make_links: makes the links; it is called once, when they are first needed.
+      idle: the number of agents, the last ones, that take no part in anything, see `padded`.
+      width: the least number of slots K, so that graphs that take turns have tables of one shape.
     """
 
     name: str
@@ -53,38 +53,38 @@ class Topology:
 
     @property
     def period(self) -> int:
-        """After how many steps the graph repeats: a graph that does not change is a cycle of one."""
+        """The number of steps after which the graph repeats: one that does not change is a cycle of one."""
         return 1
 
     @property
     def graphs(self) -> "tuple[Topology, ...]":
-        """The graphs that take turns, one per step."""
+        """The graphs that take turns, one per step: this one alone."""
         return (self,)
 
     def at(self, t: int) -> "Topology":
-        """The graph of step t."""
+        """Returns the graph of step t, the same one for every t."""
         del t
         return self
 
     @functools.cached_property
     def links(self) -> Links:
-        """All positive entries of W."""
+        """The positive entries of W, made when they are first needed."""
         return Links(*(_frozen(np.asarray(part)) for part in self.make_links()))
 
     @functools.cached_property
     def mixing(self) -> np.ndarray:
-        """W, float64 [A, A], read-only: dense, so only for graphs of a size where that is no burden."""
+        """The mixing matrix W, float64 [A, A], read-only and dense: ask for it on small graphs only."""
         mixing = np.zeros((self.size, self.size))
         mixing[self.links.receiver, self.links.sender] = self.links.weight
         return _frozen(mixing)
 
     @property
     def present(self) -> np.ndarray:
-        """bool [A]: who takes part; everybody, unless the graph was padded."""
+        """Which agents take part, bool [A]: everybody, unless the graph was padded."""
         return np.arange(self.size) < self.size - self.idle
 
     def padded(self, size: int) -> "Topology":
-        """The same graph with idle agents behind it, up to `size`: as many as the devices share evenly.
+        """Returns the same graph with idle agents behind it, `size` agents in all, to share among devices.
 
         An idle agent hears nobody, is heard by nobody, and is left out of averages and metrics.
         """
@@ -100,17 +100,23 @@ class Topology:
         return dataclasses.replace(self, size=size, make_links=make_links, idle=idle)
 
     def widened(self, width: int) -> "Topology":
-        """The same graph with tables of at least `width` slots."""
-        return self if self.neighbours.shape[1] >= width else dataclasses.replace(self, width=width)
+        """Returns the same graph with tables of at least `width` slots."""
+        return self if self.slots >= width else dataclasses.replace(self, width=width)
+
+    @property
+    def slots(self) -> int:
+        """The number of slots K in the tables: the largest number of neighbours, and the agent itself."""
+        return int(self.neighbours.shape[1])
 
     @functools.cached_property
     def _others(self) -> np.ndarray:
-        """bool [E]: which links lead to somebody else."""
-        return self.links.receiver != self.links.sender
+        """Which links lead from one agent to another, bool [E]."""
+        others: np.ndarray = self.links.receiver != self.links.sender
+        return others
 
     @functools.cached_property
     def is_directed(self) -> bool:
-        """Whether somebody hears an agent that does not hear back."""
+        """Whether an agent hears another that does not hear it."""
         receiver, sender, _ = self.links
         return not np.array_equal(
             np.sort(receiver * self.size + sender), np.sort(sender * self.size + receiver)
@@ -118,18 +124,18 @@ class Topology:
 
     @functools.cached_property
     def is_symmetric(self) -> bool:
-        """Whether W equals its transpose."""
+        """Whether the matrix W equals its transpose."""
         matrix = self._sparse()
         return bool(abs(matrix - matrix.T).max() == 0) if self.size > 1 else True
 
     @functools.cached_property
     def degree(self) -> np.ndarray:
-        """int [A]: how many others each agent hears (on undirected graphs: its neighbours)."""
+        """The number of others that each agent hears, int [A]; on undirected graphs, its neighbours."""
         return _frozen(np.bincount(self.links.receiver[self._others], minlength=self.size))
 
     @functools.cached_property
     def out_degree(self) -> np.ndarray:
-        """int [A]: how many others hear each agent; differs from `degree` on directed graphs."""
+        """The number of others that hear each agent, int [A]; directed graphs differ from `degree` here."""
         return _frozen(np.bincount(self.links.sender[self._others], minlength=self.size))
 
     @functools.cached_property
@@ -147,7 +153,7 @@ class Topology:
 
     @property
     def neighbours(self) -> np.ndarray:
-        """int [A, K]: whom agent i hears: itself first, then the others in ascending order.
+        """The agents that agent i hears, int [A, K]: itself first, then the others in ascending order.
 
         K is the largest degree plus one. Agents with fewer neighbours fill their free slots
         with themselves, at weight zero.
@@ -156,20 +162,20 @@ class Topology:
 
     @property
     def weights(self) -> np.ndarray:
-        """float64 [A, K]: W in the layout of `neighbours`; filled slots weigh zero."""
+        """The weights of W in the layout of `neighbours`, float64 [A, K]; free slots weigh zero."""
         return self._tables[1]
 
     @functools.cached_property
     def occupied(self) -> np.ndarray:
-        """bool [A, K]: which slots of `neighbours` are real, and not filling; none of an idle agent's."""
-        filled = np.arange(self.neighbours.shape[1]) <= self.degree[:, None]
-        return _frozen(filled & self.present[:, None])
+        """Which slots of `neighbours` hold a neighbour, bool [A, K]; an idle agent has only free slots."""
+        has_sender = np.arange(self.slots) <= self.degree[:, None]
+        return _frozen(has_sender & self.present[:, None])
 
     @functools.cached_property
     def back(self) -> np.ndarray:
-        """int [A, K]: agent i's slot in the table of its k-th neighbour, where messages for i lie; own: 0.
+        """The slot of agent i in the row of its k-th neighbour, where messages for i lie, int [A, K].
 
-        Only undirected graphs have it: there whom I hear hears me.
+        It is 0 for the agent itself. Only undirected graphs have it: there everybody I hear hears me.
         """
         if self.is_directed:
             raise checks.ArgumentError(f"topology must be undirected for messages per link, got {self.name}")
@@ -177,14 +183,14 @@ class Topology:
         slots = np.zeros_like(self.neighbours)
         receiver, sender = self.links.receiver[self._others], self.links.sender[self._others]
         first = np.cumsum(self.degree) - self.degree
-        found = np.searchsorted(receiver * self.size + sender, pairs)
+        link = np.searchsorted(receiver * self.size + sender, pairs)
         others = self.neighbours != np.arange(self.size)[:, None]
-        slots[others] = 1 + found[others] - first[self.neighbours[others]]
+        slots[others] = 1 + link[others] - first[self.neighbours[others]]
         return _frozen(slots)
 
     @functools.cached_property
     def keeps(self) -> Keeps:
-        """What a round of gossip with W keeps, whatever the models are.
+        """The property of the models that a round of gossip with W keeps, whatever the models are.
 
         "average": the agents' mean (rows and columns sum to one); "rows": agreement, but not the mean;
         "mass": the agents' sum, but not agreement (push-sum's column-stochastic W).
@@ -196,11 +202,11 @@ class Topology:
             return "rows" if row else "mass"
         lines = ("row", "column")
         worst = [int(np.argmax(np.abs(sums - 1))) for sums in self._sums]
-        found = " and ".join(
+        faults = " and ".join(
             f"{line} {number} summing to {sums[number]:.8g}"
             for line, number, sums in zip(lines, worst, self._sums, strict=True)
         )
-        raise checks.ArgumentError(f"W must have rows or columns that sum to one, got {found}")
+        raise checks.ArgumentError(f"W must have rows or columns that sum to one, got {faults}")
 
     @property
     def _sums(self) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +214,7 @@ class Topology:
         return tuple(np.bincount(line, weight, self.size) for line in (receiver, sender))  # type: ignore[return-value]
 
     def _sparse(self) -> Any:
-        """W as a sparse matrix, of those that take part."""
+        """Returns W as a sparse matrix, without idle agents."""
         receiver, sender, weight = self.links
         count = self.size - self.idle
         taking_part = receiver < count
@@ -218,7 +224,7 @@ class Topology:
 
     @functools.cached_property
     def spectral_gap(self) -> float:
-        """1 - |lambda_2|, lambda_2 the second eigenvalue of W by modulus; 1 means one round mixes all."""
+        """The gap 1 - |lambda_2|, lambda_2 the second eigenvalue of W by modulus; 1: one round averages."""
         matrix = self._sparse()
         if matrix.shape[0] == 1:
             return 1.0
@@ -238,27 +244,29 @@ class Topology:
 def from_links(
     name: str, size: int, receiver: Any, sender: Any, weight: Any, connected: bool = True
 ) -> Topology:
-    """A checked topology from the positive entries of W: it keeps something and is connected, if asked."""
+    """Makes a topology from the positive entries of W; checks that it keeps something and is connected."""
     order = np.lexsort((sender, receiver))
     links = Links(np.asarray(receiver)[order], np.asarray(sender)[order], np.asarray(weight, float)[order])
     topology = Topology(name, size, lambda: links)
-    _ = topology.keeps  # which raises where W keeps nothing
+    _ = topology.keeps  # raises an error where W keeps nothing
     if connected:
         require_connected(topology)
     return topology
 
 
 def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> Topology:  # noqa: N803
-    """A topology from a mixing matrix of your own [A, A], symmetric or not.
+    """Makes a topology from a mixing matrix of your own [A, A], symmetric or not.
 
     Args:
       W: non-negative, with rows or columns that sum to one; W[i, j] > 0 means that agent i hears agent j.
-        What it keeps (`Topology.keeps`) is found out.
-      name: what to call it.
-      connected: False accepts graphs that fall apart, such as W = I.
+      name: the topology's name (default "matrix").
+      connected: False accepts graphs of several parts, such as W = I.
 
     Raises:
-      ArgumentError: which property W lacks, and where.
+      ArgumentError: W lacks a property; the message says which one, and where.
+
+    >>> sj.from_matrix([[0.75, 0.25], [0.25, 0.75]])
+    matrix: 2 agents, degree 1, 2 directed links, spectral gap 0.5000
     """
     try:
         mixing = np.array(W, dtype=np.float64)
@@ -285,7 +293,7 @@ def require_connected(*graphs: Topology) -> None:
 
 
 def _second_modulus(matrix: Any, symmetric: bool) -> float:
-    """The second largest modulus of the eigenvalues of a stochastic matrix, whose largest is one."""
+    """Returns the second largest modulus of the eigenvalues of a stochastic matrix, whose largest is one."""
     count = matrix.shape[0]
     if count <= _DENSE_EIGENVALUES:
         eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(matrix.toarray())

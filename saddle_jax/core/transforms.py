@@ -1,10 +1,11 @@
-"""The optax face: gossip as gradient transformations, rules made of chains, and chains made of rules.
+"""For users of optax: gossip as gradient transformations, rules made of chains, and chains made of rules.
 
-A transform here works in two places. Alone, in anybody's `optax.chain` and training loop, it lives on
-the graph that it was given. Inside a method, whose rule hands it the step as `step=`, it uses that step's
-network, so that sharding, books and random numbers are the method's; the two graphs must be one.
+A transform here works in two places. Alone, in anybody's `optax.chain` and training loop, it uses the graph
+that it was given. Inside a method, whose rule passes the step to it as `step=`, it uses the network of that
+step: sharding, the books and random numbers are the method's. Both graphs must be the same one.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ import optax
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Key, Operator, Params, Tree
+from saddle_jax.base.types import Array, Key, Operator, Params, State, Tree
 from saddle_jax.core import gossip as ways
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
@@ -25,22 +26,28 @@ from saddle_jax.core.topology import Topology
 from saddle_jax.devices.lifting import on_shards
 
 
-def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "pairs"] = "own") -> Rule:
-    """A rule from an optax transform whose update contains the gossip.
+def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "pairs"] = "own") -> Rule[Any]:
+    """Makes a rule from an optax transform whose update contains the gossip.
 
     Args:
-      transform: such as `optax.chain(optax.adam(1e-3), sj.gossip(topology))`. It is handed the step as
-        `step=`, and `key=` where the method has one.
-      gradients: what it is fed with: each agent's "own" gradient [A, ...], or the gradients of all "pairs"
+      transform: an optax transform, such as `optax.chain(optax.adam(1e-3), sj.gossip(topology))`. Its update
+        gets the step as `step=`, and `key=` if the method has a key.
+      gradients: its input: each agent's "own" gradient [A, ...], or the gradients of all "pairs"
         [A, K, ...], for chains that begin with `sj.neighbourhood_mean`.
+
+    >>> graph = sj.complete(2)
+    >>> method = sj.Method("mine", graph, sj.rule_of(optax.chain(optax.sgd(0.1), sj.gossip(graph))))
+    >>> x = jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
+    Array([0.5, 0.5], dtype=float32)
     """
     checks.instance("transform", transform, optax.GradientTransformation, "sj.gossip(topology)")
     checks.choice("gradients", gradients, ("own", "pairs"))
     chain = optax.with_extra_args_support(transform)
 
     def step(s: Step, x: Params, state: Any) -> tuple[Params, Any]:
-        fed = s.gradient(x) if gradients == "own" else s.cross_gradients(x)
-        updates, state = chain.update(fed, state, x, step=s, key=s.network.key())
+        g = s.gradient(x) if gradients == "own" else s.cross_gradients(x)
+        updates, state = chain.update(g, state, x, step=s, key=s.network.key())
         _check_updates(updates, x)
         return optax.apply_updates(x, updates), state
 
@@ -48,21 +55,23 @@ def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "
 
 
 class TransformState(NamedTuple):
-    """State of a rule in a chain."""
+    """A transform made of a rule counts its steps and keeps the rule's state."""
 
     t: Array  # steps taken, int32 []; inside a method the method's own counter is read
-    rule: Any
+    rule: Any  # the rule's state
 
 
-def transform_of(rule: Rule) -> optax.GradientTransformationExtraArgs:
-    """An optax transform from a rule that asks for one gradient, at the models that the step began with."""
+def transform_of(rule: Rule[Any]) -> optax.GradientTransformationExtraArgs:
+    """Makes an optax transform from a rule that asks for one gradient, at the models the step began with."""
 
     def init_fn(params: Params) -> TransformState:
         return TransformState(jnp.zeros([], jnp.int32), rule.init(params))
 
-    def update_fn(updates, state, params=None, *, step: Step | None = None, key: Key | None = None, **_):
-        x = require_params(params)
-        network = _Absent(key) if step is None else step.network
+    def update_fn(
+        updates: Params, state: TransformState, params: Params | None = None, **extra: Any
+    ) -> tuple[Params, TransformState]:
+        x, step = require_params(params), extra.get("step")
+        network = _Absent(extra.get("key")) if step is None else step.network
         inner = Step(state.t if step is None else step.t, x, network, Given(updates))  # type: ignore[arg-type]
         if step is not None:
             inner.diagnostics, inner.notes = step.diagnostics, step.notes
@@ -73,21 +82,21 @@ def transform_of(rule: Rule) -> optax.GradientTransformationExtraArgs:
 
 
 class _Absent(NamedTuple):
-    """In place of a network, outside of a method: each transform of a chain then has its own."""
+    """Outside of a method there is no common network: each transform of a chain then makes its own."""
 
     random: Key | None
 
 
-def gossip_of(transform: optax.GradientTransformation) -> Gossip:
-    """A gossip from a transform that is handed x_{t+1/2} - x_t and returns x_{t+1} - x_t."""
+def gossip_of(transform: optax.GradientTransformation) -> Gossip[Any]:
+    """Makes a gossip from a transform that turns x_{t+1/2} - x_t into x_{t+1} - x_t."""
     checks.instance("gossip", transform, optax.GradientTransformation, "sj.gossip(topology)")
     chain = optax.with_extra_args_support(transform)
 
     def mix(step: Step, x: Tree, state: Any) -> tuple[Tree, Any]:
         alone = isinstance(step.network, _Absent)
         extra = {"key": step.network.random, "t": step.t} if alone else {"step": step}
-        moved, state = chain.update(jax.tree.map(jnp.subtract, x, step.x), state, step.x, **extra)
-        return optax.apply_updates(step.x, moved), state
+        updates, state = chain.update(jax.tree.map(jnp.subtract, x, step.x), state, step.x, **extra)
+        return optax.apply_updates(step.x, updates), state
 
     return Gossip(transform.init, mix)
 
@@ -106,11 +115,16 @@ def gossip(
       gamma: averaging rate in (0, 1].
       of: which models are averaged: "updated" ones, x_{t+1/2} = x_t + updates (D-PSGD line 8, QGM
         line 8), or the "current" ones, x_t (NGM line 16).
-      form: "auto", "dense" or "table", see `mixing_form`.
+      form: "auto", "dense" or "table", see `sj.mixing_form`.
 
     Returns:
-      A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}. Alone, on graphs
-      that take turns, its update takes `t=`, the step.
+      A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}. Outside of a method,
+      on graphs that take turns, its update takes `t=`, the step.
+
+    >>> x, average = jnp.array([0.0, 2.0]), sj.gossip(sj.complete(2))
+    >>> updates, state = average.update(jnp.array([-1.0, 0.0]), average.init(x), x)
+    >>> optax.apply_updates(x, updates)
+    Array([0.5, 0.5], dtype=float32)
     """
     checks.choice("of", of, ("updated", "current"))
     return _transform(topology, ways.exact(gamma, form), of)
@@ -124,67 +138,102 @@ def choco_gossip(
     *,
     form: Form = "auto",
 ) -> optax.GradientTransformationExtraArgs:
-    """Adds one round of compressed gossip to the updates; it comes after the learning rate.
+    """Adds one round of compressed gossip to the updates; it comes after the learning rate in a chain.
 
-    It travels as `core.gossip.choco` says, where x is x_{t+1/2} = x_t + updates.
+    The models x_{t+1/2} = x_t + updates travel as `sj.choco` says, which explains the other arguments.
+    Returns a transform of stacked updates [A, ...]. Outside of a method its update takes `key=` if the
+    compressor draws random numbers, and `t=` on graphs that take turns.
 
-    Args:
-      topology: who hears whom.
-      compressor: the operator Q, applied to each tensor of each agent.
-      gamma: averaging rate in (0, 1]; strong compression needs a small one (the paper: 0.4 for
-        30 % top-k).
-      order: "choco" or "paper".
-      form: "auto", "dense" or "table", see `mixing_form`.
-
-    Returns:
-      A transform of stacked updates [A, ...]. Alone, its update takes `key=` when the compressor draws
-      random numbers, and `t=` on graphs that take turns.
+    >>> x, average = jnp.array([[0.0, 1.0], [2.0, 0.0]]), sj.choco_gossip(sj.complete(2), sj.top_k(0.5))
+    >>> average.update(jnp.zeros((2, 2)), average.init(x), x)[0]  # only 1 and 2 travel
+    Array([[ 1. , -0.5],
+           [-1. ,  0.5]], dtype=float32)
     """
     return _transform(topology, ways.choco(compressor, gamma, order, form), "updated")
 
 
 def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """An optax transform written for one model, run on each agent's slice by itself.
+    """Runs an optax transform that is written for one model on each agent's slice by itself.
 
     Element-wise transforms (scale, adam, trace) work on stacked trees as they are. Those that
     reduce over the tree, such as `optax.clip_by_global_norm`, would take one norm over all agents:
     wrap them in this. The state gets a leading agent axis, counters included; `key=` becomes one
     key per agent.
+
+    >>> clip = sj.per_agent(optax.clip_by_global_norm(1.0))
+    >>> x = jnp.array([[3.0, 4.0], [0.3, 0.4]])
+    >>> clip.update(x, clip.init(x))[0].round(3)
+    Array([[0.6, 0.8],
+           [0.3, 0.4]], dtype=float32)
     """
     inner = optax.with_extra_args_support(transform)
 
     def init_fn(params: Params) -> Any:
         return jax.vmap(inner.init)(params)
 
-    def update_fn(updates, state, params=None, *, key: Key | None = None, step=None, **extra_args):
-        del step  # one agent by itself meets nobody
+    def update_fn(updates: Params, state: Any, params: Params | None = None, **extra: Any) -> Any:
+        extra.pop("step", None)  # an agent by itself meets nobody
+        key = extra.pop("key", None)
         size = jax.tree.leaves(updates)[0].shape[0]
         keys = None if key is None else trees.agent_keys(key, size)
 
-        def one_agent(updates, state, params, key):
-            return inner.update(updates, state, params, key=key, **extra_args)
+        def one_agent(updates: Params, state: Any, params: Params | None, key: Key | None) -> Any:
+            return inner.update(updates, state, params, key=key, **extra)
 
         return on_shards(jax.vmap(one_agent))(updates, state, params, keys)
 
     return optax.GradientTransformationExtraArgs(init_fn, update_fn)
 
 
-def at_step(step: Step | None, topology: Graphs, x: Params, key: Key | None = None, t: Any = None) -> Step:
-    """The step that a transform on `topology` takes part in: the method's, or one of its own."""
-    if step is None:
-        if topology.period > 1 and t is None:
-            raise ArgumentError(f"t must be given to update(..., t=step) on {topology.name}, got None")
-        return Step(t or 0, x, Network(topology, 0 if t is None else t, key), Given(None))
-    if step.network.topology is not topology:
-        raise ArgumentError(
-            f"a method has one topology: it is on {step.network.topology.name}, "
-            f"got a transform on {topology.name}"
-        )
-    return step
+def on_network(
+    topology: Graphs,
+    init: Callable[[Params], State],
+    update: Callable[[Step, Tree, State, Params | None], tuple[Tree, State]],
+    *,
+    pairs: bool = False,
+) -> optax.GradientTransformationExtraArgs:
+    """Makes a transform whose update is handed a step: the method's, or outside of a method one of its own.
+
+    Args:
+      topology: who hears whom.
+      init: x [A, ...] -> state.
+      update: (step, updates, state, params) -> (updates, state).
+      pairs: whether the updates are gradients of pairs [A, K, ...], which `update` returns over the links.
+    """
+
+    def init_fn(params: Params) -> State:
+        trees.check_params(params, topology.size)
+        return init(params)
+
+    def update_fn(
+        updates: Tree,
+        state: State,
+        params: Params | None = None,
+        *,
+        step: Step | None = None,
+        key: Key | None = None,
+        t: Any = None,
+        **_: Any,
+    ) -> tuple[Tree, State]:
+        if step is None:
+            if topology.period > 1 and t is None:
+                raise ArgumentError(f"t must be given to update(..., t=step) on {topology.name}, got None")
+            t = 0 if t is None else t
+            step = Step(t, params, Network(topology, t, key), Given(None))
+            if pairs:
+                step.network.expect_return(updates)
+        elif step.network.topology is not topology:
+            raise ArgumentError(
+                f"a method has one topology: it is on {step.network.topology.name}, "
+                f"got a transform on {topology.name}"
+            )
+        return update(step, updates, state, params)
+
+    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
 
 
 def require_params(params: Params | None) -> Params:
-    """The current models, without which there is nothing to average."""
+    """Returns the current models [A, ...], without which there is nothing to average."""
     if params is None:
         raise ArgumentError("params must be given to update(updates, state, params), got None")
     return params
@@ -196,28 +245,23 @@ def check_topology(topology: Any) -> None:
 
 
 def _transform(
-    topology: Graphs, way: Gossip, of: Literal["updated", "current"]
+    topology: Graphs, way: Gossip[Any], of: Literal["updated", "current"]
 ) -> optax.GradientTransformationExtraArgs:
     check_topology(topology)
 
-    def init_fn(params: Params) -> Any:
-        trees.check_params(params, topology.size)
-        return way.init(params)
-
-    def update_fn(updates, state, params=None, *, step: Step | None = None, key=None, t=None, **_):
+    def update(s: Step, updates: Params, state: Any, params: Params | None) -> tuple[Params, Any]:
         x = require_params(params)
-        s = at_step(step, topology, x, key, t)
         models = optax.apply_updates(x, updates) if of == "updated" else x
         trees.check_params(models, topology.size)
         new, state = way.mix(s, models, state)
-        moved = jax.tree.map(jnp.subtract, new, x)
-        return moved if of == "updated" else jax.tree.map(jnp.add, updates, moved), state
+        change = jax.tree.map(jnp.subtract, new, x)
+        return change if of == "updated" else jax.tree.map(jnp.add, updates, change), state
 
-    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+    return on_network(topology, way.init, update)
 
 
 def _check_updates(updates: Tree, params: Params) -> None:
-    """Gradients of pairs that nobody averaged would broadcast against the models."""
+    """Checks the updates' shapes: gradients of pairs that nobody averaged would broadcast."""
     for (path, update), x in zip(jax.tree.leaves_with_path(updates), jax.tree.leaves(params), strict=True):
         if update.shape != x.shape:
             raise ArgumentError(

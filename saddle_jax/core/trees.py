@@ -19,7 +19,7 @@ from saddle_jax.devices import policy
 
 
 def tree_map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
-    """The function applied leaf by leaf; each result keeps the dtype of the first tree's leaf.
+    """Applies a function leaf by leaf; each result keeps the dtype of the first tree's leaf.
 
     Hyper-parameters that are traced have a dtype of their own, which must not spread to the models.
     """
@@ -31,12 +31,16 @@ def tree_map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
 
 
 def zeros_like(tree: Any) -> Any:
-    """Zeros in the shape of a tree, placed on the devices as that is."""
+    """Makes zeros in the shape of a tree, placed on the devices as the tree is."""
     return jax.tree.map(jnp.zeros_like, tree)
 
 
 def replicate(params: Params, size: int) -> Params:
-    """Stacks `size` equal copies of one model's parameters: leaves [...] become [A, ...]."""
+    """Stacks `size` equal copies of one model's parameters: leaves [...] become [A, ...].
+
+    >>> sj.replicate({"w": jnp.array([1.0, 2.0])}, 3)["w"].shape
+    (3, 2)
+    """
     size = checks.whole("size", size, at_least=1)
 
     def stack(x: Any) -> Array:
@@ -48,15 +52,22 @@ def replicate(params: Params, size: int) -> Params:
 
 
 def consensus(params: Params, present: Any = None) -> Params:
-    """The consensus model x-bar: the average over the agents; leaves [A, ...] become [...].
+    """Averages the agents' models to the consensus model x-bar: leaves [A, ...] become [...].
 
-    `present` leaves some of them out: bool [A], see `Topology.present`.
+    Agents that are not `present`, bool [A], are left out, see `Topology.present`.
+
+    >>> sj.consensus({"w": jnp.array([[0.0, 0.0], [6.0, 8.0]])})
+    {'w': Array([3., 4.], dtype=float32)}
     """
     return jax.tree.map(lambda x: jnp.mean(x, axis=0, where=_where(present, x)), params)
 
 
 def consensus_distance(params: Params, present: Any = None) -> Array:
-    """How far the agents are from their average: sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar."""
+    """Measures how far the agents are from their average, sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar.
+
+    >>> sj.consensus_distance({"w": jnp.array([[0.0, 0.0], [6.0, 8.0]])})
+    Array(5., dtype=float32)
+    """
     average = consensus(params, present)
     squares = squared_norms(jax.tree.map(lambda x, mean: x - mean[None], params, average))
     return jnp.sqrt(jnp.mean(squares, where=_where(present, squares)))
@@ -67,40 +78,45 @@ def _where(present: Any, x: Array) -> Array | None:
 
 
 def squared_norms(tree: Any, axes: int = 1) -> Array:
-    """||x_i||^2 over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
+    """Returns ||x_i||^2 over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
     return inner_products(tree, tree, axes)
 
 
 def agent_norms(tree: Any, axes: int = 1) -> Array:
-    """||x_i|| over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves."""
+    """Returns ||x_i|| over all leaves of each agent: [A], or [A, K] with axes=2 for [A, K, ...] leaves.
+
+    >>> sj.agent_norms({"w": jnp.array([[0.0, 6.0], [0.0, 0.0]]), "b": jnp.array([8.0, 1.0])})
+    Array([10.,  1.], dtype=float32)
+    """
     return jnp.sqrt(squared_norms(tree, axes))
 
 
 def layer_norms(tree: Any, axes: int = 1) -> Array:
-    """||x_i|| of each leaf on its own, in the order of jax.tree.leaves: [L, A], or [L, A, K] with axes=2."""
+    """Returns ||x_i|| of each leaf alone, in jax.tree.leaves' order: [L, A], or [L, A, K] with axes=2."""
     return jnp.stack([agent_norms(leaf, axes) for leaf in jax.tree.leaves(tree)])
 
 
 def mean_by_layer(values: Array, present: Any = True) -> Array:
-    """The mean over agents or pairs that are `present`: [L] of [L, A] or [L, A, K]; NaN where none is."""
+    """Averages [L, A] or [L, A, K] over the agents or pairs that are `present` to [L]; NaN where none is."""
     return jnp.mean(values, axis=tuple(range(1, values.ndim)), where=jnp.broadcast_to(present, values.shape))
 
 
 def layer_names(tree: Any) -> list[str]:
-    """What the leaves are called, such as "conv1/kernel", in the order of jax.tree.leaves."""
+    """Lists the leaves' names, such as "conv1/kernel", in the order of jax.tree.leaves."""
     return [
         jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree.leaves_with_path(tree)
     ]
 
 
 def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
-    """<x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2; in float32 at least."""
+    """Returns <x_i, y_i> over all leaves of each agent: [A], or [A, K] with axes=2; in float32 at least."""
 
     def inner(x: Array, y: Array) -> Array:
         wide = jnp.promote_types(jnp.result_type(x, y), jnp.float32)
         return jnp.sum(x.astype(wide) * y.astype(wide), axis=tuple(range(axes, x.ndim)))
 
-    return functools.reduce(operator.add, jax.tree.leaves(jax.tree.map(inner, left, right)))
+    products: list[Array] = jax.tree.leaves(jax.tree.map(inner, left, right))
+    return functools.reduce(operator.add, products)
 
 
 def scale_slices(tree: Any, scales: Array) -> Any:
@@ -114,7 +130,7 @@ def scale_slices(tree: Any, scales: Array) -> Any:
 
 @jax.custom_jvp
 def in_memory(tree: Any) -> Any:
-    """The tree itself, computed once and stored: XLA does not compute it again in each of its users.
+    """Returns the tree itself, computed once and stored: XLA does not compute it again for each reader.
 
     XLA:CPU copies a cheap expression into every fusion that reads it: the half step of all models was
     computed anew for each neighbour. It drops an optimization barrier before it fuses, but only then: here
@@ -136,21 +152,21 @@ def _in_memory_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]
 
 
 def agent_keys(key: Key, size: int) -> Key:
-    """One key per agent [A]. Agent i's depends on (key, i) alone, not on how many agents there are."""
+    """Makes one key per agent [A]; agent i's depends on (key, i) alone, not on the number of agents."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(size))
 
 
-def zeros_of_pairs(params: Params, width: int) -> Params:
-    """Zeros [A, K, ...] for parameters [A, ...], placed on the devices as those are."""
+def zeros_of_pairs(params: Params, slots: int) -> Params:
+    """Makes zeros [A, K, ...] for parameters [A, ...], placed on the devices as those are; slots is K."""
 
     def zeros(x: Array) -> Array:
-        return jnp.repeat(jnp.zeros_like(x)[:, None], width, axis=1)
+        return jnp.repeat(jnp.zeros_like(x)[:, None], slots, axis=1)
 
     return jax.tree.map(zeros, params)
 
 
 def check_params(params: Params, size: int, name: str = "params") -> None:
-    """Checks that every leaf is a real floating-point array [A, ...]; says which one is not."""
+    """Checks that every leaf is a real floating-point array [A, ...]; the error names the one that is not."""
     check_stacked(name, params, size)
     for path, leaf in jax.tree.leaves_with_path(params):
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
@@ -160,7 +176,7 @@ def check_params(params: Params, size: int, name: str = "params") -> None:
 
 
 def check_stacked(name: str, tree: Any, size: int) -> None:
-    """Checks that every leaf of `tree` has the leading axis A = size; says which one does not."""
+    """Checks that every leaf has the leading axis A = size; the error names the one that does not."""
     leaves = jax.tree.leaves_with_path(tree)
     if not leaves:
         raise checks.ArgumentError(f"{name} must have at least one array, got {tree!r}")

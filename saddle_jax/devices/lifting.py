@@ -35,6 +35,9 @@ def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Me
     Args:
       devices: how many, or which; None is all there are.
       batch: over how many of them each agent's batch is cut; it must divide their number.
+
+    >>> dict(sj.agent_mesh(1).shape)
+    {'agents': 1, 'batch': 1}
     """
     if devices is None or isinstance(devices, int):
         there = jax.devices()
@@ -58,7 +61,11 @@ def shards() -> int:
 
 
 def stacked_sharding(mesh: Mesh) -> NamedSharding:
-    """Where stacked arrays [A, ...] belong."""
+    """Returns the sharding of stacked arrays [A, ...]: the agents are cut over the mesh's devices.
+
+    >>> tuple(sj.stacked_sharding(sj.agent_mesh(1)).spec)
+    ('agents',)
+    """
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 

@@ -12,37 +12,35 @@ from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
 
 class DPSGDState(NamedTuple):
-    """State of D-PSGD."""
+    """D-PSGD remembers its momentum and what its gossip remembers."""
 
-    m: Any  # momentum [A, ...]; None without it
-    way: Any  # of the gossip
+    m: Any  # momentum [A, ...]; None without momentum
+    way: Any  # the state of the gossip
 
 
 def dpsgd(
-    topology: Graphs,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.0,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Operator | None = None,
-    order: Order = "choco",
-    form: Form = "auto",
-) -> Method:
-    """D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD).
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD). The other methods share these options.
 
     Args:
       topology: who hears whom.
       learning_rate: eta, a number or an optax schedule.
-      beta: local momentum. The printed algorithm has none; the hyper-parameters say 0.9 for all
-        experiments, and the paper does not tell which of the two its D-PSGD table used.
-      nesterov: with beta > 0, direction g + beta m instead of m.
-      weight_decay: coupled L2, taken at x_t and added to the gradient.
+      beta: momentum coefficient in [0, 1). The printed D-PSGD has none; the hyper-parameters say 0.9 for all
+        experiments, and the paper does not say which of the two its D-PSGD table used.
+      nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed heavy
+        ball, direction m.
+      weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
       gamma: averaging rate in (0, 1].
       compressor: the operator Q; None sends models as they are.
-      order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
-      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+      order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
+      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+
+    >>> method, x = sj.dpsgd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
+    Array([0.5, 0.5], dtype=float32)
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     momentum, gossip = local_momentum(beta, nesterov), of_models(compressor, gamma, order, form)
@@ -55,7 +53,7 @@ def dpsgd(
         g = decayed(s.gradient(x), x, weight_decay)  # 3
         direction, m = momentum.direction(g, state.m)  # not printed
         half = tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
-        new, way = gossip.mix(s, half, state.way)  # 7, 8
-        return new, DPSGDState(m, way)
+        new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
+        return new, DPSGDState(m, gossip_state)
 
     return Method("dpsgd", topology, Rule(init, step, demands="average"))

@@ -1,4 +1,4 @@
-"""The agents' gradients by themselves, for loops that are written by hand."""
+"""The agents' gradients alone, for loops that are written by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,15 +8,16 @@ import jax.numpy as jnp
 
 from saddle_jax.ascents.sam import sam
 from saddle_jax.base.types import Batch, LossFn, Params
+from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.gradients import Gradients
-from saddle_jax.core.graphs import isolated
 from saddle_jax.core.network import Graphs, Network
 from saddle_jax.core.trees import check_params, check_stacked
+from saddle_jax.graphs.named import isolated
 from saddle_jax.methods.ngm import check_undirected
 
 
 def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch], Params]:
-    """Every agent's gradient of its own loss at its own model.
+    """Makes a function that takes every agent's gradient of its own loss at its own model.
 
     Args:
       loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
@@ -24,6 +25,10 @@ def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch]
 
     Returns:
       A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, ...].
+
+    >>> gradients = sj.local_gradients(lambda x, d: 0.5 * jnp.sum(x * x * d))
+    >>> gradients(jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))
+    Array([ 3., 10.], dtype=float32)
     """
     ascent = sam(rho)
 
@@ -35,10 +40,10 @@ def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch]
 
 
 def cross_gradients(loss_fn: LossFn, topology: Graphs, rho: Any = 0.0) -> Callable[[Params, Batch], Params]:
-    """Every agent's gradients at its own model on the batches of its neighbours, itself included.
+    """Makes a function that takes every agent's gradients at its own model on its neighbours' batches.
 
     Args:
-      loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+      loss_fn: the loss of one agent, as in `sj.local_gradients`.
       topology: who hears whom.
       rho: SAM's radius; 0 is the plain gradient.
 
@@ -46,6 +51,11 @@ def cross_gradients(loss_fn: LossFn, topology: Graphs, rho: Any = 0.0) -> Callab
       A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, K, ...]:
       [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k]. `sj.neighbourhood_mean`
       averages them.
+
+    >>> gradients = sj.cross_gradients(lambda x, d: 0.5 * jnp.sum(x * x * d), sj.complete(2))
+    >>> gradients(jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))  # own data first
+    Array([[ 3.,  5.],
+           [10.,  6.]], dtype=float32)
     """
     check_undirected(topology)
     ascent = sam(rho)
@@ -56,7 +66,9 @@ def cross_gradients(loss_fn: LossFn, topology: Graphs, rho: Any = 0.0) -> Callab
     return gradients
 
 
-def _oracle(loss_fn: LossFn, ascent: Any, topology: Graphs, params: Params, batch: Batch) -> Gradients:
+def _oracle(
+    loss_fn: LossFn, ascent: Ascent[Any], topology: Graphs, params: Params, batch: Batch
+) -> Gradients:
     check_params(params, topology.size)
     check_stacked("batch", batch, topology.size)
     batch = jax.tree.map(jnp.asarray, batch)

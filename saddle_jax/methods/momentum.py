@@ -8,7 +8,10 @@ from saddle_jax.core.trees import tree_map, zeros_like
 
 
 class Momentum(NamedTuple):
-    """m = beta m + g; direction m (heavy ball) or g + beta m (Nesterov). beta = 0 keeps no state."""
+    """Momentum is m = beta m + g, with direction m (heavy ball) or g + beta m (Nesterov).
+
+    With beta = 0 there is no state.
+    """
 
     beta: Any
     nesterov: bool
@@ -19,11 +22,11 @@ class Momentum(NamedTuple):
         return isinstance(self.beta, float) and self.beta == 0.0
 
     def init(self, x: Params) -> Params | None:
-        """m before the first step: zeros [A, ...]."""
+        """Makes the momentum m before the first step: zeros [A, ...]."""
         return None if self.is_none else zeros_like(x)
 
     def direction(self, g: Params, m: Params | None) -> tuple[Params, Params | None]:
-        """The direction to descend along, and the new m."""
+        """Returns the direction to descend along and the new m, both [A, ...]."""
         if self.is_none:
             return g, None
         m = tree_map(lambda g, m: self.beta * m + g, g, m)
@@ -31,12 +34,12 @@ class Momentum(NamedTuple):
 
 
 def local_momentum(beta: Any, nesterov: bool) -> Momentum:
-    """Checked momentum."""
+    """Checks a momentum's coefficient and makes the momentum."""
     return Momentum(checks.real("beta", beta, at_least=0.0, below=1.0), nesterov)
 
 
 def decayed(g: Params, x: Params, weight_decay: Any) -> Params:
-    """g + weight_decay x: coupled L2, taken at x."""
+    """Returns g + weight_decay x, coupled L2 taken at x, leaves [A, ...]."""
     if isinstance(weight_decay, float) and weight_decay == 0.0:
         return g
     return tree_map(lambda g, x: g + weight_decay * x, g, x)

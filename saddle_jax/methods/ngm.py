@@ -13,7 +13,7 @@ from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
 from saddle_jax.core.method import Method, Rule, Step
 from saddle_jax.core.network import FORMS, Form, Graphs, Message
-from saddle_jax.core.transforms import at_step, check_topology
+from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -22,39 +22,31 @@ SELF_GRADIENTS = ("current", "mixed")
 
 
 class NGMState(NamedTuple):
-    """State of NGM."""
+    """NGM remembers its momentum and the errors of compression."""
 
-    m: Any  # momentum [A, ...]; None without it
-    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without it
+    m: Any  # momentum [A, ...]; None without momentum
+    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
 
 
 def ngm(
-    topology: Graphs,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Operator | None = None,
-    self_gradient: SelfGradient = "current",
-    form: Form = "auto",
-) -> Method:
-    """NGM; with a compressor, Comp NGM: cross-gradients compressed with error feedback.
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, self_gradient: SelfGradient = "current",
+    gamma: Any = 1.0, compressor: Operator | None = None, form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes NGM; with a compressor, Comp NGM: cross-gradients are compressed with error feedback.
+
+    The options are those of `sj.dpsgd`, without `order`, and:
 
     Args:
-      topology: who hears whom.
-      learning_rate: eta, a number or an optax schedule.
-      beta: momentum coefficient in [0, 1).
-      nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed
-        heavy ball, direction m.
-      weight_decay: coupled L2, added to the mean gradient: never compressed.
-      gamma: averaging rate in (0, 1].
-      compressor: the operator Q on cross-gradients (models are always sent whole); None sends
-        them as they are. With few bits use a contracting one: `sj.sign()`, or a biased quantizer.
+      weight_decay: coupled L2, added to the mean gradient; it is never compressed.
+      compressor: the operator Q on cross-gradients; models are sent as they are. With few bits use a
+        contracting one: `sj.sign()`, or a biased quantizer.
       self_gradient: where self-gradient and weight decay are taken: at the "current" model, as
         printed, or at the "mixed" one x + gamma (W - I) x, as the code of NGM's authors does.
-      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+
+    >>> method, x = sj.ngm(sj.complete(2), 0.1, beta=0.0), jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # 1 - 0.1 * 5
+    Array([0.5, 0.5], dtype=float32)
     """
     check_undirected(topology)
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
@@ -87,7 +79,7 @@ def ngm(
 
 
 def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[Params, Params]:
-    """Compression of pairs [A, K, ...] with error feedback: delta = Q(g + e), e = g + e - delta."""
+    """Compresses pairs [A, K, ...] with error feedback: delta = Q(g + e), and the new e = g + e - delta."""
     p = jax.tree.map(jnp.add, g, error)
     # A free slot holds no pair: nothing is sent there and nothing is remembered.
     p = trees.scale_slices(p, s.network.occupied)
@@ -98,17 +90,18 @@ def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[P
 
 
 class NeighbourhoodMeanState(NamedTuple):
-    """State of `neighbourhood_mean`."""
+    """The neighbourhood's mean remembers the errors of compression."""
 
-    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without it
+    error: Any  # e_ij, see `NGMState`
 
 
 def neighbourhood_mean(
     topology: Graphs, compressor: Operator | None = None
 ) -> optax.GradientTransformationExtraArgs:
-    """Pairs of gradients [A, K, ...] to their weighted mean [A, ...], compressed with error feedback.
+    """Makes a transform of pairs' gradients [A, K, ...] to their weighted mean [A, ...].
 
-    For each pair, with e_ij starting at zero (lines 5 to 8, 13 to 16 and 20 of Comp NGM):
+    With a compressor there is error feedback, where e_ij starts at zero (lines 5 to 8, 13 to 16 and 20 of
+    Comp NGM):
 
         p_ij = g_ij + e_ij,   delta_ij = Q(p_ij),   e_ij = p_ij - delta_ij,   g_i = sum_j w_ij delta_ij
 
@@ -116,42 +109,42 @@ def neighbourhood_mean(
 
     Args:
       topology: who hears whom.
-      compressor: the operator Q; None averages the gradients as they are.
+      compressor: the operator Q; None averages the gradients as they are. If it draws random numbers, the
+        transform's update takes `key=` outside of a method.
 
-    Returns:
-      A transform. Alone, its update takes `key=` when the compressor draws random numbers.
+    >>> mean = sj.neighbourhood_mean(sj.complete(2))
+    >>> mean.update(jnp.array([[1.0, 3.0], [2.0, 4.0]]), mean.init(jnp.zeros(2)))[0]
+    Array([2., 3.], dtype=float32)
     """
     check_undirected(topology)
     if compressor is not None:
         check_compressor(compressor)
-    width = topology.graphs[0].neighbours.shape[1]
 
-    def init_fn(params: Params) -> NeighbourhoodMeanState:
-        trees.check_params(params, topology.size)
-        return NeighbourhoodMeanState(None if compressor is None else _no_error(topology, params))
+    def init(x: Params) -> NeighbourhoodMeanState:
+        return NeighbourhoodMeanState(None if compressor is None else _no_error(topology, x))
 
-    def update_fn(updates, state, params=None, *, step: Step | None = None, key=None, t=None, **_):
-        _check_pairs(updates, topology.size, width)
-        s = at_step(step, topology, params, key, t)
+    def update(
+        s: Step, pairs: Params, state: NeighbourhoodMeanState, params: Params | None
+    ) -> tuple[Params, NeighbourhoodMeanState]:
+        del params
+        _check_pairs(pairs, topology.size, topology.slots)
         error = state.error
         if compressor is not None:
-            if step is None:
-                s.network.expect_return(updates)
-            updates, error = fed_back(s, compressor, updates, error)
-        return s.network.average(updates), NeighbourhoodMeanState(error)
+            pairs, error = fed_back(s, compressor, pairs, error)
+        return s.network.average(pairs), NeighbourhoodMeanState(error)
 
-    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+    return on_network(topology, init, update, pairs=compressor is not None)
 
 
 def check_undirected(topology: Any) -> None:
-    """Checks a graph for cross-gradients: whom I send my model to must be able to answer me."""
+    """Checks a graph for cross-gradients: whoever gets my model must be able to answer me."""
     check_topology(topology)
     if topology.is_directed:
         raise ArgumentError(f"topology must be undirected to exchange cross-gradients, got {topology.name}")
 
 
 def _no_error(topology: Graphs, x: Params) -> Params:
-    return trees.zeros_of_pairs(x, topology.graphs[0].neighbours.shape[1])
+    return trees.zeros_of_pairs(x, topology.slots)
 
 
 def _check_pairs(updates: Tree, size: int, width: int) -> None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base import checks
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, of_models
 from saddle_jax.core.method import Method, Rule, Step
 from saddle_jax.core.network import Form, Graphs
@@ -16,16 +16,17 @@ from saddle_jax.methods.momentum import check_decay, decayed
 
 
 class QGMState(NamedTuple):
-    """State of QGM."""
+    """QGM remembers its quasi-global momentum and what its gossip remembers."""
 
     m_hat: Params  # in units of a gradient [A, ...]
-    way: Any  # of the gossip
+    way: Any  # the state of the gossip
 
 
 def quasi_global_rule(
-    gossip: Gossip, learning_rate: ScalarOrSchedule, beta: Any, mu: Any, nesterov: bool, weight_decay: Any
-) -> Rule:
-    """The algorithm, for any way in which models travel; the options are those of `qgm`."""
+    gossip: Gossip[Any], learning_rate: ScalarOrSchedule,
+    beta: Any, mu: Any, nesterov: bool, weight_decay: Any,
+) -> Rule[QGMState]:  # fmt: skip
+    """Makes the rule of QGM for any gossip of the models; the options are those of `qgm`."""
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
     mu = checks.real("mu", beta if mu is None else mu, at_least=0.0, below=1.0)
@@ -39,49 +40,36 @@ def quasi_global_rule(
         per_eta = jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
         g = decayed(s.gradient(x), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
 
-        def descend(x, g, m_hat):
+        def descend(x: Array, g: Array, m_hat: Array) -> Any:
             m = beta * m_hat + g  # 3 (5)
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
-        new, way = gossip.mix(s, half, state.way)  # 7, 8
+        new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
 
-        def remember(m_hat, x, new):
+        def remember(m_hat: Array, x: Array, new: Array) -> Any:
             d = (x - new) * per_eta  # 9
             return mu * m_hat + (1 - mu) * d  # 10
 
-        return new, QGMState(tree_map(remember, state.m_hat, x, new), way)
+        return new, QGMState(tree_map(remember, state.m_hat, x, new), gossip_state)
 
     return Rule(init, step, demands="average")
 
 
 def qgm(
-    topology: Graphs,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    mu: Any = None,
-    nesterov: bool = True,
-    weight_decay: Any = 0.0,
-    gamma: Any = 1.0,
-    compressor: Operator | None = None,
-    order: Order = "choco",
-    form: Form = "auto",
-) -> Method:
-    """QGM; with a compressor, Comp QGM.
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes QGM; with a compressor, Comp QGM. The options are those of `sj.dpsgd`, and `mu`.
 
     Args:
-      topology: who hears whom.
-      learning_rate: eta, a number or an optax schedule.
-      beta: momentum coefficient in [0, 1).
       mu: coefficient of the moving average m-hat in [0, 1); None means mu = beta, as in the paper.
-      nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed
-        heavy ball, direction m.
-      weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
-      gamma: averaging rate in (0, 1].
-      compressor: the operator Q; None sends models as they are.
-      order: of compressed gossip, "choco" or "paper", see `sj.choco_gossip`.
-      form: of mixing, "auto", "dense" or "table", see `sj.mixing_form`.
+
+    >>> method, x = sj.qgm(sj.complete(2), 0.1, beta=0.5), jnp.array([0.0, 2.0])
+    >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
+    >>> x, state.rule.m_hat  # half of the step that was made, in units of a gradient
+    (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))
     """
     gossip = of_models(compressor, gamma, order, form)
     rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay)
@@ -89,25 +77,20 @@ def qgm(
 
 
 def quasi_global_momentum(
-    gossip: optax.GradientTransformation,
-    learning_rate: ScalarOrSchedule,
-    *,
-    beta: Any = 0.9,
-    mu: Any = None,
-    nesterov: bool = True,
-) -> optax.GradientTransformationExtraArgs:
-    """Gradients to updates: momentum, learning rate and the given gossip, which the momentum watches.
+    gossip: optax.GradientTransformation, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, mu: Any = None, nesterov: bool = True,
+) -> optax.GradientTransformationExtraArgs:  # fmt: skip
+    """Makes a transform of stacked gradients [A, ...]: momentum, learning rate and the given gossip.
+
+    The momentum watches the gossip. The options are those of `sj.qgm`.
 
     Args:
       gossip: the averaging inside the step: `sj.gossip`, `sj.choco_gossip`, or a chain that ends
-        in one. It is handed x_{t+1/2} - x_t and returns x_{t+1} - x_t.
-      learning_rate: eta, a number or an optax schedule.
-      beta: momentum coefficient in [0, 1).
-      mu: coefficient of the moving average m-hat in [0, 1); None means mu = beta.
-      nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed
-        heavy ball, direction m.
+        in one. It gets x_{t+1/2} - x_t and returns x_{t+1} - x_t.
 
-    Returns:
-      A transform of stacked gradients [A, ...].
+    >>> momentum = sj.quasi_global_momentum(sj.gossip(sj.complete(2)), 0.1, beta=0.5)
+    >>> x = jnp.array([0.0, 2.0])
+    >>> optax.apply_updates(x, momentum.update(jnp.array([10.0, 0.0]), momentum.init(x), x)[0])
+    Array([0.25, 0.25], dtype=float32)
     """
     return transform_of(quasi_global_rule(gossip_of(gossip), learning_rate, beta, mu, nesterov, 0.0))

@@ -22,13 +22,16 @@ from saddle_jax.methods.qgm import qgm
 
 
 def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
-    """The SADDLe version of a method: the same rule, fed with sharpness-aware gradients.
+    """Makes the SADDLe version of a method: the same rule, fed with sharpness-aware gradients.
 
     Args:
       method: any method, the paper's or your own.
       ascent: how the gradient of one model is taken, such as `sj.sam(0.05, every=5)`; a number rho >= 0
         means `sj.sam(rho)`, and 0 gives the method back.
-      name: what to call it.
+      name: the new method's name (default: the method's name and "+saddle").
+
+    >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), 0.05).name
+    'qgm+saddle'
     """
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
     ascent = ascent if isinstance(ascent, Ascent) else sam(ascent)
@@ -36,7 +39,7 @@ def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
 
 
 def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Callable[..., Method]:
-    """A factory (topology, learning_rate, rho, ...) that shows the base method's options as its own."""
+    """Makes a factory (topology, learning_rate, rho, ...) that shows the base method's options as its own."""
 
     def factory(
         topology: Graphs,
@@ -53,13 +56,14 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
         )
 
     own = list(inspect.signature(factory).parameters.values())[:-1]
-    known = {parameter.name for parameter in own}
-    inherited = [p for p in inspect.signature(base).parameters.values() if p.name not in known]
+    own_names = {parameter.name for parameter in own}
+    inherited = [p for p in inspect.signature(base).parameters.values() if p.name not in own_names]
     factory.__name__ = factory.__qualname__ = name
     factory.__signature__ = inspect.Signature([*own, *inherited], return_annotation=Method)  # type: ignore[attr-defined]
     factory.__doc__ = (
-        f"{about}: `saddle` of `{base.__name__}`, whose other options it takes.\n\n"
-        "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n    "
+        f"Makes {about}: `sj.saddle` of `sj.{base.__name__}`, whose other options it takes.\n\n"
+        "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n\n"
+        f"    >>> sj.{name}(sj.ring(10), 0.1, rho=0.05).ascent\n    sam(rho=0.05)\n    "
     )
     return factory
 

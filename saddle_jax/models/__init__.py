@@ -11,25 +11,26 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.base import checks
+from saddle_jax.base import checks, tables
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Params
 from saddle_jax.models.convolution import LOWERINGS, Lowering
 from saddle_jax.models.layers import NORMS, Norm
-from saddle_jax.models.mobilenet import MobileNetV2
-from saddle_jax.models.resnet import resnet8, resnet18, resnet20
-from saddle_jax.models.small import CNN, MLP
 
-# Networks with convolutions and norms, and those without.
-_CONVOLUTIONAL: dict[str, Callable[..., Any]] = {
-    "resnet20": resnet20,
-    "resnet18": resnet18,
-    "mobilenet_v2": MobileNetV2,
-    "resnet8": resnet8,
-    "cnn": CNN,
-}
-_DENSE: dict[str, tuple[int, ...]] = {"mlp": (128, 64), "logistic": ()}
-NAMES = (*_CONVOLUTIONAL, *_DENSE)
+# A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `lowering`
+# where it has layers that know them.
+MODELS: dict[str, Callable[..., Any]] = tables.load(
+    {
+        "resnet20": "saddle_jax.models.resnet:resnet20",
+        "resnet18": "saddle_jax.models.resnet:resnet18",
+        "mobilenet_v2": "saddle_jax.models.mobilenet:MobileNetV2",
+        "resnet8": "saddle_jax.models.resnet:resnet8",
+        "cnn": "saddle_jax.models.small:CNN",
+        "mlp": "saddle_jax.models.small:MLP",
+        "logistic": "saddle_jax.models.small:logistic",
+    }
+)
+NAMES = tuple(MODELS)
 
 
 def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "fast") -> Any:
@@ -47,9 +48,9 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
     num_classes = checks.whole("num_classes", num_classes, at_least=2)
     checks.choice("norm", norm, NORMS)
     checks.choice("lowering", lowering, LOWERINGS)
-    if name in _DENSE:
-        return MLP(num_classes, _DENSE[name])
-    return _CONVOLUTIONAL[name](num_classes=num_classes, norm=norm, lowering=lowering)
+    chosen = {"norm": norm, "lowering": lowering}
+    known = tables.options(MODELS[name])
+    return MODELS[name](num_classes=num_classes, **{o: chosen[o] for o in chosen if o in known})
 
 
 def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:

@@ -1,5 +1,6 @@
 """Small networks: for the embedded data, for thousands of agents, for tests."""
 
+import functools
 from collections.abc import Sequence
 
 import flax.linen as nn
@@ -42,3 +43,6 @@ class MLP(nn.Module):
         for layer, width in enumerate(self.hidden):
             x = nn.relu(Linear(width, name=f"hidden{layer + 1}")(x))
         return Linear(self.num_classes, name="linear")(x)
+
+
+logistic = functools.partial(MLP, hidden=())

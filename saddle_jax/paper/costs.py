@@ -17,11 +17,14 @@ from collections.abc import Iterator
 
 import jax
 
-from saddle_jax import compression, models
+from saddle_jax import models
 from saddle_jax.base.types import Params
-from saddle_jax.core.graphs import ring
+from saddle_jax.compression.quantization import quantize
+from saddle_jax.compression.signs import sign
+from saddle_jax.compression.sparsification import top_k
 from saddle_jax.core.ledger import Ledger, open_ledger
 from saddle_jax.core.trees import replicate
+from saddle_jax.graphs.named import ring
 from saddle_jax.methods import METHODS
 from saddle_jax.paper.settings import SETTINGS
 
@@ -58,10 +61,10 @@ PRINTED: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {
 
 _COMPRESSORS = {
     "none": None,
-    "quantize8": compression.quantize(8),
-    "quantize10": compression.quantize(10),
-    "top_k0.3": compression.top_k(0.3),
-    "sign": compression.sign(),
+    "quantize8": quantize(8),
+    "quantize10": quantize(10),
+    "top_k0.3": top_k(0.3),
+    "sign": sign(),
 }
 
 

@@ -4,20 +4,19 @@ import dataclasses
 import functools
 import json
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax import compression
-from saddle_jax.base import checks
+from saddle_jax.base import checks, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core import graphs
+from saddle_jax.compression.spelling import parse_compressor as parse_compressor
 from saddle_jax.core.gossip import ORDERS
 from saddle_jax.core.network import FORMS
 from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement
+from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods.ngm import SELF_GRADIENTS
 from saddle_jax.models import NAMES as MODELS
@@ -187,6 +186,10 @@ class Config:
             raise ArgumentError(
                 f"self_gradient must be current for {self.method}, got {self.self_gradient!r}"
             )
+        if "compressor" not in options_of(self.method) and self.compressor != "none":
+            raise ArgumentError(
+                f"compressor must be none for {self.method}, which has none, got {self.compressor!r}"
+            )
         build_topology(self)
         self._check_replicas()
 
@@ -241,32 +244,10 @@ def differences(one: Config, other: Config) -> list[str]:
     ]
 
 
-def parse_compressor(text: str) -> compression.Compressor | None:
-    """A compressor from its short name, such as quantize8, quantize2_biased, top_k0.3."""
-    plain: dict[str, Any] = {"none": None, "identity": compression.identity(), "sign": compression.sign()}
-    if text in plain:
-        return plain[text]
-    if match := re.fullmatch(r"quantize(\d+)(_biased)?", text):
-        return compression.quantize(int(match[1]), biased=bool(match[2]))
-    if match := re.fullmatch(r"(top_k|random_k)(\d*\.?\d+)", text):
-        return getattr(compression, match[1])(float(match[2]))
-    raise ArgumentError(
-        "compressor must be one of none, identity, quantizeBITS, quantizeBITS_biased, top_kFRACTION, "
-        f"random_kFRACTION, sign, got {text!r}"
-    )
-
-
-_SIMPLE = {
-    "ring": graphs.ring,
-    "complete": graphs.complete,
-    "star": graphs.star,
-    "chain": graphs.chain,
-    "hypercube": graphs.hypercube,
-    "exponential": graphs.exponential,
-    "isolated": graphs.isolated,
-}
+# Graphs that are told by the number of agents alone.
+_SIMPLE = {name: graph for name, graph in GRAPHS.items() if list(tables.options(graph)) == ["n"]}
 _RANDOM = ("erdos_renyi", "random_regular")
-_WITH_SETTING = ("torus", "circulant", *_RANDOM)
+_WITH_SETTING = tuple(name for name in GRAPHS if name not in _SIMPLE)
 
 
 def _topology_kind(text: str) -> str:
@@ -293,17 +274,17 @@ def _build_topology(text: str, n: int, seed: int) -> Topology:
         if kind in _SIMPLE and not setting:
             return _SIMPLE[kind](n)
         if kind == "torus" and not setting:
-            return graphs.torus(n)
+            return GRAPHS["torus"](n)
         if kind == "torus":
             rows, columns = (int(side) for side in setting.split("x"))
             if rows * columns == n:
-                return graphs.torus(rows, columns)
+                return GRAPHS["torus"](rows, columns)
         if kind == "circulant":
-            return graphs.circulant(n, [int(offset) for offset in setting.split(",")])
+            return GRAPHS["circulant"](n, [int(offset) for offset in setting.split(",")])
         if kind == "erdos_renyi":
-            return graphs.erdos_renyi(n, float(setting), seed)
+            return GRAPHS["erdos_renyi"](n, float(setting), seed)
         if kind == "random_regular":
-            return graphs.random_regular(n, int(setting), seed)
+            return GRAPHS["random_regular"](n, int(setting), seed)
     except ValueError as error:
         raise ArgumentError(f"topology {text!r} cannot have {n} agents: {error}") from error
     raise ArgumentError(f"topology {text!r} cannot have {n} agents")

@@ -24,7 +24,7 @@ from saddle_jax.analysis.theory.bound import Bound, Setting, bound, corollary_sc
 from saddle_jax.analysis.theory.testbed import Measured, measure, quadratic
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import complete
+from saddle_jax.graphs.named import complete
 
 
 class Point(NamedTuple):

@@ -1,0 +1,217 @@
+"""The graphs that have names, each made by one function.
+
+Undirected graphs get uniform weights 1 / (degree + 1) when they are regular and Metropolis-Hastings
+weights 1 / (1 + max(degree_i, degree_j)) otherwise; both are symmetric. Arguments are checked at once. The
+links of graphs that are connected by construction are made when they are first needed.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core.topology import Links, Topology, from_links
+
+# How many random graphs are drawn before a connected one is declared out of reach.
+_MAX_DRAWS = 1000
+
+
+def ring(n: int) -> Topology:
+    """Joins n agents in a circle: from three on, each weighs itself and its two neighbours with 1/3.
+
+    >>> sj.ring(10)
+    ring(10): 10 agents, degree 2, 20 directed links, spectral gap 0.1273
+    """
+    n = checks.whole("n", n, at_least=2)
+    return _lazy(f"ring({n})", n, lambda: nx.cycle_graph(n))
+
+
+def torus(rows: int, cols: int | None = None) -> Topology:
+    """Joins agents in a periodic grid: `torus(rows, cols)`, or `torus(n)` for a grid of n agents.
+
+    Each weighs itself and its four neighbours with 1/5; in two rows or columns there are fewer neighbours.
+    `torus(n)` takes as rows the largest divisor of n that is not above sqrt(n).
+
+    >>> sj.torus(40)
+    torus(5, 8): 40 agents, degree 4, 160 directed links, spectral gap 0.1172
+    """
+    if cols is None:
+        n = checks.whole("n", rows, at_least=4)
+        rows = max(r for r in range(1, math.isqrt(n) + 1) if n % r == 0)
+        cols = n // rows
+        if rows < 2:
+            raise ArgumentError(f"n must be a product of two factors >= 2 for a torus, got {n}, a prime")
+    rows = checks.whole("rows", rows, at_least=2)
+    cols = checks.whole("cols", cols, at_least=2)
+    return _lazy(f"torus({rows}, {cols})", rows * cols, lambda: nx.grid_2d_graph(rows, cols, periodic=True))
+
+
+def complete(n: int) -> Topology:
+    """Lets everybody hear everybody: every weight is 1/n, and one round of gossip is an exact average.
+
+    >>> sj.complete(4)
+    complete(4): 4 agents, degree 3, 12 directed links, spectral gap 1.0000
+    """
+    n = checks.whole("n", n, at_least=2)
+
+    def make_links() -> Links:
+        agents = np.arange(n)
+        return Links(np.repeat(agents, n), np.tile(agents, n), np.full(n * n, 1.0 / n))
+
+    return Topology(f"complete({n})", n, make_links)
+
+
+def star(n: int) -> Topology:
+    """Joins agent 0, in the middle, to each of n - 1 others.
+
+    >>> sj.star(4)
+    star(4): 4 agents, degrees 1 to 3, 6 directed links, spectral gap 0.2500
+    """
+    n = checks.whole("n", n, at_least=2)
+    return _lazy(f"star({n})", n, lambda: nx.star_graph(n - 1))
+
+
+def chain(n: int) -> Topology:
+    """Joins n agents in a row, a ring without the link between its two ends.
+
+    >>> sj.chain(4)
+    chain(4): 4 agents, degrees 1 to 2, 6 directed links, spectral gap 0.1953
+    """
+    n = checks.whole("n", n, at_least=2)
+    return _lazy(f"chain({n})", n, lambda: nx.path_graph(n))
+
+
+def hypercube(n: int) -> Topology:
+    """Joins two of n = 2^d agents where the binary forms of their numbers differ in one digit.
+
+    >>> sj.hypercube(8)
+    hypercube(8): 8 agents, degree 3, 24 directed links, spectral gap 0.5000
+    """
+    n = checks.whole("n", n, at_least=2)
+    if n & (n - 1):
+        raise ArgumentError(f"n must be a power of two for a hypercube, got {n}")
+    return _lazy(f"hypercube({n})", n, lambda: nx.hypercube_graph(n.bit_length() - 1))
+
+
+def exponential(n: int) -> Topology:
+    """Makes the static exponential graph, which is directed: agent i hears i - 1, i - 2, i - 4, ... (mod n).
+
+    Ying et al., "Exponential graph is provably efficient for decentralized deep training", 2021.
+
+    >>> sj.exponential(8)
+    exponential(8): 8 agents, degree 3, 24 directed links, spectral gap 0.5000
+    """
+    n = checks.whole("n", n, at_least=2)
+    hops = np.array(sorted({0, *(2**power % n for power in range((n - 1).bit_length()))}))
+
+    def make_links() -> Links:
+        receiver = np.repeat(np.arange(n), len(hops))
+        sender = np.sort((np.arange(n)[:, None] - hops) % n, axis=1).ravel()
+        return Links(receiver, sender, np.full(len(receiver), 1.0 / len(hops)))
+
+    return Topology(f"exponential({n})", n, make_links)
+
+
+def circulant(n: int, offsets: Sequence[int]) -> Topology:
+    """Joins agent i to i + offset and i - offset (mod n) for each offset.
+
+    The code that the paper descends from calls this one a torus:
+
+    >>> sj.circulant(40, [1, 5])
+    circulant(40, [1, 5]): 40 agents, degree 4, 160 directed links, spectral gap 0.1221
+    """
+    n = checks.whole("n", n, at_least=2)
+    if not isinstance(offsets, Iterable):
+        raise ArgumentError(f"offsets must be a sequence of integers, got {offsets!r}")
+    offsets = [checks.whole("offsets", o, at_least=1, at_most=n - 1) for o in offsets]
+    if (parts := math.gcd(n, *offsets)) > 1:
+        raise ArgumentError(f"offsets must give a connected graph, got {parts} separate parts")
+    return _lazy(f"circulant({n}, {offsets})", n, lambda: nx.circulant_graph(n, offsets))
+
+
+def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
+    """Joins each pair of agents with the given probability; graphs are drawn until one is connected.
+
+    >>> sj.erdos_renyi(8, 0.5, seed=1)
+    erdos_renyi(8, 0.5, seed=1): 8 agents, degrees ...
+    """
+    n = checks.whole("n", n, at_least=2)
+    checks.real("probability", probability, above=0.0, at_most=1.0)
+    name = f"erdos_renyi({n}, {probability}, seed={seed})"
+    return _connected_draw(name, seed, lambda random: nx.gnp_random_graph(n, probability, seed=random))
+
+
+def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
+    """Draws random graphs in which every agent has `degree` neighbours, until one is connected.
+
+    >>> sj.random_regular(8, 3)
+    random_regular(8, 3, seed=0): 8 agents, degree 3, 24 directed links, spectral gap ...
+    """
+    n = checks.whole("n", n, at_least=2)
+    degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
+    if n * degree % 2:
+        raise ArgumentError(f"n * degree must be even for a regular graph, got {n} * {degree}")
+    name = f"random_regular({n}, {degree}, seed={seed})"
+    return _connected_draw(name, seed, lambda random: nx.random_regular_graph(degree, n, seed=random))
+
+
+def isolated(n: int) -> Topology:
+    """Lets nobody hear anybody, W = I, which is not connected: the baseline of purely local training.
+
+    >>> sj.isolated(4)
+    isolated(4): 4 agents, degree 0, 0 directed links, spectral gap 0.0000
+    """
+    n = checks.whole("n", n, at_least=1)
+    return Topology(f"isolated({n})", n, lambda: Links(np.arange(n), np.arange(n), np.ones(n)))
+
+
+def from_networkx(graph: Any, name: str | None = None) -> Topology:
+    """Makes a topology of any undirected networkx graph, agents numbered in the order of `graph.nodes`.
+
+    Edge weights are ignored: W follows from the degrees. Use `sj.from_matrix` for weights of your own.
+
+    >>> import networkx
+    >>> sj.from_networkx(networkx.petersen_graph(), name="petersen")
+    petersen: 10 agents, degree 3, 30 directed links, spectral gap 0.5000
+    """
+    if not isinstance(graph, nx.Graph):
+        raise ArgumentError(f"graph must be a networkx.Graph, got {type(graph).__name__}")
+    if graph.is_directed():
+        raise ArgumentError("graph must be undirected; for a directed one give W to from_matrix")
+    if not len(graph):
+        raise ArgumentError("graph must have at least one node, got none")
+    return from_links(name or f"networkx({len(graph)})", len(graph), *_metropolis(graph))
+
+
+def _lazy(name: str, size: int, graph: Callable[[], Any]) -> Topology:
+    """Makes a topology of a graph that is connected by construction."""
+    return Topology(name, size, lambda: _metropolis(graph()))
+
+
+def _metropolis(graph: Any) -> Links:
+    """Gives a graph Metropolis-Hastings weights, which are 1 / (degree + 1) on regular graphs."""
+    size, number = len(graph), {node: position for position, node in enumerate(graph.nodes)}
+    # A self-loop is no neighbour, and two edges between the same agents are one link.
+    edges = {(number[a], number[b]) for a, b in graph.edges() if a != b}
+    pairs = np.array(sorted(edges | {(b, a) for a, b in edges}), int).reshape(-1, 2)
+    receiver, sender = pairs[:, 0], pairs[:, 1]
+    degree = np.bincount(receiver, minlength=size)
+    weight = 1.0 / (1.0 + np.maximum(degree[receiver], degree[sender]))
+    own = 1.0 - np.bincount(receiver, weight, size)
+    loops = np.flatnonzero(own > 0)  # agents with a weight for themselves
+    receiver, sender = np.r_[receiver, loops], np.r_[sender, loops]
+    order = np.lexsort((sender, receiver))
+    return Links(receiver[order], sender[order], np.r_[weight, own[loops]][order])
+
+
+def _connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:
+    random = np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
+    for _ in range(_MAX_DRAWS):
+        graph = draw(random)
+        if nx.is_connected(graph):
+            return from_networkx(graph, name=name)
+    raise ArgumentError(f"{name} gave no connected graph in {_MAX_DRAWS} draws: ask for more edges")

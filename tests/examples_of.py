@@ -1,0 +1,16 @@
+"""One thing of each kind that a table names, for the laws that hold for all of them."""
+
+from saddle_jax.base.tables import options
+
+# What a factory is given for a parameter that it cannot do without, by the parameter's type.
+_GIVEN = {int: 4, float: 0.3}
+
+
+def one_of_each(table):
+    """A thing of each factory in a table, by name; numbers that must be given are small."""
+    return {name: factory(*_needed(factory)) for name, factory in table.items()}
+
+
+def _needed(factory):
+    parameters = options(factory).values()
+    return [_GIVEN.get(each.annotation, 0.3) for each in parameters if each.default is each.empty]
