@@ -12,8 +12,8 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.ledger import table
-from saddle_jax.core.method import Axes
-from saddle_jax.core.method import Metrics as StepMetrics
+from saddle_jax.core.metrics import Axes
+from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
 from saddle_jax.training import describe, evaluation, memory, sweep
 from saddle_jax.training.build import Problem

@@ -20,7 +20,8 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Params, Tree
 from saddle_jax.core.ledger import Ledger, open_ledger
-from saddle_jax.core.method import Method, MethodState, Metrics
+from saddle_jax.core.method import Method, MethodState
+from saddle_jax.core.metrics import Metrics
 from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.data import load
 from saddle_jax.devices import policy
