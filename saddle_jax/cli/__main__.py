@@ -14,7 +14,8 @@ from saddle_jax.version import __version__
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb that argv[1] names; returns the exit status."""
-    from saddle_jax.cli.usage import UsageError, missing_extras
+    from saddle_jax.cli.extras import missing_extras
+    from saddle_jax.cli.usage import UsageError
 
     verb, *arguments = [*argv[1:]] or [""]
     try:

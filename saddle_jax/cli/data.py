@@ -78,9 +78,7 @@ def _partition(arguments: Sequence[str]) -> None:
 
 
 def _draw(path: str, plot: Callable[[], None]) -> None:
-    write_named(
-        "plot", path, plot, (OSError, ValueError)
-    )  # the ending may be no format that matplotlib knows
+    write_named("plot", path, plot, (OSError, ValueError))  # matplotlib may not know the ending
     print(f"picture: {path}")
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from saddle_jax.cli import clock
-from saddle_jax.cli.usage import UsageError, mistakes, require
+from saddle_jax.cli.extras import require
+from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.devices import gpus
 from saddle_jax.training import interruption
 from saddle_jax.training.config import Config

@@ -1,7 +1,6 @@
 """What the verbs share: one line for a user's mistake, and how options are read."""
 
 import contextlib
-import importlib.util
 import math
 import os
 import sys
@@ -12,42 +11,9 @@ from absl import flags
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 
-# What `pip install 'saddle_jax[all]'` brings and `pip install saddle_jax` does not, by the names of modules.
-OPTIONAL = {
-    "flax",
-    "matplotlib",
-    "orbax",
-    "orbax.checkpoint",  # others of its makers share the first name
-    "PIL",
-    "safetensors",
-    "tensorboardX",
-    "tensorflow_datasets",
-    "tqdm",
-}
-
 
 class UsageError(Exception):
     """A user's mistake: printed in one line, exit status 2, no traceback."""
-
-
-@contextlib.contextmanager
-def missing_extras(verb: str) -> Iterator[None]:
-    """Turns a missing package that only the extras bring into a UsageError; any other is a bug."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in OPTIONAL:
-            raise
-        raise UsageError(
-            f"{error.name} is not installed: {verb} needs pip install 'saddle_jax[all]'"
-        ) from error
-
-
-def require(*modules: str) -> None:
-    """Raises ModuleNotFoundError for a missing module now, before hours of training, not at their end."""
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextlib.contextmanager
