@@ -30,10 +30,8 @@ def run(arguments: Sequence[str]) -> None:
     """Prints the bound for given constants, or how the theorem applies to a run."""
     options = _options()
     folders = parse(options, arguments, ["[DIR]"])
-    excluded = ("samples", "data_dir")
-    if folders:
-        excluded = (*_CONSTANTS, "agents", "topology", "steps", "testbed", "workdir")
-    for name in excluded:
+    of_constants = [*_CONSTANTS, "agents", "topology", "steps", "testbed", "workdir"]
+    for name in of_constants if folders else ["samples", "data_dir"]:
         if options[name].present:
             raise UsageError(f"{name} must {'not be given with' if folders else 'be given with a run,'} DIR")
     if options.workdir and not options.testbed:
@@ -64,7 +62,7 @@ def _options() -> flags.FlagValues:
 def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dict[str, Any]:
     with mistakes():
         topology = build_topology(Config(topology=options.topology, agents=options.agents))
-        constants = {name: options[name].value for name in (*_CONSTANTS, "steps")}
+        constants: dict[str, Any] = {name: options[name].value for name in (*_CONSTANTS, "steps")}
         setting = bound.on_graph(topology, **constants)
         tell(theory.describe_setting(setting, f"Theorem 1 on {topology.name}"))
         content = summary.of_setting(setting)
@@ -87,10 +85,7 @@ def _on_testbed(
     slope = speedup.fit_slope(points)
     tell(theory.describe_slope(slope))
     if folder:
-        try:
-            theory.plot_speedup(points, slope, folder / "theory.png")
-        except OSError as error:
-            raise UsageError(f"{folder / 'theory.png'} cannot be written: {error.strerror}") from error
+        theory.plot_speedup(points, slope, folder / "theory.png")
         tell(f"picture: {folder / 'theory.png'}")
     return summary.of_testbed(measured, points, slope)
 
