@@ -67,7 +67,7 @@ _COMPRESSORS = {
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """One figure. The SADDLe version of a method costs the same as the method."""
+    """One printed cost. The SADDLe version of a method costs the same as the method."""
 
     table: str
     agents: int
@@ -80,7 +80,7 @@ class Cost:
 
 
 def costs(table: str | None = None) -> Iterator[Cost]:
-    """All figures, or those of one table."""
+    """Yields all figures, or those of one table."""
     for name, rows in PRINTED.items():
         if table not in (None, name):
             continue
@@ -94,7 +94,7 @@ def costs(table: str | None = None) -> Iterator[Cost]:
 
 
 def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
-    """A figure in gigabytes as the paper came to it."""
+    """Computes a figure in gigabytes as the paper came to it."""
     steps = SETTINGS[dataset].steps(agents)
     if compressor.startswith("quantize"):
         bits = int(compressor.removeprefix("quantize"))
@@ -110,7 +110,7 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
 
 @functools.cache
 def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
-    """The ledger that a training of this experiment keeps."""
+    """Opens the ledger that a training of this experiment keeps."""
     chosen = METHODS[method](
         ring(agents), SETTINGS[dataset].learning_rate, compressor=_COMPRESSORS[compressor]
     )
@@ -126,5 +126,5 @@ def _shapes(dataset: str, agents: int) -> Params:
 
 
 def _truncated(value: float) -> float:
-    """To two decimals, as printed; a hair above, lest 34.43 become 34.42 by its binary form."""
+    """Truncates to two decimals, as printed; a hair above, lest 34.43 become 34.42 by its binary form."""
     return math.floor(value * 100 + 1e-7) / 100

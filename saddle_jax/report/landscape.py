@@ -37,7 +37,7 @@ def plot_surfaces(
     """Draws two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
     from matplotlib.lines import Line2D
 
-    shown = labels(names)
+    texts = labels(names)
     pairs = [range(start, min(start + 2, len(names))) for start in range(0, len(names), 2)]
     figure, _ = new_figure(width=5.2 * len(pairs), height=4.6)
     figure.clear()
@@ -47,10 +47,10 @@ def plot_surfaces(
         cell = figure.add_subplot(1, len(pairs), number + 1, projection="3d")
         first = pair[0]
         cell.plot_surface(across, along, finite[first], color=_COLORS[0], alpha=0.75, linewidth=0)
-        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=shown[first])]
+        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=texts[first])]
         if len(pair) > 1:
             cell.plot_wireframe(across, along, finite[pair[1]], color=_COLORS[1], linewidth=0.6)
-            lines.append(Line2D([], [], color=_COLORS[1], label=shown[pair[1]]))
+            lines.append(Line2D([], [], color=_COLORS[1], label=texts[pair[1]]))
         cell.set_zlabel("loss", fontsize=8)
         cell.set_box_aspect(None, zoom=0.9)  # room for that label
         cell.tick_params(labelsize=6)
@@ -68,7 +68,7 @@ def plot_contours(
     levels = np.linspace(low, high if high > low else low + 1, 20)
     panels = np.atleast_1d(np.asarray(cells, dtype=object)).ravel()
     for cell, name, values in zip(panels, labels(names), finite, strict=True):
-        drawn = cell.contourf(x, y, values.T, levels=levels, cmap="viridis")
+        contours = cell.contourf(x, y, values.T, levels=levels, cmap="viridis")
         cell.plot(0, 0, "w+", markersize=6)
         cell.set_title(name, fontsize=8)
         cell.set_xticks(np.linspace(x[0], x[-1], 5))
@@ -77,7 +77,7 @@ def plot_contours(
         cell.set_aspect("equal")
         cell.tick_params(labelsize=7)
     panels[0].set_ylabel("second direction", fontsize=8)
-    bar = figure.colorbar(drawn, ax=list(panels))
+    bar = figure.colorbar(contours, ax=list(panels))
     bar.set_label("loss", fontsize=8)
     bar.ax.tick_params(labelsize=7)
     save(figure, path)

@@ -57,9 +57,9 @@ def plot_bars(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
     figure, axes = new_figure(width=max(4.5, 1.2 + 0.35 * len(epochs) * len(runs)), height=3.4)
     width = 0.8 / len(runs)
     for number, (name, stages) in enumerate(zip(labels(runs), runs.values(), strict=True)):
-        shown = [entry for entry in stages if entry["lambda_max"] is not None]
-        places = [epochs.index(e["epoch"]) + (number - (len(runs) - 1) / 2) * width for e in shown]
-        axes.bar(places, [e["lambda_max"] for e in shown], 0.92 * width, label=name)
+        finite = [entry for entry in stages if entry["lambda_max"] is not None]
+        places = [epochs.index(e["epoch"]) + (number - (len(runs) - 1) / 2) * width for e in finite]
+        axes.bar(places, [e["lambda_max"] for e in finite], 0.92 * width, label=name)
     axes.set_xticks(range(len(epochs)), [f"{epoch:.4g}" for epoch in epochs], fontsize=8)
     axes.set_xlabel("epoch", fontsize=8)
     axes.set_ylabel(r"$\lambda_{max}$ of the Hessian, consensus model", fontsize=8)

@@ -39,8 +39,8 @@ SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 def _setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
     """Declares a setting; its help is `meaning` and, unless that names it, the default."""
     if "(default" not in meaning:
-        shown = str(default).lower() if isinstance(default, bool) else default
-        meaning = f"{meaning} (default {shown})"
+        value = str(default).lower() if isinstance(default, bool) else default
+        meaning = f"{meaning} (default {value})"
     return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
 
 

@@ -25,14 +25,14 @@ def measure_run(workdir: pathlib.Path, samples: int, data_dir: str | None, scree
     """
     experiment, step, params = open_run(workdir, screen.warn, data_dir)
     screen.line("measuring L, sigma and delta at the consensus model ...")
-    shown = 0
+    passes = 0
 
     def advance(done: int, total: int) -> None:
-        nonlocal shown
-        if shown == 0:
+        nonlocal passes
+        if passes == 0:
             screen.start(total, 0)
-        screen.advance(done - shown)
-        shown = done
+        screen.advance(done - passes)
+        passes = done
 
     try:
         estimates = estimate(experiment, params, samples=samples, report=advance)
