@@ -58,7 +58,7 @@ def _options() -> flags.FlagValues:
 
 
 def _host_options(options: flags.FlagValues) -> None:
-    """Defines how several processes find each other where no cluster tells them."""
+    """Defines how several processes find each other where no cluster manager says so."""
     meaning = "HOST:PORT of process 0, in a run over several processes."
     flags.DEFINE_string("coordinator", None, meaning, flag_values=options)
     meaning = "Number of processes; 1 trains alone, even under SLURM or MPI."

@@ -17,7 +17,7 @@ class Scale:
       meaning: what is smaller than in the paper, which every output of `saddle reproduce` states.
       changes: the settings that differ from the paper's.
       cross_gradient_changes: more of these, for the methods with cross-gradients (NGM, N-SADDLe).
-      batches_per_agent: the subset to train on holds so many batches for every agent; 0 leaves it alone.
+      batches_per_agent: number of batches per agent in the subset to train on; 0 leaves the subset alone.
       images: number of images on which sharpness and landscapes are measured.
       is_comparable: whether the paper's accuracies mean anything beside it.
     """
