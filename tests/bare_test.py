@@ -11,7 +11,7 @@ import pytest
 from imports_test import ALSO
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import running, usage
+from saddle_jax.cli import extras, running
 from saddle_jax.training.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -54,7 +54,7 @@ print(json.dumps(found))
 
 def without_extras(folder):
     """Status and errors of every verb where the extras' packages cannot be imported."""
-    blocked = sorted({name.partition(".")[0] for name in usage.OPTIONAL} | {"tensorflow", "torch"})
+    blocked = sorted({name.partition(".")[0] for name in extras.OPTIONAL} | {"tensorflow", "torch"})
     command = [sys.executable, "-c", WITHOUT_EXTRAS, json.dumps(blocked), json.dumps(ARGUMENTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     return json.loads(done.stdout.splitlines()[-1])
@@ -82,7 +82,7 @@ def test_a_missing_module_that_no_extra_brings_keeps_its_traceback(monkeypatch):
 
 def test_what_is_needed_at_the_end_is_told_at_the_start(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        usage.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name
+        extras.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name
     )
     with pytest.raises(ModuleNotFoundError, match="matplotlib"):
         running.run_training(Config(), tmp_path / "run", quiet=True)
@@ -91,7 +91,7 @@ def test_what_is_needed_at_the_end_is_told_at_the_start(tmp_path, monkeypatch):
 
 def test_the_list_of_optional_packages_is_what_the_code_imports():
     told_elsewhere = {"tensorflow", "torch"}  # each by the one verb that wants it
-    ours = {name.partition(".")[0] for name in usage.OPTIONAL}
+    ours = {name.partition(".")[0] for name in extras.OPTIONAL}
     assert ours == set().union(*ALSO.values()) - told_elsewhere
 
 

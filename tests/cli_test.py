@@ -1,4 +1,7 @@
+import ast
+import contextlib
 import csv
+import dataclasses
 import json
 import pathlib
 import re
@@ -15,6 +18,7 @@ from absl import flags
 
 from saddle_jax.cli import __main__, clock, usage
 from saddle_jax.training import run_folder
+from saddle_jax.training.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOOD = {
@@ -146,11 +150,32 @@ def test_settings_are_shown_with_their_meaning(capsys):
         == 0
     )
     printed = capsys.readouterr().out
-    assert re.search(r"model +'resnet8' +one of", printed)
+    assert re.search(r"model +'resnet8' +network of every agent: .* \(default cnn\)$", printed, re.M)
     assert re.search(r"rho +0.2 +SAM's radius", printed)
     with pytest.raises(SystemExit):
         __main__.main(["saddle", "train", "--help"])
     assert "--config.ascent_every" in capsys.readouterr().out
+
+
+def test_every_help_says_its_default_and_reads_as_english(capsys):
+    for field in dataclasses.fields(Config):
+        meaning = field.metadata["meaning"]
+        assert re.search(r"\(default:? .+\)$", meaning), field.name
+        assert len(meaning.split()) >= 4, field.name
+        assert "manieth" not in meaning
+    for verb in __main__.VERBS:
+        with contextlib.suppress(SystemExit):
+            __main__.main(["saddle", verb, "--help"])
+    assert not re.search(r"\belse\.?$", capsys.readouterr().out, re.M)
+
+
+def test_a_verb_parses_calls_and_prints():
+    folder = pathlib.Path(__main__.__file__).parent
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        assert len(path.read_text().splitlines()) <= 100, path
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        assert all(node.end_lineno - node.lineno < 45 for node in functions), path
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.name)

@@ -26,10 +26,9 @@ CORE = {
     "scipy",
 }  # what `pip install saddle_jax` brings
 ALSO = {
-    "training": {"orbax", "tensorboardX", "tqdm"},
+    "training": {"flax", "orbax", "safetensors", "tensorboardX", "tqdm"},
     "models": {"flax"},
-    "data": {"PIL", "tensorflow_datasets", "tqdm"},
-    "cli": {"flax", "safetensors", "tensorflow", "tensorflow_datasets"},
+    "data": {"PIL", "tensorflow", "tensorflow_datasets", "tqdm"},
     "report": {"matplotlib"},
     "bench/opponent": {"torch"},
 }

@@ -15,7 +15,7 @@ import pytest
 from saddle_jax.cli.__main__ import VERBS, main
 from saddle_jax.paper import plan, printed
 from saddle_jax.paper.experiments import EXPERIMENTS
-from saddle_jax.paper.figures import FIGURES
+from saddle_jax.paper.figures import FIGURES, Place
 from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import beside_the_paper, contrasts
@@ -237,8 +237,8 @@ def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
 
 def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
     for figure in FIGURES.values():
-        for verb, *_ in figure.commands:
-            assert verb in VERBS
+        for picture in figure.pictures:
+            assert picture(Place("out", [1], 64)).verb in VERBS
         if figure.table is not None:
             names = [entry.name for entry in EXPERIMENTS[figure.table].entries]
             for part in figure.rows:

@@ -35,7 +35,7 @@ Product = Callable[[np.ndarray], np.ndarray]  # v [n] -> H v [n]
 
 
 class Quadrature(NamedTuple):
-    """What one start vector gives; nodes ascend.
+    """The quadrature of the spectral density that one start vector gives; its nodes ascend.
 
     Attributes:
       nodes: theta_i, float64 [k].
@@ -49,13 +49,13 @@ class Quadrature(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """What is known of a Hessian's eigenvalues; not finite where the loss is not.
+    """What was measured of a Hessian's eigenvalues; not finite where the loss is not.
 
     Attributes:
-      lambda_max: the algebraically largest.
-      lambda_min: the algebraically smallest.
-      residual: of lambda_max, see `Quadrature`.
-      trace: their sum, estimated.
+      lambda_max: the algebraically largest eigenvalue.
+      lambda_min: the algebraically smallest eigenvalue.
+      residual: the residual of lambda_max, see `Quadrature`.
+      trace: the sum of all eigenvalues, estimated.
       trace_error: the estimate's standard error.
       quadratures: one per probe.
     """
@@ -69,7 +69,7 @@ class Spectrum(NamedTuple):
 
 
 def hessian(loss_fn: LossFn, params: Params, chunks: Sequence[tuple[float, Batch]]) -> tuple[Product, int]:
-    """The Hessian of sum_c weight_c loss_fn(params, batch_c) as a product, and its size n.
+    """Returns the Hessian of sum_c weight_c loss_fn(params, batch_c) as a product, and its size n.
 
     Args:
       loss_fn: (one model's params, batch) -> scalar; twice differentiable, the second time forward.
@@ -89,13 +89,13 @@ def hessian(loss_fn: LossFn, params: Params, chunks: Sequence[tuple[float, Batch
 
 @functools.partial(jax.jit, static_argnums=0)
 def _chunk_product(loss_fn: LossFn, params: Params, direction: Params, batch: Batch) -> Array:
-    """The derivative of the gradient along a direction, as one vector [n]."""
+    """Computes the derivative of the gradient along a direction, as one vector [n]."""
     _, tangent = jax.jvp(lambda p: jax.grad(loss_fn)(p, batch), (params,), (direction,))
     return ravel_pytree(tangent)[0]
 
 
 def lanczos(product: Product, start: np.ndarray, iterations: int) -> Quadrature:
-    """Up to `iterations` steps from a start vector [n], every new vector made orthogonal to all others."""
+    """Takes up to `iterations` steps from a start vector [n]; each new vector is orthogonal to all before."""
     iterations = min(checks.whole("iterations", iterations, at_least=1), start.size)
     basis = np.zeros((iterations, start.size), start.dtype)
     alphas, betas = np.zeros(iterations), np.zeros(iterations)
@@ -103,14 +103,14 @@ def lanczos(product: Product, start: np.ndarray, iterations: int) -> Quadrature:
     for j in range(iterations):
         basis[j] = vector
         image = product(vector)
-        known = basis[: j + 1]
-        coefficients = known @ image
+        earlier = basis[: j + 1]
+        coefficients = earlier @ image
         alphas[j] = coefficients[j]
         scale = np.linalg.norm(image)
-        rest = image - coefficients @ known
-        rest -= (known @ rest) @ known  # once more: the first time leaves rounding errors of size ||H q||
+        rest = image - coefficients @ earlier
+        rest -= (earlier @ rest) @ earlier  # once more: the first time leaves rounding errors of size ||H q||
         betas[j] = np.linalg.norm(rest)
-        if betas[j] <= 10 * np.finfo(start.dtype).eps * scale:  # nothing is left beside what is known
+        if betas[j] <= 10 * np.finfo(start.dtype).eps * scale:  # nothing is left beside the earlier vectors
             betas[j] = 0
             iterations = j + 1
             break
@@ -135,7 +135,7 @@ def spectrum(
     probes: int = 1,
     progress: Callable[[], None] = lambda: None,
 ) -> Spectrum:
-    """The spectrum of one model's Hessian, see `hessian`, from `probes` runs of Lanczos.
+    """Measures the spectrum of one model's Hessian, see `hessian`, by `probes` runs of Lanczos.
 
     The probes v are uniform on the unit sphere, so that n v'Hv estimates the trace without bias and
     with the variance 2n / (n+2) (||H||_F^2 - tr(H)^2 / n). ||H||_F^2 itself is estimated by n ||Hv||^2:
@@ -151,34 +151,34 @@ def spectrum(
         return image
 
     dtype = ravel_pytree(params)[0].dtype
-    found = tuple(
+    quadratures = tuple(
         lanczos(counted, np.asarray(jax.random.normal(probe, (size,), dtype)), iterations)
         for probe in jax.random.split(key, probes)
     )
-    top = max(found, key=lambda q: q.nodes[-1])
-    trace = size * float(np.mean([q.weights @ q.nodes for q in found]))
-    squares = size * float(np.mean([q.weights @ q.nodes**2 for q in found]))
+    top = max(quadratures, key=lambda q: q.nodes[-1])
+    trace = size * float(np.mean([q.weights @ q.nodes for q in quadratures]))
+    squares = size * float(np.mean([q.weights @ q.nodes**2 for q in quadratures]))
     variance = 2 * size / (size + 2) * max(squares - trace**2 / size, 0) / probes
     return Spectrum(
         lambda_max=float(top.nodes[-1]),
-        lambda_min=min(float(q.nodes[0]) for q in found),
+        lambda_min=min(float(q.nodes[0]) for q in quadratures),
         residual=float(top.residuals[-1]),
         trace=trace,
         trace_error=math.sqrt(variance),
-        quadratures=found,
+        quadratures=quadratures,
     )
 
 
-def density(found: Spectrum) -> tuple[np.ndarray, np.ndarray]:
-    """The spectral density as a curve, x and y [400]: a Gaussian at every node, averaged over probes.
+def density(spectrum: Spectrum) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the spectral density as a curve, x and y [400]: a Gaussian at each node, averaged over probes.
 
     y integrates to one: times n, it counts eigenvalues.
     """
-    spread = found.lambda_max - found.lambda_min
+    spread = spectrum.lambda_max - spectrum.lambda_min
     width = _WIDTH * spread or 1e-6  # all eigenvalues equal: a peak of some width
-    x = np.linspace(found.lambda_min - 5 * width, found.lambda_max + 5 * width, _POINTS)
+    x = np.linspace(spectrum.lambda_min - 5 * width, spectrum.lambda_max + 5 * width, _POINTS)
     y = np.zeros_like(x)
-    for quadrature in found.quadratures:
+    for quadrature in spectrum.quadratures:
         distance = (x[:, None] - quadrature.nodes) / width
         y += np.exp(-(distance**2) / 2) @ quadrature.weights / (width * math.sqrt(2 * math.pi))
-    return x, y / len(found.quadratures)
+    return x, y / len(spectrum.quadratures)

@@ -24,7 +24,7 @@ KINDS = ("filter", "orthogonal")
 
 
 def directions(kind: Kind, params: Params, key: Key) -> tuple[Params, Params]:
-    """Two directions for one model; the same key draws the same Gaussians for every model. It is consumed."""
+    """Draws two directions for one model; a key, which is consumed, draws the same for every model."""
     checks.choice("directions", kind, KINDS)
     first, second = (_gaussian(params, one) for one in jax.random.split(key))
     if kind == "filter":
@@ -37,12 +37,12 @@ def directions(kind: Kind, params: Params, key: Key) -> tuple[Params, Params]:
 def _gaussian(params: Params, key: Key) -> Params:
     leaves, form = jax.tree.flatten(params)
     keys = jax.random.split(key, len(leaves))
-    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(form, drawn)
+    gaussians = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(form, gaussians)
 
 
 def _like_filters(direction: Params, params: Params) -> Params:
-    """d <- d ||w|| / ||d|| for each filter: what leads to one output, so all axes but the last.
+    """Rescales each filter, d <- d ||w|| / ||d||: what leads to one output, so all axes but the last.
 
     Biases and the scales of norms, tensors of one axis, stay as they are: d is zero there.
     """
@@ -66,7 +66,7 @@ def _inner(left: Params, right: Params) -> Array:
 
 
 def grid(points: int, span: float) -> np.ndarray:
-    """Places along a direction, from -span to span; an odd number, so that the middle is the model itself."""
+    """Returns places along a direction from -span to span, an odd number: the middle is the model itself."""
     points = checks.whole("points", points, at_least=3)
     if points % 2 == 0:
         raise ArgumentError(f"points must be odd, so that the middle is the model itself, got {points}")
@@ -87,32 +87,32 @@ def surface(
     group: int = 1,
     progress: Callable[[int], None] = lambda count: None,
 ) -> np.ndarray:
-    """sum_c weight_c loss_fn(params + x_i d_1 + y_j d_2, batch_c) for all i and j: float64 [len(x), len(y)].
+    """Computes sum_c weight_c loss_fn(params + x_i d_1 + y_j d_2, batch_c), float64 [len(x), len(y)].
 
     Args:
       loss_fn: (one model's params, batch) -> scalar.
       plane: d_1 and d_2.
       chunks: weights and batches, whose weights sum to one.
-      group: so many points are one vmapped call; every chunk is a call of its own.
-      progress: is told how many points were added.
+      group: number of points in one vmapped call; every chunk is a call of its own.
+      progress: called with the number of points that were added.
     """
     group = checks.whole("group", group, at_least=1)
 
     @jax.jit
     def losses(params: Params, plane: tuple[Params, Params], places: Array, batch: Batch) -> Array:
         def at(place: Array) -> Array:
-            moved = jax.tree.map(lambda w, d, e: w + place[0] * d + place[1] * e, params, *plane)
-            return loss_fn(moved, batch)
+            shifted = jax.tree.map(lambda w, d, e: w + place[0] * d + place[1] * e, params, *plane)
+            return loss_fn(shifted, batch)
 
         return at(places[0])[None] if len(places) == 1 else jax.vmap(at)(places)
 
     dtype = jax.tree.leaves(params)[0].dtype
     places = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2).astype(dtype)
-    found = []
+    values = []
     for start in range(0, len(places), group):
-        some = places[start : start + group]
-        filled = np.pad(some, ((0, group - len(some)), (0, 0)))  # one shape for all: one compilation
+        chosen = places[start : start + group]
+        filled = np.pad(chosen, ((0, group - len(chosen)), (0, 0)))  # one shape for all: one compilation
         totals = [weight * losses(params, plane, filled, batch) for weight, batch in chunks]
-        found.append(np.sum(np.asarray(totals, np.float64), axis=0)[: len(some)])
-        progress(len(some))
-    return np.concatenate(found).reshape(len(x), len(y))
+        values.append(np.sum(np.asarray(totals, np.float64), axis=0)[: len(chosen)])
+        progress(len(chosen))
+    return np.concatenate(values).reshape(len(x), len(y))

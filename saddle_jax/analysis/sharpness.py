@@ -30,32 +30,32 @@ _CHUNK = 128
 
 
 def training_chunks(problem: Problem, images: int, agent: int | None = None) -> list[tuple[float, Batch]]:
-    """At most `images` training images in batches of one shape, with weights that sum to one.
+    """Returns at most `images` training images in batches of one shape, with weights that sum to one.
 
     They are of all agents' data, or of one agent's. The choice is the same for every model of a run,
     and for every run with the same partition.
     """
     dataset, partition = problem.dataset, problem.partition
     agents = range(partition.agents) if agent is None else [agent]
-    held = np.unique(np.concatenate([partition.samples[i][: partition.sizes[i]] for i in agents]))
-    chosen = np.sort(np.random.RandomState(0).permutation(held)[:images])
+    samples = np.unique(np.concatenate([partition.samples[i][: partition.sizes[i]] for i in agents]))
+    chosen = np.sort(np.random.RandomState(0).permutation(samples)[:images])
     size = min(_CHUNK, len(chosen))
     chunks = []
     for start in range(0, len(chosen), size):
-        samples = chosen[start : start + size]
-        filled = np.resize(samples, size)  # the last chunk repeats images, which its mask leaves out
+        members = chosen[start : start + size]
+        filled = np.resize(members, size)  # the last chunk repeats images, which its mask leaves out
         pixels = jnp.asarray(np.asarray(dataset.train_images[filled]))
         batch = {
             "images": dataset.recipe.for_evaluation(pixels),
             "labels": jnp.asarray(dataset.train_labels[filled]),
-            "mask": jnp.asarray(np.arange(size) < len(samples), jnp.float32),
+            "mask": jnp.asarray(np.arange(size) < len(members), jnp.float32),
         }
-        chunks.append((len(samples) / len(chosen), batch))
+        chunks.append((len(members) / len(chosen), batch))
     return chunks
 
 
 def loss_of(problem: Problem, lowering: Lowering) -> LossFn:
-    """(params, batch) -> cross-entropy; the same function for runs of the same model: one compilation."""
+    """Returns (params, batch) -> cross-entropy; runs of the same model share it, and its compilation."""
     config = problem.config
     return _loss(config.model, problem.dataset.num_classes, config.norm, lowering)
 
@@ -69,7 +69,7 @@ def _loss(name: str, classes: int, norm: Any, lowering: Lowering) -> LossFn:
 def measure(
     problem: Problem, params: Params, images: int, agent: int | None = None, **options: Any
 ) -> hessian.Spectrum:
-    """One model's Hessian on `training_chunks`; options as of `hessian.spectrum`.
+    """Measures one model's Hessian on `training_chunks`; options are those of `hessian.spectrum`.
 
     The start vectors are the same for all models.
     """
@@ -78,27 +78,29 @@ def measure(
 
 
 def metrics(problem: Problem, params: Params) -> dict[str, float]:
-    """What training writes down of its consensus model."""
-    found = measure(problem, params, problem.config.sharpness_images)
-    return {"lambda_max": found.lambda_max, "lambda_min": found.lambda_min, "trace": found.trace}
+    """Returns what training logs about the sharpness of its consensus model."""
+    spectrum = measure(problem, params, problem.config.sharpness_images)
+    return {name: getattr(spectrum, name) for name in ("lambda_max", "lambda_min", "trace")}
 
 
-def stage(step: int, epoch: float, whose: str | int, found: hessian.Spectrum, curve: bool) -> dict[str, Any]:
-    """One entry of sharpness.json's "stages"; what is not finite becomes null."""
+def stage(
+    step: int, epoch: float, whose: str | int, spectrum: hessian.Spectrum, curve: bool
+) -> dict[str, Any]:
+    """Makes one entry of sharpness.json's "stages"; what is not finite becomes null."""
     numbers = {
         name: value if math.isfinite(value) else None
         for name in ("lambda_max", "lambda_min", "residual", "trace", "trace_error")
-        for value in [getattr(found, name)]
+        for value in [getattr(spectrum, name)]
     }
-    drawn = None
-    if curve and math.isfinite(found.lambda_max):
-        x, y = hessian.density(found)
-        drawn = {"x": x.tolist(), "y": y.tolist()}
-    return {"step": step, "epoch": epoch, "whose": whose, **numbers, "density": drawn}
+    density = None
+    if curve and math.isfinite(spectrum.lambda_max):
+        x, y = hessian.density(spectrum)
+        density = {"x": x.tolist(), "y": y.tolist()}
+    return {"step": step, "epoch": epoch, "whose": whose, **numbers, "density": density}
 
 
 def read_stages(workdir: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """What sharpness.json holds, if it was measured with these settings, or with any for None."""
+    """Reads the stages of sharpness.json, if it was measured with these settings, or with any for None."""
     path = workdir / FILE
     try:
         content = json.loads(path.read_text())

@@ -60,6 +60,14 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> None:
         raise ArgumentError(f"{name} must be one of {names}, got {value!r}")
 
 
+def known(name: str, value: Any, allowed: Collection[str]) -> None:
+    """Checks that `value` is one of the allowed names, and suggests the nearest one otherwise."""
+    if value not in allowed:
+        raise ArgumentError(
+            f"{name} must be one of {', '.join(allowed)}, got {value!r}{did_you_mean(value, allowed)}"
+        )
+
+
 def did_you_mean(value: Any, names: Collection[str]) -> str:
     """Returns the end of a message, which suggests the name nearest to a misspelt one, or nothing."""
     nearest = difflib.get_close_matches(str(value), list(names), n=1)

@@ -37,7 +37,7 @@ CASES: dict[str, Case] = {
 
 
 def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
-    """The jobs of the named cases, in that order."""
+    """Lists the jobs of the named cases, in that order."""
     for name in names:
         if name not in CASES:
             raise ArgumentError(
@@ -48,17 +48,17 @@ def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
 
 
 def run(jobs: Sequence[Job], tell: Callable[[str], None]) -> list[Row]:
-    """Measures one job after another; `tell` is told what comes next and what was found."""
-    found = []
+    """Measures one job after another; `tell` is called with what comes next and with each result."""
+    rows = []
     for number, job in enumerate(jobs, start=1):
         tell(f"[{number}/{len(jobs)}] {job.case}: {job.what}")
-        found.append(job.run())
-        tell(f"    {result(found[-1])}")
-    return found
+        rows.append(job.run())
+        tell(f"    {result(rows[-1])}")
+    return rows
 
 
 def record(rows: Sequence[Row], options: Options) -> dict[str, Any]:
-    """The rows with all that they depend on, for a JSON file."""
+    """Returns the rows with all that they depend on, for a JSON file."""
     return {
         "machine": machine.description(),
         "options": dataclasses.asdict(options),

@@ -23,12 +23,12 @@ _STEP_CASES = ("q_saddle", "n_saddle", "forty", "many")
 
 
 def compile_jobs(case: str, options: Options) -> list[Job]:
-    """Tracing, lowering and compiling of our steps."""
+    """Lists the jobs that time tracing, lowering and compiling our steps."""
     return [Job(case, str(work), functools.partial(_compile, case, work)) for work in _works(options)]
 
 
 def memory_jobs(case: str, options: Options) -> list[Job]:
-    """The most that a process held while it took two steps: ours, and PyTorch's plain loop."""
+    """Lists the jobs that measure a process's peak memory over two steps, ours and PyTorch's plain loop."""
     return [Job(case, str(work), functools.partial(_memory, case, work)) for work in _works(options)]
 
 
@@ -38,9 +38,9 @@ def _works(options: Options) -> list[Work]:
 
 
 def _compile(case: str, work: Work) -> Row:
-    found = measure("ours", work)
-    figures = {"steps that take as long": found["compile_seconds"] / found["step_seconds"]}
-    return Row(case, str(work), spread([found["compile_seconds"]]), figures=figures)
+    ours = measure("ours", work)
+    figures = {"steps that take as long": ours["compile_seconds"] / ours["step_seconds"]}
+    return Row(case, str(work), spread([ours["compile_seconds"]]), figures=figures)
 
 
 def _memory(case: str, work: Work) -> Row:
@@ -61,7 +61,7 @@ def _memory(case: str, work: Work) -> Row:
 
 @functools.cache
 def measure(side: str, work: Work) -> dict[str, Any]:
-    """What a new process finds out about one side's steps."""
+    """Returns what a new process measures of one side's steps."""
     module = ["-P", "-m", "saddle_jax.bench.child"]  # -P: nothing of the current folder is imported
     command = [sys.executable, *module, side, json.dumps(dataclasses.asdict(work))]
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
@@ -72,18 +72,18 @@ def measure(side: str, work: Work) -> dict[str, Any]:
 
 
 def _report(side: str, work: Work) -> dict[str, Any]:
-    """Takes two steps in this process; seconds and bytes."""
+    """Takes two steps in this process and returns seconds and bytes."""
     import jax
 
     work.params()  # both sides start from our models
     start = peak_bytes()
-    found: dict[str, Any] = {"start_bytes": start}
+    report: dict[str, Any] = {"start_bytes": start}
     if side == "ours":
         from saddle_jax.bench.ours import OurStep
 
         ours = OurStep(work)
-        found |= {"compile_seconds": ours.compile_seconds, "program": ours.memory}
-        found["compiled_bytes"] = peak_bytes()
+        report |= {"compile_seconds": ours.compile_seconds, "program": ours.memory}
+        report["compiled_bytes"] = peak_bytes()
         step: Any = ours
     else:
         opponent = pytorch("steps")
@@ -93,11 +93,11 @@ def _report(side: str, work: Work) -> dict[str, Any]:
     jax.block_until_ready(step())
     started = time.perf_counter()
     jax.block_until_ready(step())
-    return {**found, "step_seconds": time.perf_counter() - started, "peak_bytes": peak_bytes()}
+    return {**report, "step_seconds": time.perf_counter() - started, "peak_bytes": peak_bytes()}
 
 
 def peak_bytes() -> int:
-    """The most memory that this process ever held.
+    """Returns the most memory that this process ever held.
 
     Not from getrusage on Linux: there a process inherits the peak of the one that started it.
     """

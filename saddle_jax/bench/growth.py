@@ -18,12 +18,12 @@ _AGAINST = "step time and memory against "
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The p of the power law value = c size^p that fits best, least squares of logarithms."""
+    """Fits the p of the power law value = c size^p, by least squares of logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def growth_jobs(case: str, options: Options) -> list[Job]:
-    """Agents of the MLP and of the CNN; the CNN's width; neighbours of N-SADDLe."""
+    """Lists a job for each thing that grows: agents of two models, the CNN's width, N-SADDLe's neighbours."""
     quick = options.quick
     model, batch = ("mlp", 4) if quick else ("cnn", 32)
     counts, widths, degrees = (
@@ -73,5 +73,5 @@ def _measure(
 
 
 def curves(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
-    """What the rows of this case measured, by what grew: sizes, seconds and bytes."""
+    """Returns what the rows of this case measured, by what grew: sizes, seconds and bytes."""
     return {row.what.removeprefix(_AGAINST): row.figures["curve"] for row in rows if "curve" in row.figures}

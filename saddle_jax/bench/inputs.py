@@ -16,7 +16,7 @@ from saddle_jax.training import classification
 def input_share(
     model_name: str, agents: int, batch_size: int, method_name: str, repeats: int
 ) -> dict[str, float]:
-    """Seconds of input and of a whole step on CIFAR-shaped images, and their ratio."""
+    """Measures seconds of input and of a whole step on CIFAR-shaped images, and their ratio."""
     images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (50_000, 32, 32, 3), np.uint8))
     labels = jnp.asarray(np.arange(50_000) % 10)
     partition = data.make_partition("iid", np.asarray(labels), agents, alpha=1.0, seed=0)

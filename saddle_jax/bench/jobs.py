@@ -16,7 +16,7 @@ NO_PYTORCH = "PyTorch is not installed: pip install 'saddle_jax[bench]'"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """How the benchmarks measure.
 
     Attributes:
       quick: tiny sizes, to see that everything works.
@@ -35,12 +35,12 @@ class Options:
         checks.whole("group", self.group, at_least=0)
 
     def applied(self, works: Sequence[Work]) -> list[Work]:
-        """The works, computed in this way."""
+        """Returns the works, computed with these options."""
         return [dataclasses.replace(work, lowering=self.lowering, group=self.group) for work in works]
 
 
 class Job(NamedTuple):
-    """One row to be measured."""
+    """One row of the table that is still to be measured."""
 
     case: str
     what: str
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
 
 def pytorch(module: str) -> ModuleType | None:
-    """A module of the opponent; None where PyTorch is not installed."""
+    """Imports a module of the opponent; returns None where PyTorch is not installed."""
     try:
         return importlib.import_module(f"saddle_jax.bench.opponent.{module}")
     except ModuleNotFoundError as error:

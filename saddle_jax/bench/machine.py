@@ -17,7 +17,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch")
 
 
 def description() -> dict[str, object]:
-    """Hardware, system and versions, for the record."""
+    """Describes hardware, system and versions, for the record."""
     devices = jax.devices()
     return {
         "processor": _processor(),
@@ -32,7 +32,7 @@ def description() -> dict[str, object]:
 
 
 def gemm(size: int) -> tuple[Callable[[], Array], float]:
-    """A product of two float32 matrices [size, size], and its floating-point operations."""
+    """Returns a product of two float32 matrices [size, size], and its floating-point operations."""
     random = np.random.default_rng(0)
     left, right = (jnp.asarray(random.standard_normal((size, size), np.float32)) for _ in range(2))
     product = jax.jit(jnp.matmul)
@@ -40,7 +40,7 @@ def gemm(size: int) -> tuple[Callable[[], Array], float]:
 
 
 def copy(x: Array) -> tuple[Callable[[], Array], int]:
-    """A plain copy of an array, and the bytes that it moves: each is read once and written once."""
+    """Returns a plain copy of an array, and the bytes that it moves: each is read and written once."""
     run = jax.jit(jnp.copy)
     return lambda: run(x), 2 * x.nbytes
 
@@ -53,7 +53,7 @@ def _version(package: str) -> str | None:
 
 
 def _processor() -> str:
-    """Its name, where the system tells; else its architecture."""
+    """Returns the processor's name where the system tells it, or else its architecture."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

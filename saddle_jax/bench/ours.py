@@ -40,11 +40,11 @@ class OurStep:
 
     @property
     def params(self) -> Params:
-        """The models as they are now [A, ...]."""
+        """Returns the models as they are now [A, ...]."""
         return jax.tree.map(lambda x: x[: self.placement.agents], self._params)
 
     def __call__(self) -> Array:
-        """One step; returns the agents' losses [A]."""
+        """Takes one step and returns the agents' losses [A]."""
         self._params, self._state, metrics = self._step(self._params, self._state, self._batch)
         return metrics["loss"]
 

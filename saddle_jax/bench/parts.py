@@ -30,7 +30,7 @@ _KEY = jax.random.key(0)
 
 
 def gossip_jobs(case: str, options: Options) -> list[Job]:
-    """One round of exact gossip on three graphs."""
+    """Lists the jobs that time one round of exact gossip on three graphs."""
     counts, size = ((10,), 1000) if options.quick else ((10, 40, 100, 400, 1000), _RESNET20_SIZE)
     return [
         Job(
@@ -52,7 +52,7 @@ def _gossip(case: str, graph: Callable[[int], Topology], agents: int, size: int,
 
 
 def compressor_jobs(case: str, options: Options) -> list[Job]:
-    """Each operator on all agents' ResNet-20, tensor by tensor, as compressed gossip calls it."""
+    """Lists a job for each operator on all agents' models, tensor by tensor, as in compressed gossip."""
     work = _models(options)
     return [
         Job(case, str(operator), functools.partial(_compress, case, operator, work, options))
@@ -61,7 +61,7 @@ def compressor_jobs(case: str, options: Options) -> list[Job]:
 
 
 def _models(options: Options) -> Work:
-    """Whose models are compressed and evaluated."""
+    """Returns the work whose models are compressed and evaluated."""
     return Work(model="mlp", agents=3, image_shape=(8, 8, 3)) if options.quick else Work()
 
 
@@ -74,18 +74,18 @@ def _compress(case: str, operator: Compressor, work: Work, options: Options) -> 
 
 
 def _against_copy(case: str, what: str, run: Callable[[], Any], x: Any, options: Options) -> Row:
-    """A function that could at best read and write x once, as a copy does."""
-    copy, moved = machine.copy(x)
+    """Measures a function that could at best read and write x once, as a copy does."""
+    copy, copied_bytes = machine.copy(x)
     timing = interleaved({"ours": run, "copy": copy}, options.repeats)
     figures = {
-        "GB/s": moved / timing.seconds("ours").median / 1e9,
-        "copy GB/s": moved / timing.seconds("copy").median / 1e9,
+        "GB/s": copied_bytes / timing.seconds("ours").median / 1e9,
+        "copy GB/s": copied_bytes / timing.seconds("copy").median / 1e9,
     }
     return compared(case, what, timing, "ours", "copy", "copy", figures)
 
 
 def evaluation_jobs(case: str, options: Options) -> list[Job]:
-    """The consensus model on a test set of CIFAR-10's shape."""
+    """Lists the job that evaluates the consensus model on a test set of CIFAR-10's shape."""
     work = _models(options)
     count = 100 if options.quick else 5000
     what = f"{work.model}, mean of {work.agents} agents, {count:,} images"
@@ -93,7 +93,7 @@ def evaluation_jobs(case: str, options: Options) -> list[Job]:
 
 
 def evaluations(work: Work, count: int) -> dict[str, Callable[[], classification.Score]]:
-    """Ours and, if PyTorch is installed, its two memory formats, on the same models and images."""
+    """Returns our evaluation and, if PyTorch is installed, its own in two memory formats, on equal models."""
     random, recipe = np.random.default_rng(0), RECIPES["cifar10"]
     images = random.integers(0, 256, (count, *work.image_shape), np.uint8)
     labels = random.integers(0, 10, count)
@@ -104,11 +104,11 @@ def evaluations(work: Work, count: int) -> dict[str, Callable[[], classification
     opponent, layouts = pytorch("evaluation"), pytorch("layout")
     if opponent is not None and layouts is not None:
         layout, matrix = layouts.flatten(params, work.image_shape)
-        theirs = layouts.labels_of(labels)
+        their_labels = layouts.labels_of(labels)
         for name, last in (("PyTorch", False), ("PyTorch: channels_last", True)):
-            shown = layouts.images_of(images[None], last)[0]
+            their_images = layouts.images_of(images[None], last)[0]
             runs[name] = functools.partial(
-                opponent.evaluate, work.model, layout, matrix, shown, theirs, recipe
+                opponent.evaluate, work.model, layout, matrix, their_images, their_labels, recipe
             )
     return runs
 

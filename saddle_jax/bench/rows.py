@@ -9,7 +9,7 @@ from saddle_jax.bench.timing import Spread, Timing
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One line of the table of results.
 
     Attributes:
       case: the benchmark's name.
@@ -18,7 +18,7 @@ class Row:
       against: what it was compared with, such as "PyTorch: loop"; empty if nothing.
       against_seconds: the time of that.
       ratio: against_seconds / seconds, round by round: above 1, ours is the faster one.
-      figures: what else was found, such as {"GFLOP/s": 60.1}; what is a dict itself is not in the table.
+      figures: what else was measured, such as {"GFLOP/s": 60.1}; what is a dict itself is not in the table.
     """
 
     case: str
@@ -30,7 +30,7 @@ class Row:
     figures: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and names."""
+        """Returns the row as plain numbers and names."""
         content = dataclasses.asdict(self)
         for name in ("seconds", "against_seconds", "ratio"):
             value = getattr(self, name)
@@ -41,7 +41,7 @@ class Row:
 def compared(
     case: str, what: str, timing: Timing, ours: str, other: str, name: str, figures: dict[str, Any]
 ) -> Row:
-    """The row of two functions measured together; `name` is what to call the other one."""
+    """Makes the row of two functions measured together; `name` is what to call the other one."""
     return Row(
         case,
         what,
@@ -54,27 +54,27 @@ def compared(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Lines of text, columns aligned."""
+    """Formats rows as lines of text with aligned columns."""
     cells = [["case", "what", "ours", "against", "", "ratio", ""]]
-    cells += [[row.case, row.what, *_found(row)] for row in rows]
+    cells += [[row.case, row.what, *_cells(row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in cells)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def result(row: Row) -> str:
-    """What a row found, in one line."""
-    return "  ".join(filter(None, _found(row)))
+    """Formats what a row measured in one line."""
+    return "  ".join(filter(None, _cells(row)))
 
 
-def _found(row: Row) -> list[str]:
-    shown = {name: value for name, value in row.figures.items() if not isinstance(value, dict)}
-    figures = ", ".join(f"{name} {_figure(value)}" for name, value in shown.items())
+def _cells(row: Row) -> list[str]:
+    numbers = {name: value for name, value in row.figures.items() if not isinstance(value, dict)}
+    figures = ", ".join(f"{name} {_figure(value)}" for name, value in numbers.items())
     return [_time(row.seconds), row.against, _time(row.against_seconds), _ratio(row.ratio), figures]
 
 
 def _time(seconds: Spread | None) -> str:
-    """Such as "12.3 ms"."""
+    """Formats a time, such as "12.3 ms"."""
     if seconds is None:
         return ""
     for unit, scale in (("s", 1.0), ("ms", 1e3)):
@@ -84,7 +84,7 @@ def _time(seconds: Spread | None) -> str:
 
 
 def _ratio(ratio: Spread | None) -> str:
-    """Such as "1.20 (1.15 to 1.31)"."""
+    """Formats a ratio with its range, such as "1.20 (1.15 to 1.31)"."""
     return "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
 
 

@@ -19,7 +19,7 @@ _SMALL_IMAGE = (8, 8, 1)  # the embedded digits
 
 
 def works(case: str, quick: bool) -> list[Work]:
-    """What a case measures. Quick ones compile in a second or two."""
+    """Lists the steps that a case measures. Quick ones compile in a second or two."""
     if case == "many":
         kinds = [("mlp", 66)] if quick else [(model, n) for model in ("cnn", "mlp") for n in (256, 1024)]
         return [Work("q_saddle", model, agents, 32, _SMALL_IMAGE) for model, agents in kinds]
@@ -33,7 +33,7 @@ def works(case: str, quick: bool) -> list[Work]:
 
 
 def step_jobs(case: str, options: Options) -> list[Job]:
-    """A job per work of the case."""
+    """Lists a job for each step that the case measures."""
     return [
         Job(case, str(work), functools.partial(_measure, case, work, options))
         for work in options.applied(works(case, options.quick))
@@ -59,7 +59,7 @@ def _measure(case: str, work: Work, options: Options) -> Row:
 
 
 def _best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, float]]:
-    """PyTorch's fastest way to do this work, and the seconds of all."""
+    """Finds PyTorch's fastest way to do this work, and the seconds of all."""
     trial = dataclasses.replace(work, agents=min(work.agents, _TRIAL_AGENTS))
     variants = {str(variant): variant for variant in opponent.variants(work.model)}
     steps = {name: opponent.TheirStep(trial, variant) for name, variant in variants.items()}

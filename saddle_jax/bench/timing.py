@@ -9,7 +9,7 @@ import jax
 
 
 class Spread(NamedTuple):
-    """Repeated measurements."""
+    """The median and the range of repeated measurements."""
 
     median: float
     low: float
@@ -17,7 +17,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, smallest and largest."""
+    """Returns the median, the smallest and the largest value."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
@@ -27,11 +27,11 @@ class Timing(NamedTuple):
     rounds: dict[str, list[float]]
 
     def seconds(self, name: str) -> Spread:
-        """How long a function takes."""
+        """Returns how long a function takes, in seconds."""
         return spread(self.rounds[name])
 
     def ratio(self, above: str, below: str) -> Spread:
-        """Of two functions, round by round: what slows a whole round down cancels out."""
+        """Compares two functions round by round: what slows a whole round down cancels out."""
         pairs = zip(self.rounds[above], self.rounds[below], strict=True)
         return spread([a / b for a, b in pairs])
 

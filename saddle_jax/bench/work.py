@@ -62,21 +62,21 @@ class Work:
 
     @property
     def topology(self) -> Topology:
-        """A ring, or a ring whose agents see further."""
+        """Returns a ring, or a ring whose agents see further."""
         if self.degree == 2:
             return ring(self.agents)
         return circulant(self.agents, range(1, self.degree // 2 + 1))
 
     def network(self, lowering: Lowering | None = None) -> Any:
-        """Our model, without its parameters."""
+        """Returns our model, without its parameters."""
         return _network(self.model, self.width, lowering or self.lowering)
 
     def build_method(self, topology: Graphs) -> Method:
-        """Our method on this graph."""
+        """Builds our method on this graph."""
         return METHODS[self.method](topology, **OPTIONS)
 
     def params(self) -> Params:
-        """The models before the first step [A, ...]: near to each other, not equal."""
+        """Returns the models before the first step [A, ...]: near to each other, not equal."""
         stacked = replicate(_one_model(self.model, self.width, self.image_shape), self.agents)
         random = np.random.default_rng(1)
         return jax.tree.map(
@@ -84,7 +84,7 @@ class Work:
         )
 
     def batch(self) -> dict[str, np.ndarray]:
-        """Images [A, B, H, W, C], labels [A, B], mask [A, B]."""
+        """Returns images [A, B, H, W, C], labels [A, B] and mask [A, B]."""
         random = np.random.default_rng(2)
         shape = (self.agents, self.batch_size)
         return {
@@ -94,14 +94,14 @@ class Work:
         }
 
     def flops(self) -> float:
-        """Of a step's backward passes, as XLA counts the plain program; updates and gossip are left out."""
+        """Counts the operations of a step's backward passes in XLA's plain program, without gossip."""
         batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.batch())
         params = _one_model(self.model, self.width, self.image_shape)
         gradient = jax.jit(jax.grad(classification.cross_entropy(self.network("plain")), has_aux=True))
-        counted = gradient.lower(params, batch).cost_analysis()
-        assert counted is not None
+        costs = gradient.lower(params, batch).cost_analysis()
+        assert costs is not None
         passes = passes_per_step(self.build_method(self.topology), replicate(params, self.agents))
-        return float(counted["flops"]) * passes * self.agents
+        return float(costs["flops"]) * passes * self.agents
 
 
 def _network(model: str, width: int, lowering: Lowering = "fast") -> Any:
@@ -114,5 +114,5 @@ def _network(model: str, width: int, lowering: Lowering = "fast") -> Any:
 
 @functools.cache
 def _one_model(model: str, width: int, image_shape: tuple[int, int, int]) -> Params:
-    """Both sides, and every variant of theirs, ask for it."""
+    """Initializes one model; it is kept, as both sides and every variant of theirs ask for it."""
     return models.init(_network(model, width), image_shape, jax.random.key(0))

@@ -6,21 +6,15 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.base.files import check_named_output
+from saddle_jax.cli import bench_input
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Runs benchmarks: those that are named, or all."""
+    """Runs the benchmarks that are named, or all of them."""
     if arguments and arguments[0] == "input":
-        return _run_input(arguments[1:])
-    options = flags.FlagValues()
-    flags.DEFINE_bool("quick", False, "Tiny sizes: to see that everything works.", flag_values=options)
-    flags.DEFINE_integer("repeats", 5, "Rounds, of which the median counts.", 1, flag_values=options)
-    flags.DEFINE_string("json", "", "A file for the results with machine and versions.", flag_values=options)
-    flags.DEFINE_string("plot", "", "A PNG file for the curves of growth.", flag_values=options)
-    flags.DEFINE_string("lowering", "fast", "Of our convolutions, as in training.", flag_values=options)
-    flags.DEFINE_integer("group", 0, "Our agents of a device at a time; 0 chooses.", flag_values=options)
-    flags.DEFINE_bool("list", False, "Tell what each case measures.", flag_values=options)
+        return bench_input.run(arguments[1:])
+    options = _options()
     names = parse(options, arguments, ["[CASE ...]"])
 
     from saddle_jax.bench import cases, rows
@@ -40,46 +34,42 @@ def run(arguments: Sequence[str]) -> None:
     with mistakes():
         settings = Options(options.quick, options.repeats, options.lowering, options.group)
         jobs = cases.jobs_of(names or [*cases.CASES], settings)
-    found = cases.run(jobs, Screen().line)
-    print(rows.table(found))
+    results = cases.run(jobs, Screen().line)
+    print(rows.table(results))
     if pytorch("models") is None:
         print(NO_PYTORCH)
     if file is not None:
-        write_json(file, cases.record(found, settings))
+        write_json(file, cases.record(results, settings))
     if picture is not None:
-        plot_growth(curves(found), picture)
+        plot_growth(curves(results), picture)
         print(f"picture: {picture}")
     return None
 
 
+def _options() -> flags.FlagValues:
+    options = flags.FlagValues()
+    flags.DEFINE_bool("quick", False, "Tiny sizes, to see that everything works.", flag_values=options)
+    flags.DEFINE_integer("repeats", 5, "Rounds, of which the median counts.", 1, flag_values=options)
+    meaning = "JSON file for the results with machine and versions (default: no file)."
+    flags.DEFINE_string("json", "", meaning, flag_values=options)
+    flags.DEFINE_string(
+        "plot", "", "PNG file for the curves of growth (default: no file).", flag_values=options
+    )
+    flags.DEFINE_string(
+        "lowering", "fast", "How our convolutions are compiled, as in training.", flag_values=options
+    )
+    flags.DEFINE_integer(
+        "group", 0, "Agents that a device computes at a time; 0 chooses.", flag_values=options
+    )
+    flags.DEFINE_bool("list", False, "List what each case measures.", flag_values=options)
+    return options
+
+
 def _file(name: str, value: str) -> pathlib.Path | None:
-    """Where to write; None for nowhere."""
+    """Checks the file that an option names; returns None where it names none."""
     path = pathlib.Path(value)
     if value and (path.is_dir() or not path.parent.is_dir()):
         raise UsageError(f"{name} must be a file in a folder that exists, got {value!r}")
     with mistakes():
         check_named_output(value, name)
     return path if value else None
-
-
-def _run_input(arguments: Sequence[str]) -> None:
-    """What gathering and augmenting images costs beside a step."""
-    options = flags.FlagValues()
-    flags.DEFINE_string("model", "resnet20", "Network.", flag_values=options)
-    flags.DEFINE_string("method", "qgm", "Method.", flag_values=options)
-    flags.DEFINE_integer("agents", 40, "Number of agents, in a ring.", 2, flag_values=options)
-    flags.DEFINE_integer("batch_size", 32, "Images per agent.", 1, flag_values=options)
-    flags.DEFINE_integer("repeats", 3, "Measurements, of which the median counts.", 1, flag_values=options)
-    parse(options, arguments)
-
-    from saddle_jax.bench.inputs import input_share
-
-    with mistakes():
-        result = input_share(
-            options.model, options.agents, options.batch_size, options.method, options.repeats
-        )
-    print(
-        f"{options.method}, {options.model}, {options.agents} agents x {options.batch_size} images 32x32: "
-        f"input {1e3 * result['input']:.1f} ms, step {1e3 * result['step']:.0f} ms, "
-        f"input / step = {100 * result['ratio']:.2f} %"
-    )

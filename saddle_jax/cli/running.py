@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from saddle_jax.cli import clock
-from saddle_jax.cli.usage import UsageError, mistakes, require
+from saddle_jax.cli.extras import require
+from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.devices import gpus, policy
 from saddle_jax.training import interruption
 from saddle_jax.training.config import Config
@@ -19,7 +20,7 @@ def run_training(
 ) -> dict[str, Any]:
     """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError.
 
-    `since` is when it began, by time.perf_counter(); None: when the command did.
+    `since` is when it began, by time.perf_counter(); None stands for the start of the command.
     """
     require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax.analysis import sharpness
@@ -39,7 +40,7 @@ def run_training(
 
 
 def tell_unused_gpu() -> None:
-    """Says in one line that a GPU is here which JAX does not use, and how it would be."""
+    """Prints one line if a GPU is here that JAX does not use, with what would make JAX use it."""
 
     if not policy.is_cpu() or gpus.is_hidden() or not gpus.is_seen():
         return
@@ -56,7 +57,7 @@ def tell_unused_gpu() -> None:
 
 
 def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
-    """Trains one after the other; the folders that could not be used, and the exit status.
+    """Trains runs one after the other; returns the folders that could not be used, and the exit status.
 
     The status is 0, 2 if some could not be used, 130 if it was interrupted. What diverges or cannot be used
     does not stop the others.

@@ -16,9 +16,9 @@ import math
 from collections.abc import Iterator
 
 import jax
+import numpy as np
 
 from saddle_jax import models
-from saddle_jax.base.types import Params
 from saddle_jax.compression.quantization import quantize
 from saddle_jax.compression.signs import sign
 from saddle_jax.compression.sparsification import top_k
@@ -70,7 +70,7 @@ _COMPRESSORS = {
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """One figure. The SADDLe version of a method costs the same as the method."""
+    """One printed cost. The SADDLe version of a method costs the same as the method."""
 
     table: str
     agents: int
@@ -83,7 +83,7 @@ class Cost:
 
 
 def costs(table: str | None = None) -> Iterator[Cost]:
-    """All figures, or those of one table."""
+    """Yields all figures, or those of one table."""
     for name, rows in PRINTED.items():
         if table not in (None, name):
             continue
@@ -97,7 +97,7 @@ def costs(table: str | None = None) -> Iterator[Cost]:
 
 
 def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
-    """A figure in gigabytes as the paper came to it."""
+    """Computes a figure in gigabytes as the paper came to it."""
     steps = SETTINGS[dataset].steps(agents)
     if compressor.startswith("quantize"):
         bits = int(compressor.removeprefix("quantize"))
@@ -111,23 +111,25 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
     return _truncated(book.paper_bytes_per_agent(steps - 1) / 1e9)
 
 
-@functools.cache
 def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
-    """The ledger that a training of this experiment keeps."""
-    chosen = METHODS[method](
-        ring(agents), SETTINGS[dataset].learning_rate, compressor=_COMPRESSORS[compressor]
+    """Returns the ledger that a training of this experiment keeps."""
+    # What a link carries does not depend on how many agents there are: it is traced once.
+    return dataclasses.replace(
+        _ledger_of_five(method, compressor, dataset), listeners=np.full((1, agents), 2)
     )
-    return open_ledger(chosen, _shapes(dataset, agents))
 
 
 @functools.cache
-def _shapes(dataset: str, agents: int) -> Params:
+def _ledger_of_five(method: str, compressor: str, dataset: str) -> Ledger:
+    """The ledger on a ring of five agents, the smallest of the paper; everybody has two neighbours."""
     setting = SETTINGS[dataset]
+    chosen = METHODS[method](ring(5), setting.learning_rate, compressor=_COMPRESSORS[compressor])
     model = models.build(setting.model, setting.classes)
     size = (setting.image_size, setting.image_size, 3)
-    return jax.eval_shape(lambda: replicate(models.init(model, size, jax.random.key(0)), agents))
+    shapes = jax.eval_shape(lambda: replicate(models.init(model, size, jax.random.key(0)), 5))
+    return open_ledger(chosen, shapes)
 
 
 def _truncated(value: float) -> float:
-    """To two decimals, as printed; a hair above, lest 34.43 become 34.42 by its binary form."""
+    """Truncates to two decimals, as printed; a hair above, lest 34.43 become 34.42 by its binary form."""
     return math.floor(value * 100 + 1e-7) / 100

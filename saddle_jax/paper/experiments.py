@@ -1,11 +1,13 @@
 """The paper's experiments: every table, and the figure of compression levels, as settings of runs.
 
-What an experiment leaves open is said at its place; the hyper-parameters of datasets are in settings.py.
+What the paper leaves open is stated where it is decided; the hyper-parameters of datasets are in settings.py.
 """
 
 import dataclasses
-from collections.abc import Iterator
+import fnmatch
+from collections.abc import Iterator, Sequence
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.paper import printed
 from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.settings import SETTINGS, averaging_rate
@@ -29,13 +31,13 @@ class Entry:
 
     @property
     def problem(self) -> tuple[str, str, str]:
-        """Dataset, alpha and graph, as tables say them; methods are compared on the same one."""
+        """Returns dataset, alpha and graph as tables name them; methods are compared on the same one."""
         alpha = "iid" if self.alpha is None else f"{self.alpha:g}"
         return self.dataset, alpha, f"{self.topology} {self.agents}"
 
     @property
     def name(self) -> str:
-        """What tells it apart, such as cifar10-ring10-alpha0.01-q_saddle-quantize8."""
+        """Returns a name of its own, such as cifar10-ring10-alpha0.01-q_saddle-quantize8."""
         share = "iid" if self.alpha is None else f"alpha{self.alpha:g}"
         parts = [self.dataset, f"{self.topology}{self.agents}", share, self.method, self.compressor]
         parts += [f"every{self.ascent_every}"] if self.ascent_every > 1 else []
@@ -43,7 +45,7 @@ class Entry:
         return "-".join(parts)
 
     def config(self, seed: int = 0) -> Config:
-        """The settings of a run at full size."""
+        """Returns the settings of a run at full size."""
         setting = SETTINGS[self.dataset]
         return Config(
             method=self.method,
@@ -82,7 +84,7 @@ _IMAGENET = (("imagenet", 0.01), ("imagenet", 0.001))
 
 
 def _entries(text: str, columns: tuple[tuple[str, float | None], ...], **common) -> Iterator[Entry]:
-    """The figures of a printed table, with the averaging rate that the paper gives for them."""
+    """Yields the figures of a printed table, with the averaging rate that the paper gives for them."""
     for line in printed.lines(text):
         for (dataset, alpha), figure in zip(columns, line.figures, strict=True):
             options = dict(common)
@@ -93,12 +95,13 @@ def _entries(text: str, columns: tuple[tuple[str, float | None], ...], **common)
 
 
 def _levels() -> Iterator[Entry]:
-    """Bits per number from full precision down. The paper draws this without saying which: the ends are
-    those of its tables (8 bits for QGM, 2 for NGM), those between are ours; and so is alpha, by the
-    accuracies that its text quotes (79 % to 73 %, Table 1's at 0.001).
+    """Yields the runs with ever fewer bits per number, from full precision down.
 
-    The appendix gives the schedule of 0.981 per epoch to "Figure 2", which by the present order of figures
-    is that of compression errors. It is read as this one: the only figure with a training of its own."""
+    The paper draws this without saying which: the ends are those of its tables (8 bits for QGM, 2 for NGM),
+    those between are ours. So is alpha, by the accuracies that its text quotes (79 % to 73 %, Table 1's at
+    0.001). The appendix gives the schedule of 0.981 per epoch to "Figure 2", which by the present order of
+    figures is that of compression errors. It is read as this one: the only figure with a training of its own.
+    """
     ladders = {
         ("qgm", "q_saddle"): ("none", "quantize16", "quantize12", "quantize10", "quantize8"),
         ("ngm", "n_saddle"): (
@@ -157,3 +160,19 @@ EXPERIMENTS = {
         "appendix: NGM and N-SADDLe with 2-bit quantization", tuple(_entries(printed.TWO_BIT, _CIFAR10))
     ),
 }
+
+
+def choose_entries(table: str | None, parts: Sequence[str]) -> list[Entry]:
+    """Returns the rows of a table whose names hold one of these parts (* and ? match), or all rows."""
+    if table not in EXPERIMENTS:
+        given = "nothing" if table is None else repr(table)
+        raise ArgumentError(f"table must be one of {', '.join(EXPERIMENTS)}, got {given}")
+    entries = EXPERIMENTS[table].entries
+    if not all(parts):
+        raise ArgumentError(f"rows must be parts of names, got an empty one in {','.join(parts)!r}")
+    chosen = [e for e in entries if not parts or any(fnmatch.fnmatch(e.name, f"*{part}*") for part in parts)]
+    if not chosen:
+        raise ArgumentError(
+            f"rows must match a row of table {table}, such as {entries[0].name}, got {','.join(parts)}"
+        )
+    return chosen

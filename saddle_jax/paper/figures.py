@@ -1,7 +1,65 @@
 """The paper's figures that are drawn from runs of its tables: which runs, and which commands draw them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from saddle_jax.methods import options_of
+from saddle_jax.paper.experiments import Entry, choose_entries
+from saddle_jax.training.config import Config
+
+Verb = Literal["landscape", "sharpness", "figure", "data"]
+
+
+class Command(NamedTuple):
+    """A verb of `saddle` with its arguments, before the runs' folders."""
+
+    verb: Verb
+    arguments: list[str]
+
+
+class Place(NamedTuple):
+    """What a picture depends on beside its runs.
+
+    Attributes:
+      output: the picture's path without an ending.
+      epochs: the stages of training at which sharpness is measured.
+      images: number of images that losses are computed on.
+    """
+
+    output: str
+    epochs: Sequence[int]
+    images: int
+
+
+Picture = Callable[[Place], Command]
+
+
+def _landscape(place: Place) -> Command:
+    return Command("landscape", [f"--images={place.images}", f"--output={place.output}"])
+
+
+def _sharpness(place: Place) -> Command:
+    epochs = ",".join(map(str, place.epochs))
+    return Command(
+        "sharpness", [f"--epochs={epochs}", f"--images={place.images}", f"--output={place.output}.png"]
+    )
+
+
+def _compression(place: Place) -> Command:
+    return Command("figure", ["compression", f"--output={place.output}.png"])
+
+
+def _bits(place: Place) -> Command:
+    return Command("figure", ["bits", f"--output={place.output}.png"])
+
+
+def _allocation(alpha: str) -> Picture:
+    def command(place: Place) -> Command:
+        plot = f"--plot={place.output}-{alpha}.png"
+        return Command("data", ["partition", "--dataset=cifar10", f"--alpha={alpha}", plot])
+
+    return command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -10,19 +68,28 @@ class Figure:
 
     Attributes:
       title: what it shows.
-      table: whose runs; None: none are needed.
-      rows: parts of the names of its rows.
-      commands: for each picture, a verb of `saddle` with its arguments, before the runs' folders.
-        {output} stands for the picture's name without an ending, {epochs} for three stages of training,
-        {images} for how many the scale takes losses on.
-      is_of_one_seed: whether a picture is of single models, of the first seed's runs.
+      table: the table whose runs it takes; None if it needs none.
+      rows: parts of the names of the table's rows.
+      pictures: for each picture, the command that draws it.
+      is_of_one_seed: whether a picture is of single models, those of the first seed's runs.
     """
 
     title: str
     table: str | None
     rows: Sequence[str]
-    commands: Sequence[Sequence[str]]
+    pictures: Sequence[Picture]
     is_of_one_seed: bool = False
+
+    def entries(self) -> list[Entry]:
+        """Returns the rows that are drawn, a method beside its SADDLe version: landscapes show pairs."""
+        entries = choose_entries(self.table, self.rows)
+        return sorted(entries, key=lambda entry: (entry.compressor, "rho" in options_of(entry.method)))
+
+
+def three_stages(config: Config) -> list[int]:
+    """Returns epochs with a checkpoint: early, before the learning rate first drops, and at the end."""
+    every = config.keep_every_epochs or config.epochs
+    return sorted({every, min(2 * every, config.epochs), config.epochs})
 
 
 _QGM, _NGM = "cifar10-ring10-alpha0.001-q*", "cifar10-ring10-alpha0.001-n*"
@@ -32,48 +99,40 @@ FIGURES = {
         "loss landscapes of QGM and Q-SADDLe, plain and compressed",
         "1",
         [_QGM],
-        [["landscape", "--images={images}", "--output={output}"]],
+        [_landscape],
         is_of_one_seed=True,
     ),
     "landscape-ngm": Figure(
         "loss landscapes of NGM and N-SADDLe, plain and compressed",
         "3",
         [_NGM],
-        [["landscape", "--images={images}", "--output={output}"]],
+        [_landscape],
         is_of_one_seed=True,
     ),
     "sharpness": Figure(
         "largest eigenvalue of the Hessian at three stages of training",
         "1",
         [_QGM],
-        [["sharpness", "--epochs={epochs}", "--images={images}", "--output={output}.png"]],
+        [_sharpness],
         is_of_one_seed=True,
     ),
     "compression": Figure(
         "compression error and model updates of compressed QGM and Q-SADDLe",
         "1",
         [f"{_QGM}-quantize8"],
-        [["figure", "compression", "--output={output}.png"]],
+        [_compression],
     ),
     "compression-ngm": Figure(
         "compression error and gradient norms of compressed NGM and N-SADDLe",
         "3",
         [f"{_NGM}-sign"],
-        [["figure", "compression", "--output={output}.png"]],
+        [_compression],
     ),
-    "levels": Figure(
-        "accuracy against the level of compression",
-        "levels",
-        [],
-        [["figure", "bits", "--output={output}.png"]],
-    ),
+    "levels": Figure("accuracy against the level of compression", "levels", [], [_bits]),
     "allocation": Figure(
         "who holds which classes, at alpha 0.01 and 0.001",
         None,
         [],
-        [
-            ["data", "partition", "--dataset=cifar10", f"--alpha={alpha}", f"--plot={{output}}-{alpha}.png"]
-            for alpha in ("0.01", "0.001")
-        ],
+        [_allocation("0.01"), _allocation("0.001")],
     ),
 }

@@ -8,7 +8,7 @@ from saddle_jax.training.config import Config
 
 
 def overlay(experiment: str, variant: str, row: str) -> Config:
-    """The settings of one row of an experiment.
+    """Returns the settings of one row of an experiment.
 
     Args:
       experiment: a table, as `saddle reproduce --list` names it.

@@ -5,6 +5,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 
@@ -30,7 +31,7 @@ class Planned:
 
     @property
     def status(self) -> str:
-        """finished, diverged, interrupted, or missing."""
+        """Returns finished, diverged, interrupted, or missing."""
         result = read_result(self.workdir)
         if result is not None:
             return result["status"]
@@ -38,16 +39,16 @@ class Planned:
 
     @property
     def steps_done(self) -> int:
-        """Up to its newest checkpoint."""
+        """Returns the step of its newest checkpoint, or 0."""
         return max(Checkpoints(self.workdir, 1).steps(), default=0)
 
     @property
     def is_missing(self) -> bool:
-        """Whether something of it is left to be run."""
+        """Tells whether something of it is left to be run."""
         return self.status not in ("finished", "diverged")
 
     def note_paper(self, table: str, scale: Scale) -> None:
-        """Writes paper.json: which figure of the paper this run stands beside."""
+        """Writes paper.json, which names the figure of the paper that this run reproduces."""
         figure = None if self.entry.printed is None else str(self.entry.printed)
         about = {"table": table, "row": self.entry.name, "paper": figure}
         write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
@@ -55,7 +56,7 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What one run of an entry takes."""
+    """The work of one run of an entry."""
 
     steps: int
     passes: float  # forward and backward passes of an agent's batch per step
@@ -67,7 +68,7 @@ class Size:
 def plan(
     entries: Sequence[Entry], scale: Scale, seeds: int, folder: pathlib.Path, data_dir: str
 ) -> list[Planned]:
-    """The runs behind some entries, seed by seed, so that a table fills evenly.
+    """Lists the runs behind some entries, seed by seed, so that a table fills evenly.
 
     Raises:
       RunError: a folder holds another run than the one that belongs there.
@@ -88,7 +89,7 @@ def plan(
 
 
 def measure(config: Config) -> Size:
-    """Builds a run, which also shows that it can be built, and tells its size."""
+    """Builds a run, which also shows that it can be built, and returns its size."""
     program = build(config)
     # An evaluation is a forward pass, a third of a gradient, over the test set.
     batches = len(program.problem.dataset.test_labels) / (config.agents * config.batch_size)
@@ -104,7 +105,7 @@ def measure(config: Config) -> Size:
 
 
 def seconds_per_pass(config: Config) -> float:
-    """Runs a few steps of plain D-PSGD with this data, model and number of agents."""
+    """Measures a step of plain D-PSGD with this data, model and number of agents, in seconds."""
     program = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
     carry, feed = program.start(), Feed(program)
     times = []
@@ -120,13 +121,34 @@ def seconds_per_pass(config: Config) -> float:
 def estimate(
     runs: Sequence[Planned], sizes: dict[str, Size], report: Callable[[str], None]
 ) -> dict[str, float]:
-    """Seconds of each entry's run, by its name, from one short probe per model, data and graph size."""
+    """Estimates the seconds of each entry's run, by its name, from a probe per model, data and graph size."""
     rates: dict[tuple, float] = {}
-    found = {}
+    seconds = {}
     for run in runs:
         size = sizes[run.entry.name]
         if size.probe not in rates:
             report(f"measuring a step of {', '.join(map(str, size.probe[:2]))}, {size.probe[2]} agents ...")
             rates[size.probe] = seconds_per_pass(run.config)
-        found[run.entry.name] = rates[size.probe] * (size.steps * size.passes + size.evaluations)
-    return found
+        seconds[run.entry.name] = rates[size.probe] * (size.steps * size.passes + size.evaluations)
+    return seconds
+
+
+class Remaining(NamedTuple):
+    """What is left to run of one entry."""
+
+    name: str
+    runs: int
+    size: Size  # of one run
+    seconds: float  # of what is left of all runs, estimated
+
+
+def remaining(missing: Sequence[Planned], report: Callable[[str], None]) -> list[Remaining]:
+    """Estimates what is left of each entry; also shows that each can be built before any of them runs."""
+    sizes = {run.entry.name: measure(run.config) for run in missing}
+    seconds = estimate(missing, sizes, report)
+    rows = []
+    for name, size in sizes.items():
+        runs = [run for run in missing if run.entry.name == name]
+        share = sum(1 - run.steps_done / size.steps for run in runs)
+        rows.append(Remaining(name, len(runs), size, share * seconds[name]))
+    return rows

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Printed(NamedTuple):
-    """One figure of the paper, in percent."""
+    """One accuracy that the paper prints, in percent."""
 
     mean: float
     std: float | None = None  # None: the paper gives none
@@ -20,7 +20,7 @@ class Printed(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a table."""
+    """One line of a printed table: what was run, and a figure for each column."""
 
     agents: int
     method: str
@@ -29,12 +29,12 @@ class Line(NamedTuple):
 
 
 def lines(text: str) -> list[Line]:
-    """The lines of one of the tables below."""
-    found = []
+    """Parses one of the tables below into its lines."""
+    parsed = []
     for line in text.strip().splitlines():
         agents, method, compressor, *figures = line.split()
-        found.append(Line(int(agents), method, compressor, tuple(map(_figure, figures))))
-    return found
+        parsed.append(Line(int(agents), method, compressor, tuple(map(_figure, figures))))
+    return parsed
 
 
 def _figure(text: str) -> Printed:

@@ -1,65 +1,81 @@
 """At which size an experiment is run: the one place that says what each scale means."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
+from saddle_jax.methods import options_of
 from saddle_jax.training.config import Config
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """What is smaller than in the paper; every output of `saddle reproduce` states `meaning`."""
+    """A size of the paper's experiments: same method, graph, alpha and hyper-parameters, less work.
+
+    Attributes:
+      name: the value of --scale.
+      meaning: what is smaller than in the paper, which every output of `saddle reproduce` states.
+      changes: the settings that differ from the paper's.
+      cross_gradient_changes: more of these, for the methods with cross-gradients (NGM, N-SADDLe).
+      batches_per_agent: number of batches per agent in the subset to train on; 0 leaves the subset alone.
+      images: number of images on which sharpness and landscapes are measured.
+      is_comparable: whether the paper's accuracies mean anything beside it.
+    """
 
     name: str
     meaning: str
-    images: int = 1024  # on which sharpness and landscapes are measured
-    is_comparable: bool = True  # whether the paper's accuracies mean anything beside it
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    cross_gradient_changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    batches_per_agent: int = 0
+    images: int = 1024
+    is_comparable: bool = True
 
     def apply(self, config: Config) -> Config:
-        """The settings at this size: same method, graph, alpha and hyper-parameters."""
-        if self.name == "cpu":
-            epochs = _CPU_EPOCHS[config.method in ("ngm", "n_saddle")]
-            return dataclasses.replace(
-                config,
-                model="resnet8",
-                subset=_CPU_IMAGES,
-                epochs=epochs,
-                keep_every_epochs=epochs // 4,
-                eval_every_epochs=2,
-                eval_agents="never",
-            )
-        if self.name == "smoke":
-            return dataclasses.replace(
-                config,
-                dataset="synthetic",
-                model="logistic",
-                # Two batches each; but not so few that the Dirichlet deal never comes out even.
-                subset=2 * _SMOKE_BATCH * config.agents,
-                batch_size=_SMOKE_BATCH,
-                epochs=1,
-                keep_every_epochs=0,
-                eval_every_epochs=1,
-                eval_agents="never",
-            )
-        return config
+        """Returns the settings of a run at this size."""
+        changes = dict(self.changes)
+        if "self_gradient" in options_of(config.method):
+            changes |= self.cross_gradient_changes
+        if self.batches_per_agent:
+            batch_size = changes.get("batch_size", config.batch_size)
+            changes["subset"] = self.batches_per_agent * batch_size * config.agents
+        return dataclasses.replace(config, **changes)
 
 
-_CPU_IMAGES = 5_000
-# Of NGM and N-SADDLe half as many: on a ring each of their steps takes three times the gradients.
-_CPU_EPOCHS = {False: 10, True: 5}
-_SMOKE_BATCH = 8
+_CPU_IMAGES, _CPU_EPOCHS = 5_000, 10
+# Half as many with cross-gradients: on a ring each step takes three times the gradients.
+_CPU_CROSS_EPOCHS = 5
 
 SCALES = {
     "full": Scale("full", "as the paper has it"),
     "cpu": Scale(
         "cpu",
         f"resnet8 instead of the paper's model, a random subset of {_CPU_IMAGES:,} training images, "
-        f"{_CPU_EPOCHS[False]} epochs ({_CPU_EPOCHS[True]} for NGM and N-SADDLe); method, graph, alpha and "
+        f"{_CPU_EPOCHS} epochs ({_CPU_CROSS_EPOCHS} for NGM and N-SADDLe); method, graph, alpha and "
         "hyper-parameters as the paper has them. Accuracies are far below the paper's; compare methods.",
+        changes={
+            "model": "resnet8",
+            "subset": _CPU_IMAGES,
+            "epochs": _CPU_EPOCHS,
+            "keep_every_epochs": _CPU_EPOCHS // 4,
+            "eval_every_epochs": 2,
+            "eval_agents": "never",
+        },
+        cross_gradient_changes={"epochs": _CPU_CROSS_EPOCHS, "keep_every_epochs": _CPU_CROSS_EPOCHS // 4},
         images=256,
     ),
     "smoke": Scale(
         "smoke",
         "two steps of logistic regression on made-up clusters: shows that it runs, and nothing else",
+        changes={
+            "dataset": "synthetic",
+            "model": "logistic",
+            "batch_size": 8,
+            "epochs": 1,
+            "keep_every_epochs": 0,
+            "eval_every_epochs": 1,
+            "eval_agents": "never",
+        },
+        batches_per_agent=2,  # fewer, and the Dirichlet partition may never come out even
         images=64,
         is_comparable=False,
     ),

@@ -1,7 +1,7 @@
 """The paper's settings by dataset: its table of hyper-parameters, and the sizes that costs follow from."""
 
 import dataclasses
-from typing import Any
+from typing import NamedTuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Setting:
     image_size: int  # height and width that the model sees
 
     def steps(self, agents: int) -> int:
-        """T: epochs times the batches of an agent's share, the last partial one included."""
+        """Returns T: epochs times the batches of an agent's share, with the last partial one."""
         return self.epochs * -(-(self.samples // agents) // self.batch_size)
 
 
@@ -29,18 +29,32 @@ SETTINGS = {
     "imagenet": Setting(0.01, 0.05, 60, 64, "resnet18", 1_281_167, 1_000, 224),
 }
 
-# gamma of NGM and N-SADDLe, plain and compressed; of the latter by alpha (the paper's second table).
-_NGM_RATES: dict[str, dict[str, Any]] = {
-    "cifar10": {"none": 1.0, "ngm": 0.5, "n_saddle": 0.5},
-    "cifar100": {"none": 1.0, "ngm": 0.5, "n_saddle": 0.5},
-    "imagenette": {"none": 0.5, "ngm": {0.01: 0.1, 0.001: 0.5}, "n_saddle": {0.01: 0.1, 0.001: 0.5}},
-    "imagenet": {"none": 1.0, "ngm": 0.5, "n_saddle": 1.0},
+
+class AveragingRates(NamedTuple):
+    """The averaging rates gamma of NGM and N-SADDLe on one problem (the paper's second table)."""
+
+    plain: float  # of both methods, uncompressed
+    ngm: float  # compressed
+    n_saddle: float  # compressed
+
+
+_RATES: dict[tuple[str, float | None], AveragingRates] = {
+    ("cifar10", 0.01): AveragingRates(1.0, 0.5, 0.5),
+    ("cifar10", 0.001): AveragingRates(1.0, 0.5, 0.5),
+    ("cifar100", 0.01): AveragingRates(1.0, 0.5, 0.5),
+    ("cifar100", 0.001): AveragingRates(1.0, 0.5, 0.5),
+    ("imagenette", 0.01): AveragingRates(0.5, 0.1, 0.1),
+    ("imagenette", 0.001): AveragingRates(0.5, 0.5, 0.5),
+    ("imagenet", 0.01): AveragingRates(1.0, 0.5, 1.0),
+    ("imagenet", 0.001): AveragingRates(1.0, 0.5, 1.0),
 }
 
 
 def averaging_rate(method: str, compressor: str, dataset: str, alpha: float | None) -> float:
-    """gamma as the paper tuned it; top-30 % (0.4) and the torus (0.5) have their own."""
+    """Returns gamma as the paper tuned it; top-30 % (0.4) and the torus (0.5) have their own."""
     if method not in ("ngm", "n_saddle"):
         return 1.0
-    rate = _NGM_RATES[dataset]["none" if compressor == "none" else method]
-    return rate[alpha] if isinstance(rate, dict) else rate
+    rates = _RATES[dataset, alpha]
+    if compressor == "none":
+        return rates.plain
+    return rates.ngm if method == "ngm" else rates.n_saddle

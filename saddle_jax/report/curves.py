@@ -12,7 +12,7 @@ from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds
 
 
 def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> None:
-    """Training loss, test accuracy and consensus distance against epochs; seeds as their mean and a band."""
+    """Draws training loss, test accuracy and consensus distance over epochs; seeds as mean and band."""
     groups = seeds_together(gather(workdirs))
     seeded = any(len(group) > 1 for group in groups)
     names = labels(groups) if seeded else [group[0].name for group in groups]

@@ -12,12 +12,12 @@ import numpy as np
 
 from saddle_jax.core.topology import Topology
 
-# What is still worth drawing; larger ones are told in words.
+# What is still worth drawing; for larger ones the page says so in words.
 _MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_BUBBLES = 200, 2000, 24, 40_000
 
 
 def edges(topology: Topology) -> list[tuple[int, int, float]]:
-    """Who hears whom with which weight, (i, j, w_ij); an undirected link once, i < j; none if too many."""
+    """Lists who hears whom, (i, j, w_ij); an undirected link once, i < j; nothing if they are too many."""
     if np.count_nonzero(topology.mixing) > 2 * _MOST_EDGES + topology.size:
         return []
     rows, columns = np.nonzero(topology.mixing)
@@ -29,7 +29,7 @@ def edges(topology: Topology) -> list[tuple[int, int, float]]:
 
 
 def graph(topology: Topology) -> str:
-    """The agents on a circle, those of a torus on a grid; a link's width is its weight."""
+    """Draws the agents on a circle, those of a torus on a grid; a link's width is its weight."""
     links = edges(topology)
     if topology.size > _MOST_AGENTS or not links:
         return f"<p>{topology.size:,} agents: nothing is drawn, as there are no links or too many.</p>"
@@ -49,10 +49,10 @@ def graph(topology: Topology) -> str:
         cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
         gap = 14 / max(length, 1.0)
         x2, y2 = x2 - gap * (x2 - x1), y2 - gap * (y2 - y1)
-        said = f"{j} &#8594; {i}: {weight:.6g}" if topology.is_directed else f"{i} &#8211; {j}: {weight:.6g}"
+        label = f"{j} &#8594; {i}: {weight:.6g}" if topology.is_directed else f"{i} &#8211; {j}: {weight:.6g}"
         parts.append(
             f'<path class="link" d="M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"{arrow} '
-            f'stroke-width="{0.8 + 2.2 * weight / largest:.2f}"><title>{said}</title></path>'
+            f'stroke-width="{0.8 + 2.2 * weight / largest:.2f}"><title>{label}</title></path>'
         )
         x, y = 0.25 * x1 + 0.5 * cx + 0.25 * x2, 0.25 * y1 + 0.5 * cy + 0.25 * y2
         labels.append(f'<text class="weight" x="{x:.1f}" y="{y:.1f}" dy="3">{weight:.3g}</text>')
@@ -67,7 +67,7 @@ def graph(topology: Topology) -> str:
 
 
 def _places(topology: Topology) -> tuple[list[tuple[float, float]], float, float]:
-    """Where the agents stand, and the drawing's width and height."""
+    """Returns where the agents stand, and the drawing's width and height."""
     if match := re.fullmatch(r"torus\((\d+), (\d+)\)", topology.name):
         rows, columns = int(match[1]), int(match[2])
         grid = [(60.0 + 70 * (n % columns), 60.0 + 70 * (n // columns)) for n in range(rows * columns)]
@@ -80,7 +80,7 @@ def _places(topology: Topology) -> tuple[list[tuple[float, float]], float, float
 
 
 def _passes_over(places: Sequence[tuple[float, float]], i: int, j: int) -> bool:
-    """Whether the straight line between two agents goes over a third."""
+    """Tells whether the straight line between two agents goes over a third."""
     (x1, y1), (x2, y2) = places[i], places[j]
     length = math.hypot(x2 - x1, y2 - y1)
     for agent, (x, y) in enumerate(places):
@@ -92,10 +92,10 @@ def _passes_over(places: Sequence[tuple[float, float]], i: int, j: int) -> bool:
 
 
 def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
-    """The class allocation: agents against classes, a bubble's area the number of samples [A, C]."""
+    """Draws the class allocation [A, C]: agents against classes, a bubble's area the number of samples."""
     agents, classes = counts.shape
-    held = np.argwhere(counts > 0)
-    if len(held) > _MOST_BUBBLES:
+    places = np.argwhere(counts > 0)
+    if len(places) > _MOST_BUBBLES:
         return f"<p>{agents:,} agents and {classes:,} classes are too many to draw.</p>"
     labels = classes <= 60
     step = 24.0 if labels else 6.0
@@ -106,12 +106,12 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
         f'role="img" aria-label="class allocation: {agents} agents, {classes} classes">'
     ]
     most = counts.max()
-    for agent, label in held.tolist():
+    for agent, label in places.tolist():
         count = counts[agent, label]
         radius = max(0.48 * min(step, 26.0) * math.sqrt(count / most), 0.8)
         x, y = left + 26.0 * (agent + 0.5), height - 42 - step * (label + 0.5)
-        said = f"agent {agent}, {escape(names[label])}: {count:,}"
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.2f}"><title>{said}</title></circle>')
+        title = f"agent {agent}, {escape(names[label])}: {count:,}"
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.2f}"><title>{title}</title></circle>')
     for label in range(classes) if labels else []:
         y = height - 42 - step * (label + 0.5)
         parts.append(f'<text class="end" x="{left - 8:.0f}" y="{y:.1f}" dy="4">{_short(names[label])}</text>')
@@ -125,7 +125,7 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
 
 
 def agent_bars(accuracies: Sequence[float], consensus: float | None, run: int) -> str:
-    """Each agent's accuracy as a bar, the consensus model's as a line across; run: its colour's number."""
+    """Draws each agent's accuracy as a bar, the consensus model's as a line; `run` numbers its colour."""
     step = 22.0 if len(accuracies) <= 40 else 8.0
     left, height = 44.0, 150.0
     width = left + step * len(accuracies) + 12
@@ -151,9 +151,9 @@ def agent_bars(accuracies: Sequence[float], consensus: float | None, run: int) -
             parts.append(f'<text x="{x + step / 2:.1f}" y="{height - 16:.0f}">{agent}</text>')
     if consensus is not None:
         y = level(consensus)
-        said = f"consensus model: {100 * consensus:.2f} %"
+        title = f"consensus model: {100 * consensus:.2f} %"
         parts.append(
-            f'<path class="mean" d="M{left:.0f} {y:.1f}H{width - 8:.0f}"><title>{said}</title></path>'
+            f'<path class="mean" d="M{left:.0f} {y:.1f}H{width - 8:.0f}"><title>{title}</title></path>'
         )
     return "".join([*parts, "</svg>"])
 

@@ -27,7 +27,7 @@ from saddle_jax.training.config import build_topology
 
 
 def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Draws a figure of KINDS; what the runs do not hold is a RunError."""
+    """Draws a figure of KINDS; runs that did not record what it shows are a RunError."""
     if kind == "curves":
         plot_curves(workdirs, path)
     else:
@@ -35,10 +35,10 @@ def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> Non
 
 
 def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Compression error and what was compressed, over training.
+    """Draws the compression error and what was compressed, over training.
 
-    Of models (Comp QGM, Comp Q-SADDLe): ||Q(theta) - theta|| and ||theta|| = ||x_i - x-hat_i||. Of gradients
-    (Comp NGM, Comp N-SADDLe): sums over the layers of the compression errors and of the gradients' norms.
+    For models (Comp QGM, Comp Q-SADDLe) these are ||Q(theta) - theta|| and ||theta|| = ||x_i - x-hat_i||. For
+    gradients (Comp NGM, Comp N-SADDLe) they are sums over the layers of compression errors and norms.
     """
     groups = seeds_together(runs)
     of_models = [g for g in groups if has(g, "compression_error")]
@@ -51,7 +51,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
     rows: list[tuple[list[list[Run]], list[tuple[str, str]]]] = []
     if of_models:
         names = [("compression_error", "‖Q(θ) - θ‖"), ("compression_input", "‖θ‖ = ‖x - x̂‖")]
-        rows.append((of_models, [(name, f"{said}, mean over agents") for name, said in names]))
+        rows.append((of_models, [(name, f"{label}, mean over agents") for name, label in names]))
     if of_gradients:
         layered = all(
             has(g, f"{name}_by_layer")
@@ -65,15 +65,15 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
             ("gradient_compression_error", "‖Q(θ) - θ‖ of gradients"),
             ("gradient_norm", "gradient norm"),
         ]
-        rows.append((of_gradients, [(name + ending, f"{said},\n{how}") for name, said in names]))
+        rows.append((of_gradients, [(name + ending, f"{label},\n{how}") for name, label in names]))
     figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
     names_of = labels(groups)
     for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
-        for axes, (name, said) in zip(cells, panels, strict=True):
+        for axes, (name, label) in zip(cells, panels, strict=True):
             for group in members:
                 number = groups.index(group)
                 band(axes, *over_seeds(group, name), names_of[number], f"C{number % 10}")
-            finish(axes, "epoch", said)
+            finish(axes, "epoch", label)
             heights = np.concatenate([line.get_ydata() for line in axes.lines])
             if heights.min() > 0 and heights.max() > 1e4 * heights.min():
                 axes.set_yscale("log")  # a run that diverges would press the others flat
@@ -85,7 +85,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """The measured contraction zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2, layer by epoch."""
+    """Draws the contraction zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2, layer by epoch."""
     groups = seeds_together(runs)
     layers = max((len(run.about["layers"]) for run in runs), default=1)
     height = 1.2 + min(max(0.13 * layers, 1.2), 10)
@@ -113,7 +113,7 @@ def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Accuracy of the consensus model against what was sent, one line per method."""
+    """Draws the consensus model's accuracy against what was sent, one line per method."""
     groups = [
         [run for run in group if run.state == "finished" and run.result.get("test_accuracy") is not None]
         for group in seeds_together(runs)
@@ -127,8 +127,8 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     for group, label in zip(groups, labels(groups, free), strict=True):
         lines.setdefault(label, []).append(group)
     figure, cells = new_figure(width=8, height=3.3, columns=2)
-    said = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
-    for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), said, strict=True):
+    titles = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
+    for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), titles, strict=True):
         for label, members in lines.items():
             points = sorted(
                 (what(group[0]), *mean_and_spread([100 * run.result["test_accuracy"] for run in group]))
@@ -140,8 +140,8 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
         finish(axes, name, "test accuracy, %")
         places = sorted({float(f"{what(group[0]):.3g}") for group in groups})
         if len(places) <= 8:
-            shown = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
-            axes.set_xticks(places, shown)
+            ticks = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
+            axes.set_xticks(places, ticks)
             axes.set_xticks([], minor=True)
     cells.ravel()[0].legend(fontsize=7, frameon=False)
     left_out = [run.name for run in runs if not any(run in group for group in groups)]
@@ -151,7 +151,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """The class allocation of each different partition; rebuilt from the data where it was not recorded."""
+    """Draws each partition's class allocation; it is rebuilt from the data where it was not recorded."""
     plots: dict[str, tuple[str, np.ndarray, Sequence[str]]] = {}
     for run in runs:
         title = str(run.fact("partition", "name") or run.name)
@@ -180,7 +180,7 @@ def _rebuilt(run: Run) -> tuple[np.ndarray, Sequence[str]]:
 
 
 def _bits_per_number(run: Run) -> float:
-    """8 bytes / (steps x listeners x parameters): 32 for QGM uncompressed, 64 for NGM's two messages."""
+    """Returns 8 bytes / (steps x listeners x parameters): 32 for plain QGM, 64 for NGM's two messages."""
     listeners = float(np.mean(build_topology(run.config).out_degree))
     numbers = run.result["steps"] * listeners * (run.fact("parameters") or 0)
     if not numbers:

@@ -18,7 +18,7 @@ from saddle_jax.training.sweep import name_of, of_replica, settings_of
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run's folder.
+    """What one run's folder holds.
 
     Attributes:
       name: the folder's, or its path where two have the same.
@@ -44,24 +44,24 @@ class Run:
 
     @property
     def last_step(self) -> int:
-        """How far it came."""
+        """Returns the last step that was logged, or 0."""
         return self.metrics[-1]["step"] if self.metrics else 0
 
     def fact(self, *path: str) -> Any:
-        """Something that config.json says beside the settings; None where an older version did not."""
-        found: Any = self.about
+        """Returns what config.json says at a path beside the settings; None where it says nothing there."""
+        value: Any = self.about
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
     def curve(self, name: str, x: str = "epoch") -> tuple[list[float], list[Any]]:
-        """The lines that have a metric: their epochs (or steps, bytes) and values."""
+        """Returns the epochs (or steps, bytes) at which a metric was logged, and its values."""
         points = [(r[x], r[name]) for r in self.metrics if r.get(name) is not None and r.get(x) is not None]
         return [point[0] for point in points], [point[1] for point in points]
 
 
 def gather(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """The runs in folders, each replica a run; a folder that is none, or cannot be read, is a RunError."""
+    """Reads the runs in folders, each replica a run; a folder that holds none is a RunError."""
     names = [workdir.resolve().name for workdir in workdirs]
     if len(set(names)) < len(names):
         names = [str(workdir) for workdir in workdirs]
@@ -103,14 +103,14 @@ def _read(workdir: pathlib.Path, name: str) -> list[Run]:
 
 
 def _about(about: dict[str, Any], number: int) -> dict[str, Any]:
-    """What config.json says, with the partition of one replica in place of the first one's."""
+    """Returns what config.json says, with the partition of one replica in place of the first one's."""
     partitions = about["partitions"]
-    known = number < len(partitions) and isinstance(partitions[number], dict)
-    return about | {"partition": partitions[number] if known else about["partition"]}
+    is_recorded = number < len(partitions) and isinstance(partitions[number], dict)
+    return about | {"partition": partitions[number] if is_recorded else about["partition"]}
 
 
 def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list[dict[str, Any]]:
-    """How each run of a folder ended: what is said of it, and of all of them; empty where nothing is."""
+    """Returns how each run of a folder ended: its own part of result.json and the shared one, or nothing."""
     if result is None or "replicas" not in result:
         return [result or {}] * count
     each = result["replicas"]
@@ -128,7 +128,7 @@ def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list
 
 
 def class_counts(run: Run) -> np.ndarray | None:
-    """int [A, C], how many samples of each class each agent holds; None where that was not recorded."""
+    """Returns how many samples of each class each agent holds, int [A, C]; None where it was not recorded."""
     counts = run.fact("partition", "class_counts")
     if counts is None:
         return None
@@ -142,7 +142,7 @@ def class_counts(run: Run) -> np.ndarray | None:
 
 
 def class_names(run: Run, classes: int) -> list[str]:
-    """One per class; their numbers where the names were not recorded."""
+    """Returns a name per class; the classes' numbers where the names were not recorded."""
     names = run.fact("dataset", "class_names")
     if isinstance(names, list) and len(names) >= classes:
         return [str(name) for name in names[:classes]]
@@ -150,9 +150,9 @@ def class_names(run: Run, classes: int) -> list[str]:
 
 
 def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """The lines, of a replica its part; evaluations too are told how much had been sent by then.
+    """Reads the lines, of a replica its part, and adds to evaluations how much had been sent by then.
 
-    Each step costs the same.
+    Each step costs the same, so the last count gives all.
     """
     path = workdir / "metrics.jsonl"
     try:
@@ -163,8 +163,8 @@ def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int) -> list
         raise RunError(f"{path} cannot be read: step and epoch must be numbers")
     ends = [*records, *([result] if result else [])]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
-        known = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
-        step, sent = known[-1] if known else (0, 0)
+        counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
+        step, sent = counts[-1] if counts else (0, 0)
         for record in records if step else []:
             record.setdefault(name, record["step"] * sent // step)
     return records
@@ -176,7 +176,7 @@ _OTHERS = ("status", "params_sha256", "profile", "last_finite")
 
 
 def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
-    """Numbers, and lists of them where they are known; what is not finite becomes None."""
+    """Checks that values are numbers, or lists where those are allowed; what is not finite becomes None."""
 
     def clean(name: str, value: Any) -> Any:
         if value is None or name in _OTHERS:
@@ -224,7 +224,7 @@ def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _landscape(workdir: pathlib.Path) -> dict[str, list] | None:
-    """What `saddle landscape` left in the run's folder; the page wants a row of losses for each y."""
+    """Reads what `saddle landscape` left in the run's folder; the page wants a row of losses for each y."""
     path = workdir / "landscape.npz"
     if not path.is_file():
         return None

@@ -7,7 +7,7 @@ from saddle_jax.report.plots import new_figure, save
 
 
 def plot_growth(curves: Mapping[str, Mapping[str, Sequence[float]]], path: str | os.PathLike) -> None:
-    """A column for each thing that grows: sizes against milliseconds, and against megabytes."""
+    """Draws a column for each thing that grows: milliseconds and megabytes against sizes."""
     figure, grid = new_figure(width=3.0 * len(curves), height=5.0, rows=2, columns=len(curves))
     grid = grid.reshape(2, -1)
     for column, (what, curve) in enumerate(curves.items()):

@@ -5,6 +5,7 @@ loss[r, i, j] is run r's loss at x[i] along its first direction and y[j] along i
 
 import importlib.resources
 import os
+import pathlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,13 +17,27 @@ from saddle_jax.report.plots import labels, new_figure, save
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
 
+def save_numbers(x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path) -> None:
+    """Writes landscape.npz: the places x [n], which are also y, losses [runs, n, n] and the runs' names."""
+    with in_one_go(folder / "landscape.npz") as partial:
+        np.savez(partial, x=x, y=x, loss=loss, names=np.array(names))
+
+
+def write_all(x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path) -> None:
+    """Writes the surfaces [runs, n, n] over x [n] as numbers, as three pictures and as a page."""
+    save_numbers(x, loss, names, folder)
+    plots = {"landscape.png": plot_surfaces, "contours.png": plot_contours, "sections.png": plot_sections}
+    for name, write in {**plots, "landscape.html": write_page}.items():
+        write(x, x, loss, names, folder / name)
+
+
 def plot_surfaces(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
+    """Draws two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
     from matplotlib.lines import Line2D
 
-    shown = labels(names)
+    texts = labels(names)
     pairs = [range(start, min(start + 2, len(names))) for start in range(0, len(names), 2)]
     figure, _ = new_figure(width=5.2 * len(pairs), height=4.6)
     figure.clear()
@@ -32,10 +47,10 @@ def plot_surfaces(
         cell = figure.add_subplot(1, len(pairs), number + 1, projection="3d")
         first = pair[0]
         cell.plot_surface(across, along, finite[first], color=_COLORS[0], alpha=0.75, linewidth=0)
-        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=shown[first])]
+        lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=texts[first])]
         if len(pair) > 1:
             cell.plot_wireframe(across, along, finite[pair[1]], color=_COLORS[1], linewidth=0.6)
-            lines.append(Line2D([], [], color=_COLORS[1], label=shown[pair[1]]))
+            lines.append(Line2D([], [], color=_COLORS[1], label=texts[pair[1]]))
         cell.set_zlabel("loss", fontsize=8)
         cell.set_box_aspect(None, zoom=0.9)  # room for that label
         cell.tick_params(labelsize=6)
@@ -46,14 +61,14 @@ def plot_surfaces(
 def plot_contours(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """A panel for each run, all with the same levels."""
+    """Draws contours, a panel for each run, all with the same levels."""
     figure, cells = new_figure(width=0.8 + 3.2 * len(names), height=3.2, columns=len(names))
     finite = np.where(np.isfinite(loss), loss, np.nan)
     low, high = np.nanmin(finite), np.nanmax(finite)
     levels = np.linspace(low, high if high > low else low + 1, 20)
     panels = np.atleast_1d(np.asarray(cells, dtype=object)).ravel()
     for cell, name, values in zip(panels, labels(names), finite, strict=True):
-        drawn = cell.contourf(x, y, values.T, levels=levels, cmap="viridis")
+        contours = cell.contourf(x, y, values.T, levels=levels, cmap="viridis")
         cell.plot(0, 0, "w+", markersize=6)
         cell.set_title(name, fontsize=8)
         cell.set_xticks(np.linspace(x[0], x[-1], 5))
@@ -62,7 +77,7 @@ def plot_contours(
         cell.set_aspect("equal")
         cell.tick_params(labelsize=7)
     panels[0].set_ylabel("second direction", fontsize=8)
-    bar = figure.colorbar(drawn, ax=list(panels))
+    bar = figure.colorbar(contours, ax=list(panels))
     bar.set_label("loss", fontsize=8)
     bar.ax.tick_params(labelsize=7)
     save(figure, path)
@@ -71,7 +86,7 @@ def plot_contours(
 def plot_sections(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """The loss along each direction through the model itself, a line for each run."""
+    """Draws the loss along each direction through the model itself, a line for each run."""
     figure, cells = new_figure(width=7, height=3.2, columns=2)
     middle = len(x) // 2
     panels = ((x, loss[:, :, middle], "first direction"), (y, loss[:, middle, :], "second direction"))
@@ -91,7 +106,7 @@ def plot_sections(
 def write_page(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """One self-contained HTML file: the template of this folder with the data in it as JSON."""
+    """Writes one self-contained HTML file: the template of this folder with the data in it as JSON."""
     values = np.array(loss, dtype=object)
     values[~np.isfinite(loss)] = None  # JSON knows no infinity
     data = {

@@ -48,7 +48,7 @@ def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
 
 
 def page(runs: Sequence[Run]) -> str:
-    """The whole page as text."""
+    """Returns the whole page as text."""
     files = importlib.resources.files("saddle_jax.report")
     shell, style, *scripts = (
         (files / name).read_text(encoding="utf-8")
@@ -78,30 +78,30 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def embed(content: Any) -> str:
-    """JSON that may stand inside a script element, whatever its texts say."""
+    """Encodes JSON that may stand inside a script element, whatever its texts say."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 is escaped too
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def page_data(runs: Sequence[Run]) -> dict[str, Any]:
-    """What the script draws and writes as CSV: every number of every run, by column."""
-    found = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
-    curves = [name for name in found if name not in _NO_CURVES and _is_scalar(runs, name)]
+    """Returns what the script draws and writes as CSV: every number of every run, by column."""
+    metrics = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
+    curves = [name for name in metrics if name not in _NO_CURVES and _is_scalar(runs, name)]
     if all(len(run.curve("agent_accuracy_mean")[0]) < 2 for run in runs):
         curves = [name for name in curves if name != "agent_accuracy_mean"]  # the results say it
-    known = [panel for panel in PANELS if panel[0] in curves]
+    placed = [panel for panel in PANELS if panel[0] in curves]
     others = [(name, name, False, 1) for name in curves if name not in {panel[0] for panel in PANELS}]
     return {
         "panels": [
             {"key": key, "title": title, "log": log, "factor": factor}
-            for key, title, log, factor in [*known, *others]
+            for key, title, log, factor in [*placed, *others]
         ],
         "runs": [
             {
                 "name": run.name,
                 "columns": {
                     name: [record.get(name) for record in run.metrics]
-                    for name in found
+                    for name in metrics
                     if any(name in record for record in run.metrics)
                 },
                 "layers": [str(name) for name in run.about["layers"]],

@@ -11,12 +11,12 @@ from saddle_jax.data.skew import Partition
 
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
-    """The paper's bubble plot: agents against classes, a bubble's area the number of samples."""
+    """Draws the paper's bubble plot: agents against classes, a bubble's area the number of samples."""
     plot_counts([(f"{partition.name}\n{partition.skew}", partition.class_counts, class_names)], path)
 
 
 def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: str | os.PathLike) -> None:
-    """Bubble plots one below the other: title, counts [A, C] and class names of each."""
+    """Draws bubble plots one below the other, each of a title, counts [A, C] and class names."""
     most_agents = max(counts.shape[0] for _, counts, _ in plots)
     most_classes = min(max(counts.shape[1] for _, counts, _ in plots), 40)
     height = len(plots) * (1.8 + 0.32 * most_classes)
@@ -44,10 +44,10 @@ def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: st
 def plot_contact_sheet(
     images: Any, labels: np.ndarray, class_names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Ten images of each of up to ten classes, one class a row."""
-    shown = min(len(class_names), 10)
-    figure, axes = new_figure(width=7, height=0.6 * shown + 0.6, rows=shown, columns=10)
-    for row in range(shown):
+    """Draws ten images of each of up to ten classes, one class a row."""
+    classes = min(len(class_names), 10)
+    figure, axes = new_figure(width=7, height=0.6 * classes + 0.6, rows=classes, columns=10)
+    for row in range(classes):
         samples = np.flatnonzero(labels == row)[:10]
         for column in range(10):
             cell = axes[row, column]
@@ -68,17 +68,17 @@ def plot_contact_sheet(
 
 
 def labels(names: Iterable[str]) -> list[str]:
-    """Names of runs for a legend: without what all of them share, and with dollars that stay dollars.
+    """Shortens names of runs for a legend: drops what all of them share, and keeps dollars as dollars.
 
     cifar10-ring10-qgm-none-seed0 and cifar10-ring10-q_saddle-none-seed0 are "qgm" and "q_saddle".
     """
-    shown = list(names)
-    parts = [name.split("-") for name in shown]
-    if len(shown) > 1 and len({len(part) for part in parts}) == 1:
+    texts = list(names)
+    parts = [name.split("-") for name in texts]
+    if len(texts) > 1 and len({len(part) for part in parts}) == 1:
         telling = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
         shorter = ["-".join(part[i] for i in telling) for part in parts]
-        shown = shorter if len(set(shorter)) == len(set(shown)) and all(shorter) else shown
-    return [name.replace("$", r"\$") for name in shown]  # between dollars matplotlib reads mathematics
+        texts = shorter if len(set(shorter)) == len(set(texts)) and all(shorter) else texts
+    return [name.replace("$", r"\$") for name in texts]  # between dollars matplotlib reads mathematics
 
 
 def save(figure: Any, path: str | os.PathLike) -> None:
@@ -88,7 +88,7 @@ def save(figure: Any, path: str | os.PathLike) -> None:
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
-    """A figure and its axes, without a window: matplotlib's object interface."""
+    """Makes a figure and its axes, without a window, through matplotlib's object interface."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

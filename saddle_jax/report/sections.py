@@ -4,11 +4,12 @@ Everything that comes from a run's folder goes through `html.escape`.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
 from saddle_jax.core.ledger import readable
+from saddle_jax.core.topology import Topology
 from saddle_jax.report import drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
 from saddle_jax.report.seeds import mean_and_spread, seeds_together
@@ -19,7 +20,7 @@ _UNRECORDED = "<p>Not recorded: the run was made by an older version.</p>"
 
 
 def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
-    """An HTML table with a header; a cell is text, or (text, the number that its CSV has)."""
+    """Makes an HTML table with a header; a cell is text, or (text, the number that its CSV has)."""
 
     def cell(content: Any) -> str:
         text, value = content if isinstance(content, tuple) else (content, None)
@@ -36,19 +37,19 @@ def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
 
 
 def notes(runs: Sequence[Run]) -> Iterable[str]:
-    """What a reader must know first: runs that did not come to their end."""
+    """Yields what a reader must know first: runs that did not come to their end."""
     for run in runs:
         if run.state == "finished":
             continue
-        of = run.fact("steps")
+        steps = run.fact("steps")
         where = f"at step {run.result.get('steps') or run.last_step:,}"
-        where += f" of {of:,}" if isinstance(of, int) else ""
-        said = {
+        where += f" of {steps:,}" if isinstance(steps, int) else ""
+        state = {
             "diverged": f"diverged at step {run.result.get('diverged_at_step')}: its loss was not finite",
             "interrupted": f"was interrupted {where}",
             "running": f"is still running, {where}",
         }.get(run.state, f"did not come to its end: it stopped {where}")
-        yield f'<p class="note"><strong>{escape(run.name)}</strong> {escape(said)}.</p>'
+        yield f'<p class="note"><strong>{escape(run.name)}</strong> {escape(state)}.</p>'
 
 
 def _percent(value: Any) -> Any:
@@ -60,7 +61,7 @@ def _exact(value: Any, text: str = "{:.4g}") -> Any:
 
 
 def results(runs: Sequence[Run]) -> str:
-    """How every run ended, beside the published figure where it reproduces one."""
+    """Makes the table of how every run ended, beside the published figure where it reproduces one."""
     rest = ("test_loss", "consensus_distance")
     published = any(run.paper for run in runs)
     head = ["run", "state", "test accuracy", *(["the paper's"] if published else []), "agents' mean", "std"]
@@ -84,7 +85,7 @@ def _last_evaluation(run: Run) -> dict[str, Any]:
 
 
 def seeds(runs: Sequence[Run]) -> str:
-    """The mean over seeds, where there are several."""
+    """Makes the table of means over seeds, where there are several."""
     groups = [group for group in seeds_together(runs) if len(group) > 1]
     if not groups:
         return ""
@@ -115,7 +116,7 @@ def _differing(many: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Versions, devices and the like, flat."""
+    """Returns versions, devices and the like in one flat table."""
     flat = {"devices": ", ".join(map(str, run.about["devices"])) or "not recorded"}
     for part in ("dataset", "partition", "topology", "versions"):
         for name, value in run.about[part].items():
@@ -125,7 +126,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def settings(runs: Sequence[Run]) -> str:
-    """What differs as a table of runs, what they share once."""
+    """Makes tables of settings: what differs run by run, what they share once."""
     parts = []
     for title, name, many in (
         ("Settings", "settings", [run.config.to_json() for run in runs]),
@@ -145,7 +146,7 @@ def settings(runs: Sequence[Run]) -> str:
 
 
 def evaluations(runs: Sequence[Run]) -> str:
-    """Every evaluation, for readers without a script."""
+    """Makes the table of every evaluation, for readers without a script."""
     rows = [["run", "epoch", "test accuracy", "test loss", "consensus distance"]]
     for run in runs:
         for r in run.metrics:
@@ -163,23 +164,23 @@ def evaluations(runs: Sequence[Run]) -> str:
 
 
 def agents(runs: Sequence[Run]) -> str:
-    """Every agent's own accuracy at the end, a small chart for each run."""
+    """Draws every agent's own accuracy at the end, a small chart for each run."""
     parts = []
     for number, run in enumerate(runs):
         accuracies = run.result.get("agent_accuracies")
-        drawn = "<p>Not recorded: the agents' own models were not evaluated one by one.</p>"
+        drawing = "<p>Not recorded: the agents' own models were not evaluated one by one.</p>"
         if (
             isinstance(accuracies, list)
             and accuracies
             and all(isinstance(a, int | float) for a in accuracies)
         ):
-            drawn = drawings.agent_bars(accuracies, run.result.get("test_accuracy"), number)
-        parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawn}</figure>")
-    return f'<div class="tiles">{"".join(parts)}</div>'
+            drawing = drawings.agent_bars(accuracies, run.result.get("test_accuracy"), number)
+        parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawing}</figure>")
+    return _tiles(parts)
 
 
 def traffic(runs: Sequence[Run]) -> str:
-    """Bytes sent, of the real encodings and in the paper's accounting."""
+    """Makes the table of bytes sent, by the real encodings and in the paper's accounting."""
     rows: list[list[Any]] = [["run", "compressor", "sent per agent", "as the paper counts", "per step"]]
     for run in runs:
         last = {**(run.metrics[-1] if run.metrics else {}), **run.result}
@@ -191,63 +192,78 @@ def traffic(runs: Sequence[Run]) -> str:
     return table("traffic", rows)
 
 
-def graphs(runs: Sequence[Run]) -> str:
-    """Each graph once, with the runs that used it."""
-    found: dict[bytes, list[Run]] = {}
+def _grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> list[tuple[list[Run], str]]:
+    """Groups the runs with equal keys, each with the text that names its runs; one group has none."""
+    groups: dict[Any, list[Run]] = {}
     for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    users = groups.values()
+    return [(group, "" if len(users) == 1 else f" ({', '.join(r.name for r in group)})") for group in users]
+
+
+def _tiles(figures: Iterable[str]) -> str:
+    return f'<div class="tiles">{"".join(figures)}</div>'
+
+
+def _matrix(topology: Topology) -> str:
+    """Makes the table of a small graph's mixing matrix, which opens on a click."""
+    if topology.size > _LARGEST_MATRIX:
+        return ""
+    rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
+    rows += [
+        [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
+        for i, row in enumerate(topology.mixing)
+    ]
+    return f"<details><summary>mixing matrix W</summary>{table('mixing', rows)}</details>"
+
+
+def graphs(runs: Sequence[Run]) -> str:
+    """Draws each graph once, with the runs that used it."""
+
+    def key(run: Run) -> bytes:
         topology = build_topology(run.config)
-        found.setdefault(topology.name.encode() + topology.mixing.tobytes(), []).append(run)
-    parts = []
-    for users in found.values():
-        topology = build_topology(users[0].config)
-        matrix = ""
-        if topology.size <= _LARGEST_MATRIX:
-            rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
-            rows += [
-                [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
-                for i, row in enumerate(topology.mixing)
-            ]
-            matrix = f"<details><summary>mixing matrix W</summary>{table('mixing', rows)}</details>"
-        of = "" if len(found) == 1 else f" ({escape(', '.join(run.name for run in users))})"
-        parts.append(
-            f'<figure data-edges="{runs.index(users[0])}">'
-            f"<figcaption>{escape(str(topology))}{of}</figcaption>"
-            f"{drawings.graph(topology)}{matrix}</figure>"
+        return topology.name.encode() + topology.mixing.tobytes()
+
+    figures = []
+    for group, users in _grouped(runs, key):
+        topology = build_topology(group[0].config)
+        figures.append(
+            f'<figure data-edges="{runs.index(group[0])}">'
+            f"<figcaption>{escape(str(topology) + users)}</figcaption>"
+            f"{drawings.graph(topology)}{_matrix(topology)}</figure>"
         )
-    return f'<div class="tiles">{"".join(parts)}</div>'
+    return _tiles(figures)
 
 
 def partitions(runs: Sequence[Run]) -> str:
-    """Each partition once, with the runs that used it."""
-    found: dict[Any, list[Run]] = {}
-    for run in runs:
-        found.setdefault(str(run.fact("partition", "fingerprint") or run.name), []).append(run)
-    parts = []
-    for users in found.values():
-        run = users[0]
+    """Draws each partition once, with the runs that used it."""
+    figures = []
+    for group, users in _grouped(runs, lambda run: str(run.fact("partition", "fingerprint") or run.name)):
+        run = group[0]
         counts = class_counts(run)
-        drawn = _UNRECORDED if counts is None else drawings.bubbles(counts, class_names(run, counts.shape[1]))
-        name = str(run.fact("partition", "name") or run.config.partition)
-        of = "" if len(found) == 1 else f" ({', '.join(user.name for user in users)})"
-        skew = ", ".join(
-            f"{value:.2f} {said}"
-            for key, said in (
-                ("classes_per_agent", "classes per agent"),
-                ("entropy", "nats of entropy"),
-                ("earth_movers_distance", "earth-mover distance"),
-            )
-            if isinstance(value := run.fact("partition", key), int | float)
-        )
-        parts.append(
+        names = [] if counts is None else class_names(run, counts.shape[1])
+        drawing = _UNRECORDED if counts is None else drawings.bubbles(counts, names)
+        title = f"{run.fact('partition', 'name') or run.config.partition}{users}"
+        figures.append(
             f'<figure data-partition="{runs.index(run)}">'
-            f"<figcaption>{escape(name + of)}<br>{skew}</figcaption>"
-            f"{drawn}</figure>"
+            f"<figcaption>{escape(title)}<br>{_skew(run)}</figcaption>{drawing}</figure>"
         )
-    return f'<div class="tiles">{"".join(parts)}</div>'
+    return _tiles(figures)
+
+
+def _skew(run: Run) -> str:
+    """Describes how unequal a run's agents are, as far as it was recorded."""
+    measures = {
+        "classes_per_agent": "classes per agent",
+        "entropy": "nats of entropy",
+        "earth_movers_distance": "earth-mover distance",
+    }
+    values = {meaning: run.fact("partition", name) for name, meaning in measures.items()}
+    return ", ".join(f"{v:.2f} {meaning}" for meaning, v in values.items() if isinstance(v, int | float))
 
 
 def sharpness(runs: Sequence[Run]) -> str:
-    """Every stage at which a Hessian was measured."""
+    """Makes the table of every stage at which a Hessian was measured."""
     measured = [run for run in runs if run.sharpness]
     if not measured:
         return "<p>Not measured.</p>"

@@ -12,30 +12,30 @@ from saddle_jax.training.config import IRRELEVANT
 
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that differ in the seed alone, together; in the order given."""
-    found: dict[str, list[Run]] = {}
+    """Groups the runs that differ in the seed alone, in the order given."""
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         settings = {
             name: value for name, value in run.config.to_json().items() if name not in ("seed", *IRRELEVANT)
         }
-        found.setdefault(json.dumps(settings), []).append(run)
-    return list(found.values())
+        groups.setdefault(json.dumps(settings), []).append(run)
+    return list(groups.values())
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the standard deviation between them; 0 of one."""
+    """Returns the mean and the standard deviation, which is 0 for one value."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def has(group: Sequence[Run], name: str) -> bool:
-    """Whether there is a line to draw: epochs at which all seeds logged a metric."""
+    """Tells whether there is a line to draw: epochs at which all seeds logged a metric."""
     return bool(common(group, name)[0])
 
 
 def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]]]:
-    """The epochs at which all seeds logged a metric, and its values [seeds, epochs, ...] there.
+    """Returns the epochs at which all seeds logged a metric, and its values [seeds, epochs, ...] there.
 
-    A seed that diverged has no part in the others' mean; `labels` tells.
+    A seed that diverged has no part in the others' mean; `labels` says so.
     """
     whole = [run for run in group if run.state != "diverged"] or group
     curves = [dict(zip(*run.curve(name), strict=True)) for run in whole]
@@ -44,7 +44,7 @@ def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]
 
 
 def over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarray, np.ndarray]:
-    """Epochs, mean and standard deviation over seeds; layers are summed."""
+    """Returns epochs, mean and standard deviation over seeds; layers are summed."""
     epochs, values = common(group, name)
     table = np.asarray(values, np.float64)
     if table.ndim == 3:
@@ -53,7 +53,7 @@ def over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarray
 
 
 def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
-    """The method, the compressor, and whatever else differs between the groups."""
+    """Labels groups by method, compressor, and whatever else differs between them."""
     many = [group[0].config.to_json() for group in groups]
     differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
     plain = [name for name in ("method", "compressor") if name not in without]
@@ -69,7 +69,7 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
 def band(
     axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: str
 ) -> None:
-    """A line, and one standard deviation to both sides."""
+    """Draws a line, and one standard deviation to both sides."""
     axes.plot(x, mean, linewidth=1.2, label=label, color=colour)
     if spread.any():
         axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, color=colour)

@@ -20,11 +20,11 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """None if no run finished."""
+        """Returns the mean accuracy; None if no run finished."""
         return statistics.fmean(self.accuracies) if self.accuracies else None
 
     def text(self, plus_minus: str = "+-") -> str:
-        """Such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
+        """Formats the cell, such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
         star = "*" if self.diverged else ""
         if not self.accuracies:
             return f"diverged{star}" if self.diverged else "-"
@@ -33,16 +33,16 @@ class Cell:
 
 
 def gather(workdirs: Sequence[pathlib.Path]) -> dict[tuple[str, str], Cell]:
-    """Cells by (method, compressor), from the runs that have ended."""
-    found: dict[tuple[str, str], list[pathlib.Path]] = {}
+    """Returns cells by (method, compressor), from the runs that have ended."""
+    folders_by_cell: dict[tuple[str, str], list[pathlib.Path]] = {}
     for workdir in workdirs:
         config = read_config(workdir)
-        found.setdefault((config.method, config.compressor), []).append(workdir)
-    return {key: cell_of(folders) for key, folders in found.items()}
+        folders_by_cell.setdefault((config.method, config.compressor), []).append(workdir)
+    return {key: cell_of(folders) for key, folders in folders_by_cell.items()}
 
 
 def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
-    """The cell of runs that differ in the seed only, one or several to a folder; unfinished ones apart."""
+    """Returns the cell of runs that differ in the seed only, one or several to a folder, if they ended."""
     folders = [result for result in map(read_result, workdirs) if result is not None]
     results = [result for folder in folders for result in folder.get("replicas", [folder])]
     return Cell(
@@ -54,7 +54,7 @@ def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
 def comparison(
     cells: dict[tuple[str, str], Cell], methods: Sequence[str], compressors: Sequence[str]
 ) -> list[list[str]]:
-    """Rows of text: a method each, its accuracy under every compressor, and the drop from the first."""
+    """Lists a method a row: its accuracy under every compressor, and the drop from the first, as text."""
     header = ["method"]
     for compressor in compressors:
         header += [compressor] if compressor == compressors[0] else [compressor, "drop"]
@@ -64,20 +64,20 @@ def comparison(
         row = [method, base.text()]
         for compressor in compressors[1:]:
             cell = cells.get((method, compressor), Cell(()))
-            known = base.mean is not None and cell.mean is not None
-            row += [cell.text(), f"{base.mean - cell.mean:.2f}" if known else "-"]  # type: ignore[operator]
+            drop = "-" if base.mean is None or cell.mean is None else f"{base.mean - cell.mean:.2f}"
+            row += [cell.text(), drop]
         rows.append(row)
     return rows
 
 
 def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
-    """What runs are called in tables and pictures: their folders' names, or whole paths if two are alike."""
+    """Names runs in tables and pictures: by their folders, or by whole paths if two are alike."""
     names = [workdir.resolve().name for workdir in workdirs]
     return names if len(set(names)) == len(names) else [str(workdir) for workdir in workdirs]
 
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:
-    """Columns in line, for a terminal."""
+    """Formats rows with aligned columns, for a terminal."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -86,20 +86,20 @@ def as_text(rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Formats rows as a Markdown table."""
     head, *body = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body]) + "\n"
 
 
 def as_csv(rows: Sequence[Sequence[str]]) -> str:
-    """Comma-separated values."""
+    """Formats rows as comma-separated values."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue()
 
 
 def as_latex(rows: Sequence[Sequence[str]]) -> str:
-    """A LaTeX tabular."""
+    """Formats rows as a LaTeX tabular."""
 
     def escape(cell: str) -> str:
         return cell.replace("_", r"\_").replace("%", r"\%").replace("+-", r"$\pm$")
@@ -123,7 +123,7 @@ def as_latex(rows: Sequence[Sequence[str]]) -> str:
 def write_all(
     rows: Sequence[Sequence[str]], folder: pathlib.Path, name: str, caption: str = ""
 ) -> list[pathlib.Path]:
-    """NAME.txt, .md, .csv and .tex in a folder; the CSV, which programs read, without the caption."""
+    """Writes NAME.txt, .md, .csv and .tex in a folder; only the CSV, which programs read, has no caption."""
     above = f"{caption}\n\n" if caption else ""
     forms = {
         "txt": f"{above}{as_text(rows)}\n",

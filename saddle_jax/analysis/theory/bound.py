@@ -17,7 +17,7 @@ all agents start from one model, and that SAM's perturbation does not depend on 
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What the theorem speaks of.
+    """The constants of a problem, a graph and a method that the theorem is about.
 
     Attributes:
       L: smoothness of every f_i (Assumption 1).
@@ -67,17 +67,17 @@ class Setting:
 
     @property
     def tilde_eta(self) -> float:
-        """eta~ = eta / (1 - beta)."""
+        """Returns eta~ = eta / (1 - beta)."""
         return self.eta / (1 - self.beta)
 
     @property
     def C1(self) -> float:  # noqa: N802
-        """C_1 = (2 - beta - mu) (1 - beta)^2 / (1 - mu)."""
+        """Returns C_1 = (2 - beta - mu) (1 - beta)^2 / (1 - mu)."""
         return (2 - self.beta - self.mu) * (1 - self.beta) ** 2 / (1 - self.mu)
 
     @property
     def C2(self) -> float:  # noqa: N802
-        """C_2 = beta^2 / ((1 - mu) (1 - beta))."""
+        """Returns C_2 = beta^2 / ((1 - mu) (1 - beta))."""
         return self.beta**2 / ((1 - self.mu) * (1 - self.beta))
 
 
@@ -96,12 +96,12 @@ class Bound(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """C_sigma sigma^2."""
+        """Returns C_sigma sigma^2, what the sampling noise adds."""
         return self.noise_mean + self.noise_momentum + self.noise_consensus
 
     @property
     def perturbation(self) -> float:
-        """C_rho rho^2."""
+        """Returns C_rho rho^2, what SAM's perturbation adds."""
         return (
             self.perturbation_bias
             + self.perturbation_mean
@@ -111,17 +111,17 @@ class Bound(NamedTuple):
 
     @property
     def leading(self) -> float:
-        """The two summands that are 1 / sqrt(nT) under the corollary's schedule."""
+        """Returns the two summands that are 1 / sqrt(nT) under the corollary's schedule."""
         return self.gap + self.noise_mean
 
     @property
     def total(self) -> float:
-        """The bound."""
+        """Returns the whole right-hand side."""
         return sum(self)
 
 
 def bound(s: Setting) -> Bound:
-    """The right-hand side of Theorem 1. It holds where `conditions` do."""
+    """Computes the right-hand side of Theorem 1. It holds where `conditions` do."""
     eta, L, n = s.tilde_eta, s.L, s.agents  # noqa: N806
     sigma2, delta2, rho2, lambda2 = s.sigma**2, s.delta**2, s.rho**2, s.lambda_**2
     return Bound(
@@ -138,7 +138,7 @@ def bound(s: Setting) -> Bound:
 
 
 class Condition(NamedTuple):
-    """One inequality, value <= limit."""
+    """One condition of the theorem: an inequality value <= limit."""
 
     text: str
     value: float
@@ -147,17 +147,17 @@ class Condition(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether it does."""
+        """Tells whether the inequality holds."""
         return self.value <= self.limit
 
     @property
     def factor(self) -> float:
-        """value / limit: above one, by how much it is violated."""
+        """Returns value / limit; above one, the condition is violated by this factor."""
         return self.value / self.limit
 
 
 def conditions(s: Setting) -> tuple[Condition, ...]:
-    """The theorem's three conditions on the learning rate, and two that its proof needs besides."""
+    """Lists the theorem's three conditions on the learning rate, and two more that its proof needs."""
     momentum = (1 - s.beta) ** 2 * (1 - s.mu) / (math.sqrt(12) * s.L * s.beta) if s.beta else math.inf
     return (
         Condition("eta <= lambda / (7 L)", s.eta, s.lambda_ / (7 * s.L), True),
@@ -169,12 +169,30 @@ def conditions(s: Setting) -> tuple[Condition, ...]:
 
 
 def largest_eta(s: Setting) -> float:
-    """The largest learning rate that theorem and proof allow; the setting's own is not looked at."""
+    """Returns the largest learning rate that theorem and proof allow, whatever the setting's own is."""
     return min(c.limit for c in conditions(s) if c.text.startswith("eta"))
 
 
+def on_graph(
+    topology: Topology, *, eta: float | None = None, beta: float, mu: float | None = None, **constants: Any
+) -> Setting:
+    """Builds the setting of a method on a graph; the other constants are those of `Setting`.
+
+    Without mu it is beta; without eta it is the largest learning rate that theorem and proof allow.
+    """
+    setting = Setting(
+        eta=1.0 if eta is None else eta,
+        beta=beta,
+        mu=beta if mu is None else mu,
+        lambda_=mixing_lambda(topology),
+        agents=topology.size,
+        **constants,
+    )
+    return setting if eta is not None else dataclasses.replace(setting, eta=largest_eta(setting))
+
+
 def corollary_schedule(agents: int, steps: int, c: float, c_rho: float) -> tuple[float, float]:
-    """eta = c sqrt(n / T) and rho = c_rho sqrt(1 / T), for which the corollary promises 1 / sqrt(nT)."""
+    """Returns eta = c sqrt(n / T) and rho = c_rho sqrt(1 / T): the corollary promises 1 / sqrt(nT) then."""
     agents = checks.whole("agents", agents, at_least=1)
     steps = checks.whole("steps", steps, at_least=1)
     c = checks.real("c", c, above=0.0)
@@ -182,7 +200,7 @@ def corollary_schedule(agents: int, steps: int, c: float, c_rho: float) -> tuple
 
 
 def mixing_lambda(topology: Topology, gamma: float = 1.0) -> float:
-    """lambda of Assumption 3: ||ZW - Z-bar||^2 <= (1 - lambda) ||Z - Z-bar||^2 for every Z, sharply.
+    """Computes lambda of Assumption 3: ||ZW - Z-bar||^2 <= (1 - lambda) ||Z - Z-bar||^2 for every Z, sharply.
 
     1 - lambda is the square of the second largest singular value of W, which for symmetric W is its
     second largest |eigenvalue|. An averaging rate `gamma` makes W into (1 - gamma) I + gamma W.

@@ -33,7 +33,7 @@ _STEP = 1e-3
 
 
 class Estimates(NamedTuple):
-    """What a run's constants are at its consensus model, over the samples that were looked at."""
+    """A run's constants at its consensus model, over the samples that were looked at."""
 
     L: float  # largest ||grad f_i(y) - grad f_i(x)|| / ||y - x|| found: of all agents
     L_along_sam: float  # the largest along the agents' own gradients, where SAM climbs
@@ -45,7 +45,7 @@ class Estimates(NamedTuple):
     samples: int  # looked at, per agent at most
 
     def setting(self, config: Config, steps: int) -> Setting:
-        """The theorem's setting of a run with these constants; steps is T."""
+        """Returns the theorem's setting of a run with these constants and T steps."""
         return Setting(
             L=self.L,
             sigma=self.sigma,
@@ -67,7 +67,7 @@ def estimate(
     *,
     samples: int = 0,
     iterations: int = 10,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Estimates:
     """Measures a run's constants; images are prepared as in evaluation, without augmentation.
 
@@ -76,8 +76,8 @@ def estimate(
       params: all agents' models [A, ...].
       samples: how many of each agent's samples stand for its data, a random choice rounded up to whole
         batches; 0 takes all.
-      iterations: of the power method for L.
-      report: is told how many passes over these samples are done, and of how many.
+      iterations: number of steps of the power method for L.
+      report: called with the passes over these samples that are done, and with their total.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
     lambda_ = mixing_lambda(problem.topology, problem.config.gamma)
@@ -114,7 +114,7 @@ def estimate(
 def _smoothness(
     data: "_AgentData", here: Params, gradients: Params, iterations: int, report: Callable[[int], None]
 ) -> tuple[float, float]:
-    """max_i ||grad f_i(x + r v_i) - grad f_i(x)|| / r: along v_i = g_i / ||g_i||, and the largest found.
+    """Returns max_i ||grad f_i(x + r v_i) - grad f_i(x)|| / r along v_i = g_i / ||g_i||, and the largest.
 
     Every quotient is a lower bound of L. The first is along the direction in which SAM climbs; from there the
     power method goes on, v_i <- the difference of gradients, so that they rise towards the largest
@@ -122,9 +122,9 @@ def _smoothness(
     """
     direction, quotients = _unit(gradients), []
     for k in range(iterations + 1):
-        there = jax.tree.map(lambda x, v: x + _STEP * v, here, direction)
-        moved, _ = data.mean_gradient(there)
-        difference = jax.tree.map(lambda g, g0: (g - g0) / _STEP, moved, gradients)
+        shifted = jax.tree.map(lambda x, v: x + _STEP * v, here, direction)
+        shifted_gradients, _ = data.mean_gradient(shifted)
+        difference = jax.tree.map(lambda g, g0: (g - g0) / _STEP, shifted_gradients, gradients)
         quotients.append(float(jnp.max(agent_norms(difference))))
         direction = _unit(difference)
         report(k + 1)
@@ -132,7 +132,7 @@ def _smoothness(
 
 
 def _unit(tree: Any) -> Any:
-    """Every agent's slice, at length one; a slice of zeros stays."""
+    """Scales every agent's slice to length one; a slice of zeros stays."""
     norms = agent_norms(tree)
     return scale_slices(tree, jnp.where(norms > 0, 1 / jnp.where(norms > 0, norms, 1), 0))
 
@@ -149,27 +149,27 @@ class _AgentData:
         random = np.random.default_rng(problem.config.seed)
         chosen = np.zeros((partition.agents, batches * size), np.int64)
         mask = np.zeros(chosen.shape, np.float32)
-        for agent, (row, held) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
-            own = random.permutation(row[:held])[: batches * size]
+        for agent, (row, count) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
+            own = random.permutation(row[:count])[: batches * size]
             chosen[agent, : len(own)], mask[agent, : len(own)] = own, 1.0
         self._sizes, self._batch_size = partition.sizes, size
-        self._experiment = problem
+        self._problem = problem
         self._samples = chosen.reshape(-1, batches, size).swapaxes(0, 1)  # [batches, A, B]
         self.mask = mask.reshape(-1, batches, size).swapaxes(0, 1)
 
     def _batch(self, number: int) -> Batch:
-        """Images uint8 and labels of one batch of every agent [A, B, ...]."""
-        samples, dataset = self._samples[number], self._experiment.dataset
+        """Returns uint8 images and labels of one batch of every agent [A, B, ...]."""
+        samples, dataset = self._samples[number], self._problem.dataset
         images, labels = np.asarray(dataset.train_images[samples]), dataset.train_labels[samples]
         return {"images": images, "labels": labels, "mask": self.mask[number]}
 
     def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
-        """Gradients [A, ...] and losses [A] of the batches of that number."""
-        problem = self._experiment
+        """Computes gradients [A, ...] and losses [A] of the batches of that number."""
+        problem = self._problem
         return _gradients(problem.model, problem.dataset.recipe, params, self._batch(number))
 
     def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
-        """grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
+        """Computes grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
         counts = self.mask.sum(axis=2)  # [batches, A]
         shares = counts / counts.sum(axis=0, keepdims=True)
         total, loss = jax.tree.map(jnp.zeros_like, params), np.zeros(counts.shape[1])
@@ -180,7 +180,7 @@ class _AgentData:
         return total, loss
 
     def variances(self, params: Params, means: Params) -> np.ndarray:
-        """The mean over an agent's batches of ||g_batch - grad f_i||^2, [A].
+        """Computes the mean over each agent's batches of ||g_batch - grad f_i||^2 [A].
 
         Batches of B out of m samples, none twice, vary by 1 - B/m less than independent ones. Where an
         agent has more than the m that were looked at, its batches vary by its own such factor instead.
@@ -190,11 +190,11 @@ class _AgentData:
         for number in range(len(filled)):
             grads, _ = self._gradients(params, number)
             squares[number] = squared_norms(jax.tree.map(jnp.subtract, grads, means))
-        found = (squares * filled).sum(axis=0) / filled.sum(axis=0)
+        means_of_squares = (squares * filled).sum(axis=0) / filled.sum(axis=0)
         seen = self.mask.sum(axis=(0, 2))
         partly = seen < self._sizes
         factor = (1 - self._batch_size / self._sizes) / np.where(partly, 1 - self._batch_size / seen, 1)
-        return found * np.where(partly, factor, 1)
+        return means_of_squares * np.where(partly, factor, 1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -206,17 +206,16 @@ def _gradients(model: Any, recipe: Recipe, params: Params, batch: Batch) -> tupl
 
 
 def outside_the_theorem(config: Config) -> list[str]:
-    """What of a run's method the theorem does not speak of."""
-
-    found = []
+    """Lists what of a run's method the theorem does not cover."""
+    differences = []
     if config.method not in ("qgm", "q_saddle"):
-        found.append(f"method {config.method}: the theorem is about Q-SADDLe, and QGM as its rho = 0")
+        differences.append(f"method {config.method}: the theorem is about Q-SADDLe, and QGM as its rho = 0")
     if config.nesterov and config.beta > 0:
-        found.append("Nesterov: the theorem has heavy ball")
+        differences.append("Nesterov: the theorem has heavy ball")
     if config.weight_decay > 0:
-        found.append(f"weight decay {config.weight_decay:g}: the theorem has none")
+        differences.append(f"weight decay {config.weight_decay:g}: the theorem has none")
     if config.schedule != "constant" or config.warmup_epochs > 0:
-        found.append(f"learning rate by schedule ({config.schedule}): the theorem has one eta")
+        differences.append(f"learning rate by schedule ({config.schedule}): the theorem has one eta")
     if config.compressor != "none":
-        found.append(f"compressor {config.compressor}: the theorem sends whole models")
-    return found
+        differences.append(f"compressor {config.compressor}: the theorem sends whole models")
+    return differences

@@ -28,7 +28,7 @@ from saddle_jax.graphs.named import complete
 
 
 class Point(NamedTuple):
-    """One size of the sweep."""
+    """One size of the sweep: its setting, the bound, and the measured error."""
 
     setting: Setting
     bound: Bound
@@ -36,10 +36,10 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Of log(error) against log(n); the corollary says -1/2."""
+    """The slope of log(error) against log(n); the corollary says -1/2."""
 
     value: float
-    standard_error: float  # that the errors of the measured points cause
+    standard_error: float  # what the errors of the measured points cause
 
 
 def sweep(
@@ -53,7 +53,7 @@ def sweep(
 ) -> list[Point]:
     """Measures the test-bed on complete graphs, under the corollary's schedule, without momentum.
 
-    `report` is told of every point as soon as it is known.
+    `report` is called with every point as soon as it is measured.
     """
     if len(sizes) < 2:
         raise ArgumentError(f"sizes must be at least two, got {sizes}")
@@ -65,14 +65,14 @@ def sweep(
         problem = quadratic(complete(n), sigma=sigma, delta=0.1, gap=gap, dimension=8, flattest=1.0, seed=n)
         options = {"eta": eta, "beta": 0.0, "mu": 0.0, "rho": rho}
         setting = problem.setting(**options, steps=steps)
-        found = measure(problem, **options, steps=steps, repetitions=repetitions, seed=n)
-        points.append(Point(setting, bound(setting), found))
+        measured = measure(problem, **options, steps=steps, repetitions=repetitions, seed=n)
+        points.append(Point(setting, bound(setting), measured))
         report(points[-1])
     return points
 
 
 def fit_slope(points: Sequence[Point]) -> Slope:
-    """Least squares in log-log, each point weighted by its own standard error."""
+    """Fits the slope by least squares in log-log, each point weighted by its own standard error."""
     if len(points) < 2:
         raise ArgumentError(f"points must be at least two, got {len(points)}")
     sizes = np.log([point.setting.agents for point in points])
@@ -83,7 +83,7 @@ def fit_slope(points: Sequence[Point]) -> Slope:
 
 
 def _line(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slope and intercept, and their covariance, taking the weights as they are."""
+    """Fits slope and intercept [2] and their covariance [2, 2], with the weights as they are."""
     design = np.stack([x, np.ones_like(x)], axis=1) * weights[:, None]
     covariance = np.linalg.inv(design.T @ design)
     return covariance @ design.T @ (y * weights), covariance

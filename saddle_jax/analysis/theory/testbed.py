@@ -26,7 +26,7 @@ from saddle_jax.methods.saddle import q_saddle
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quadratic:
-    """The problem; make one with `quadratic`.
+    """Quadratic losses of all agents with known constants; make one with `quadratic`.
 
     Attributes:
       topology: who hears whom.
@@ -43,7 +43,7 @@ class Quadratic:
     sigma: float
 
     def setting(self, *, eta: float, beta: float, mu: float, rho: float, steps: int) -> Setting:
-        """The theorem's constants, computed from the problem, beside the given options."""
+        """Computes the theorem's constants from the problem, beside the given options."""
         local = self.curvature * self.centres
         return Setting(
             L=float(self.curvature.max()),
@@ -71,7 +71,7 @@ def quadratic(
     flattest: float = 0.5,
     seed: int = 0,
 ) -> Quadratic:
-    """A problem with exactly these constants; H's eigenvalues are spread evenly over [flattest L, L]."""
+    """Makes a problem with exactly these constants; H's eigenvalues spread evenly over [flattest L, L]."""
     checks.instance("topology", topology, Topology, "sj.ring(10)")
     checks.real("L", L, above=0.0)
     checks.real("flattest", flattest, above=0.0, at_most=1.0)
@@ -116,15 +116,22 @@ def measure(
     return Measured(float(averages.mean()), float(averages.std(ddof=1) / np.sqrt(repetitions)))
 
 
+def measure_setting(topology: Topology, setting: Setting) -> Measured:
+    """Measures the method on a problem with exactly the constants of a setting."""
+    s = setting
+    problem = quadratic(topology, L=s.L, sigma=s.sigma, delta=s.delta, gap=s.gap)
+    return measure(problem, eta=s.eta, beta=s.beta, mu=s.mu, rho=s.rho, steps=s.steps)
+
+
 def _loss(x: Params, batch: tuple[Array, Array, Array]) -> Array:
-    """F_i(x; z) of one agent."""
+    """Computes F_i(x; z), the loss of one agent."""
     curvature, centre, z = batch
     return jnp.sum(curvature * (x - centre) ** 2) / 2 + z @ x
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _runs(topology: Topology, steps: int, arrays: tuple, options: tuple, keys: Key) -> Array:
-    """1/T sum_t ||grad f(x-bar_t)||^2 of every repetition [R]; options are traced, one program for all."""
+    """Computes 1/T sum_t ||grad f(x-bar_t)||^2 of every repetition [R]; traced options share one program."""
     curvature, centres, start, sigma = (jnp.asarray(x, jnp.float32) for x in arrays)
     eta, beta, mu, rho = options
     method = q_saddle(topology, eta, rho, beta=beta, mu=mu, nesterov=False, weight_decay=0.0)

@@ -19,7 +19,7 @@ def evaluate(
     recipe: Recipe,
     batch_size: int = 500,
 ) -> Score:
-    """Accuracy and mean loss of the average of models [A, P] on uint8 images [N, C, H, W]."""
+    """Computes accuracy and mean loss of the average of models [A, P] on uint8 images [N, C, H, W]."""
     parameters = layout.tensors(models.mean(0))
     mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.mean, recipe.std))
     hits, loss = 0, 0.0

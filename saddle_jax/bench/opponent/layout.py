@@ -19,7 +19,7 @@ class Layout(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]  # PyTorch's
 
     def tensors(self, vector: Tensor) -> Tensors:
-        """The named tensors of one model [P]: views."""
+        """Returns the named tensors of one model [P], as views."""
         parts = vector.split([math.prod(shape) for shape in self.shapes])
         return {
             name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
 
 
 def flatten(params: Params, image_shape: Sequence[int]) -> tuple[Layout, Tensor]:
-    """Our stacked parameters [A, ...] as one matrix [A, P] and its layout.
+    """Returns our stacked parameters [A, ...] as one matrix [A, P], with its layout.
 
     Args:
       params: a tree of flax parameters with a leading axis A.
@@ -45,18 +45,18 @@ def flatten(params: Params, image_shape: Sequence[int]) -> tuple[Layout, Tensor]
 
 
 def images_of(images: np.ndarray, channels_last: bool) -> Tensor:
-    """Images [A, B, H, W, C] as [A, B, C, H, W], in memory as they were (channels last) or not."""
-    moved = torch.from_numpy(images).permute(0, 1, 4, 2, 3)
-    return moved if channels_last else moved.contiguous()
+    """Converts images [A, B, H, W, C] to [A, B, C, H, W], channels last in memory or not."""
+    channels_first = torch.from_numpy(images).permute(0, 1, 4, 2, 3)
+    return channels_first if channels_last else channels_first.contiguous()
 
 
 def labels_of(labels: np.ndarray) -> Tensor:
-    """Labels in the integers that PyTorch's losses take."""
+    """Converts labels to the integers that PyTorch's losses take."""
     return torch.from_numpy(labels).long()
 
 
 def _kernel(leaf: np.ndarray, name: str, image_shape: Sequence[int]) -> np.ndarray:
-    """[A, h, w, C, D] to [A, D, C, h, w]; [A, C, D] to [A, D, C]; vectors as they are."""
+    """Converts [A, h, w, C, D] to [A, D, C, h, w] and [A, C, D] to [A, D, C]; leaves vectors alone."""
     if leaf.ndim == 5:
         return leaf.transpose(0, 4, 3, 1, 2)
     if leaf.ndim == 3:

@@ -20,7 +20,7 @@ _EPSILON = 1e-5
 
 
 def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
-    """scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias; x h(x) of the hard sigmoid is PyTorch's hardswish."""
+    """Computes scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias; x h(x) with a hard sigmoid h is hardswish."""
     # Sums per channel first, groups after: faster than Tensor.var over groups, most of all in channels-last.
     width, count = x.shape[1] // _GROUPS, x[0].numel() // _GROUPS
     pixels = x.flatten(2)
@@ -32,18 +32,18 @@ def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
 
 
 def convolve(p: Tensors, name: str, x: Tensor, stride: int = 1) -> Tensor:
-    """Without bias; padded so that stride 1 keeps the size."""
+    """Convolves without bias, padded so that stride 1 keeps the size."""
     kernel = p[f"{name}/kernel"]
     return F.conv2d(x, kernel, stride=stride, padding=kernel.shape[2] // 2)
 
 
 def linear(p: Tensors, name: str, x: Tensor) -> Tensor:
-    """Vectors [B, C] to [B, D]."""
+    """Maps vectors [B, C] to [B, D] by weights and a bias."""
     return F.linear(x, p[f"{name}/kernel"], p[f"{name}/bias"])
 
 
 def resnet(blocks: int, p: Tensors, x: Tensor) -> Tensor:
-    """Three stages of so many blocks; 3 is ResNet-20, 1 is ResNet-8. Nothing follows a block's sum."""
+    """Computes the logits of three stages of blocks (3: ResNet-20, 1: ResNet-8); nothing follows a sum."""
     x = evonorm(p, "stem_norm", convolve(p, "stem", x))
     for stage in range(3):
         for block in range(blocks):
@@ -58,14 +58,14 @@ def resnet(blocks: int, p: Tensors, x: Tensor) -> Tensor:
 
 
 def cnn(p: Tensors, x: Tensor) -> Tensor:
-    """Three convolutions, the last two of stride 2."""
+    """Computes the logits of three convolutions, the last two of stride 2."""
     for layer in (1, 2, 3):
         x = evonorm(p, f"norm{layer}", convolve(p, f"conv{layer}", x, 1 if layer == 1 else 2))
     return linear(p, "linear", x.mean((2, 3)))
 
 
 def mlp(p: Tensors, x: Tensor) -> Tensor:
-    """Two layers of ReLUs on flattened images."""
+    """Computes the logits of two layers of ReLUs on flattened images."""
     x = F.relu(linear(p, "hidden1", x.flatten(1)))
     return linear(p, "linear", F.relu(linear(p, "hidden2", x)))
 

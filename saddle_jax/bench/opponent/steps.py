@@ -26,7 +26,7 @@ _NORM_FLOOR = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A way to write the same step.
+    """One of the ways to write the same step in PyTorch.
 
     Attributes:
       agents: "loop": one after another, each operation on all cores; "threads": one core per agent,
@@ -45,12 +45,12 @@ VARIANTS = tuple(Variant(agents, last) for agents in ("loop", "threads", "vmap")
 
 
 def variants(model: str) -> tuple[Variant, ...]:
-    """Those that make a difference to a network: one without convolutions flattens its images."""
+    """Returns the variants that differ for a network: one without convolutions flattens its images."""
     return tuple(variant for variant in VARIANTS if model != "mlp" or not variant.channels_last)
 
 
 def make_gradients(model: str, layout: Layout, variant: Variant) -> Gradients:
-    """Every row's gradient of the mean cross-entropy on its own batch."""
+    """Returns a function that computes every row's gradient of the cross-entropy on its own batch."""
     network = NETWORKS[model]
     if variant.agents == "vmap":
 
@@ -80,7 +80,7 @@ def _gradient(network: Network, layout: Layout, x: Tensor, images: Tensor, label
 
 
 def sharpness_aware(gradients: Gradients, rho: float) -> Gradients:
-    """grad F(x + rho g / ||g||), g = grad F(x): two backward passes on the same batch."""
+    """Returns grad F(x + rho g / ||g||), g = grad F(x): two backward passes on the same batch."""
 
     def run(x: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         g = gradients(x, images, labels)
@@ -111,7 +111,7 @@ class Step:
         self.learning_rate, self.beta, self.weight_decay = learning_rate, beta, weight_decay
 
     def mix(self, x: Tensor) -> Tensor:
-        """W x, by the table of neighbours."""
+        """Computes W x by the table of neighbours."""
         mixed = x * self.weights[:, :1]
         for k in range(1, self.neighbours.shape[1]):
             mixed.addcmul_(x[self.neighbours[:, k]], self.weights[:, k : k + 1])
@@ -119,25 +119,25 @@ class Step:
 
 
 class QSaddle(Step):
-    """QGM with sharpness-aware gradients."""
+    """The Q-SADDLe step: QGM with sharpness-aware gradients."""
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One step on images [A, B, C, H, W]; returns the new models [A, P]."""
+        """Takes one step on images [A, B, C, H, W] and returns the new models [A, P]."""
         x, beta = self.models, self.beta
         g = self.gradients(x, images, labels).add_(x, alpha=self.weight_decay)
         m = torch.add(g, self.momentum, alpha=beta)
-        moved = self.mix(torch.add(x, g.add_(m, alpha=beta), alpha=-self.learning_rate))
-        d = x.sub_(moved).div_(self.learning_rate)
+        mixed = self.mix(torch.add(x, g.add_(m, alpha=beta), alpha=-self.learning_rate))
+        d = x.sub_(mixed).div_(self.learning_rate)
         self.momentum.lerp_(d, 1 - beta)
-        self.models = moved
-        return moved
+        self.models = mixed
+        return mixed
 
 
 class NSaddle(Step):
-    """NGM with sharpness-aware gradients: on the neighbours' batches too, each pair with its own ascent."""
+    """The N-SADDLe step: NGM with sharpness-aware gradients, each pair of agents with its own ascent."""
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One step on images [A, B, C, H, W]; returns the new models [A, P]."""
+        """Takes one step on images [A, B, C, H, W] and returns the new models [A, P]."""
         x, beta = self.models, self.beta
         g = x * self.weight_decay
         for k in range(self.neighbours.shape[1]):
@@ -167,5 +167,5 @@ class TheirStep:
         self._step = METHODS[work.method](gradients, work.topology, models, **OPTIONS)
 
     def __call__(self) -> Tensor:
-        """One step; returns the models [A, P]."""
+        """Takes one step and returns the models [A, P]."""
         return self._step(self._images, self._labels)

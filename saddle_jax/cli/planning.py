@@ -1,0 +1,47 @@
+"""Runs of the paper's experiments for a verb: planned, shown, made where they are missing."""
+
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from saddle_jax.cli.running import run_several
+from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax.paper import plan
+from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.scales import SCALES, Scale
+from saddle_jax.report.reproduced import describe_plan
+
+
+def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
+    """Returns the scale and the folder that the options name."""
+    if options.scale not in SCALES:
+        raise UsageError(f"scale must be one of {', '.join(SCALES)}, got {options.scale!r}")
+    if not options.workdir:
+        raise UsageError("workdir must be given: --workdir=DIR, one folder for all runs")
+    return SCALES[options.scale], pathlib.Path(options.workdir)
+
+
+def make_runs(
+    options: flags.FlagValues, table: str, entries: Sequence[Entry], seeds: int
+) -> tuple[list[plan.Planned], int]:
+    """Plans and runs what is missing; returns the runs there are then, and the exit status so far."""
+    scale, folder = place(options)
+    tell = (lambda text: None) if options.quiet else lambda text: print(text, flush=True)
+    with mistakes():
+        runs = plan.plan(entries, scale, seeds, folder, options.data_dir)
+        missing = [run for run in runs if run.is_missing]
+        tell(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
+        if missing and not options.quiet:
+            tell(describe_plan(plan.remaining(missing, tell)))
+    tell(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
+    if options.plan:
+        return [], 0
+    refused, status = run_several({run.workdir: run.config for run in missing}, quiet=options.quiet)
+    if status == 130:
+        return [], status
+    made = [run for run in runs if run.workdir not in refused]
+    with mistakes():
+        for planned in made:
+            planned.note_paper(table, scale)
+    return made, status

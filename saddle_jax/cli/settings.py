@@ -1,0 +1,47 @@
+"""A run's settings as options of a command, and `saddle config`, which shows them."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from saddle_jax.cli.usage import mistakes, parse
+from saddle_jax.training.config import Config
+from saddle_jax.training.settings_file import load_settings
+
+_DEFINERS: dict[Any, Any] = {
+    str: flags.DEFINE_string,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+}
+
+
+def config_options(options: flags.FlagValues) -> None:
+    """Defines --config=FILE.py[:VARIANT] and --config.FIELD=VALUE for every setting."""
+    flags.DEFINE_string("config", None, "Settings file, FILE.py[:VARIANT].", flag_values=options)
+    for field in dataclasses.fields(Config):
+        _DEFINERS[field.type](f"config.{field.name}", None, field.metadata["meaning"], flag_values=options)
+
+
+def read_options(options: flags.FlagValues) -> Config:
+    """Returns the file's settings, or the defaults, with the given fields on top."""
+    given: dict[str, Any] = {
+        field.name: options[f"config.{field.name}"].value
+        for field in dataclasses.fields(Config)
+        if options[f"config.{field.name}"].present
+    }
+    with mistakes():
+        base = load_settings(options["config"].value) if options["config"].value else Config()
+        return dataclasses.replace(base, **given)
+
+
+def show_config(arguments: Sequence[str]) -> None:
+    """Prints every setting with its value and meaning."""
+    options = flags.FlagValues()
+    config_options(options)
+    parse(options, arguments)
+    config = read_options(options)
+    for field in dataclasses.fields(Config):
+        print(f"{field.name:<24} {getattr(config, field.name)!r:<14} {field.metadata['meaning']}")

@@ -1,0 +1,47 @@
+"""The verbs of the saddle command: where each is implemented, and the help that lists them."""
+
+# Each verb is a function of a module that is imported when it is used; it may return the exit status.
+VERBS = {
+    "train": ("saddle_jax.cli.train", "run"),
+    "config": ("saddle_jax.cli.settings", "show_config"),
+    "reproduce": ("saddle_jax.cli.reproduce", "run"),
+    "compare": ("saddle_jax.cli.compare", "run"),
+    "list": ("saddle_jax.cli.runs", "show_list"),
+    "evaluate": ("saddle_jax.cli.runs", "evaluate"),
+    "export": ("saddle_jax.cli.runs", "export"),
+    "report": ("saddle_jax.cli.report", "run"),
+    "figure": ("saddle_jax.cli.report", "figure"),
+    "sharpness": ("saddle_jax.cli.sharpness", "run"),
+    "landscape": ("saddle_jax.cli.landscape", "run"),
+    "cost": ("saddle_jax.cli.cost", "run"),
+    "theory": ("saddle_jax.cli.theory", "run"),
+    "bench": ("saddle_jax.cli.bench", "run"),
+    "data": ("saddle_jax.cli.data", "run"),
+    "topology": ("saddle_jax.cli.topology", "run"),
+}
+
+HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
+
+  train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR;
+                            several runs in one program: --config.seeds=0,1,2 --sweep=learning_rate:0.05,0.1
+  config                    every setting, its value and its meaning
+  compare                   --methods=qgm,q_saddle --compressors=none,quantize8 --seeds=0,1,2 --workdir=DIR
+  reproduce                 a table of the paper beside ours; --table=1 --scale=cpu --workdir=DIR, or --list
+  list DIR                  runs and their state
+  evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1
+  export DIR                the consensus model as safetensors or msgpack
+  report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
+  figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png
+  sharpness DIR...          the Hessian's largest eigenvalue at a run's checkpoints; several runs: a picture
+  landscape DIR...          the loss around the consensus models of runs, as pictures and a page
+  cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
+  theory [DIR]              the convergence theorem: terms, conditions, --testbed; or how a run stands to it
+  bench [CASE ...]          speed as ratios, against PyTorch or a copy; --list, --quick, --json=FILE
+  bench input               what gathering and augmenting images costs beside a step
+  data list                 which datasets there are, and where
+  data prepare NAME         download and prepare one (needs internet and TensorFlow)
+  data show NAME            counts, shapes and a contact sheet
+  data partition            who would hold what, and a picture of it
+  topology NAME AGENTS      the properties of a graph, such as: topology torus:5x8 40
+  version                   which saddle_jax this is
+"""

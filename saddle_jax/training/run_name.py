@@ -1,0 +1,26 @@
+"""The name of a run's folder where the user gives none."""
+
+import hashlib
+import json
+
+from saddle_jax.training.config import IRRELEVANT, Config
+
+
+def run_name(config: Config) -> str:
+    """Joins what tells runs apart at a glance; other settings that are not the defaults give a short hash."""
+    parts = [config.dataset, config.model, config.method]
+    parts += [] if config.compressor == "none" else [config.compressor]
+    parts += [
+        f"{config.topology}{config.agents}",
+        f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
+    ]
+    named = ("dataset", "model", "method", "compressor", "topology", "agents", "seed", "seeds", *IRRELEVANT)
+    defaults = Config().to_json()
+    changed = {
+        name: value
+        for name, value in config.to_json().items()
+        if name not in named and value != defaults[name]
+    }
+    if changed:
+        parts.append(hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:6])
+    return "-".join(parts).replace(":", "_").replace("/", "_")
