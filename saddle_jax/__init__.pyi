@@ -18,9 +18,9 @@ from .core.graphs import Cycle as Cycle
 from .core.graphs import cycle as cycle
 from .core.method import Method as Method
 from .core.method import MethodState as MethodState
-from .core.method import Metrics as Metrics
 from .core.method import Rule as Rule
 from .core.method import Step as Step
+from .core.metrics import Metrics as Metrics
 from .core.network import Message as Message
 from .core.network import Network as Network
 from .core.network import mix as mix

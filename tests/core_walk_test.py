@@ -20,6 +20,7 @@ WALK = [  # in the order of reading
 TOOLS = {
     "base/checks",
     "core/graphs",
+    "core/metrics",
     "core/trees",
     "devices/exchange",
     "devices/lifting",

@@ -86,7 +86,7 @@ def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, mo
 
     monkeypatch.setattr(pxla.ExecuteReplicated, "__call__", watched)
     config = Config(
-        model="logistic", agents=11, epochs=1, batch_size=29, devices="4", seeds="5,3",
+        model="logistic", agents=27, epochs=2, batch_size=29, devices="4", seeds="5,3",
         eval_agents="always", checkpoint_every_steps=2,
     )  # fmt: skip
     loop.train(config, tmp_path / "run", Screen(quiet=True))

@@ -178,7 +178,7 @@ def test_partitions_recorded_and_rebuilt(tmp_path, drawn):
     other = folders.write_run(tmp_path / "other", config, about={"partition": {"fingerprint": "none"}})
     with pytest.raises(RunError, match="give another partition"):
         figures.draw("partition", [other], tmp_path / "new.png")
-    from saddle_jax.training.experiment import build
+    from saddle_jax.training.build import build
 
     partition = build(config).partition
     about = {"partition": {"fingerprint": partition.fingerprint}}

@@ -7,8 +7,9 @@ import pytest
 
 from saddle_jax.training import loop, memory
 from saddle_jax.training.config import Config
+from saddle_jax.training.feeding import stored
+from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.replicated import build
 
 MLP = Config(agents=3, model="mlp", devices="1")
 
@@ -27,14 +28,12 @@ MLP = Config(agents=3, model="mlp", devices="1")
 )
 def test_the_estimate_is_what_is_compiled(changes):
     parts = build(dataclasses.replace(MLP, **changes))
-    position = np.zeros((1, 5), np.int32)  # the last is of replicas
-    carry = parts.first_carry()
-    part = carry[0] if parts.config.has_replicas else carry
-    arguments = (part, *parts.device_data, parts.order(0), position, None)
+    first = np.int32(0)
+    arguments = (parts.start()[0], stored(parts, 0), first, first, 1, None)
     fast = {"xla_backend_optimization_level": 0}
-    found = parts.compiled_steps.lower(*arguments).compile(compiler_options=fast).memory_analysis()
+    found = parts.compiled.lower(*arguments).compile(compiler_options=fast).memory_analysis()
     told = memory.estimate(parts)
-    held = told.carried * parts.at_once / len(parts.members) + told.data
+    held = told.carried * parts.at_once / len(parts.problems) + told.data
     assert held == pytest.approx(found.argument_size_in_bytes, rel=0.05)
     assert 0.8 < told.working / found.temp_size_in_bytes < 3
     assert told.total == told.carried + told.data + told.working

@@ -9,9 +9,10 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices import hosts
+from saddle_jax.training import feeding
+from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment, build
-from saddle_jax.training.streaming import streamed_inputs
+from saddle_jax.training.program import build
 
 
 class Counted:
@@ -40,27 +41,25 @@ def refuse_on(process):
 
 
 def decode_own_agents_alone():
-    experiment = build(Config(agents=7, model="logistic", batch_size=8))
-    counted = Counted(experiment.dataset.train_images)
-    Experiment.is_streamed = True
-    streamed = dataclasses.replace(
-        experiment, dataset=dataclasses.replace(experiment.dataset, train_images=counted)
-    )
-    images, labels, order = next(streamed_inputs(streamed, 0))
-    samples = np.asarray(experiment.batches.step(0, 0)[0])  # [7, 8]
+    program = build(Config(agents=7, model="logistic", batch_size=8))
+    problem = program.problem
+    counted = Counted(problem.dataset.train_images)
+    Problem.is_streamed = True
+    dataset = dataclasses.replace(problem.dataset, train_images=counted)
+    streamed = dataclasses.replace(program, problems=(dataclasses.replace(problem, dataset=dataset),))
+    images, labels, order, _ = next(feeding.streamed(streamed, 0))
+    samples = np.asarray(problem.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle
     assert (counted.asked[0] == own.reshape(-1)).all()
-    for shards, source in ((images, counted.images), (labels, experiment.dataset.train_labels)):
+    for shards, source in ((images, counted.images), (labels, problem.dataset.train_labels)):
         assert shards.shape[0] == 8 * 8
         for shard in shards.addressable_shards:
             start = shard.index[0].start or 0
             wanted = np.concatenate([samples, samples[:1]]).reshape(-1)[start : start + 16]
             assert (np.asarray(shard.data) == source[wanted]).all()
-    for shard in order[
-        0
-    ].addressable_shards:  # [1, 8, 8], among the images of its device; the idle row is free
-        rows = range(7)[shard.index[1]]
-        assert (np.asarray(shard.data)[0, : len(rows)].reshape(-1) == np.arange(len(rows) * 8)).all()
+    for shard in order.addressable_shards:  # [1, 1, 8, 8], among its device's images; the idle row is free
+        rows = range(7)[shard.index[2]]
+        assert (np.asarray(shard.data)[0, 0, : len(rows)].reshape(-1) == np.arange(len(rows) * 8)).all()
 
 
 def main(port, processes, process, folder):

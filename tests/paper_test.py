@@ -20,7 +20,7 @@ from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import beside_the_paper, contrasts
 from saddle_jax.report.tables import Cell
-from saddle_jax.training import experiment
+from saddle_jax.training import feeding, program
 
 ROOT = pathlib.Path(__file__).parent.parent
 OVERLAYS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "default")
@@ -148,13 +148,13 @@ def programs():
 
 @pytest.mark.parametrize("entry", programs())
 def test_two_steps_of_every_experiment(entry):
-    parts = experiment.build(SCALES["smoke"].apply(entry.config()))
-    assert parts.steps == 2
-    inputs, carry = (*parts.device_data, parts.order(0)), parts.first_carry()
+    parts = program.build(SCALES["smoke"].apply(entry.config()))
+    assert parts.problem.steps == 2
+    inputs, carry = feeding.stored(parts, 0), parts.start()
     for step in range(2):
-        carry, metrics = parts.take_steps(carry, *inputs, np.array([[step, 0, step, step]], np.int32), None)
-    assert int(metrics["first_bad"]) == -1
-    apart = [float(jnp.abs(x - x[:1]).max()) for x in jax.tree.leaves(carry[0])]
+        carry, metrics = parts.steps(carry, inputs, step)
+    assert int(metrics[0]["first_bad"]) == -1
+    apart = [float(jnp.abs(x - x[:1]).max()) for x in jax.tree.leaves(carry[0].params)]
     assert max(apart) > 0  # the agents went their own ways
 
 

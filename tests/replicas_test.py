@@ -17,12 +17,12 @@ from saddle_jax.cli.__main__ import main
 from saddle_jax.report.gathered import gather
 from saddle_jax.report.seeds import seeds_together
 from saddle_jax.report.tables import cell_of
-from saddle_jax.training import describe, loop, run_folder
+from saddle_jax.training import describe, feeding, loop, run_folder
 from saddle_jax.training import sweep as replicas
+from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.replicated import build
 
 TINY = Config(agents=3, model="logistic", batch_size=16, alpha=1.0, devices="1", learning_rate=0.05)
 # Two epochs of 15 steps; with 1e30 the loss is not finite from the third step on.
@@ -42,26 +42,26 @@ class Quickly:
         if self._step is None:
             lowered = self._jitted.lower(*arguments)
             self._step = lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
-        return self._step(*arguments[:-1])
+        return self._step(*arguments[:-2])
 
 
 def after_steps(config, steps=3):
     """The parts, models and last metrics after some steps of one compiled program."""
     parts = build(config)
-    vars(parts)["compiled_steps"] = Quickly(parts.compiled_steps)
-    carry, inputs = parts.first_carry(), (*parts.device_data, parts.order(0))
+    vars(parts)["compiled"] = Quickly(parts.compiled)
+    carry, inputs = parts.start(), feeding.stored(parts, 0)
     for t in range(steps):
-        carry, metrics = parts.take_steps(carry, *inputs, np.array([[t, 0, t, t]], np.int32), None)
-    return parts, carry, parts.collect(jax.device_get(metrics))
+        carry, metrics = parts.steps(carry, inputs, t)
+    return parts, carry, parts.of_each(jax.device_get(metrics))
 
 
 def check_alone(config, numbers, tolerance=1e-6):
     """Some replicas of a program against their own runs; models, and metrics with them."""
     parts, carry, metrics = after_steps(config)
-    models = [parts.params_of(carry, number) for number in numbers]
+    models = [parts.models(carry, number) for number in numbers]
     for number, found in zip(numbers, models, strict=True):
-        _, alone, alone_metrics = after_steps(parts.members[number].config)
-        chex.assert_trees_all_close(found, alone[0], rtol=1e-4, atol=tolerance)
+        _, alone, alone_metrics = after_steps(parts.problems[number].config)
+        chex.assert_trees_all_close(found, alone[0].params, rtol=1e-4, atol=tolerance)
         chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
     first, last = map(jax.tree.leaves, (models[0], models[-1]))
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(first, last, strict=True))
@@ -122,12 +122,15 @@ def test_devices_and_groups_change_nothing_but_rounding():
     ):
         parts, carry, _ = after_steps(dataclasses.replace(config, **changes))
         for number in (0, 1):
-            models = jax.tree.map(lambda x: np.asarray(x)[:3], parts.params_of(carry, number))
-            chex.assert_trees_all_close(models, single.params_of(alone, number), rtol=1e-4, atol=1e-6)
+            models = jax.tree.map(lambda x: np.asarray(x)[:3], parts.models(carry, number))
+            chex.assert_trees_all_close(models, single.models(alone, number), rtol=1e-4, atol=1e-6)
         if parts.placement.mesh is not None:
             leaf = jax.tree.leaves(carry[0][0])[0]
             assert len(leaf.sharding.device_set) == parts.placement.devices
-            assert leaf.addressable_shards[0].data.shape[1] == parts.placement.per_device
+            assert (
+                leaf.addressable_shards[0].data.shape[-2 if leaf.ndim > 1 else -1]
+                == parts.placement.per_device
+            )
 
 
 @pytest.fixture(scope="module")
@@ -197,9 +200,9 @@ def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_pat
     monkeypatch.setattr(loop, "build", lambda config: parts)
     whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
     several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
-    streamed = dataclasses.replace(parts, runs=tuple(map(as_if_streamed, parts.runs)))
+    streamed = dataclasses.replace(parts, problems=tuple(map(as_if_streamed, parts.problems)))
     for other in (several, streamed):
-        monkeypatch.setattr(Experiment, "is_streamed", other is streamed)  # of the members too
+        monkeypatch.setattr(Problem, "is_streamed", other is streamed)  # of the members too
         monkeypatch.setattr(loop, "build", lambda config, other=other: other)
         found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
         for one, expected in zip(found, whole, strict=True):

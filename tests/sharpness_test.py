@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 from problem import compiled
 
 from saddle_jax.analysis import hessian, sharpness
-from saddle_jax.training import experiment, reopen
+from saddle_jax.training import build, reopen
 from saddle_jax.training.config import Config
 
 KEY = jax.random.key(3)
@@ -175,7 +175,7 @@ def test_chunks_of_unequal_size_give_the_whole():
 @pytest.fixture(scope="module")
 def parts():
     """The parts of a run with convolutions, and first models."""
-    made = experiment.build(Config(model="cnn", agents=4, alpha=0.5))
+    made = build.build(Config(model="cnn", agents=4, alpha=0.5))
     return made, reopen.choose(made.first_params(), None)
 
 

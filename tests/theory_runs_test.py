@@ -17,8 +17,8 @@ from saddle_jax.analysis.theory.bound import (
     mixing_lambda,
 )
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.training.build import Problem, build
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment, build
 
 SMALL = Config(
     agents=3, model="logistic", epochs=1, batch_size=16, subset=150, alpha=0.5, eval_agents="never", gamma=0.5
@@ -93,7 +93,7 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
     random = np.random.default_rng(1)
     first = experiment.first_params()
     params = jax.tree.map(lambda x: x + 0.1 * random.normal(size=x.shape).astype(np.float32), first)
-    monkeypatch.setattr(Experiment, "first_params", lambda self: params)  # compiled anew at every call
+    monkeypatch.setattr(Problem, "first_params", lambda self: params)  # compiled anew at every call
     weights = flat(jax.tree.map(lambda x: x.mean(axis=0), params))
     expected = []
     for row in cut.samples:

@@ -10,9 +10,10 @@ from dying import Deadly, Killed
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.training import loop, reopen, run_folder
+from saddle_jax.training.build import Problem
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment, build
+from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.schedules import build_schedule
 
@@ -93,10 +94,10 @@ def test_time_counts_from_the_start_of_every_command_that_went_into_a_run(tmp_pa
 
 
 def test_the_step_is_compiled_once(tmp_path, monkeypatch):
-    experiment = build(SMALL)
-    compiled = experiment.compiled_steps
-    monkeypatch.setattr(Experiment, "compiled_steps", compiled)
-    monkeypatch.setattr(loop, "build", lambda config: experiment)
+    program = build(SMALL)
+    compiled = program.compiled
+    monkeypatch.setattr(Program, "compiled", compiled)
+    monkeypatch.setattr(loop, "build", lambda config: program)
     loop.train(SMALL, tmp_path / "run", QUIET)
     assert compiled._cache_size() == 1
 
@@ -270,10 +271,10 @@ def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
 
 def test_a_run_can_be_opened_again(uninterrupted):
     result, workdir = uninterrupted
-    experiment, step, params = reopen.open_run(workdir, pytest.fail)
+    problem, step, params = reopen.open_run(workdir, pytest.fail)
     assert step == 60
-    assert experiment.evaluate(reopen.choose(params, None)).accuracy == result["test_accuracy"]
-    agents = [experiment.evaluate(reopen.choose(params, agent)).accuracy for agent in range(3)]
+    assert problem.evaluate(reopen.choose(params, None)).accuracy == result["test_accuracy"]
+    agents = [problem.evaluate(reopen.choose(params, agent)).accuracy for agent in range(3)]
     assert np.mean(agents) == pytest.approx(result["agent_accuracy_mean"])
     with pytest.raises(ValueError, match="agent must be 0 to 2, got 3"):
         reopen.choose(params, 3)
@@ -289,11 +290,11 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
         def ahead(self, samples):
             return lambda: self._images[samples]
 
-    experiment = build(SMALL)
-    images = Streamed(experiment.dataset.train_images)
-    dataset = dataclasses.replace(experiment.dataset, train_images=images)
-    streamed = dataclasses.replace(experiment, dataset=dataset)
-    monkeypatch.setattr(Experiment, "is_streamed", True)
+    program = build(SMALL)
+    images = Streamed(program.problem.dataset.train_images)
+    dataset = dataclasses.replace(program.problem.dataset, train_images=images)
+    streamed = dataclasses.replace(program, problems=(dataclasses.replace(program.problem, dataset=dataset),))
+    monkeypatch.setattr(Problem, "is_streamed", True)
     monkeypatch.setattr(loop, "build", lambda config: streamed)
     result = loop.train(SMALL, tmp_path, QUIET)
     assert result["test_accuracy"] == pytest.approx(uninterrupted[0]["test_accuracy"], abs=0.006)

@@ -20,7 +20,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.types import Batch, LossFn, Params
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.training import classification
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.build import Problem
 from saddle_jax.training.run_folder import write_json
 
 DATA = ("train", "own")
@@ -29,15 +29,13 @@ FILE = "sharpness.json"
 _CHUNK = 128
 
 
-def training_chunks(
-    experiment: Experiment, images: int, agent: int | None = None
-) -> list[tuple[float, Batch]]:
+def training_chunks(problem: Problem, images: int, agent: int | None = None) -> list[tuple[float, Batch]]:
     """At most `images` training images in batches of one shape, with weights that sum to one.
 
     They are of all agents' data, or of one agent's. The choice is the same for every model of a run,
     and for every run with the same partition.
     """
-    dataset, partition = experiment.dataset, experiment.partition
+    dataset, partition = problem.dataset, problem.partition
     agents = range(partition.agents) if agent is None else [agent]
     held = np.unique(np.concatenate([partition.samples[i][: partition.sizes[i]] for i in agents]))
     chosen = np.sort(np.random.RandomState(0).permutation(held)[:images])
@@ -56,10 +54,10 @@ def training_chunks(
     return chunks
 
 
-def loss_of(experiment: Experiment, lowering: Lowering) -> LossFn:
+def loss_of(problem: Problem, lowering: Lowering) -> LossFn:
     """(params, batch) -> cross-entropy; the same function for runs of the same model: one compilation."""
-    config = experiment.config
-    return _loss(config.model, experiment.dataset.num_classes, config.norm, lowering)
+    config = problem.config
+    return _loss(config.model, problem.dataset.num_classes, config.norm, lowering)
 
 
 @functools.cache
@@ -69,19 +67,19 @@ def _loss(name: str, classes: int, norm: Any, lowering: Lowering) -> LossFn:
 
 
 def measure(
-    experiment: Experiment, params: Params, images: int, agent: int | None = None, **options: Any
+    problem: Problem, params: Params, images: int, agent: int | None = None, **options: Any
 ) -> hessian.Spectrum:
     """One model's Hessian on `training_chunks`; options as of `hessian.spectrum`.
 
     The start vectors are the same for all models.
     """
-    chunks = training_chunks(experiment, images, agent)
-    return hessian.spectrum(loss_of(experiment, "plain"), params, chunks, jax.random.key(0), **options)
+    chunks = training_chunks(problem, images, agent)
+    return hessian.spectrum(loss_of(problem, "plain"), params, chunks, jax.random.key(0), **options)
 
 
-def metrics(experiment: Experiment, params: Params) -> dict[str, float]:
+def metrics(problem: Problem, params: Params) -> dict[str, float]:
     """What training writes down of its consensus model."""
-    found = measure(experiment, params, experiment.config.sharpness_images)
+    found = measure(problem, params, problem.config.sharpness_images)
     return {"lambda_max": found.lambda_max, "lambda_min": found.lambda_min, "trace": found.trace}
 
 

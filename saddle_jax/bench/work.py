@@ -40,7 +40,7 @@ class Work:
       degree: neighbours of each agent, an even number: 2 is a ring.
       width: how many times wider than usual; for the CNN and the MLP.
       lowering: our convolutions', see `models.convolution`.
-      group: our agents of a device at a time, see `agents.group_size`.
+      group: our agents of a device at a time, see `policy.group_size`.
     """
 
     method: str = "q_saddle"

@@ -94,7 +94,7 @@ def _grid(
 def _fit_together(config: Config, seeds: str) -> bool:
     """Whether these seeds can be one program, and memory suffices for it."""
     from saddle_jax.training.memory import fits
-    from saddle_jax.training.replicated import build
+    from saddle_jax.training.program import build
 
     try:
         return fits(build(dataclasses.replace(config, seeds=seeds)))

@@ -11,10 +11,11 @@ from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base.files import check_no_link, in_one_go
 from saddle_jax.base.types import Params
 from saddle_jax.cli.usage import data_dir_option, mistakes, parse
+from saddle_jax.devices import policy
 from saddle_jax.report.landscape import plot_contours, plot_sections, plot_surfaces, write_page
 from saddle_jax.report.tables import run_names
 from saddle_jax.training import reopen
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.build import Problem
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.run_folder import all_ended, same_problem
 
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _surfaces(
     workdirs: Sequence[pathlib.Path],
-    opened: Sequence[tuple[Experiment, int, Params]],
+    opened: Sequence[tuple[Problem, int, Params]],
     x: np.ndarray,
     options: flags.FlagValues,
     screen: Screen,
@@ -62,18 +63,17 @@ def _surfaces(
     """float64 [runs, n, n]; the directions of all runs come from one draw."""
     import jax
 
-    # A CPU computes grouped models no faster than one after the other, and compiles them slower.
-    group = 1 if jax.default_backend() == "cpu" else 16
+    group = policy.landscape_points()
     surfaces = []
     screen.start(len(workdirs) * len(x) ** 2, 0)
-    for name, (experiment, step, params) in zip(run_names(workdirs), opened, strict=True):
+    for name, (problem, step, params) in zip(run_names(workdirs), opened, strict=True):
         model = reopen.choose(params, None)
         plane = landscape.directions(options.directions, model, jax.random.key(options.seed))
-        chunks = sharpness.training_chunks(experiment, options.images)
+        chunks = sharpness.training_chunks(problem, options.images)
         count = sum(int(batch["mask"].sum()) for _, batch in chunks)
         screen.line(f"{name}: step {step:,}, {count:,} of its training images, not augmented")
         found = landscape.surface(
-            sharpness.loss_of(experiment, "fast"),
+            sharpness.loss_of(problem, "fast"),
             model,
             plane,
             x,

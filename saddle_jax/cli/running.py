@@ -9,7 +9,7 @@ from typing import Any
 
 from saddle_jax.cli import clock
 from saddle_jax.cli.usage import UsageError, mistakes, require
-from saddle_jax.devices import gpus
+from saddle_jax.devices import gpus, policy
 from saddle_jax.training import interruption
 from saddle_jax.training.config import Config
 
@@ -40,9 +40,8 @@ def run_training(
 
 def tell_unused_gpu() -> None:
     """Says in one line that a GPU is here which JAX does not use, and how it would be."""
-    import jax
 
-    if jax.default_backend() != "cpu" or gpus.is_hidden() or not gpus.is_seen():
+    if not policy.is_cpu() or gpus.is_hidden() or not gpus.is_seen():
         return
     if importlib.util.find_spec("jax_cuda12_plugin"):
         remedy = "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"

@@ -60,8 +60,8 @@ def evaluate(arguments: Sequence[str]) -> None:
     from saddle_jax.training.reopen import choose, open_run
 
     with mistakes():
-        experiment, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
-        score = experiment.evaluate(choose(params, options.agent))
+        problem, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
+        score = problem.evaluate(choose(params, options.agent))
     whose = "consensus model" if options.agent is None else f"agent {options.agent}"
     print(f"{whose} at step {step:,}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}")
 
@@ -88,7 +88,7 @@ def export(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
         check_named_output(options.output)
-        experiment, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
+        problem, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
         model = jax.tree.map(np.asarray, choose(params, options.agent))
         if options.format == "safetensors":
             from safetensors.numpy import save
@@ -98,8 +98,8 @@ def export(arguments: Sequence[str]) -> None:
                 for keys, leaf in jax.tree.leaves_with_path(model)
             }
             about = {
-                "model": experiment.config.model,
-                "dataset": experiment.config.dataset,
+                "model": problem.config.model,
+                "dataset": problem.config.dataset,
                 "step": str(step),
             }
             content = save(named, metadata=about)

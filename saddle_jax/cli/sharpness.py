@@ -15,7 +15,7 @@ from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
 from saddle_jax.report.sharpness import plot_bars, plot_densities
 from saddle_jax.report.tables import as_text, run_names
 from saddle_jax.training import reopen
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.build import Problem
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.run_folder import same_problem
 
@@ -45,9 +45,9 @@ def run(arguments: Sequence[str]) -> None:
         runs = {workdir: reopen.build_again(workdir, options.data_dir) for workdir in workdirs}
         wanted = {
             (workdir, step): whose
-            for workdir, experiment in runs.items()
-            for whose in [_whose(options.agents, experiment.config.agents)]
-            for step in _steps(options.epochs, workdir, experiment)
+            for workdir, problem in runs.items()
+            for whose in [_whose(options.agents, problem.config.agents)]
+            for step in _steps(options.epochs, workdir, problem)
         }
         _measure_missing(runs, wanted, options, screen)
         entries = {
@@ -62,15 +62,15 @@ def run(arguments: Sequence[str]) -> None:
         _draw(entries, options, screen)
 
 
-def _steps(epochs: Sequence[str], workdir: pathlib.Path, experiment: Experiment) -> list[int]:
+def _steps(epochs: Sequence[str], workdir: pathlib.Path, problem: Problem) -> list[int]:
     """The steps of the checkpoints at these epochs."""
-    stages = reopen.stages(workdir, experiment)
+    stages = reopen.stages(workdir, problem)
     if epochs == ["all"]:
         return list(stages)
     steps = []
     for text in epochs:
         try:
-            step = round(float(text) * experiment.batches.steps_per_epoch)
+            step = round(float(text) * problem.batches.steps_per_epoch)
         except (ValueError, OverflowError) as error:
             raise ArgumentError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
         if step not in stages:
@@ -94,15 +94,15 @@ def _whose(agents: Sequence[str], count: int) -> list[str | int]:
 
 
 def _measure_missing(
-    runs: dict[pathlib.Path, Experiment],
+    runs: dict[pathlib.Path, Problem],
     wanted: dict[tuple[pathlib.Path, int], list[str | int]],
     options: flags.FlagValues,
     screen: Screen,
 ) -> None:
     """Adds to every run's sharpness.json what is asked for and not there yet, stage by stage."""
     settings, known = {}, {}
-    for workdir, experiment in runs.items():
-        held = int(experiment.partition.sizes.sum())
+    for workdir, problem in runs.items():
+        held = int(problem.partition.sizes.sum())
         settings[workdir] = {
             "data": options.data,
             "images": min(options.images, held),
@@ -133,12 +133,12 @@ def _measure_missing(
     screen.start(len(missing) * options.iterations * options.probes, 0)
     opened: tuple[Any, Any] = (None, None)
     for number, (workdir, step, whose) in enumerate(missing, 1):
-        experiment = runs[workdir]
+        problem = runs[workdir]
         if opened[0] != (workdir, step):
-            opened = (workdir, step), reopen.open_stage(workdir, experiment, step)
+            opened = (workdir, step), reopen.open_stage(workdir, problem, step)
         agent = None if whose == "consensus" else int(whose)
         found = curvature.measure(
-            experiment,
+            problem,
             reopen.choose(opened[1], agent),
             options.images,
             agent if options.data == "own" else None,
@@ -146,7 +146,7 @@ def _measure_missing(
             probes=options.probes,
             progress=lambda: screen.advance(1),
         )
-        epoch = step / experiment.batches.steps_per_epoch
+        epoch = step / problem.batches.steps_per_epoch
         others = [e for e in known[workdir] if (e["step"], e["whose"]) != (step, whose)]
         known[workdir] = [*others, curvature.stage(step, epoch, whose, found, options.density)]
         curvature.write_stages(workdir, settings[workdir], known[workdir])

@@ -63,7 +63,7 @@ class Gradients:
       network: brings the neighbours' batches.
       states: the ascent's states, one for each question of a step, in order; each answer replaces its own.
       phase: which kind of step this is; None decides by network.t inside the compiled program.
-      group: how many of a device's agents are computed at a time; 0 chooses, see `lifting.group_size`.
+      group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
     """
 

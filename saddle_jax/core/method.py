@@ -9,7 +9,7 @@ over devices or stacks it over replicas knows which axis is the agents'.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, Literal, NamedTuple
 
 import jax
@@ -22,47 +22,9 @@ from saddle_jax.core import trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.gradients import Gradients, Kind, Oracle, Rehearsal, initial_states
 from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.metrics import Axes, Metrics
 from saddle_jax.core.network import Faults, Graphs, Message, Network, Round
 from saddle_jax.core.topology import Keeps, Topology
-
-# What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
-Axes = Literal["", "A", "AK", "L"]
-
-
-@jax.tree_util.register_pytree_with_keys_class
-@dataclasses.dataclass(frozen=True)
-class Metrics(Mapping[str, Any]):
-    """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
-
-    `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
-    """
-
-    arrays: dict[str, Any]
-    axes: dict[str, Axes]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def adding(self, **numbers: Any) -> "Metrics":
-        """Returns these metrics and further numbers []."""
-        return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
-
-    def tree_flatten_with_keys(self) -> Any:
-        """Returns the named values, and as their static part the axes; JAX calls this."""
-        names = sorted(self.arrays)
-        children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
-        return children, tuple((name, self.axes[name]) for name in names)
-
-    @classmethod
-    def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
-        """Makes the metrics again of axes and values; JAX calls this."""
-        return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
 
 
 @dataclasses.dataclass(eq=False)
@@ -237,7 +199,7 @@ class Method:
           phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.
-          group: how many of a device's agents are computed at a time; 0 chooses, see `lifting.group_size`.
+          group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
 
         Returns:
           The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
@@ -271,7 +233,18 @@ class Method:
         return self.ascent.phase(t)
 
     def trace(self, params: Params) -> Trace:
-        """Lists what one step does for stacked parameters (or their shapes) [A, ...]; computes nothing."""
+        """Lists what one step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
+
+        The ledger, the memory estimate and `init` all ask for it: it is remembered for each set of shapes.
+        """
+        leaves, structure = jax.tree.flatten(params)
+        shapes = (structure, *((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+        traces: dict[Any, Trace] = self.__dict__.setdefault("_traces", {})
+        if shapes not in traces:
+            traces[shapes] = self._trace(params)
+        return traces[shapes]
+
+    def _trace(self, params: Params) -> Trace:
         book: list[Round] = []
         oracle = Rehearsal(self.topology.slots)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Key, Params
+from saddle_jax.devices import policy
 
 
 def tree_map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
@@ -135,7 +136,7 @@ def in_memory(tree: Any) -> Any:
     computed anew for each neighbour. It drops an optimization barrier before it fuses, but only then: here
     the barrier hides that a loop over the stored tensor never runs.
     """
-    if jax.default_backend() != "cpu":
+    if not policy.recomputes_cheap_expressions():
         return jax.lax.optimization_barrier(tree)
     rounds = jax.lax.optimization_barrier(jnp.int32(0))
 

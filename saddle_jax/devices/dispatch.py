@@ -19,6 +19,8 @@ from typing import Any
 
 import jax
 
+from saddle_jax.devices import policy
+
 _turn = threading.Lock()
 _running: Any = None  # the smallest result of the last program on several devices: it is there when all are
 
@@ -29,7 +31,7 @@ def in_turn(program: Callable[..., Any], *arguments: Any) -> Any:
     Buffers may be donated to programs that are called by this function alone: it waits for what they return.
     """
     global _running
-    if jax.default_backend() != "cpu":
+    if not policy.programs_take_turns():
         return program(*arguments)
     with _turn:
         jax.block_until_ready(_running)

@@ -23,6 +23,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.devices import policy
 
 AXIS = "agents"  # of the mesh
 BATCH_AXIS = "batch"  # of the mesh: the images of each agent, where there are more devices than agents
@@ -68,22 +69,12 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
-def group_size(agents: int, group: int = 0) -> int:
-    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
-
-    An accelerator takes all of them: its operations want to be wide. A core of a CPU takes one: what that one
-    needs stays in its caches, and its convolutions are those of one model, which XLA:CPU runs best.
-    """
-    checks.whole("group", group, at_least=0)
-    return min(agents, group or (1 if jax.default_backend() == "cpu" else agents))
-
-
 def lift(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
     """A function of one agent as a function of all: each argument and result gets the agent axis [A, ...]."""
 
     def of_a_shard(*arguments: Any) -> Any:
         agents = jax.tree.leaves(arguments)[0].shape[0]
-        size = group_size(agents, group)
+        size = policy.group_size(agents, group)
         if size == agents > 1:
             return jax.vmap(function)(*arguments)
         # One by one there is no axis more: operations are those of one model.

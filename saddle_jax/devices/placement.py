@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.devices import lifting
+from saddle_jax.devices import lifting, policy
 from saddle_jax.devices.dispatch import in_turn
 
 
@@ -193,8 +193,7 @@ def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placem
                 f"agents * batch_size = {agent_count * batch_size}, got {count}"
             )
         return Placement(agent_count, agent_count, count // agent_count)
-    # The cores of one machine share every operation anyway.
-    most = 1 if jax.default_backend() == "cpu" else count // agent_count
+    most = policy.devices_per_batch(count, agent_count)
     return Placement(agent_count, agent_count, max(n for n in range(1, most + 1) if batch_size % n == 0))
 
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from saddle_jax.base.types import Array
+from saddle_jax.devices import policy
 from saddle_jax.models.convolution_forms import BY_PATCHES, ON_CPU, ORDINARY, Window, ordinary, taps
 
 Lowering = Literal["fast", "each", "patches", "plain"]
@@ -42,7 +43,7 @@ def convolve(
 ) -> Array:
     """Cross-correlation of images [B, H, W, C] with a kernel [h, w, C / groups, D]: [B, H', W', D]."""
     window = Window(stride, padding, groups)
-    if lowering == "plain" or (lowering == "fast" and jax.default_backend() != "cpu"):
+    if lowering == "plain" or (lowering == "fast" and policy.batches_convolutions()):
         return ordinary(window, x, kernel)
     if groups > 1:
         return _depthwise(window, x, kernel)
@@ -118,7 +119,7 @@ def _with_rule(
 
     @custom_vmap
     def operation(left: Array, right: Array) -> Array:
-        return run(ON_CPU if jax.default_backend() == "cpu" else ORDINARY, left, right)
+        return run(ON_CPU if policy.takes_library_convolutions() else ORDINARY, left, right)
 
     @operation.def_vmap
     def rule(axis_size: int, in_batched: list[bool], left: Array, right: Array) -> tuple[Any, bool]:

@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 
 from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment, build
+from saddle_jax.training.feeding import Feed
+from saddle_jax.training.program import build
 from saddle_jax.training.run_folder import check_same, read_result, write_json
-from saddle_jax.training.streaming import streamed_inputs
 
 _PROBE_STEPS = 3
 
@@ -90,39 +89,32 @@ def plan(
 
 def measure(config: Config) -> Size:
     """Builds a run, which also shows that it can be built, and tells its size."""
-    experiment = build(config)
+    program = build(config)
     # An evaluation is a forward pass, a third of a gradient, over the test set.
-    batches = len(experiment.dataset.test_labels) / (config.agents * config.batch_size)
+    batches = len(program.problem.dataset.test_labels) / (config.agents * config.batch_size)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
-        steps=experiment.steps,
-        passes=passes_per_step(experiment.method, experiment.carry_shapes[0]),
+        steps=program.problem.steps,
+        passes=passes_per_step(program.method, program.shapes_of_one.params),
         evaluations=evaluations * batches / 3,
-        bytes_sent=experiment.ledger.wire_bytes_per_agent(experiment.steps),
+        bytes_sent=program.ledger.wire_bytes_per_agent(program.problem.steps),
         probe=(config.dataset, config.model, config.agents, config.batch_size),
     )
 
 
 def seconds_per_pass(config: Config) -> float:
     """Runs a few steps of plain D-PSGD with this data, model and number of agents."""
-    experiment = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
-    carry = experiment.first_carry()
+    program = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
+    carry, feed = program.start(), Feed(program)
     times = []
-    for step, inputs in zip(range(_PROBE_STEPS + 1), _inputs(experiment), strict=False):
+    for step in range(min(_PROBE_STEPS + 1, program.problem.batches.steps_per_epoch)):
+        inputs = feed.at(step)
         started = time.perf_counter()
-        position = jnp.array([[0 if experiment.is_streamed else step, 0, step, step]], jnp.int32)
-        carry, _ = experiment.take_steps(carry, *inputs, position, None)
+        carry, _ = program.steps(carry, inputs, step)
         jax.block_until_ready(carry)
         times.append(time.perf_counter() - started)
     return statistics.median(times[1:] or times)  # the first one compiles
-
-
-def _inputs(experiment: Experiment):
-    if experiment.is_streamed:
-        yield from streamed_inputs(experiment, 0)
-    for _ in range(experiment.batches.steps_per_epoch):
-        yield (*experiment.device_data, experiment.order(0))
 
 
 def estimate(

@@ -164,19 +164,19 @@ def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def _rebuilt(run: Run) -> tuple[np.ndarray, Sequence[str]]:
-    from saddle_jax.training.experiment import build
+    from saddle_jax.training.build import build
 
     try:
-        experiment = build(run.config)
+        problem = build(run.config)
     except (ValueError, OSError) as error:
         raise RunError(
             f"{run.name} did not record its class counts, and its data are not here: {error}"
         ) from error
-    if experiment.partition.fingerprint != run.fact("partition", "fingerprint"):
+    if problem.partition.fingerprint != run.fact("partition", "fingerprint"):
         raise RunError(
             f"{run.name} did not record its class counts, and the data here give another partition"
         )
-    return experiment.partition.class_counts, experiment.dataset.class_names
+    return problem.partition.class_counts, problem.dataset.class_names
 
 
 def _bits_per_number(run: Run) -> float:

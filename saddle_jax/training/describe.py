@@ -11,9 +11,9 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.core.network import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import Partition
-from saddle_jax.devices.lifting import group_size
+from saddle_jax.devices import policy
 from saddle_jax.methods import options_of
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.program import Program
 from saddle_jax.training.sweep import SWEPT, name_of, parse_sweep
 from saddle_jax.version import __version__
 
@@ -31,24 +31,24 @@ def versions() -> dict[str, str]:
     return found
 
 
-def record(experiment: Experiment) -> dict[str, Any]:
+def record(program: Program) -> dict[str, Any]:
     """What config.json says beside the settings."""
-    shapes = jax.eval_shape(experiment.first_params)
-    several = experiment.config.has_replicas
+    shapes = jax.eval_shape(program.problem.first_params)
+    several = program.config.has_replicas
     return {
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
-            "source": experiment.dataset.source,
-            "train": len(experiment.dataset.train_labels),
-            "class_names": list(experiment.dataset.class_names),
+            "source": program.problem.dataset.source,
+            "train": len(program.problem.dataset.train_labels),
+            "class_names": list(program.problem.dataset.class_names),
         },
-        "partition": _about(experiment.partition),
-        **({"partitions": [_about(one.partition) for one in experiment.members]} if several else {}),
-        "topology": {"name": experiment.method.topology.name, "gap": experiment.method.topology.spectral_gap},
-        "parameters": models.count(shapes) // experiment.config.agents,
+        "partition": _about(program.problem.partition),
+        **({"partitions": [_about(one.partition) for one in program.problems]} if several else {}),
+        "topology": {"name": program.method.topology.name, "gap": program.method.topology.spectral_gap},
+        "parameters": models.count(shapes) // program.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
-        "steps": experiment.steps,
+        "steps": program.problem.steps,
     }
 
 
@@ -64,10 +64,11 @@ def _about(partition: Partition) -> dict[str, Any]:
     }
 
 
-def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
+def heading(program: Program, workdir: pathlib.Path) -> str:
     """What is about to run."""
-    config, dataset, method = experiment.config, experiment.dataset, experiment.method
-    count = models.count(jax.eval_shape(experiment.first_params)) // config.agents
+    config, problem, method = program.config, program.problem, program.method
+    dataset = problem.dataset
+    count = models.count(jax.eval_shape(problem.first_params)) // config.agents
     swept = parse_sweep(config.sweep)
 
     def number(name: str) -> str:
@@ -79,29 +80,29 @@ def heading(experiment: Experiment, workdir: pathlib.Path) -> str:
     kind = "Nesterov" if config.nesterov else "heavy ball"
     order = f" ({config.order} order)" if "order" in options_of(config.method) else ""
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
-    per_step = experiment.ledger.wire_bytes_per_agent(1)
-    group = group_size(experiment.placement.per_device, config.group)
-    taken = "" if group == experiment.placement.per_device else f", {group} at a time"
+    per_step = program.ledger.wire_bytes_per_agent(1)
+    group = policy.group_size(program.placement.per_device, config.group)
+    taken = "" if group == program.placement.per_device else f", {group} at a time"
     taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
-    whose = f" (of seed {experiment.members[0].config.seed})" if config.seeds else ""
+    whose = f" (of seed {problem.config.seed})" if config.seeds else ""
     rows = {
         "method": f"{config.method}{sam}, momentum {number('beta')} ({kind}), "
         f"weight decay {number('weight_decay')}, gamma {number('gamma')}{compressed}",
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
         "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
         f"from {dataset.source}",
-        "partition": f"{experiment.partition.name}: {experiment.partition.skew}{whose}",
+        "partition": f"{problem.partition.name}: {problem.partition.skew}{whose}",
         "model": f"{config.model}, {count:,} parameters, {config.norm}",
-        "devices": f"{experiment.placement}{taken}",
-        "steps": f"{experiment.steps:,} ({config.epochs} epochs of {experiment.batches.steps_per_epoch}), "
+        "devices": f"{program.placement}{taken}",
+        "steps": f"{problem.steps:,} ({config.epochs} epochs of {problem.batches.steps_per_epoch}), "
         f"eta {number('learning_rate')} ({config.schedule})",
         "traffic": f"each agent sends {readable(per_step)} per step, "
-        f"{readable(experiment.ledger.wire_bytes_per_agent(experiment.steps))} in all",
+        f"{readable(program.ledger.wire_bytes_per_agent(problem.steps))} in all",
         "folder": str(workdir),
     }
     if config.has_replicas:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
-        rows["replicas"] = f"{len(experiment.members)} in one program: {' x '.join(named)}"
+        rows["replicas"] = f"{len(program.problems)} in one program: {' x '.join(named)}"
     return "\n".join(f"{name:<10} {text}" for name, text in rows.items())
 
 

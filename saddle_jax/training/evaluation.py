@@ -8,24 +8,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.base.types import Params
-from saddle_jax.training import sweep as replicas
+from saddle_jax.training import sweep
 from saddle_jax.training.checkpoint import tree_sha256
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.program import Program
 
 
-def score(experiment: Experiment, params: Params, every_agent: bool) -> dict[str, Any]:
+def score(program: Program, number: int, params: Params, every_agent: bool) -> dict[str, Any]:
     """An evaluation of one run: the consensus model on the whole test set, every agent's own if asked for."""
-    found = experiment.evaluate(experiment.consensus(params))
+    problem = program.problems[number]
+    consensus_score = problem.evaluate(program.consensus(params))
     record: dict[str, Any] = {
-        "test_accuracy": found.accuracy,
-        "test_loss": found.loss,
-        "consensus_distance": float(experiment.consensus_distance(params)),
+        "test_accuracy": consensus_score.accuracy,
+        "test_loss": consensus_score.loss,
+        "consensus_distance": float(program.consensus_distance(params)),
     }
     if every_agent:
-        pull = experiment.placement.pull
+        pull = program.placement.pull
         agents = [
-            experiment.evaluate(pull(_one_agent, params, i)).accuracy for i in range(experiment.config.agents)
+            problem.evaluate(pull(_one_agent, params, i)).accuracy for i in range(program.config.agents)
         ]
         record["agent_accuracy_mean"] = float(np.mean(agents))
         record["agent_accuracy_std"] = float(np.std(agents))
@@ -33,29 +34,29 @@ def score(experiment: Experiment, params: Params, every_agent: bool) -> dict[str
     return record
 
 
-def is_finite(experiment: Experiment, params: Params) -> bool:
-    """Whether all models of a run are."""
-    return bool(experiment.placement.pull(_all_finite, params))
+def is_finite(program: Program, params: Params) -> bool:
+    """Whether all numbers of a run's models are finite."""
+    return bool(program.placement.pull(_all_finite, params))
 
 
-def params_sha256(experiment: Experiment, params: Params) -> str:
-    """Of all agents' models, idle rows apart, wherever they were computed."""
-    agents, pull = experiment.config.agents, experiment.placement.pull
+def params_sha256(program: Program, params: Params) -> str:
+    """The hash of all agents' models, idle rows apart, wherever they were computed."""
+    agents, pull = program.config.agents, program.placement.pull
     return tree_sha256(jax.tree.map(lambda x: np.asarray(pull(_whole, x))[:agents], params))
 
 
-def ending(status: str, found: dict[str, Any], first_bad: int, last_finite: dict[str, Any]) -> dict[str, Any]:
+def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[str, Any]) -> dict[str, Any]:
     """How one run ended.
 
     Args:
       status: finished, diverged or interrupted, of the whole program.
-      found: its last evaluation, if there is one.
+      last: its last evaluation, if there is one.
       first_bad: its first step, from zero, whose loss was not finite; -1: none.
       last_finite: the last loss that was.
     """
     if first_bad < 0:
-        return {"status": status, **found}
-    return {"status": "diverged", **found, "diverged_at_step": first_bad + 1, "last_finite": last_finite}
+        return {"status": status, **last}
+    return {"status": "diverged", **last, "diverged_at_step": first_bad + 1, "last_finite": last_finite}
 
 
 def summary(config: Config, ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def summary(config: Config, ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
     With a sweep, "settings" has the same for the seeds of each combination of numbers. What a replica that
     diverged was worth before says nothing about its end: its numbers are null.
     """
-    own = replicas.settings_of(config.seeds, config.sweep)
+    own = sweep.settings_of(config.seeds, config.sweep)
     result = {"status": next((e["status"] for e in ends if e["status"] != "diverged"), "diverged")}
     result |= _means(ends)
     if config.sweep:
@@ -88,7 +89,7 @@ def _means(ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean and spread of every number of the evaluations, and how many replicas they are not of."""
     sound = [end for end in ends if end["status"] != "diverged"]
     scores = [{name: value for name, value in end.items() if isinstance(value, float)} for end in sound]
-    means = replicas.without_lists(replicas.together(scores))
+    means = sweep.without_lists(sweep.together(scores))
     at = {name: end[name] for end in sound for name in ("evaluated_at_step",) if name in end}
     return {**means, **at, "diverged": len(ends) - len(sound)}
 

@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -12,17 +12,19 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.ledger import table
-from saddle_jax.core.method import Axes
-from saddle_jax.core.method import Metrics as StepMetrics
+from saddle_jax.core.metrics import Axes
+from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
 from saddle_jax.training import describe, evaluation, memory, sweep
+from saddle_jax.training.build import Problem
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.training.due import Calendar
+from saddle_jax.training.feeding import Feed
 from saddle_jax.training.interruption import Noted
 from saddle_jax.training.profile import Profile
+from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.replicated import build
 from saddle_jax.training.run_folder import (
     Metrics,
     NoMetrics,
@@ -33,10 +35,9 @@ from saddle_jax.training.run_folder import (
     read_result,
     write_json,
 )
-from saddle_jax.training.streaming import streamed_inputs
 
-# What is measured of one run's model: (experiment, params) -> numbers by name.
-Measure = Callable[[Experiment, Params], dict[str, Any]]
+# What is measured of one model: (problem, params) -> numbers by name.
+Measure = Callable[[Problem, Params], dict[str, Any]]
 
 
 def train(
@@ -63,24 +64,24 @@ def train(
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
         with hosts.agreement():
-            experiment = build(config)  # first of all: settings that cannot be run leave no trace
-            if warning := memory.check(experiment):
+            program = build(config)  # first of all: settings that cannot be run leave no trace
+            if warning := memory.check(program):
                 screen.warn(warning)
             if hosts.writes():
                 stack.enter_context(locked(workdir))
-        hosts.check_same({"partition": [member.partition.fingerprint for member in experiment.members]})
+        hosts.check_same({"partition": [problem.partition.fingerprint for problem in program.problems]})
         hosts.check_shared(workdir)
         with hosts.agreement():
             if hosts.writes():
-                claim(workdir, config, describe.record(experiment))
-        known = hosts.one_for_all(read_result, workdir)
-        if known is not None and known["status"] != "interrupted":
-            screen.line(f"{workdir} holds this run already: {known['status']}")
-            screen.line(describe.closing_table(known))
-            return known
-        screen.line(describe.heading(experiment, workdir))
+                claim(workdir, config, describe.record(program))
+        before = hosts.one_for_all(read_result, workdir)
+        if before is not None and before["status"] != "interrupted":
+            screen.line(f"{workdir} holds this run already: {before['status']}")
+            screen.line(describe.closing_table(before))
+            return before
+        screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
-        run = _Run(experiment, workdir, screen, profile, since, curvature)
+        run = _Run(program, workdir, screen, profile, since, curvature)
         try:
             result = run.go()
         finally:
@@ -94,138 +95,92 @@ class _Run:
 
     def __init__(
         self,
-        experiment: Experiment,
+        program: Program,
         workdir: pathlib.Path,
         screen: Screen,
         profile: bool,
         since: float,
         curvature: Measure | None,
     ):
-        self.curvature = curvature
-        self.experiment, self.config = experiment, experiment.config
+        self.program, self.config, self.curvature = program, program.config, curvature
         self.workdir, self.screen = workdir, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
-        self.keep_every = self.config.keep_every_epochs * experiment.batches.steps_per_epoch
+        self.steps, self.per_epoch = program.problem.steps, program.problem.batches.steps_per_epoch
+        self.calendar = Calendar(self.config, self.steps, self.per_epoch, program.steps_per_dispatch)
         self.checkpoints = Checkpoints(
-            workdir, self.config.keep_checkpoints, self.keep_every, experiment.agent_axis
+            workdir, self.config.keep_checkpoints, self.calendar.keep_every, program.agent_axis
         )
         self.step, self.seconds, self.ready_seconds, self.is_ready = 0, 0.0, 0.0, False
-        restored = self.checkpoints.restore_newest(experiment.saved, screen.warn, set_aside=True)
+        restored = self.checkpoints.restore_newest(program.saved_like, screen.warn, set_aside=True)
         if restored is None:
-            self.carry = experiment.first_carry()
+            self.carry = program.start()
         else:
             self.step, saved, notes = restored
-            self.carry = experiment.unpacked(saved)
+            self.carry = program.loaded(saved)
             self.seconds = float(notes.get("seconds", 0.0))
             self.ready_seconds = float(notes.get("ready_seconds", 0.0))
         if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
         self.metrics = (
-            Metrics(workdir, resume_at=self.step, last_step=experiment.steps)
-            if hosts.writes()
-            else NoMetrics()
+            Metrics(workdir, resume_at=self.step, last_step=self.steps) if hosts.writes() else NoMetrics()
         )
         self.vote = hosts.Vote()
-        self.pending: tuple[int, Any] | None = None  # logged, but not yet fetched from the device
+        self.newest: list[StepMetrics] = []  # of the last step
+        self.pending: tuple[int, list[StepMetrics]] | None = None  # logged, but not yet fetched
         # Of every replica: its last finite loss; the first step, from zero, whose loss is not (-1: none)
-        self.last_finite: list[dict[str, Any]] = [{} for _ in experiment.members]
-        self.first_bad = experiment.first_bad(self.carry)
+        self.last_finite: list[dict[str, Any]] = [{} for _ in program.problems]
+        self.first_bad = program.first_bad(self.carry)
         for record in read_metrics(workdir):
             self._note_finite([sweep.of_replica(record, k) for k in range(len(self.first_bad))])
         self.since, self.started = since, since - self.seconds
 
-    def _params(self, number: int) -> Params:
-        """All agents' models [A, ...] of one replica."""
-        return self.experiment.params_of(self.carry, number)
-
-    def _join(self, records: list[dict[str, Any]]) -> dict[str, Any]:
-        """One line of metrics.jsonl from each replica's."""
-        return sweep.together(records) if self.config.has_replicas else records[0]
-
     @property
     def _sound(self) -> np.ndarray:
-        """Which replicas have not diverged."""
+        """Which replicas have not diverged, bool [R]."""
         return self.first_bad < 0
 
     def go(self) -> dict[str, Any]:
         """Steps until the end, an interruption or divergence; then result.json."""
-        config, steps = self.config, self.experiment.steps
-        per_epoch = self.experiment.batches.steps_per_epoch
-        self.screen.start(steps, self.step)
+        self.screen.start(self.steps, self.step)
+        feed = Feed(self.program, self.step)
         try:
             with Noted() as interrupt:
-                status = "finished"
-                for inputs, positions in self._inputs():
-                    self._advance(inputs, positions)
-                    epoch_ended = self.step % per_epoch == 0
-                    evaluates = epoch_ended and (self.step // per_epoch) % config.eval_every_epochs == 0
-                    measures = epoch_ended and self._measures(self.step // per_epoch)
-                    kept = self.keep_every and self.step % self.keep_every == 0
-                    saves = kept or self.step % config.checkpoint_every_steps == 0
-                    logs = self.step % config.log_every_steps == 0 or self.step == steps
-                    if logs:
+                while self.step < self.steps:
+                    self._advance(feed)
+                    due = self.calendar.due(self.step)
+                    if due.log:
                         self._log()
-                    interrupted = self.vote(interrupt.signal > 0, due=logs)
-                    stops = evaluates or measures or saves or self.step == steps or interrupted
-                    if stops and self._is_finite():
-                        if evaluates and self.step < steps:
-                            self._evaluate(every_agent=config.eval_agents == "always")
-                        if measures and self.step < steps:
+                    interrupted = self.vote(interrupt.signal > 0, due=due.log)
+                    if (due.stop or interrupted) and self._is_sound():
+                        if due.evaluate and not due.end:
+                            self._evaluate(every_agent=self.config.eval_agents == "always")
+                        if due.measure and not due.end:
                             self._measure()
                         self._save()
                     if not self._sound.any():
-                        status = "diverged"
-                        break
-                    if interrupted and self.step < steps:
-                        status = "interrupted"
-                        break
-                return self._end(status)
+                        return self._end("diverged")
+                    if interrupted and not due.end:
+                        return self._end("interrupted")
+                return self._end("finished")
         finally:
             self.screen.stop()
             if self.profile:
                 self.profile.stop()
 
-    def _together(self) -> int:
-        """How many steps the next call takes: several only if nothing is to be done between them.
-
-        Calls of several steps start at multiples of their number, whether a run was resumed or not:
-        that keeps a resumed run the same, bit for bit.
-        """
-        several = self.experiment.steps_per_dispatch
-        config, per_epoch = self.config, self.experiment.batches.steps_per_epoch
-        stops = (config.log_every_steps, config.checkpoint_every_steps, per_epoch)
-        free = min(stop - self.step % stop for stop in stops)
-        return several if self.step % several == 0 and free >= several else 1
-
-    def _inputs(self) -> Iterator[tuple[Any, np.ndarray]]:
-        """Images, labels, order and positions of every call from here on; nothing if all is done."""
-        experiment, batches = self.experiment, self.experiment.batches
-        order, order_epoch = None, -1
-        streamed = streamed_inputs(experiment, self.step) if experiment.is_streamed else None
-        while self.step < experiment.steps:
-            epoch, number = divmod(self.step, batches.steps_per_epoch)
-            count = np.arange(self._together(), dtype=np.int32)
-            rest = np.stack([np.full_like(count, epoch), number + count, self.step + count], axis=1)
-            if streamed is not None:
-                yield next(streamed), np.insert(rest, 0, 0, axis=1)
-                continue
-            if epoch != order_epoch:
-                order, order_epoch = experiment.order(epoch), epoch
-            yield (*experiment.device_data, order), np.insert(rest, 0, number + count, axis=1)
-
-    def _advance(self, inputs: Any, positions: np.ndarray) -> None:
-        phases = {self.experiment.method.phase(step) for step in positions[:, 3].tolist()}
-        phase = phases.pop() if len(phases) == 1 else None
-        with self._clock("steps", key=(len(positions), phase)):
-            self.carry, self.newest = self.experiment.take_steps(self.carry, *inputs, positions, phase)
+    def _advance(self, feed: Feed) -> None:
+        """Takes one call's steps."""
+        count = self.calendar.together(self.step)
+        inputs = feed.at(self.step)
+        with self._clock("steps", key=(count, self.program.phase(self.step, count))):
+            self.carry, self.newest = self.program.steps(self.carry, inputs, self.step, count)
             if self.profile:
                 jax.block_until_ready(self.carry)
         if not self.is_ready:  # the call returns when it is compiled
             self.is_ready, spent = True, time.perf_counter() - self.since
             self.ready_seconds += spent
             self.screen.line(f"ready in {spent:.1f} s")
-        self.step += len(positions)
-        self.screen.advance(len(positions))
+        self.step += count
+        self.screen.advance(count)
 
     def _log(self) -> None:
         """Notes this step's metrics; those noted before, which are ready by now, are written."""
@@ -237,60 +192,66 @@ class _Run:
             return
         step, metrics = self.pending
         self.pending = None
-        occupied = self.experiment.method.topology.at(step - 1).occupied[: self.config.agents]
-        records = [_numbers(found, occupied) for found in self.experiment.collect(jax.device_get(metrics))]
+        occupied = self.program.method.topology.at(step - 1).occupied[: self.config.agents]
+        records = [_numbers(each, occupied) for each in self.program.of_each(jax.device_get(metrics))]
         self._note_bad([int(record.pop("first_bad")) for record in records])
-        record = {
-            "step": step,
-            "epoch": step / self.experiment.batches.steps_per_epoch,
-            **self._join(records),
-        }
-        record["bytes_sent_per_agent"] = self.experiment.ledger.wire_bytes_per_agent(step)
+        record = {"step": step, "epoch": step / self.per_epoch, **self._joined(records)}
+        record["bytes_sent_per_agent"] = self.program.ledger.wire_bytes_per_agent(step)
         self.metrics.write(record)
         self._note_finite([{"step": step, **record} for record in records])
+
+    def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
+        """One line of metrics.jsonl from each replica's."""
+        return sweep.together(records) if self.config.has_replicas else records[0]
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
         for number, record in enumerate(records):
             if record.get("train_loss") is not None and np.isfinite(record["train_loss"]):
                 self.last_finite[number] = {name: record[name] for name in ("step", "train_loss")}
 
-    def _note_bad(self, first_bad: Sequence[int] | np.ndarray) -> None:
+    def _note_bad(self, first_bad: Any) -> None:
+        """The one place where a replica becomes diverged: at its first bad step, -1 for none."""
         self.first_bad = np.where(self._sound, first_bad, self.first_bad)
 
-    def _is_finite(self) -> bool:
-        """Whether losses and models of any replica are; models may blow up in a step of finite loss."""
+    def _is_sound(self) -> bool:
+        """Whether any replica has finite losses and models; models may blow up in a step of finite loss."""
         self._flush()
-        self._note_bad(self.experiment.first_bad(self.carry))
-        for number in np.flatnonzero(self._sound).tolist():
-            if not evaluation.is_finite(self.experiment.members[number], self._params(number)):
-                self.first_bad[number] = self.step
+        self._note_bad(self.program.first_bad(self.carry))
+        models_bad = [
+            -1 if not sound or evaluation.is_finite(self.program, self._models(number)) else self.step
+            for number, sound in enumerate(self._sound)
+        ]
+        self._note_bad(models_bad)
         return bool(self._sound.any())
 
-    def _of_each(self, measure: Callable[[Experiment, Params], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Measures every replica that has not diverged, writes a line, and returns what was found of each."""
+    def _models(self, number: int) -> Params:
+        """All agents' models [A, ...] of one replica."""
+        return self.program.models(self.carry, number)
+
+    def _of_each(self, measure: Callable[[int, Params], dict[str, Any]]) -> list[dict[str, Any]]:
+        """Measures every replica that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
-            found = [
-                measure(member, self._params(number)) if self._sound[number] else {}
-                for number, member in enumerate(self.experiment.members)
+            records = [
+                measure(number, self._models(number)) if sound else {}
+                for number, sound in enumerate(self._sound)
             ]
-        found = hosts.one_for_all(lambda: found)  # what is decided on must not differ by a rounding
-        epoch = self.step / self.experiment.batches.steps_per_epoch
-        record = self._join(found)
+        records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
+        epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
         self.screen.line(describe.progress(epoch, record))
-        return found
+        return records
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
-        return self._of_each(lambda member, params: evaluation.score(member, params, every_agent))
-
-    def _measures(self, epoch: int) -> bool:
-        every = self.config.sharpness_every_epochs
-        return every > 0 and epoch % every == 0
+        return self._of_each(
+            lambda number, params: evaluation.score(self.program, number, params, every_agent)
+        )
 
     def _measure(self) -> None:
         measure = self.curvature
         assert measure is not None  # which `train` has checked
-        self._of_each(lambda member, params: measure(member, member.consensus(params)))
+        self._of_each(
+            lambda number, params: measure(self.program.problems[number], self.program.consensus(params))
+        )
 
     def _save(self) -> None:
         if self.step in hosts.one_for_all(self.checkpoints.steps):  # resumed here, and nothing has changed
@@ -300,7 +261,7 @@ class _Run:
         self.seconds = time.perf_counter() - self.started
         with self._clock("saving"):
             notes = {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
-            self.checkpoints.save(self.step, self.experiment.packed(self.carry), notes)
+            self.checkpoints.save(self.step, self.program.saved(self.carry), notes)
 
     @contextlib.contextmanager
     def _clock(self, what: str, key: Any = None) -> Iterator[None]:
@@ -309,32 +270,37 @@ class _Run:
 
     def _end(self, status: str) -> dict[str, Any]:
         self._flush()
-        if status == "finished":
-            found = self._evaluate(every_agent=self.config.eval_agents != "never")
-            for k in np.flatnonzero(self._sound).tolist():
-                if not np.isfinite([found[k]["test_loss"], found[k]["consensus_distance"]]).all():
-                    # The last step was too much, though its own loss came out.
-                    found[k], self.first_bad[k] = {}, self.step
-            if self.config.sharpness_every_epochs and self._sound.any():
-                self._measure()
-        else:
-            last = last_evaluation(self.workdir)
-            found = [sweep.of_replica(last, k) for k in range(len(self.first_bad))]
+        last = self._last_evaluations(status)
         ends = []
-        for k, member in enumerate(self.experiment.members):
-            end = evaluation.ending(status, found[k], int(self.first_bad[k]), self.last_finite[k])
-            ends.append({**end, "params_sha256": evaluation.params_sha256(member, self._params(k))})
+        for k in range(len(last)):
+            end = evaluation.ending(status, last[k], int(self.first_bad[k]), self.last_finite[k])
+            ends.append({**end, "params_sha256": evaluation.params_sha256(self.program, self._models(k))})
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = (
             evaluation.summary(self.config, ends) if self.config.has_replicas else ends[0]
         )
-        result |= {"steps": self.step, **table(self.experiment.ledger, self.step)}
+        result |= {"steps": self.step, **table(self.program.ledger, self.step)}
         result |= {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
         if self.profile:
             result["profile"] = self.profile.shares()
         if hosts.writes():
             write_json(self.workdir / "result.json", result)
         return result
+
+    def _last_evaluations(self, status: str) -> list[dict[str, Any]]:
+        """Each replica's last evaluation: of a finished run made now, of another the newest there is."""
+        if status != "finished":
+            last = last_evaluation(self.workdir)
+            return [sweep.of_replica(last, k) for k in range(len(self.first_bad))]
+        scores = self._evaluate(every_agent=self.config.eval_agents != "never")
+        for k in np.flatnonzero(self._sound).tolist():
+            if not np.isfinite([scores[k]["test_loss"], scores[k]["consensus_distance"]]).all():
+                # The last step was too much, though its own loss came out.
+                scores[k] = {}
+                self._note_bad(np.where(np.arange(len(scores)) == k, self.step, -1))
+        if self.config.sharpness_every_epochs and self._sound.any():
+            self._measure()
+        return scores
 
 
 def _numbers(metrics: StepMetrics, occupied: np.ndarray) -> dict[str, Any]:

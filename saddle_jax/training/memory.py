@@ -21,8 +21,9 @@ import jax.numpy as jnp
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.ledger import readable
-from saddle_jax.devices.lifting import group_size
-from saddle_jax.training.experiment import Experiment
+from saddle_jax.devices import policy
+from saddle_jax.training.build import Problem
+from saddle_jax.training.program import Program
 
 _LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 
@@ -54,42 +55,42 @@ class Footprint:
         return (self.carried + self.data + self.working) * self.sharing
 
 
-def estimate(experiment: Experiment) -> Footprint:
+def estimate(program: Program) -> Footprint:
     """What a run, or several in one program, will take; see above."""
-    config, placement, members = experiment.config, experiment.placement, experiment.members
-    asked = experiment.members[0].method.trace(experiment.members[0].carry_shapes[0]).asked
-    width = experiment.method.topology.graphs[0].neighbours.shape[1]
+    placement, shapes = program.placement, program.carry_shapes
+    width = program.method.topology.graphs[0].neighbours.shape[1]
+    asked = program.method.trace(program.shapes_of_one.params).asked
     pairs = max((width if kind == "pairs" else 1 for kind in asked), default=1)
-    together = placement.per_device * experiment.at_once
-    at_a_time = group_size(together, config.group)
+    together = placement.per_device * program.at_once
+    at_a_time = policy.group_size(together, program.config.group)
     copies = pairs + 1 + (at_a_time < together)
-    taken = copies * _size(experiment.carry_shapes[0]) * experiment.at_once // len(members)
-    activations = 2 * at_a_time * _kept(experiment) // placement.batch_devices
-    images = {id(member.dataset.train_images): member.dataset.train_images for member in members}
-    data = 0 if experiment.is_streamed else sum(math.prod(each.shape) for each in images.values())
-    on_cpu = jax.default_backend() == "cpu"
+    gradients = copies * _size(shapes.params) * program.at_once // len(program.problems)
+    activations = 2 * at_a_time * _kept(program.problem) // placement.batch_devices
+    datasets = [problem.dataset.train_images for problem in program.problems]
+    images = {id(images): math.prod(images.shape) for images in datasets}
+    devices = placement.devices * placement.batch_devices
     return Footprint(
-        carried=_size(experiment.carry_shapes) // placement.devices,
-        data=data,
-        working=taken // placement.devices + activations,
-        sharing=max(1, placement.devices * placement.batch_devices // jax.process_count()) if on_cpu else 1,
+        carried=_size(shapes) // placement.devices,
+        data=0 if program.problem.is_streamed else sum(images.values()),
+        working=gradients // placement.devices + activations,
+        sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
     )
 
 
-def _kept(experiment: Experiment) -> int:
+def _kept(problem: Problem) -> int:
     """What one agent's forward pass on one batch keeps for the backward pass."""
     batch = {
         "images": jax.ShapeDtypeStruct(
-            (experiment.config.batch_size, *experiment.dataset.image_shape), jnp.float32
+            (problem.config.batch_size, *problem.dataset.image_shape), jnp.float32
         ),
-        "labels": jax.ShapeDtypeStruct((experiment.config.batch_size,), jnp.int32),
-        "mask": jax.ShapeDtypeStruct((experiment.config.batch_size,), jnp.float32),
+        "labels": jax.ShapeDtypeStruct((problem.config.batch_size,), jnp.int32),
+        "mask": jax.ShapeDtypeStruct((problem.config.batch_size,), jnp.float32),
     }
 
     def forward(params: Any, batch: Any) -> Any:
-        return jax.vjp(lambda x: experiment.loss_fn(x, batch)[0], params)[1]
+        return jax.vjp(lambda x: problem.loss_fn(x, batch)[0], params)[1]
 
-    return _size(jax.eval_shape(forward, jax.eval_shape(experiment.first_model), batch))
+    return _size(jax.eval_shape(forward, jax.eval_shape(problem.first_model), batch))
 
 
 def _size(shapes: Any) -> int:
@@ -113,18 +114,18 @@ def available() -> int | None:
         return machine
 
 
-def fits(experiment: Experiment) -> bool:
+def fits(program: Program) -> bool:
     """Whether a run should find enough memory, with some to spare."""
     there = available()
-    return there is None or estimate(experiment).total <= 0.7 * there
+    return there is None or estimate(program).total <= 0.7 * there
 
 
-def check(experiment: Experiment) -> str | None:
+def check(program: Program) -> str | None:
     """Refuses a run whose models and state alone do not fit; a warning where a step may not, else None."""
-    there, needed = available(), estimate(experiment)
+    there, needed = available(), estimate(program)
     if there is None or needed.total <= there:
         return None
-    config, count = experiment.config, len(experiment.members)
+    config, count = program.config, len(program.problems)
     what = f"{config.agents:,} agents" + (f" in {count} replicas" if count > 1 else "")
     fewer = f"fewer agents{' or replicas' if count > 1 else ''} or more devices"
     if needed.least > there:

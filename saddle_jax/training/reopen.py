@@ -14,10 +14,10 @@ from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import BUILTIN
+from saddle_jax.training import build, program
+from saddle_jax.training.build import Problem
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment
-from saddle_jax.training.replicated import build
 from saddle_jax.training.run_folder import read_config
 
 
@@ -26,7 +26,7 @@ def open_run(
     report: Callable[[str], None],
     data_dir: str | None = None,
     replica: int | None = None,
-) -> tuple[Experiment, int, Params]:
+) -> tuple[Problem, int, Params]:
     """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
@@ -34,19 +34,18 @@ def open_run(
     number of one run of a folder that holds several.
     """
     number = _choose_replica(workdir, replica)
-    experiment = build(_here(workdir, data_dir))
-    checkpoints = _checkpoints(workdir, experiment)
-    restored = checkpoints.restore_newest(experiment.saved, report, set_aside=False)
+    whole = program.build(_here(workdir, data_dir))
+    restored = _checkpoints(workdir, whole).restore_newest(whole.saved_like, report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
-    return experiment.members[number], step, experiment.params_of(experiment.unpacked(carry), number)
+    return whole.problems[number], step, whole.models(whole.loaded(carry), number)
 
 
-def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Experiment:
-    """The parts of a run."""
+def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Problem:
+    """The parts of a run, without its models."""
     _choose_replica(workdir, None)
-    return build(_here(workdir, data_dir))
+    return build.build(_here(workdir, data_dir))
 
 
 def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
@@ -79,22 +78,22 @@ def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
     return replica or 0
 
 
-def stages(workdir: pathlib.Path, experiment: Experiment) -> dict[int, float]:
+def stages(workdir: pathlib.Path, problem: Problem) -> dict[int, float]:
     """The steps of which a run has a checkpoint, in order, and the epoch of each."""
-    steps = _checkpoints(workdir, experiment).steps()
+    steps = Checkpoints(workdir, problem.config.keep_checkpoints).steps()
     if not steps:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
-    return {step: step / experiment.batches.steps_per_epoch for step in steps}
+    return {step: step / problem.batches.steps_per_epoch for step in steps}
 
 
-def open_stage(workdir: pathlib.Path, experiment: Experiment, step: int) -> Params:
+def open_stage(workdir: pathlib.Path, problem: Problem, step: int) -> Params:
     """All agents' models [A, ...] at the checkpoint of one step."""
-    return _checkpoints(workdir, experiment).restore(step, experiment.saved)[0]
+    alone = program.of_problems(problem.config, problem)
+    return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
 
 
-def _checkpoints(workdir: pathlib.Path, experiment: Experiment) -> Checkpoints:
-    keep = experiment.config.keep_checkpoints
-    return Checkpoints(workdir, keep, agent_axis=experiment.agent_axis)
+def _checkpoints(workdir: pathlib.Path, whole: program.Program) -> Checkpoints:
+    return Checkpoints(workdir, whole.config.keep_checkpoints, agent_axis=whole.agent_axis)
 
 
 def choose(params: Params, agent: int | None) -> Params:

@@ -24,8 +24,8 @@ from saddle_jax.data.recipes import Recipe
 from saddle_jax.devices.lifting import lift
 from saddle_jax.methods import options_of
 from saddle_jax.training import classification
+from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
-from saddle_jax.training.experiment import Experiment
 
 # Length of the steps along which gradients are compared: short against the curvature's own change, long
 # against the rounding of float32.
@@ -62,7 +62,7 @@ class Estimates(NamedTuple):
 
 
 def estimate(
-    experiment: Experiment,
+    problem: Problem,
     params: Params,
     *,
     samples: int = 0,
@@ -72,7 +72,7 @@ def estimate(
     """Measures a run's constants; images are prepared as in evaluation, without augmentation.
 
     Args:
-      experiment: the run's parts.
+      problem: the run's parts.
       params: all agents' models [A, ...].
       samples: how many of each agent's samples stand for its data, a random choice rounded up to whole
         batches; 0 takes all.
@@ -80,18 +80,18 @@ def estimate(
       report: is told how many passes over these samples are done, and of how many.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
-    lambda_ = mixing_lambda(experiment.method.topology.at(0), experiment.config.gamma)
+    lambda_ = mixing_lambda(problem.topology, problem.config.gamma)
     if lambda_ == 0:
-        raise ArgumentError(f"the theorem needs agents that mix, got {experiment.method.topology.name}")
-    data = _AgentData(experiment, checks.whole("samples", samples, at_least=0))
+        raise ArgumentError(f"the theorem needs agents that mix, got {problem.topology.name}")
+    data = _AgentData(problem, checks.whole("samples", samples, at_least=0))
     passes = iterations + 4
 
     def finish(done: int) -> None:
         report(done, passes)
 
     # Through the host: arrays of a checkpoint are bound to devices, and would be compiled for apart.
-    here = replicate(jax.device_get(consensus(params)), experiment.config.agents)
-    _, initial_loss = data.mean_gradient(experiment.first_params())
+    here = replicate(jax.device_get(consensus(params)), problem.config.agents)
+    _, initial_loss = data.mean_gradient(problem.first_params())
     finish(1)
     gradients, _ = data.mean_gradient(here)
     finish(2)
@@ -140,20 +140,20 @@ def _unit(tree: Any) -> Any:
 class _AgentData:
     """Each agent's samples, in batches as the run has them, and passes over them."""
 
-    def __init__(self, experiment: Experiment, samples: int):
-        partition, size = experiment.partition, experiment.config.batch_size
+    def __init__(self, problem: Problem, samples: int):
+        partition, size = problem.partition, problem.config.batch_size
         if 0 < samples < 2 * size:
             raise ArgumentError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
         share = int(partition.sizes.max())
         batches = -(-(min(samples, share) if samples else share) // size)
-        random = np.random.default_rng(experiment.config.seed)
+        random = np.random.default_rng(problem.config.seed)
         chosen = np.zeros((partition.agents, batches * size), np.int64)
         mask = np.zeros(chosen.shape, np.float32)
         for agent, (row, held) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
             own = random.permutation(row[:held])[: batches * size]
             chosen[agent, : len(own)], mask[agent, : len(own)] = own, 1.0
         self._sizes, self._batch_size = partition.sizes, size
-        self._experiment = experiment
+        self._experiment = problem
         self._samples = chosen.reshape(-1, batches, size).swapaxes(0, 1)  # [batches, A, B]
         self.mask = mask.reshape(-1, batches, size).swapaxes(0, 1)
 
@@ -165,8 +165,8 @@ class _AgentData:
 
     def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
         """Gradients [A, ...] and losses [A] of the batches of that number."""
-        experiment = self._experiment
-        return _gradients(experiment.model, experiment.dataset.recipe, params, self._batch(number))
+        problem = self._experiment
+        return _gradients(problem.model, problem.dataset.recipe, params, self._batch(number))
 
     def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
         """grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""

@@ -1,0 +1,46 @@
+"""What a step measured: arrays by name, each with what its axes mean."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import jax
+
+# What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
+Axes = Literal["", "A", "AK", "L"]
+
+
+@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass(frozen=True)
+class Metrics(Mapping[str, Any]):
+    """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
+
+    `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
+    """
+
+    arrays: dict[str, Any]
+    axes: dict[str, Axes]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def adding(self, **numbers: Any) -> "Metrics":
+        """Returns these metrics and further numbers []."""
+        return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
+
+    def tree_flatten_with_keys(self) -> Any:
+        """Returns the named values, and as their static part the axes; JAX calls this."""
+        names = sorted(self.arrays)
+        children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
+        return children, tuple((name, self.axes[name]) for name in names)
+
+    @classmethod
+    def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
+        """Makes the metrics again of axes and values; JAX calls this."""
+        return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))

@@ -1,0 +1,103 @@
+"""What this hardware does best: the one home of every "on a CPU ...".
+
+No other module asks JAX for its backend. Each function answers one question for the hardware at hand, or for
+a named target inside `targeting`, where programs are compiled for devices that are not there.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Literal
+
+import jax
+
+from saddle_jax.base import checks
+
+Kind = Literal["cpu", "gpu", "tpu"]
+KINDS = ("cpu", "gpu", "tpu")
+
+# On accelerators, where the time between two calls would otherwise show with small models. It divides the
+# default of log_every_steps, between whose steps nothing else is to be done.
+_STEPS_PER_DISPATCH = 5
+# How many points of a landscape an accelerator takes at a time.
+_LANDSCAPE_POINTS = 16
+
+_target: contextvars.ContextVar[Kind | None] = contextvars.ContextVar("target", default=None)
+
+
+@contextlib.contextmanager
+def targeting(kind: Kind) -> Iterator[None]:
+    """While entered, all answers are for this kind of hardware: "cpu", "gpu" or "tpu"."""
+    checks.choice("kind", kind, KINDS)
+    token = _target.set(kind)
+    try:
+        yield
+    finally:
+        _target.reset(token)
+
+
+def is_cpu() -> bool:
+    """Whether programs are for CPUs, whose cores share one memory and every operation."""
+    return (_target.get() or jax.default_backend()) == "cpu"
+
+
+def group_size(agents: int, group: int = 0) -> int:
+    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
+
+    An accelerator takes all of them: its operations want to be wide. A core of a CPU takes one: what that one
+    needs stays in its caches, and its convolutions are those of one model, which XLA:CPU runs best.
+    """
+    checks.whole("group", group, at_least=0)
+    return min(agents, group or (1 if is_cpu() else agents))
+
+
+def replicas_at_once(count: int) -> int:
+    """How many of `count` runs one call of the compiled step computes, at the most.
+
+    An accelerator takes all. A CPU takes one after the other: nothing is gained by more, and convolutions, of
+    which each agent has its own there, would take as many times as long to compile.
+    """
+    return 1 if is_cpu() else count
+
+
+def steps_per_dispatch() -> int:
+    """How many steps one call takes: on a CPU, where calls cost little, one."""
+    return 1 if is_cpu() else _STEPS_PER_DISPATCH
+
+
+def devices_per_batch(devices: int, agents: int) -> int:
+    """Over how many devices each agent's batch may be cut, where there are more devices than agents.
+
+    The cores of one machine share every operation anyway.
+    """
+    return 1 if is_cpu() else devices // agents
+
+
+def batches_convolutions() -> bool:
+    """Whether the convolutions of several agents become one: XLA:CPU runs that slowly."""
+    return not is_cpu()
+
+
+def takes_library_convolutions() -> bool:
+    """Whether convolutions are written in the forms that XLA:CPU gives to its library."""
+    return is_cpu()
+
+
+def recomputes_cheap_expressions() -> bool:
+    """Whether the compiler copies a cheap expression into every fusion that reads it, as XLA:CPU does."""
+    return is_cpu()
+
+
+def programs_take_turns() -> bool:
+    """Whether programs on several devices must run one at a time, see `dispatch`."""
+    return is_cpu()
+
+
+def devices_share_memory() -> bool:
+    """Whether the devices of a process share one memory."""
+    return is_cpu()
+
+
+def landscape_points() -> int:
+    """How many points of a loss landscape are evaluated at a time."""
+    return 1 if is_cpu() else _LANDSCAPE_POINTS

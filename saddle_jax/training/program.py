@@ -1,0 +1,320 @@
+"""One compiled step for R runs that differ in seed and numbers; R = 1 is the ordinary case.
+
+Each run's step is its own: agents gossip within their run, and each run has its own data order, partition,
+initialisation and noise. The numbers in which runs differ are arguments of the step.
+
+The compiled program takes C of the R runs at a time and is called R / C times for a step. What is carried
+from step to step is a list of R / C trees. With C = 1 a tree's leaves are those of one run, [A, ...]: XLA is
+slow with axes of one. With more they are [C, A, ...], by vmap. What is saved is one tree, [A, ...] of a
+single run and [R, A, ...] of several, wherever it was computed.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key, Params, Tree
+from saddle_jax.core.ledger import Ledger, open_ledger
+from saddle_jax.core.method import Method, MethodState
+from saddle_jax.core.metrics import Metrics
+from saddle_jax.core.trees import consensus, consensus_distance, replicate
+from saddle_jax.data import load
+from saddle_jax.devices import policy
+from saddle_jax.devices.dispatch import in_turn
+from saddle_jax.devices.placement import Placement, place
+from saddle_jax.training import build as problems
+from saddle_jax.training.build import Problem
+from saddle_jax.training.config import Config
+from saddle_jax.training.step import Carry, Inputs, RunStep
+from saddle_jax.training.sweep import parse_sweep
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """R problems, the devices they are on, and the step that trains them.
+
+    Attributes:
+      config: the settings of all of them together.
+      problems: each run's own, R of them.
+      placement: where the agents lie.
+    """
+
+    config: Config
+    problems: tuple[Problem, ...]
+    placement: Placement
+
+    @property
+    def problem(self) -> Problem:
+        """The first of the problems: all have the same model, batches of the same size and as many steps."""
+        return self.problems[0]
+
+    @functools.cached_property
+    def method(self) -> Method:
+        """The method of the first problem, on the graph with its idle agents."""
+        return self.problem.method_on(self._topology)[0]
+
+    @functools.cached_property
+    def _topology(self) -> Any:
+        return self.placement.graph(self.problem.topology)
+
+    @functools.cached_property
+    def ledger(self) -> Ledger:
+        """What the agents send."""
+        return open_ledger(self.method, self.shapes_of_one.params)
+
+    @property
+    def at_once(self) -> int:
+        """C, how many runs one call computes; it divides R. `group` counts the agents of all of them."""
+        most = policy.replicas_at_once(len(self.problems))
+        if self.config.group:
+            most = max(1, self.config.group // self.placement.per_device)
+        count = len(self.problems)
+        return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
+
+    @property
+    def group(self) -> int:
+        """How many of a device's agents of one run are computed at a time."""
+        together = self.placement.per_device * self.at_once
+        return max(1, policy.group_size(together, self.config.group) // self.at_once)
+
+    @property
+    def steps_per_dispatch(self) -> int:
+        """How many steps one call of `steps` takes, where nothing is to be done between them."""
+        if self.problem.is_streamed:  # its images come batch by batch
+            return 1
+        return self.config.steps_per_dispatch or policy.steps_per_dispatch()
+
+    # Before the first step, and what is saved
+
+    def start(self) -> list[Carry]:
+        """What is carried before the first step, on the devices where it belongs."""
+        models = self._first_models()  # under a mesh each operation would be a program on all devices
+        with self.placement.active():
+            carry = in_turn(jax.jit(self._first, out_shardings=self._saved_shardings), models)
+        return self.loaded(carry)
+
+    def _first_models(self) -> Params:
+        models = [problem.first_model() for problem in self.problems]
+        return models[0] if len(models) == 1 else jax.tree.map(lambda *x: jnp.stack(x), *models)
+
+    def _first(self, models: Params) -> Carry:
+        if len(self.problems) == 1:
+            return self._first_of_one(models, {})
+        return jax.vmap(self._first_of_one)(models, self._numbers)
+
+    def _first_of_one(self, model: Params, numbers: dict[str, Any]) -> Carry:
+        params = replicate(model, self.placement.size)
+        method, _ = self.problem.method_on(self._topology, numbers)
+        return Carry(params, method.init(params), jnp.int32(-1))
+
+    @functools.cached_property
+    def shapes_of_one(self) -> Carry:
+        """The shapes of one run's carry, idle agents included."""
+        return jax.eval_shape(lambda: self._first_of_one(self.problem.first_model(), {}))
+
+    @functools.cached_property
+    def carry_shapes(self) -> Carry:
+        """The shapes of what is saved, idle agents included."""
+        count = len(self.problems)
+        if count == 1:
+            return self.shapes_of_one
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), self.shapes_of_one)
+
+    @property
+    def agent_axis(self) -> int:
+        """Which axis of what is saved is the agents'."""
+        return 0 if len(self.problems) == 1 else 1
+
+    @functools.cached_property
+    def _saved_shardings(self) -> Any:
+        return self.placement.shardings(self.carry_shapes, axis=self.agent_axis)
+
+    @functools.cached_property
+    def _part_shardings(self) -> Any:
+        axis = 0 if self.at_once == 1 else 1
+        shapes = self.shapes_of_one
+        if axis:
+            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.at_once, *x.shape), x.dtype), shapes)
+        return self.placement.shardings(shapes, axis=axis)
+
+    @property
+    def saved_like(self) -> Any:
+        """Shapes, dtypes and places of what is saved."""
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        shardings = self._saved_shardings or jax.tree.map(lambda _: here, self.carry_shapes)
+        return jax.tree.map(
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+            self.carry_shapes,
+            shardings,
+        )
+
+    def saved(self, carry: list[Carry]) -> Tree:
+        """What is carried, as the one tree that is saved."""
+        return carry[0] if len(self.problems) == 1 else in_turn(self._joined, *carry)
+
+    def loaded(self, tree: Tree) -> list[Carry]:
+        """What was saved, as it is carried."""
+        if len(self.problems) == 1:
+            return [Carry(*tree)]
+        return [in_turn(self._part, tree, first) for first in range(0, len(self.problems), self.at_once)]
+
+    @functools.cached_property
+    def _joined(self) -> Any:
+        def join(*parts: Carry) -> Carry:
+            joined = jnp.stack if self.at_once == 1 else jnp.concatenate
+            return jax.tree.map(lambda *x: joined(x), *parts)
+
+        return jax.jit(join, out_shardings=self._saved_shardings)
+
+    @functools.cached_property
+    def _part(self) -> Any:
+        def part(tree: Any, first: Any) -> Carry:
+            return Carry(*self._those_of(tree, first))
+
+        return jax.jit(part, out_shardings=self._part_shardings)
+
+    def _those_of(self, tree: Tree, first: Any) -> Tree:
+        """The C runs from `first` on: leaves [R, ...] become [C, ...], or [...] where C is one."""
+        if self.at_once == 1:
+            return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, first, keepdims=False), tree)
+        return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, self.at_once), tree)
+
+    # The step
+
+    def steps(
+        self, carry: list[Carry], inputs: Inputs, first: int, count: int = 1
+    ) -> tuple[list[Carry], list[Metrics]]:
+        """Takes `count` steps from number `first` on; returns the last one's metrics, call by call."""
+        phase, done = self.phase(first, count), []
+        with self.placement.active():
+            for number, part in enumerate(carry):
+                runs = np.int32(number * self.at_once)
+                done.append(in_turn(self.compiled, part, inputs, runs, np.int32(first), count, phase))
+        return [part for part, _ in done], [metrics for _, metrics in done]
+
+    def phase(self, first: int, count: int) -> int | None:
+        """Which kind of steps these are, see `Method.phase`; None where they differ in that."""
+        phases = {self.method.phase(step) for step in range(first, first + count)}
+        return phases.pop() if len(phases) == 1 else None
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """The jitted (carry, inputs, runs, first, count, phase) -> (carry, metrics); the carry is donated.
+
+        `runs` is the number of the first of the C runs that it computes, `first` the first of `count` steps.
+        """
+
+        def run_steps(carry, inputs, runs, first, count, phase):
+            if count == 1:
+                return self._step(carry, inputs, runs, first, phase)
+            carry, metrics = jax.lax.scan(
+                lambda carry, step: self._step(carry, inputs, runs, step, phase),
+                carry,
+                first + jnp.arange(count, dtype=jnp.int32),
+            )
+            return carry, jax.tree.map(lambda x: x[-1], metrics)
+
+        everywhere = self.placement.sharding()
+        shardings = None if everywhere is None else (self._part_shardings, everywhere)
+        return jax.jit(run_steps, static_argnums=(4, 5), donate_argnums=0, out_shardings=shardings)
+
+    def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, phase: int | None) -> Any:
+        def of_one(carry: Carry, root: Key, numbers: dict[str, Any], samples: Array) -> Any:
+            own = inputs._replace(samples=samples)
+            return run.take(carry, own, root, numbers, step, phase)
+
+        run = RunStep(self.problem, self.placement, self._topology, self.group)
+        arguments = self._those_of((self._roots, self._numbers, inputs.samples), runs)
+        if self.at_once == 1:
+            return of_one(carry, *arguments)
+        # The step's number is the same for all runs: without an axis it can decide what is computed.
+        axes: Any = Carry(0, MethodState(t=None, ascent=0, rule=0), 0)  # type: ignore[arg-type]
+        lifted = jax.vmap(of_one, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
+        carry = carry._replace(state=carry.state._replace(t=carry.state.t[0]))
+        carry, metrics = lifted(carry, *arguments)
+        same = jnp.broadcast_to(carry.state.t, (self.at_once,))
+        return carry._replace(state=carry.state._replace(t=same)), metrics
+
+    @property
+    def _roots(self) -> Array:
+        return jnp.stack([problem.root for problem in self.problems])
+
+    @property
+    def _numbers(self) -> dict[str, np.ndarray]:
+        """The swept settings [R]."""
+        return {
+            name: np.array([getattr(problem.config, name) for problem in self.problems], np.float32)
+            for name in parse_sweep(self.config.sweep)
+        }
+
+    # The data, and what comes out of steps
+
+    @functools.cached_property
+    def device_data(self) -> tuple[Any, Array]:
+        """All training images and labels, on every device; subsets of the runs one after the other."""
+        runs = self.problems if self.has_subsets else self.problems[:1]
+        images = np.concatenate([np.asarray(problem.dataset.train_images) for problem in runs])
+        labels = np.concatenate([problem.dataset.train_labels for problem in runs])
+        return self.placement.everywhere((jnp.asarray(images), jnp.asarray(labels)))
+
+    @property
+    def has_subsets(self) -> bool:
+        """Whether the runs train on subsets of their own, which the seed chooses."""
+        return bool(self.config.subset) and len(self.problems) > 1
+
+    def models(self, carry: list[Carry], number: int) -> Params:
+        """All agents' models [A, ...] of one run."""
+        part, place = divmod(number, self.at_once)
+        return (
+            carry[part].params if self.at_once == 1 else in_turn(self._models_at, carry[part].params, place)
+        )
+
+    @functools.cached_property
+    def _models_at(self) -> Any:
+        def at(params: Any, place: Any) -> Any:
+            return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), params)
+
+        return jax.jit(at, out_shardings=self.placement.shardings(self.shapes_of_one.params))
+
+    def first_bad(self, carry: list[Carry]) -> np.ndarray:
+        """The first step of each run whose loss was not finite, int [R]; -1: none yet."""
+        return np.concatenate([np.atleast_1d(jax.device_get(part.first_bad)) for part in carry])
+
+    def of_each(self, metrics: list[Metrics]) -> list[Metrics]:
+        """Every run's metrics, once they are fetched from the devices."""
+        if self.at_once == 1:
+            return metrics
+        places = [(part, place) for part in metrics for place in range(self.at_once)]
+        return [jax.tree.map(lambda x, place=place: x[place], part) for part, place in places]
+
+    def consensus(self, params: Params) -> Params:
+        """The average model of agents on their devices, on one device."""
+        return self.placement.pull(consensus, params, self.method.topology.present)
+
+    def consensus_distance(self, params: Params) -> Array:
+        """How far agents on their devices are from their average."""
+        return self.placement.pull(consensus_distance, params, self.method.topology.present)
+
+
+def build(config: Config) -> Program:
+    """Loads the data and makes the program of a run, or of all runs that the settings name."""
+    data = load(config.dataset, config.data_dir or None)
+    runs = tuple(problems.make(each, data) for each in config.each())
+    # They decide steps and mask, which are the same for all.
+    shares = {problem.partition.samples.shape[1] for problem in runs}
+    if len(shares) > 1:
+        raise ArgumentError(
+            f"seeds must give equally long epochs to be trained at once, got {sorted(shares)} samples "
+            f"with partition {config.partition}: train them one by one"
+        )
+    return of_problems(config, *runs)
+
+
+def of_problems(config: Config, *runs: Problem) -> Program:
+    """The program of problems that are made already."""
+    return Program(config, runs, place(config.agents, config.batch_size, config.devices))

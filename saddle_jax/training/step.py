@@ -1,0 +1,87 @@
+"""One step of one run, to be traced: from a step's number to batches, to the method, to the next carry."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from saddle_jax.base.types import Array, Key, Params
+from saddle_jax.core.method import MethodState
+from saddle_jax.core.metrics import Metrics
+from saddle_jax.core.network import Graphs
+from saddle_jax.data import take
+from saddle_jax.data.batches import augmentation_key
+from saddle_jax.devices.lifting import on_shards
+from saddle_jax.devices.placement import Placement
+from saddle_jax.training.build import Problem, method_key
+
+
+class Carry(NamedTuple):
+    """What one step hands to the next."""
+
+    params: Params  # all agents' models
+    state: MethodState
+    first_bad: Array  # the first step whose loss was not finite, int32; -1: none yet
+
+
+class Inputs(NamedTuple):
+    """What steps are fed with, on the devices."""
+
+    images: Any  # all training images, on every device; streamed, the batches of each device's own agents
+    labels: Any
+    samples: Array  # int [R, n, A, B]: which images each agent sees in the n steps of an epoch, or in one
+    mask: Array  # float [n, B]: 1 where a sample counts
+
+
+class RunStep(NamedTuple):
+    """The step of one run on its devices; `problem` stands for all runs of a program that share it."""
+
+    problem: Problem
+    placement: Placement
+    topology: Graphs  # with its idle agents
+    group: int  # how many of a device's agents are computed at a time
+
+    def take(
+        self, carry: Carry, inputs: Inputs, root: Key, numbers: dict[str, Any], step: Any, phase: int | None
+    ) -> tuple[Carry, Metrics]:
+        """One step; its epoch and place in that epoch follow from its number.
+
+        Args:
+          carry: from the step before, leaves [A, ...].
+          inputs: with the samples [n, A, B] of this run.
+          root: the key that all random numbers of the run come from.
+          numbers: settings of this run alone, which may be traced.
+          step: its number, int32 [].
+          phase: which kind of step it is, see `Method.phase`.
+        """
+        problem = self.problem
+        method, schedule = problem.method_on(self.topology, numbers)
+        batch = self.placement.cut_batches(self._batch(inputs, root, step))
+        params, state, metrics = method.step(
+            problem.loss_fn,
+            carry.params,
+            carry.state,
+            batch,
+            method_key(root, step),
+            phase=phase,
+            diagnostics=problem.config.diagnostics,
+            group=self.group,
+        )
+        is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
+        first_bad = jnp.where((carry.first_bad < 0) & is_bad, step, carry.first_bad)
+        metrics = metrics.adding(learning_rate=schedule(carry.state.t), first_bad=first_bad)
+        return Carry(params, state, first_bad), metrics
+
+    def _batch(self, inputs: Inputs, root: Key, step: Any) -> dict[str, Array]:
+        """Every agent's images, labels and mask, [A, B, ...]; idle agents' samples do not count."""
+        epoch, number = jnp.divmod(step, self.problem.batches.steps_per_epoch)
+        row = 0 if self.problem.is_streamed else number
+        samples, mask = inputs.samples[row], inputs.mask[row]
+        # Of stored images every device has all, of streamed ones those of its own agents.
+        pick = on_shards(take, everywhere=() if self.problem.is_streamed else (0,))
+        present = jnp.asarray(self.topology.present, mask.dtype)
+        key = augmentation_key(root, epoch, number)
+        return {
+            "images": self.problem.dataset.recipe.for_agents(key, pick(inputs.images, samples)),
+            "labels": pick(inputs.labels, samples),
+            "mask": present[:, None] * mask[None],
+        }

@@ -1,0 +1,50 @@
+"""What each kind of hardware is asked to do, and that nobody else asks which one it is."""
+
+import pathlib
+
+import pytest
+
+import saddle_jax
+from saddle_jax.devices import policy
+
+PACKAGE = pathlib.Path(saddle_jax.__file__).parent
+
+
+def test_no_other_module_asks_jax_for_its_backend():
+    words = ("default_backend", "xla_bridge")
+    asking = [path for path in PACKAGE.rglob("*.py") if any(word in path.read_text() for word in words)]
+    assert [path.relative_to(PACKAGE).as_posix() for path in asking] == ["devices/policy.py"]
+
+
+def test_answers_are_for_this_hardware_or_for_a_named_target():
+    def answers():
+        return (
+            policy.is_cpu(),
+            policy.group_size(8),
+            policy.replicas_at_once(6),
+            policy.steps_per_dispatch(),
+            policy.devices_per_batch(8, 2),
+            policy.batches_convolutions(),
+            policy.landscape_points(),
+        )
+
+    here = answers()
+    assert here == (True, 1, 1, 1, 1, False, 1)
+    with policy.targeting("gpu"):
+        assert answers() == (False, 8, 6, 5, 4, True, 16)
+        with policy.targeting("cpu"):
+            assert answers() == here
+        assert not policy.is_cpu()
+    assert answers() == here
+    assert policy.group_size(8, 3) == 3
+    assert policy.group_size(2, 3) == 2
+
+
+def test_mistakes():
+    with (
+        pytest.raises(ValueError, match="kind must be one of 'cpu', 'gpu', 'tpu', got 'fpga'"),
+        policy.targeting("fpga"),
+    ):
+        pass
+    with pytest.raises(ValueError, match="group must be an integer >= 0, got -1"):
+        policy.group_size(8, -1)
