@@ -1,5 +1,6 @@
 """A plain `pip install .`, without extras: what works there works, and what does not says so in one line."""
 
+import functools
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ from imports_test import ALSO
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import extras, running
 from saddle_jax.training.config import Config
+from saddle_jax.version import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A verb gets as far as its packages with these; the others need no arguments for that.
@@ -105,11 +107,19 @@ def test_a_plain_installation(tmp_path):
     constraints = ["--constraint", ROOT / "constraints.txt"]
     subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, built], check=True)
 
+    # Only what was installed there, whatever PYTHONPATH says of this checkout.
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    there = functools.partial(subprocess.run, capture_output=True, text=True, cwd=tmp_path, env=alone)
+    program = "import saddle_jax as sj; print(sj.__version__, sj.__file__, sj.ring(4).size)"
+    done = there([python, "-c", program], check=True)
+    version, place, agents = done.stdout.split()
+    assert (version, agents) == (__version__, "4")
+    assert pathlib.Path(place).is_relative_to(tmp_path / "venv")  # and not the checkout
     example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL).group(1)
-    done = subprocess.run([python, "-c", example], capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = there([python, "-c", example], check=True)
     assert done.stdout
     saddle = python.with_name("saddle")
-    done = subprocess.run([saddle, "train"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = there([saddle, "train"], check=False)
     assert done.returncode == 2
     assert done.stderr == "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n"
     (licences,) = tmp_path.glob("venv/lib/python*/site-packages/saddle_jax-*.dist-info/licenses")
