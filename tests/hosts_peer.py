@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.devices import hosts
+from saddle_jax.devices import hosts, joining
 from saddle_jax.training.config import Config
 from saddle_jax.training.experiment import Experiment, build
 from saddle_jax.training.streaming import streamed_inputs
@@ -64,7 +64,7 @@ def decode_own_agents_alone():
 
 
 def main(port, processes, process, folder):
-    hosts.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
+    joining.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
     with hosts.ending_together():
         agree(processes, process, folder)
 

@@ -14,7 +14,7 @@ import jax
 import pytest
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.devices import hosts, placement
+from saddle_jax.devices import hosts, joining, placement
 from saddle_jax.training import loop, reopen, run_folder
 from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
@@ -170,8 +170,8 @@ def test_the_environment_tells_whether_there_are_several(environment, told, monk
             monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert hosts.arguments(None, None, None) == told
-    assert hosts.arguments(None, 1, None) is None
+    assert joining.initialize_options(None, None, None) == told
+    assert joining.initialize_options(None, 1, None) is None
 
 
 def test_open_mpi_that_does_not_tell_where_process_0_is(monkeypatch):
@@ -179,8 +179,8 @@ def test_open_mpi_that_does_not_tell_where_process_0_is(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)
     with pytest.raises(RunError, match="give --coordinator=HOST:PORT"):
-        hosts.arguments(None, None, None)
-    told = hosts.arguments("node1:1234", None, None)
+        joining.initialize_options(None, None, None)
+    told = joining.initialize_options("node1:1234", None, None)
     assert (told["num_processes"], told["process_id"]) == (4, 2)
     assert told["local_device_ids"] == [1]
 
@@ -197,7 +197,7 @@ def test_open_mpi_that_does_not_tell_where_process_0_is(monkeypatch):
 )
 def test_mistakes_in_flags(given, message):
     with pytest.raises(RunError, match=message):
-        hosts.join(*given)
+        joining.join(*given)
 
 
 def test_one_process_does_as_before():

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from saddle_jax.base.errors import short_line
 from saddle_jax.data.dataset import DataError
 from saddle_jax.data.features import check_features
 
@@ -84,7 +85,7 @@ def open_split(version: pathlib.Path, split: str, *, decode: bool = True) -> Any
     try:
         return tfds.builder_from_directory(str(version)).as_data_source(split=split, decoders=decoders)
     except Exception as error:  # tfds raises whatever its parsers do
-        raise DataError(f"{version} cannot be opened: {_line(error)}; prepare it again") from error
+        raise DataError(f"{version} cannot be opened: {short_line(error)}; prepare it again") from error
 
 
 def read_records(source: Any, what: str, samples: np.ndarray) -> list[dict[str, Any]]:
@@ -97,9 +98,9 @@ def read_records(source: Any, what: str, samples: np.ndarray) -> list[dict[str, 
             try:
                 source[sample]
             except Exception as one:
-                reason = f"record {sample} of {what} cannot be read: {_line(one)}"
+                reason = f"record {sample} of {what} cannot be read: {short_line(one)}"
                 raise DataError(f"{reason}; prepare it again") from one
-        raise DataError(f"{what} cannot be read: {_line(error)}; prepare it again") from error
+        raise DataError(f"{what} cannot be read: {short_line(error)}; prepare it again") from error
 
 
 def write_images(folder: pathlib.Path, source: Any, what: str, resize: Resize | None) -> None:
@@ -175,7 +176,3 @@ def _version(path: pathlib.Path) -> tuple[int, ...]:
         return tuple(int(part) for part in path.name.split("."))
     except ValueError:
         return ()
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

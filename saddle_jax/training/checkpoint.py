@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import RunError, short_line
 from saddle_jax.devices import hosts
 from saddle_jax.version import RUN_FORMAT
 
@@ -62,7 +62,8 @@ class Checkpoints:
                 f"the last whole one is of step {self.steps()[-1]}" if self.steps() else "there is none yet"
             )
             raise _told(
-                f"checkpoint {final} could not be written ({_line(error)}); {whole}", error
+                f"checkpoint {final} could not be written ({short_line(error)}); {whole}",
+                error,
             ) from error
         for old in self.steps()[: -self._keep] if hosts.writes() else ():
             if not (self._keep_every and old % self._keep_every == 0):
@@ -92,7 +93,7 @@ class Checkpoints:
                 if hosts.is_lost(error):
                     raise
                 if hosts.writes():
-                    report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
+                    report(f"checkpoint {folder} cannot be used ({short_line(error)}); trying an earlier one")
             if set_aside and hosts.writes():
                 aside = folder.with_name(f"damaged-{folder.name}")
                 _remove(aside)
@@ -109,7 +110,7 @@ class Checkpoints:
         try:
             return _restore(folder, like, self._agent_axis)[0]
         except Exception as error:  # orbax and tensorstore raise of their own
-            raise RunError(f"checkpoint {folder} cannot be used ({_line(error)})") from error
+            raise RunError(f"checkpoint {folder} cannot be used ({short_line(error)})") from error
 
 
 def _remove(path: pathlib.Path) -> None:
@@ -187,11 +188,6 @@ def _check_seal(folder: pathlib.Path, shapes: list[list[int]], agent_axis: int) 
 def _told(message: str, error: Exception) -> RunError:
     """An error of the run that is everybody's if its cause was."""
     return (hosts.AgreedError if isinstance(error, hosts.AgreedError) else RunError)(message)
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) < 300 else f"{text[:120]} ... {text[-160:]}"  # the reason stands last
 
 
 def _abstract(x: Any) -> Any:
