@@ -179,7 +179,7 @@ def test_groups_change_nothing_but_rounding():
 
 
 def test_mistakes():
-    with pytest.raises(ValueError, match="devices must be at most 4, as many as there are, got 9"):
+    with pytest.raises(ValueError, match="devices must be at most 4, the number available, got 9"):
         sj.agent_mesh(9)
     with pytest.raises(ValueError, match="batch must divide the number of devices, 4, got 3"):
         sj.agent_mesh(4, batch=3)

@@ -210,7 +210,5 @@ def test_one_process_does_as_before():
 
 def test_a_process_without_agents_is_refused(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(
-        ValueError, match=r"every one of the 2 processes needs agents .* but 1 agents take 1 dev"
-    ):
+    with pytest.raises(ValueError, match=r"each of the 2 processes needs agents .* but 1 agents use 1 dev"):
         placement.place(1, batch_size=8)

@@ -48,7 +48,7 @@ def test_it_says_where():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["--config.devices=9"], "devices must be at most 4, as many as there are, got 9"),
+        (["--config.devices=9"], "devices must be at most 4, the number available, got 9"),
         (["--config.devices=0"], "devices must be auto or a whole number >= 1, got '0'"),
         (["--config.devices=all"], "devices must be auto or a whole number >= 1, got 'all'"),
         (["--config.agents=3", "--config.devices=4"], "devices must be at most agents = 3, or a multiple"),

@@ -36,12 +36,12 @@ class AgreedError(RunError):
 
 
 def writes() -> bool:
-    """Whether this process is the one that writes and prints."""
+    """Returns whether this process is the one that writes and prints."""
     return jax.process_index() == 0
 
 
 def gather(text: str) -> list[str]:
-    """Every process's text, in the order of the processes. All must call it, and wait for each other here."""
+    """Returns the texts of all processes, in their order. All must call it, and wait for each other here."""
     if jax.process_count() == 1:
         return [text]
     from jax.experimental.multihost_utils import process_allgather
@@ -76,7 +76,7 @@ def agreement() -> Iterator[None]:
 
 
 def one_for_all(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns on process 0, which alone calls it. It must be something JSON can hold."""
+    """Calls the function on process 0 alone and returns its result on all. JSON must be able to hold it."""
     if jax.process_count() == 1:
         return function(*arguments)
     with agreement():
@@ -132,10 +132,10 @@ class Vote:
         self._last: Any = None
 
     def __call__(self, mine: bool, due: bool) -> bool:
-        """Whether anybody had said yes when it was asked before: the same answer on all processes.
+        """Returns whether any process said yes at the previous question: the same answer on all processes.
 
         Args:
-          mine: what this process says.
+          mine: what this process answers.
           due: whether to ask now; all processes must give the same.
         """
         if jax.process_count() == 1:
@@ -151,14 +151,14 @@ class Vote:
 
 @functools.cache
 def _ballot() -> tuple[NamedSharding, Any]:
-    """The sharding of one vote per device, and the program that gives every device whether one is yes."""
+    """Returns the sharding of one vote per device, and the program that finds out whether one is yes."""
     mesh = Mesh(np.array(jax.devices()), "all")
     everywhere = NamedSharding(mesh, PartitionSpec())
     return NamedSharding(mesh, PartitionSpec("all")), jax.jit(jnp.any, out_shardings=everywhere)
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error is JAX's way to say that another process cannot be reached."""
+    """Returns whether an error is JAX's way to say that another process cannot be reached."""
     signs = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED")
     return (
         jax.process_count() > 1

@@ -80,7 +80,7 @@ def join(
 def initialize_options(
     coordinator: str | None, processes: int | None, process: int | None
 ) -> dict[str, Any] | None:
-    """The arguments for jax.distributed.initialize, or None for a process that trains alone.
+    """Returns the arguments for jax.distributed.initialize, or None for a process that trains alone.
 
     They are empty where JAX finds out by itself.
     """
@@ -88,7 +88,7 @@ def initialize_options(
         return None
     environment = os.environ
     size = int(environment.get("OMPI_COMM_WORLD_SIZE", 1))
-    if coordinator and processes is None and process is None and size > 1:  # all that Open MPI 5 leaves open
+    if coordinator and processes is None and process is None and size > 1:  # Open MPI 5 gives all the rest
         local = environment.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")
         rank = int(environment["OMPI_COMM_WORLD_RANK"])
         return _explicit(coordinator, size, rank) | {"local_device_ids": [int(local)]}
@@ -134,7 +134,7 @@ def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
 
 
 def _has_client() -> bool:
-    """Whether JAX can ask Kubernetes how many processes there are."""
+    """Returns whether JAX can ask Kubernetes how many processes there are."""
     return importlib.util.find_spec("kubernetes") is not None
 
 
