@@ -199,7 +199,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
             __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 2
         )  # that one; the others are told
         told = capsys.readouterr()
-        assert "qgm-none-seed1 is in use by a living run" in told.err
+        assert "qgm-none-seed1 is in use by another run" in told.err
         assert "dpsgd" in told.out
     assert len(locks) == 8
     run = tmp_path / "qgm-none-seed0"

@@ -69,7 +69,7 @@ def test_a_gpu_brings_jax_for_cuda_with_the_first_installation(environment, monk
     nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
     environment.prepare("all")
     assert environment.requirements[-1] == f"{environment.ROOT}[all,cuda]"
-    assert "an NVIDIA GPU is here: installing JAX for CUDA" in capfd.readouterr().err
+    assert "found an NVIDIA GPU: installing JAX for CUDA" in capfd.readouterr().err
     environment.prepare("all")
     assert environment.calls == ["venv", "pip"]
 
@@ -102,7 +102,7 @@ def test_the_environment_names_extras(environment, monkeypatch, nvidia_smi, capf
     capfd.readouterr()
     with pytest.raises(SystemExit, match=r"^2$"):
         environment.prepare("all")
-    line = f"saddle: SADDLE_EXTRAS must be some of {allowed}, with commas, got gpu\n"
+    line = f"saddle: SADDLE_EXTRAS must be a list, with commas, of {allowed}, got gpu\n"
     assert capfd.readouterr().err == line
     assert environment.INSTALLED.exists()
     assert environment.calls == ["venv", "pip", "pip"]

@@ -207,7 +207,7 @@ def test_mistakes_are_one_line_and_write_nothing(case, trained, tmp_path, monkey
     [
         ({"model": "mlp"}, "runs must have the same model, got logistic in .* and mlp in"),
         ({"dataset": "synthetic"}, "runs must have the same dataset, got digits in .* and synthetic in"),
-        ({}, "is unfinished: `saddle train` with the same settings goes on with it"),
+        ({}, "is unfinished: `saddle train` with the same settings continues it"),
     ],
     ids=str,
 )

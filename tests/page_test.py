@@ -124,7 +124,7 @@ def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
     assert "output must be a file" in refused(capsys, "report", run, "--output=/nowhere/x.html")
     damages = {
         "metrics.jsonl": ('{"step": 1, "epoch": 1, "train_loss": "<b>"}\n', "'train_loss' must be a number"),
-        "result.json": ("[]", "is no result of a run"),
+        "result.json": ("[]", "is not the result of a run"),
         "sharpness.json": ('{"stages": [5]}', "has no stages"),
         "paper.json": ("{", "cannot be read"),
         "landscape.npz": ("PK", "cannot be read"),

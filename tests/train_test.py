@@ -172,9 +172,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_others(uninterrupted, tm
 
     with monkeypatch.context() as patch:
         patch.setattr(ocp.StandardCheckpointer, "save", full)
-        message = (
-            r"00000014 could not be written \(.*No space left on device\); the last whole one is of step 7"
-        )
+        message = r"00000014 could not be written \(.*No space left on device\); the last complete one is from step 7"
         with pytest.raises(RunError, match=message):
             loop.train(SMALL, tmp_path, QUIET)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000007"]
@@ -260,7 +258,7 @@ def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
     _, workdir = uninterrupted
     with (
         run_folder.locked(workdir),
-        pytest.raises(RunError, match=r"in use by a living run \(process \d+\)"),
+        pytest.raises(RunError, match=r"in use by another run \(process \d+\)"),
     ):
         loop.train(SMALL, workdir, QUIET)
     other = dataclasses.replace(SMALL, learning_rate=0.2, seed=3)
