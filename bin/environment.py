@@ -82,7 +82,8 @@ def _extras_for_hardware() -> tuple[str, ...]:
     if "SADDLE_EXTRAS" in os.environ:
         return ()
     # By itself: the package around this file needs what is not installed yet.
-    spec = importlib.util.spec_from_file_location("gpus", ROOT / "saddle_jax" / "devices" / "gpus.py")
+    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "devices" / "gpus.py"
+    spec = importlib.util.spec_from_file_location("gpus", file)
     gpus = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gpus)
     if not gpus.is_seen():

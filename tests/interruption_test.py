@@ -11,7 +11,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INT, TERM = signal.SIGINT, signal.SIGTERM
-START = "import sys, time, saddle_jax.interruption as i; i._PATIENCE = {patience}; i.listen(); i.in_verb()\n"
+START = (
+    "import sys, time, saddle_jax.training.interruption as i\n"
+    "i._PATIENCE = {patience}; i.listen(); i.in_verb()\n"
+)
 # A minute or more in C, in which Python answers no signal.
 STUCK = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
 SWALLOWED = "try:\n  time.sleep(60)\nexcept BaseException:\n  pass\ntime.sleep(60)\n"

@@ -207,7 +207,7 @@ class Metrics:
         self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a record of numbers and lists, with `step`. NaN and infinity, unknown to JSON, become null."""
+        """Appends a record of numbers and lists, with `step`. Numbers that are not finite become null."""
         finite = {name: _finite(value) for name, value in record.items()}
         self._file.write(json.dumps(finite) + "\n")
         self._file.flush()
