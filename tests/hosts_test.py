@@ -94,7 +94,7 @@ def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_pa
     (status, _, error), _ = ends(pair)
     assert time.monotonic() - killed < 40
     assert status not in (0, None)
-    assert "another process has gone or cannot be reached" in error or "another task died" in error
+    assert "another process has ended or cannot be reached" in error or "another task died" in error
     assert not (workdir / "result.json").exists()
 
     port = free_port()

@@ -190,8 +190,8 @@ def _leave(error: BaseException) -> NoReturn:
         end_at_once(130)
     if is_lost(error):
         complain(
-            f"{this_process}: another process has gone or cannot be reached ({one_line(error)}); "
-            "start all of them again to go on from the newest checkpoint"
+            f"{this_process}: another process has ended or cannot be reached ({one_line(error)}); "
+            "start all of them again to resume from the newest checkpoint"
         )
     elif isinstance(error, RunError | ValueError | OSError):
         complain(f"{this_process}: {one_line(error)}")
