@@ -1,4 +1,4 @@
-"""Freed memory is kept: blocks that come and go are not mapped anew."""
+"""Freed memory is kept: blocks that come and go are not mapped again."""
 
 import platform
 import subprocess

@@ -130,26 +130,26 @@ def collectives(method, problem, devices):
 @pytest.mark.parametrize("name", ["q_saddle", "d_saddle"])
 def test_a_ring_moves_one_row_across_each_border(name, compressor):
     problem = Problem(8)
-    found = collectives(make(name, sj.ring(8), compressor=compressor), problem, 4)
+    operations = collectives(make(name, sj.ring(8), compressor=compressor), problem, 4)
     numbers = sum(x[0].size for x in jax.tree.leaves(problem.params))
-    assert sorted(found) == [(f"f32[1,{numbers}]", "collective-permute")] * 2
+    assert sorted(operations) == [(f"f32[1,{numbers}]", "collective-permute")] * 2
 
 
 def test_cross_gradients_move_models_and_batches_of_the_border_alone():
     problem = Problem(8)
-    found = collectives(make("n_saddle", sj.ring(8)), problem, 4)
+    operations = collectives(make("n_saddle", sj.ring(8)), problem, 4)
     numbers = sum(x[0].size for x in jax.tree.leaves(problem.params))
     samples = sum(x[0].size for x in jax.tree.leaves(problem.batch(0)))
     expected = [(f"f32[1,{n}]", "collective-permute") for n in (numbers, numbers, samples, samples)]
-    assert sorted(found) == sorted(expected)
+    assert sorted(operations) == sorted(expected)
 
 
 def test_a_torus_moves_whole_rows_of_its_grid_and_a_complete_graph_gathers():
     problem = Problem(16)
-    found = collectives(make("dpsgd", sj.torus(4, 4)), problem, 4)
-    assert found == [("f32[4,8]", "collective-permute")] * 2
-    found = collectives(make("dpsgd", sj.complete(16)), problem, 4)
-    assert {kind for _, kind in found} == {"all-gather"}
+    operations = collectives(make("dpsgd", sj.torus(4, 4)), problem, 4)
+    assert operations == [("f32[4,8]", "collective-permute")] * 2
+    operations = collectives(make("dpsgd", sj.complete(16)), problem, 4)
+    assert {kind for _, kind in operations} == {"all-gather"}
 
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
@@ -159,12 +159,12 @@ def test_a_plan_brings_everybody_their_neighbours(devices):
         size = 16 // devices
         for agent in range(16):
             d = agent // size
-            held = list(range(d * size, (d + 1) * size))
+            rows_here = list(range(d * size, (d + 1) * size))
             for r, rows in moves.sent.items():
                 origin = (d - r) % devices
-                held += [origin * size + int(row) for row in rows[origin]]
-            held = list(range(16)) if moves.gathers else held
-            assert [held[s] for s in moves.senders[agent]] == topology.neighbours[agent].tolist()
+                rows_here += [origin * size + int(row) for row in rows[origin]]
+            rows_here = list(range(16)) if moves.gathers else rows_here
+            assert [rows_here[s] for s in moves.senders[agent]] == topology.neighbours[agent].tolist()
 
 
 def test_groups_change_nothing_but_rounding():

@@ -1,4 +1,4 @@
-"""What shows that there is a GPU; and training that does not use it says so."""
+"""How a GPU is found, and that training says so if it does not use one."""
 
 import subprocess
 
@@ -10,12 +10,12 @@ from saddle_jax.training.config import Config
 
 ONE_GPU = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)"
 SMALL = ["--config.model=logistic", "--config.epochs=1", "--config.subset=320", "--config.devices=1"]
-TOLD = "saddle: JAX uses the CPU, and an NVIDIA GPU is here: "
+WARNING = "saddle: JAX uses the CPU, and an NVIDIA GPU is here: "
 
 
 @pytest.fixture(autouse=True)
 def machine_without(tmp_path, monkeypatch):
-    """No driver, and nobody who said what JAX is to use."""
+    """Removes the driver, and every setting of what JAX should use."""
     monkeypatch.setattr(gpus, "_DEVICE", tmp_path / "nvidia0")
     monkeypatch.setattr(gpus, "_DRIVER", tmp_path / "driver")
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
@@ -57,7 +57,7 @@ def test_training_tells_in_one_line_that_a_gpu_is_not_used(tmp_path, nvidia_smi,
     nvidia_smi(ONE_GPU)
     assert train(tmp_path / "run") == 0
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(TOLD)
+    assert line.startswith(WARNING)
     assert "SADDLE_EXTRAS=cuda bin/saddle version" in line
 
 
@@ -66,7 +66,7 @@ def test_jax_for_cuda_that_does_not_work_has_another_remedy(nvidia_smi, capsys, 
     monkeypatch.setattr(running.importlib.util, "find_spec", lambda name: name)
     running.tell_unused_gpu()
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(TOLD)
+    assert line.startswith(WARNING)
     assert "tells what JAX for CUDA lacks" in line
 
 
@@ -85,6 +85,6 @@ def test_several_runs_tell_it_once(tmp_path, nvidia_smi, capsys, monkeypatch):
     monkeypatch.setattr(running, "run_training", lambda config, workdir, **_: {"status": "finished"})
     runs = {tmp_path / "one": Config(), tmp_path / "two": Config(seed=1)}
     assert running.run_several(runs, quiet=False) == ([], 0)
-    assert capsys.readouterr().err.count(TOLD) == 1
+    assert capsys.readouterr().err.count(WARNING) == 1
     assert running.run_several(runs, quiet=True) == ([], 0)
     assert capsys.readouterr().err == ""

@@ -13,8 +13,7 @@ import chex
 import jax
 import pytest
 
-from saddle_jax.base.errors import RunError
-from saddle_jax.devices import hosts, joining, placement
+from saddle_jax.devices import hosts, placement
 from saddle_jax.training import loop, reopen, run_folder
 from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
@@ -62,17 +61,17 @@ def saddle_train(port, process, workdir, *extra):
 
 def ends(processes):
     """Exit status, output and errors of each, within a bound."""
-    found = []
+    results = []
     try:
         for process in processes:
             out, error = process.communicate(timeout=ENOUGH)
-            found.append((process.returncode, out, error))
+            results.append((process.returncode, out, error))
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-    return found
+    return results
 
 
 def models(workdir):
@@ -128,8 +127,8 @@ def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_pa
     for status, out, error in ends(pair):
         assert status == 2
         assert out == ""
-        told = "the same rho, got 0.1 on process 0 and 0.2 on process 1"
-        assert error == f"saddle: all processes of a run must have {told}\n"
+        difference = "the same rho, got 0.1 on process 0 and 0.2 on process 1"
+        assert error == f"saddle: all processes of a run must have {difference}\n"
     assert not workdir.exists()
 
 
@@ -145,59 +144,6 @@ def test_a_peer_that_never_comes(process, tmp_path):
     assert error.count("\n") == 1
     assert ("process 0 does not answer there" in error) == (process == 1)
     assert not (tmp_path / "run").exists()
-
-
-SLURM = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # an allocation, not a step of it
-MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
-
-
-@pytest.mark.parametrize(
-    ("environment", "told"),
-    [
-        ({}, None),
-        (SLURM, None),
-        (SLURM | {"SLURM_STEP_NUM_TASKS": "1"}, None),
-        (SLURM | {"SLURM_STEP_NUM_TASKS": "4"}, {}),
-        (MPI | {"OMPI_MCA_orte_hnp_uri": "1;tcp://10.0.0.1:1"}, {}),
-        ({"TPU_ML_PLATFORM": "JAX", "TPU_WORKER_HOSTNAMES": "a,b"}, {}),
-        ({"TPU_ML_PLATFORM": "JAX", "TPU_WORKER_HOSTNAMES": "a"}, None),
-        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None),
-    ],
-)
-def test_the_environment_tells_whether_there_are_several(environment, told, monkeypatch):
-    for name in list(os.environ):
-        if name.startswith(("SLURM_", "OMPI_", "TPU_", "KUBERNETES_", "JOB_")):
-            monkeypatch.delenv(name)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert joining.initialize_options(None, None, None) == told
-    assert joining.initialize_options(None, 1, None) is None
-
-
-def test_open_mpi_that_does_not_tell_where_process_0_is(monkeypatch):
-    for name, value in MPI.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)
-    with pytest.raises(RunError, match="give --coordinator=HOST:PORT"):
-        joining.initialize_options(None, None, None)
-    told = joining.initialize_options("node1:1234", None, None)
-    assert (told["num_processes"], told["process_id"]) == (4, 2)
-    assert told["local_device_ids"] == [1]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ((None, 2, 0), r"must be given together, got coordinator=None, processes=2, process=0"),
-        (("localhost", 2, 0), r"coordinator must be HOST:PORT of process 0, got 'localhost'"),
-        (("localhost:99999", 2, 0), r"coordinator must be HOST:PORT"),
-        (("localhost:9", 0, 0), r"processes must be a whole number >= 1, got 0"),
-        (("localhost:9", 2, 2), r"process must be at least 0 and below processes = 2, got 2"),
-    ],
-)
-def test_mistakes_in_flags(given, message):
-    with pytest.raises(RunError, match=message):
-        joining.join(*given)
 
 
 def test_one_process_does_as_before():

@@ -163,8 +163,8 @@ def test_a_disk_that_is_really_full(tmp_path):
     )
     assert done.returncode == 2, done.stderr
     # tensorstore's own threads may print beside it
-    told = [line for line in done.stderr.splitlines() if line.startswith("saddle: ")]
-    assert len(told) == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("saddle: ")]
+    assert len(lines) == 1
     # tensorstore's own threads may write behind it, on the same line
-    assert re.match(r"saddle: checkpoint .*00000003 could not be written .*; there is none yet", told[0])
+    assert re.match(r"saddle: checkpoint .*00000003 could not be written .*; there is none yet", lines[0])
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []

@@ -79,14 +79,14 @@ def programs(page):
 
 def commands(page):
     """The commands of a page, in order: the lines of its shell blocks, and those with options in its text."""
-    found = []
+    shown: list[str] = []
     for kind, block, inline in _pieces(page):
         if kind == "sh":
             lines = block.replace("\\\n", " ").splitlines()
-            found += [_without_comment(line) for line in lines if _without_comment(line)]
+            shown += [_without_comment(line) for line in lines if _without_comment(line)]
         elif inline.startswith("bin/saddle ") and "--" in inline and "..." not in inline:
-            found.append(" ".join(inline.split()))
-    return found
+            shown.append(" ".join(inline.split()))
+    return shown
 
 
 def _pieces(page):

@@ -21,7 +21,7 @@ def qgm_lineage(labels, workers, alpha, seed):
         end = start + int(10 / workers * len(labels))
         splits.append(pairs[start : len(labels) if split == count - 1 else end])
         start = end
-    dealt, left = [], workers
+    everybody, left = [], workers
     for targets in splits:
         members = min(10, left)
         left -= 10
@@ -43,8 +43,8 @@ def qgm_lineage(labels, workers, alpha, seed):
                     pieces = np.split(of_class, cuts)
                     hands = [hand + piece.tolist() for hand, piece in zip(hands, pieces, strict=True)]
                 smallest = min(len(hand) for hand in hands)
-        dealt += hands
-    joined = [sample for hand in dealt for sample in hand]
+        everybody += hands
+    joined = [sample for hand in everybody for sample in hand]
     share = len(labels) // workers
     return np.array([joined[i * share : (i + 1) * share] for i in range(workers)])
 
@@ -53,15 +53,15 @@ def qgm_lineage(labels, workers, alpha, seed):
 @pytest.mark.parametrize("agents", [1, 3, 10, 16])
 def test_dirichlet_is_the_procedure_of_the_lineage_to_the_letter(agents, alpha):
     for seed in range(2):
-        dealt = data.dirichlet_partition(SMALL, agents, alpha, seed)
-        np.testing.assert_array_equal(dealt, qgm_lineage(SMALL, agents, alpha, seed))
+        samples = data.dirichlet_partition(SMALL, agents, alpha, seed)
+        np.testing.assert_array_equal(samples, qgm_lineage(SMALL, agents, alpha, seed))
 
 
 def test_a_class_that_a_group_lacks_is_drawn_for_all_the_same():
     labels = np.append(np.arange(900) % 9, 9)  # one sample of the last class
     for seed in range(4):
-        dealt = data.dirichlet_partition(labels, 20, 1.0, seed)
-        np.testing.assert_array_equal(dealt, qgm_lineage(labels, 20, 1.0, seed))
+        samples = data.dirichlet_partition(labels, 20, 1.0, seed)
+        np.testing.assert_array_equal(samples, qgm_lineage(labels, 20, 1.0, seed))
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,21 @@ def test_partitions_are_disjoint_and_repeat_themselves(kind):
     fingerprints = set()
     for seed in range(5):
         for agents in (1, 4, 13):
-            dealt = data.make_partition(kind, SMALL, agents, alpha=2.0, seed=seed)
+            partition = data.make_partition(kind, SMALL, agents, alpha=2.0, seed=seed)
             again = data.make_partition(kind, SMALL, agents, alpha=2.0, seed=seed)
-            np.testing.assert_array_equal(dealt.samples, again.samples)
-            assert dealt.fingerprint == again.fingerprint
-            fingerprints.add(dealt.fingerprint)
-            held = np.concatenate([row[:size] for row, size in zip(dealt.samples, dealt.sizes, strict=True)])
-            assert len(np.unique(held)) == len(held)
+            np.testing.assert_array_equal(partition.samples, again.samples)
+            assert partition.fingerprint == again.fingerprint
+            fingerprints.add(partition.fingerprint)
+            samples = np.concatenate(
+                [row[:size] for row, size in zip(partition.samples, partition.sizes, strict=True)]
+            )
+            assert len(np.unique(samples)) == len(samples)
             if kind == "quantity_skew":
-                assert len(held) == len(SMALL)
-                assert dealt.sizes.min() >= 1
+                assert len(samples) == len(SMALL)
+                assert partition.sizes.min() >= 1
             elif kind != "sorted":
-                assert dealt.samples.shape == (agents, len(SMALL) // agents)
-            np.testing.assert_array_equal(dealt.class_counts.sum(axis=1), dealt.sizes)
+                assert partition.samples.shape == (agents, len(SMALL) // agents)
+            np.testing.assert_array_equal(partition.class_counts.sum(axis=1), partition.sizes)
     assert len(fingerprints) == 15
 
 
@@ -128,9 +130,9 @@ def test_skew_is_measured():
 
 
 def test_unequal_shares_are_unequal():
-    dealt = data.make_partition("quantity_skew", SMALL, 8, alpha=0.5, seed=0)
-    assert dealt.sizes.max() > 4 * dealt.sizes.min()
-    for row, size in zip(dealt.samples, dealt.sizes, strict=True):
+    partition = data.make_partition("quantity_skew", SMALL, 8, alpha=0.5, seed=0)
+    assert partition.sizes.max() > 4 * partition.sizes.min()
+    for row, size in zip(partition.samples, partition.sizes, strict=True):
         assert set(row) == set(row[:size])  # the rest repeats the agent's own
 
 
@@ -139,7 +141,7 @@ BAD = {
     "nan": (lambda: data.dirichlet_partition(SMALL, 5, float("nan"), 0), "alpha must be .* got nan"),
     "hopeless": (
         lambda: data.dirichlet_partition(np.arange(200) % 2, 10, 0.001, 0),
-        "alpha must be larger for 10 agents and 2 classes, got 0.001: in 20,000 deals",
+        "alpha must be larger for 10 agents and 2 classes, got 0.001: in each of 20,000 draws",
     ),
     "agents": (lambda: data.iid_partition(SMALL, 2000, 0), "agents must be at most .* 1003, got 2000"),
     "seed": (lambda: data.iid_partition(SMALL, 5, -1), "seed must be .* got -1"),

@@ -24,7 +24,7 @@ SMALL = Config(agents=5, model="logistic", epochs=2, alpha=1.0, learning_rate=0.
 
 
 @pytest.mark.parametrize(
-    ("agents", "wanted", "expected"),
+    ("agents", "devices", "expected"),
     [
         (10, "auto", (4, 1, 12)),  # three on each, two of them idle
         (6, "auto", (3, 1, 6)),  # four devices would hold no fewer than two each
@@ -35,8 +35,8 @@ SMALL = Config(agents=5, model="logistic", epochs=2, alpha=1.0, learning_rate=0.
         (10, "1", (1, 1, 10)),
     ],
 )
-def test_agents_are_placed(agents, wanted, expected):
-    placement = place(agents, 32, wanted)
+def test_agents_are_placed(agents, devices, expected):
+    placement = place(agents, 32, devices)
     assert (placement.devices, placement.batch_devices, placement.size) == expected
 
 
@@ -57,9 +57,9 @@ def test_it_says_where():
 )
 def test_mistakes_are_one_line_and_write_nothing(settings, message, tmp_path, capsys):
     assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'run'}", *settings]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("stored", "wanted", "same"),
+    ("stored", "expected", "same"),
     [
         ([[4, 3], [4]], [[4, 3], [4]], True),
         ([[8, 3], [8], []], [[5, 3], [5], []], True),  # idle rows
@@ -120,9 +120,9 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
         ([[4]], [[4, 1]], False),
     ],
 )
-def test_only_idle_rows_may_differ_in_a_checkpoint(stored, wanted, same):
-    assert checkpoint._differ_in_idle_rows_alone(stored, wanted, axis=0) is same
-    replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, wanted)]
+def test_only_idle_rows_may_differ_in_a_checkpoint(stored, expected, same):
+    assert checkpoint._differ_in_idle_rows_alone(stored, expected, axis=0) is same
+    replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
     assert checkpoint._differ_in_idle_rows_alone(*replicas, axis=1) is same
 
 
@@ -168,19 +168,19 @@ def test_eight_devices_are_no_different(tmp_path):
 
 
 def test_cores_are_devices_unless_somebody_said_otherwise(monkeypatch):
-    told = []
-    monkeypatch.setattr(jax.config, "update", lambda name, value: told.append((name, value)))
+    updates = []
+    monkeypatch.setattr(jax.config, "update", lambda name, value: updates.append((name, value)))
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
     use_every_core()
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "7")
     use_every_core()
-    assert told == []
+    assert updates == []
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
     use_every_core()
-    assert told == [("jax_num_cpu_devices", len(os.sched_getaffinity(0)))]
-    assert os.environ["JAX_NUM_CPU_DEVICES"] == str(told[0][1])
+    assert updates == [("jax_num_cpu_devices", len(os.sched_getaffinity(0)))]
+    assert os.environ["JAX_NUM_CPU_DEVICES"] == str(updates[0][1])
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
 
 
