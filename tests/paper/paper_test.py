@@ -22,7 +22,7 @@ from saddle_jax.report.reproduced import beside_the_paper, contrasts
 from saddle_jax.report.tables import Cell
 from saddle_jax.training import experiment
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OVERLAYS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "default")
 
 

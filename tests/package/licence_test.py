@@ -3,7 +3,7 @@
 import importlib.metadata
 import pathlib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_an_installed_package_carries_the_licence_and_the_notice():

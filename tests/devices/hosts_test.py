@@ -114,7 +114,7 @@ def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_pa
 
 
 def test_what_processes_agree_on(tmp_path):
-    port, program = free_port(), pathlib.Path(__file__).with_name("hosts_peer.py")
+    port, program = free_port(), pathlib.Path(__file__).parents[1] / "hosts_peer.py"
     for status, out, error in ends([start([program, port, 2, process, tmp_path]) for process in (0, 1)]):
         assert status == 0, error
         assert out == ""

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 INT, TERM = signal.SIGINT, signal.SIGTERM
 START = (
     "import sys, time, saddle_jax.training.interruption as i\n"

@@ -14,7 +14,7 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import running, usage
 from saddle_jax.training.config import Config
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A verb gets as far as its packages with these; the others need no arguments for that.
 ARGUMENTS = {
     "list": ["."],

@@ -16,7 +16,7 @@ from absl import flags
 from saddle_jax.cli import __main__, clock, usage
 from saddle_jax.training import run_folder
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOOD = {
     "torus": (["topology", "torus", "40"], "torus(5, 8): 40 agents, degree 4"),
     "rows and columns": (["topology", "torus:4x8", "32"], "torus(4, 8): 32 agents"),
@@ -166,7 +166,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
         "--config.learning_rate=0.05",
     ]
     grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
-    grid.append("--notogether")  # replicas_test.py has the other way
+    grid.append("--notogether")  # sweep_test.py has the other way
     assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}

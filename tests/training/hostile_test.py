@@ -21,7 +21,7 @@ from saddle_jax.data.features import check_features
 from saddle_jax.training import run_folder
 from saddle_jax.training.checkpoint import Checkpoints
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPENING = ("evaluate", "export", "sharpness", "landscape", "theory")
 OWN = "tensorflow_datasets.core.features"
 PAYLOAD = "import pathlib; pathlib.Path(__file__).with_name('executed').touch()\n"
