@@ -1,8 +1,8 @@
-"""Sets up .venv at first use and runs a command in it. Only the standard library: it comes first.
+"""Sets up .venv at first use and runs a command in it. It needs only the standard library.
 
-`.venv/installed.json` is written last of all. It holds a fingerprint of what was asked for, so that
-a later start installs nothing when nothing changed; where it is missing, an installation was
-interrupted and the folder is made anew.
+`.venv/installed.json` is written last of all. It holds a fingerprint of what was installed, so that a later
+start installs nothing if nothing has changed. If it is missing, an installation was interrupted, and the
+folder is made again.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ OLDEST = (3, 11)
 def prepare(*extras: str) -> None:
     """Makes sure that .venv holds the project with these extras, and with those that SADDLE_EXTRAS names.
 
-    Where that is not set, an NVIDIA GPU asks for `cuda`, but only when something is installed anyway: a .venv
-    that was set up elsewhere serves on a node that has GPUs and no internet. saddle train tells if it is
-    without them.
+    If SADDLE_EXTRAS is not set and there is an NVIDIA GPU, `cuda` is installed too, but only when something
+    is installed anyway: a node with GPUs and without internet can use a .venv that was set up elsewhere.
+    `saddle train` says if JAX then does not use the GPU.
     """
-    extras += _asked_for()
+    extras += _named_extras()
     if not _is_ready(extras):
         if sys.version_info < OLDEST:
             _restart_with_newer_python()
         _check_names(extras)
         with _lock():
-            if not _is_ready(extras):  # another process may have finished it meanwhile
-                _install(extras + _found())
+            if not _is_ready(extras):  # another process may have finished it in the meantime
+                _install(extras + _extras_for_hardware())
 
 
 def run(arguments: list[str], *, takes_signals: bool = False, **variables: str) -> None:
-    """Runs .venv's Python in place of this process; its exit status is this one's.
+    """Runs .venv's Python in place of this process, with the same exit status.
 
-    A program that takes signals finds SIGINT and SIGTERM blocked and unblocks them itself, so that none can
-    meet Python while it starts and would answer with a traceback.
+    A program that takes signals finds SIGINT and SIGTERM blocked and unblocks them itself. Otherwise Python
+    would answer a signal during its start with a traceback.
     """
     environment = {**os.environ, **variables}
     if takes_signals and hasattr(signal, "pthread_sigmask"):
@@ -56,39 +56,39 @@ def run(arguments: list[str], *, takes_signals: bool = False, **variables: str) 
     os.execve(PYTHON, [str(PYTHON), *arguments], environment)
 
 
-def _asked_for() -> tuple[str, ...]:
+def _named_extras() -> tuple[str, ...]:
     names = os.environ.get("SADDLE_EXTRAS", "").split(",")
     return tuple(name.strip() for name in names if name.strip())
 
 
 def _check_names(extras: tuple[str, ...]) -> None:
-    """Ends in one line where SADDLE_EXTRAS names what pyproject.toml does not have."""
-    if not _asked_for():
+    """Ends with one line if SADDLE_EXTRAS names an extra that pyproject.toml does not have."""
+    if not _named_extras():
         return
     import tomllib  # not in the Pythons that are too old for us
 
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    unknown = [name for name in extras if name not in known]
+    available = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    unknown = [name for name in extras if name not in available]
     if unknown:
         _say(
-            f"SADDLE_EXTRAS must be some of {', '.join(sorted(known))}, with commas, got {', '.join(unknown)}"
+            f"SADDLE_EXTRAS must be a list, with commas, of {', '.join(sorted(available))}, "
+            f"got {', '.join(unknown)}"
         )
         sys.exit(2)
 
 
-def _found() -> tuple[str, ...]:
-    """What the hardware asks for; nothing where SADDLE_EXTRAS is set, be it to nothing."""
+def _extras_for_hardware() -> tuple[str, ...]:
+    """Returns the extras that the hardware needs; none where SADDLE_EXTRAS is set, even to nothing."""
     if "SADDLE_EXTRAS" in os.environ:
         return ()
+    # By itself: the package around this file needs what is not installed yet.
     file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "devices" / "gpus.py"
     spec = importlib.util.spec_from_file_location("gpus", file)
-    gpus = importlib.util.module_from_spec(
-        spec
-    )  # by itself: the package around it needs what is not there yet
+    gpus = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gpus)
     if not gpus.is_seen():
         return ()
-    _say("an NVIDIA GPU is here: installing JAX for CUDA (SADDLE_EXTRAS= in the environment leaves it out)")
+    _say("found an NVIDIA GPU: installing JAX for CUDA (SADDLE_EXTRAS= in the environment leaves it out)")
     return ("cuda",)
 
 
@@ -100,7 +100,7 @@ def _fingerprint() -> str:
 
 
 def _place() -> str:
-    """What a virtual environment cannot survive a change of: its own path, and its interpreter."""
+    """Returns what a virtual environment depends on: its own path and its interpreter."""
     return f"{VENV} {os.path.realpath(PYTHON)}"
 
 
@@ -118,29 +118,29 @@ def _is_ready(extras: tuple[str, ...]) -> bool:
 
 
 def _install(extras: tuple[str, ...]) -> None:
-    wanted = sorted({*extras, *_installed().get("extras", [])})
+    names = sorted({*extras, *_installed().get("extras", [])})
     try:
         if _installed().get("place") == _place() and PYTHON.exists():
-            INSTALLED.unlink()  # from here on an interruption means: make it anew
+            INSTALLED.unlink()  # after an interruption from now on, everything is made again
         else:
             _say(f"creating {VENV}")
             shutil.rmtree(VENV, ignore_errors=True)
             _call([sys.executable, "-m", "venv", VENV])
-        requirement = f"{ROOT}[{','.join(wanted)}]" if wanted else str(ROOT)
-        _say("installing saddle_jax" + (f" with {', '.join(wanted)}" if wanted else "") + ", once ...")
+        requirement = f"{ROOT}[{','.join(names)}]" if names else str(ROOT)
+        _say("installing saddle_jax" + (f" with {', '.join(names)}" if names else "") + ", once ...")
         command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         constraints = ["--constraint", ROOT / "constraints.txt"]
         _call([*command, *constraints, "--editable", requirement])
     except (subprocess.CalledProcessError, OSError) as error:
         sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
-    partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": wanted}))
+    partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": names}))
     os.replace(partial, INSTALLED)
     _say("ready")
 
 
 def _call(command: list) -> None:
-    """Runs a command in a session of its own: Ctrl-C meets this process alone, which ends it."""
+    """Runs a command in a session of its own: Ctrl-C reaches only this process, which ends the command."""
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             status = process.wait()
@@ -148,7 +148,7 @@ def _call(command: list) -> None:
             if os.name == "nt":
                 process.kill()
             else:
-                os.killpg(process.pid, signal.SIGKILL)  # pip and what pip has started
+                os.killpg(process.pid, signal.SIGKILL)  # pip and the processes that pip has started
             process.wait()
             raise
     if status:
@@ -166,7 +166,7 @@ def _restart_with_newer_python() -> None:
 
 @contextlib.contextmanager
 def _lock():
-    """One installer at a time. The system drops the lock with the process that holds it."""
+    """Allows one installer at a time. The system releases the lock when the process ends."""
     with open(ROOT / ".venv.lock", "w") as file:
         if os.name != "nt":
             import fcntl

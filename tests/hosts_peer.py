@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.devices import hosts
+from saddle_jax.devices import hosts, joining
 from saddle_jax.training import feeding
 from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
@@ -63,7 +63,7 @@ def decode_own_agents_alone():
 
 
 def main(port, processes, process, folder):
-    hosts.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
+    joining.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
     with hosts.ending_together():
         agree(processes, process, folder)
 

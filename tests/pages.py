@@ -59,14 +59,14 @@ MINUTES = {
     "bin/saddle bench growth": "--list",
 }
 NOT_IN_CI = {
-    "bin/saddle bench input": "tests/cli_test.py runs it at its smallest",
+    "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
 }
 NOT_RUN = {
     "bin/test": "it is what runs this",
     "bin/saddle data prepare": "downloads, and needs TensorFlow",
     "bin/saddle reproduce --figure=allocation": "deals the images of CIFAR-10 at any scale",
-    "bin/saddle train --workdir=runs/two": "needs two shells: tests/hosts_test.py starts such pairs",
-    "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/environment_test.py pretends to",
+    "bin/saddle train --workdir=runs/two": "needs two shells: tests/devices/hosts_test.py starts such pairs",
+    "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/package/environment_test.py pretends to",
     "srun": "needs SLURM",
     "mpirun": "needs Open MPI",
 }
@@ -79,14 +79,14 @@ def programs(page):
 
 def commands(page):
     """The commands of a page, in order: the lines of its shell blocks, and those with options in its text."""
-    found = []
+    shown: list[str] = []
     for kind, block, inline in _pieces(page):
         if kind == "sh":
             lines = block.replace("\\\n", " ").splitlines()
-            found += [_without_comment(line) for line in lines if _without_comment(line)]
+            shown += [_without_comment(line) for line in lines if _without_comment(line)]
         elif inline.startswith("bin/saddle ") and "--" in inline and "..." not in inline:
-            found.append(" ".join(inline.split()))
-    return found
+            shown.append(" ".join(inline.split()))
+    return shown
 
 
 def _pieces(page):

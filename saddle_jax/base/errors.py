@@ -1,5 +1,16 @@
-"""The error of a run that cannot go on."""
+"""The error of a run that cannot go on, and errors as one line of text."""
 
 
 class RunError(Exception):
     """A folder or a disk cannot be used; the message says why and what to do, in one line."""
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an error's message as one line, or its type where it has no message."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def short_line(error: BaseException) -> str:
+    """Returns `one_line` of a library's error, which may be long: its middle is cut out where it is."""
+    text = one_line(error)
+    return text if len(text) < 300 else f"{text[:120]} ... {text[-160:]}"  # the reason often comes last

@@ -10,8 +10,8 @@ A *stacked* tree is the tree of one model (or of one batch) whose every leaf has
 in docstrings use `sj` for `saddle_jax`, `jnp` for `jax.numpy`, `np` for `numpy`, and `jax` and `optax`.
 
 Python cannot spell "a tree of arrays", and a tree of one model and a stacked one are the same type. So the
-aliases below say what a tree holds, every docstring says which axes its leaves have, and `tests/axes_test.py`
-holds the docstrings to it.
+aliases below say what a tree holds, every docstring says which axes its leaves have, and
+`tests/core/axes_test.py` holds the docstrings to it.
 """
 
 from collections.abc import Callable, Sequence

@@ -24,10 +24,10 @@ def run(arguments: Sequence[str]) -> int:
             config = dataclasses.replace(config, sweep=" ".join(options.sweep))
 
     from saddle_jax.cli.running import run_training, tell_unused_gpu
-    from saddle_jax.devices import hosts
+    from saddle_jax.devices import hosts, joining
 
     with mistakes():
-        hosts.join(
+        joining.join(
             options.coordinator,
             options.processes,
             options.process,

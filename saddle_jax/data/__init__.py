@@ -1,4 +1,4 @@
-"""Datasets, how they are dealt out to agents, and the batches that agents see."""
+"""Datasets, how they are divided among agents, and the batches that agents see."""
 
 from saddle_jax.data.batches import Batches as Batches
 from saddle_jax.data.batches import take as take

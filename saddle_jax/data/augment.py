@@ -1,4 +1,4 @@
-"""Augmentation and normalisation: pure, on the device, of one agent's uint8 images [B, H, W, C]."""
+"""Augmentation and normalisation of one agent's uint8 images [B, H, W, C]: pure, on the device."""
 
 import math
 
@@ -7,14 +7,14 @@ import jax.numpy as jnp
 
 from saddle_jax.base.types import Array, Key
 
-# torchvision's RandomResizedCrop
+# The settings of torchvision's RandomResizedCrop.
 _SCALE = (0.08, 1.0)
 _RATIO = (3 / 4, 4 / 3)
 _TRIES = 10
 
 
 def normalise(images: Array, mean: tuple[float, ...], std: tuple[float, ...]) -> Array:
-    """uint8 [..., C] to float32: (x / 255 - mean) / std per channel."""
+    """Normalises uint8 [..., C] to float32: (x / 255 - mean) / std per channel."""
     shape = (1,) * (images.ndim - 1) + (-1,)
     scale = 1 / (255 * jnp.asarray(std, jnp.float32))
     offset = jnp.asarray(mean, jnp.float32) / jnp.asarray(std, jnp.float32)
@@ -22,9 +22,9 @@ def normalise(images: Array, mean: tuple[float, ...], std: tuple[float, ...]) ->
 
 
 def flip_and_crop(key: Key, images: Array, padding: int = 4) -> Array:
-    """Random mirror image, then a random window of the same size out of the zero-padded image.
+    """Mirrors images at random, then cuts a random window of the same size out of each zero-padded image.
 
-    Padding comes before normalisation: it is black, not the mean.
+    Padding comes before normalisation, so it is black and not the mean.
     """
     batch, height, width, _ = images.shape
     flip_key, row_key, column_key = jax.random.split(key, 3)
@@ -32,7 +32,7 @@ def flip_and_crop(key: Key, images: Array, padding: int = 4) -> Array:
     rows = jnp.arange(height)[None] + jax.random.randint(row_key, (batch, 1), -padding, padding + 1)
     columns = jnp.arange(width)[None] + jax.random.randint(column_key, (batch, 1), -padding, padding + 1)
     inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]
-    # The window of the mirror image, read off the original: one gather for both.
+    # Mirroring and cropping are one gather: the mirror image's window is read from the original.
     columns = jnp.where(flip, width - 1 - columns, columns)
 
     def crop(image: Array, rows: Array, columns: Array) -> Array:
@@ -43,9 +43,9 @@ def flip_and_crop(key: Key, images: Array, padding: int = 4) -> Array:
 
 
 def flip_and_resized_crop(key: Key, images: Array, size: int) -> Array:
-    """Random window of 8 to 100 % of the area and aspect 3/4 to 4/3, resized to `size`, and mirrored.
+    """Cuts random windows (8 to 100 % of the area, aspect 3/4 to 4/3), resizes them to `size`, and mirrors.
 
-    As torchvision's RandomResizedCrop with antialiased bilinear interpolation.
+    It follows torchvision's RandomResizedCrop with antialiased bilinear interpolation.
     """
     batch = images.shape[0]
 
@@ -68,7 +68,7 @@ def flip_and_resized_crop(key: Key, images: Array, size: int) -> Array:
 
 
 def _random_box(key: Key, height: int, width: int) -> tuple[Array, Array, Array, Array]:
-    """Top, left, height and width of a window: the first of ten tries that fits, else the largest."""
+    """Draws a window (top, left, height, width): the first of ten tries that fits, otherwise the largest."""
     area_key, ratio_key, top_key, left_key = jax.random.split(key, 4)
     area = height * width * jax.random.uniform(area_key, (_TRIES,), minval=_SCALE[0], maxval=_SCALE[1])
     low, high = (math.log(ratio) for ratio in _RATIO)
@@ -76,7 +76,7 @@ def _random_box(key: Key, height: int, width: int) -> tuple[Array, Array, Array,
     box_width, box_height = jnp.round(jnp.sqrt(area * ratio)), jnp.round(jnp.sqrt(area / ratio))
     fits = (box_width >= 1) & (box_width <= width) & (box_height >= 1) & (box_height <= height)
     first = jnp.argmax(fits)
-    # torchvision's way out: the whole image, cut to the allowed aspect, in the middle
+    # As in torchvision, otherwise the middle of the image, as large as the allowed aspect permits.
     whole_width = min(width, round(height * _RATIO[1]))
     whole_height = min(height, round(width / _RATIO[0]))
     box_width = jnp.where(fits.any(), box_width[first], whole_width)
@@ -93,6 +93,6 @@ def _random_box(key: Key, height: int, width: int) -> tuple[Array, Array, Array,
 
 
 def centre_crop(images: Array, size: int) -> Array:
-    """The middle [..., size, size, C] of images [..., H, W, C]."""
+    """Cuts the middle [..., size, size, C] out of images [..., H, W, C]."""
     top, left = (images.shape[-3] - size) // 2, (images.shape[-2] - size) // 2
     return images[..., top : top + size, left : left + size, :]

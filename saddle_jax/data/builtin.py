@@ -1,4 +1,4 @@
-"""Datasets that need no download: the embedded digits, and made-up clusters."""
+"""Datasets that need no download: the embedded digits, and synthetic clusters."""
 
 import math
 import pathlib
@@ -15,10 +15,10 @@ _SYNTHETIC_SEED = 0
 
 
 def load_digits() -> Dataset:
-    """1,797 real handwritten digits, 8x8 grey: the test set of the UCI "optical recognition" data.
+    """Loads 1,797 real handwritten digits, 8x8 grey: the test set of UCI's "optical recognition" data.
 
-    E. Alpaydin, C. Kaynak, 1998, CC BY 4.0, as scikit-learn ships them. 1,437 to train with and 360
-    to test with, split by a fixed permutation.
+    They are by E. Alpaydin and C. Kaynak, 1998, CC BY 4.0, as scikit-learn ships them. A fixed permutation
+    splits them into 1,437 for training and 360 for testing.
     """
     with np.load(_DIGITS, allow_pickle=False) as file:
         images, labels = file["images"], file["labels"].astype(np.int32)
@@ -38,9 +38,9 @@ def load_digits() -> Dataset:
 
 
 def load_synthetic() -> Dataset:
-    """Ten Gaussian clusters in the pixels of 8x8 grey images, from a fixed seed: for tests.
+    """Makes ten Gaussian clusters in the pixels of 8x8 grey images, from a fixed seed, for tests.
 
-    Class c has a random mean image; samples scatter around it with a deviation of 40 grey levels.
+    Each class has a random mean image; its samples scatter around it with a deviation of 40 grey levels.
     """
     random = np.random.RandomState(_SYNTHETIC_SEED)
     means = random.uniform(64, 192, size=(10, 8, 8, 1))
@@ -65,10 +65,10 @@ def load_synthetic() -> Dataset:
 
 
 def measured_recipe(images: np.ndarray) -> Recipe:
-    """Normalisation by the images' own mean and deviation, no augmentation."""
+    """Makes a recipe that normalises by the images' own mean and deviation, without augmentation."""
     total = np.zeros(images.shape[-1])
     squares = np.zeros(images.shape[-1])
-    for start in range(0, len(images), 1024):  # the whole may be larger than memory
+    for start in range(0, len(images), 1024):  # all of it may be larger than memory
         pixels = np.asarray(images[start : start + 1024], np.float64).reshape(-1, images.shape[-1]) / 255
         total += pixels.sum(axis=0)
         squares += np.square(pixels).sum(axis=0)

@@ -1,7 +1,7 @@
-"""Decoded data on disk: written in one go, and checked by size and hash whenever it is opened.
+"""Decoded data on disk: complete or absent, and checked by size and hash whenever it is opened.
 
-It stands beside the records, in a folder "decoded", or below the user's cache folder when those may
-not be written to. SADDLE_CACHE_DIR names another place for all of it.
+It is in a folder "decoded" next to the records, or in the user's cache folder if that one may not be written
+to. SADDLE_CACHE_DIR names another place for all of it.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ def cached(
     form: str,
     write: Callable[[pathlib.Path], None],
 ) -> pathlib.Path:
-    """A folder of files that `write` made, now or at an earlier call.
+    """Returns a folder of files that `write` made, in this call or in an earlier one.
 
     Args:
       version: the prepared dataset's folder.
-      records: the files that the data is decoded from; when one changes, it is decoded anew.
-      form: what is decoded and how, such as "train-32": the folder's name.
-      write: fills an empty folder.
+      records: the files that the data is decoded from; when one changes, the data is decoded again.
+      form: what is decoded and how, such as "train-32"; it is the folder's name.
+      write: the function that fills an empty folder.
     """
     source = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in records}
     for place in _places(version):
@@ -41,24 +41,24 @@ def cached(
         if _is_writable(place):
             _fill(place / form, source, write)
             return place / form
-    tried = " and ".join(str(place) for place in _places(version))
-    raise DataError(f"decoded data cannot be stored: {tried} may not be written to; set SADDLE_CACHE_DIR")
+    places = " and ".join(str(place) for place in _places(version))
+    raise DataError(f"decoded data cannot be stored: {places} may not be written to; set SADDLE_CACHE_DIR")
 
 
 def _places(version: pathlib.Path) -> list[pathlib.Path]:
     unique = hashlib.sha256(str(version.resolve()).encode()).hexdigest()[:12]
     label = "-".join([*version.parts[-3:], unique])
-    named = os.environ.get("SADDLE_CACHE_DIR")
-    if named:
-        return [pathlib.Path(named).expanduser() / label]
+    cache_dir = os.environ.get("SADDLE_CACHE_DIR")
+    if cache_dir:
+        return [pathlib.Path(cache_dir).expanduser() / label]
     user = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return [version / "decoded", user / "saddle_jax" / label]
 
 
 def _is_writable(folder: pathlib.Path) -> bool:
-    """Whether the folder, or the nearest one above it that exists, may be written to.
+    """Returns whether the folder, or the nearest one above it that exists, may be written to.
 
-    A folder without a single write bit is left alone, even when the user is root.
+    A folder without any write bit counts as protected, even when the user is root.
     """
     while not folder.exists():
         folder = folder.parent
@@ -70,14 +70,14 @@ def _is_valid(folder: pathlib.Path, source: dict) -> bool:
     with contextlib.suppress(OSError, ValueError, KeyError):
         record = json.loads((folder / "record.json").read_text())
         return record["source"] == source and all(
-            (folder / name).stat().st_size == known["size"] and _sha256(folder / name) == known["sha256"]
-            for name, known in record["files"].items()
+            (folder / name).stat().st_size == entry["size"] and _sha256(folder / name) == entry["sha256"]
+            for name, entry in record["files"].items()
         )
     return False
 
 
 def _fill(folder: pathlib.Path, source: dict, write: Callable[[pathlib.Path], None]) -> None:
-    """Fills a folder beside its final place and moves it there."""
+    """Fills a temporary folder next to the final place, then renames it."""
     partial = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a dataset is, once it is loaded."""
+"""The dataset that every source loads: images, labels and how to prepare them."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ from saddle_jax.data.recipes import Recipe
 
 
 class DataError(ArgumentError):
-    """Data that is missing, unknown or damaged; the message says what to do about it."""
+    """An error about data that is missing, unknown or damaged; the message says what to do about it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -19,12 +19,12 @@ class Dataset:
 
     Attributes:
       name: such as "cifar10".
-      train_images: uint8 [N, H, W, C]; anything that takes an array of sample numbers as index and
-        has a shape: `saddle_jax.data.streaming.StreamedImages` for those that do not fit.
+      train_images: uint8 [N, H, W, C]; anything that has a shape and takes an array of sample numbers as an
+        index, such as `saddle_jax.data.streaming.StreamedImages` for images that do not fit into memory.
       train_labels: int32 [N].
-      test_images: uint8 [n, H, W, C], likewise.
+      test_images: uint8 [n, H, W, C], of the same kind.
       test_labels: int32 [n].
-      class_names: one per class.
+      class_names: one name per class.
       recipe: how the images are augmented and normalised.
       source: where they came from, for the record.
     """
@@ -40,18 +40,18 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes."""
+        """The number of classes in the dataset."""
         return len(self.class_names)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels that a model sees."""
+        """The height, width and channels that a model sees."""
         height, width, channels = self.train_images.shape[1:]
         size = self.recipe.size
         return (size or height, size or width, channels)
 
     def subset(self, samples: int, seed: int) -> "Dataset":
-        """The same dataset with a random subset of its training samples, as balanced as chance makes it."""
+        """Returns this dataset with a random subset of its training samples, not balanced by class."""
         if not 1 <= samples <= len(self.train_labels):
             raise ArgumentError(f"subset must be 1 to {len(self.train_labels)} samples, got {samples}")
         chosen = np.sort(np.random.RandomState(seed).permutation(len(self.train_labels))[:samples])

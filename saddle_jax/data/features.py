@@ -1,7 +1,7 @@
-"""What a prepared dataset's features.json may name: classes of tensorflow_datasets itself, nothing else.
+"""Checks that a prepared dataset's features.json names only classes of tensorflow_datasets itself.
 
-tfds imports whatever module that file names, and a dataset may be somebody else's. So the file is read here
-before tfds sees it.
+tfds imports any module that this file names, and a dataset may come from somebody else. So the file is read
+here before tfds sees it.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 from saddle_jax.data.dataset import DataError
 
-# Keys whose text tfds takes for a class: in its older files, in its newer ones, and as protobuf may.
+# The keys whose text tfds takes for a class: in its older files, in its newer ones, and in protobuf's form.
 _NAMES_A_CLASS = ("type", "pythonClassName", "python_class_name")
 _OWN = re.compile(r"tensorflow_datasets\.core\.features(\.[A-Za-z_]\w*)+", re.ASCII)
 
@@ -20,7 +20,7 @@ def check_features(version: pathlib.Path) -> None:
     """Checks every class that features.json of a prepared version names.
 
     Raises:
-      DataError: one is not tensorflow_datasets' own, or the file is not JSON.
+      DataError: one of them is not tensorflow_datasets' own, or the file is not JSON.
     """
     path = version / "features.json"
     try:
@@ -28,24 +28,24 @@ def check_features(version: pathlib.Path) -> None:
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be understood ({type(error).__name__}); prepare it again") from error
     while pending:
-        found = pending.pop()
-        if isinstance(found, dict):
+        value = pending.pop()
+        if isinstance(value, dict):
             for key in _NAMES_A_CLASS:
-                name = found.get(key)
+                name = value.get(key)
                 if isinstance(name, str) and not _OWN.fullmatch(name):
                     raise DataError(
                         f"{path} is not opened: it names the class {name[:100]!r}, which is not one of "
                         "tensorflow_datasets.core.features and could execute anything"
                     )
-            pending += found.values()
-        elif isinstance(found, list):
-            pending += found
-        elif isinstance(found, str):
-            pending += _inside(found, path)
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, str):
+            pending += _inside(value, path)
 
 
 def _inside(text: str, path: pathlib.Path) -> list[Any]:
-    """What a text holds that is JSON itself: tfds unpacks such texts, and what they name."""
+    """Returns the content of a text that is JSON itself: tfds unpacks such texts and what they name."""
     try:
         content = json.loads(text)
     except RecursionError as error:

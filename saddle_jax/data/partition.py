@@ -1,6 +1,6 @@
-"""How a dataset is dealt out to the agents: in NumPy, on the host, from a seed.
+"""How a dataset is divided among the agents: in NumPy, on the host, from a seed.
 
-Each function takes labels [N] and gives sample numbers [A, N // A], one row per agent, disjoint.
+Each function takes labels [N] and returns sample numbers [A, N // A], one row per agent; no sample is in two.
 """
 
 import itertools
@@ -13,29 +13,30 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.data.skew import Partition
 
-# The procedure of the QGM lineage deals to groups of this many agents, each from a slice of its own,
+# The procedure of the QGM lineage divides samples among groups of this many agents, each group from its own
+# slice of the samples,
 _GROUP = 10
-# and deals a group anew while somebody has less than this part of a fair share.
+# and repeats a group's draw while an agent has less than this part of a fair share.
 _LEAST_SHARE = 0.5
-# A thousand deals were seen to be needed; with fewer classes than agents no number may be enough.
-_MAX_DEALS = 20_000
+# A thousand draws have been needed; with fewer classes than agents no number of draws may be enough.
+_MAX_DRAWS = 20_000
 
 
 def dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np.ndarray:
-    """The paper's heterogeneity: every class is split over the agents by one Dirichlet(alpha) draw.
+    """Splits every class over the agents by one Dirichlet(alpha) draw: the paper's heterogeneity.
 
-    The procedure is that of QGM (Lin et al., 2021), which the code around the paper shares, to the
-    letter; a plain Dirichlet split does not reproduce it. Samples are shuffled and sliced for groups
-    of ten agents. In a group, an agent that holds a full share takes no further class; a deal that
-    leaves somebody with less than half a share is thrown away. Last, the agents' lists are joined
-    and cut into equal blocks, which moves some samples across the borders.
+    The procedure is exactly that of QGM (Lin et al., 2021), which the code around the paper shares; a plain
+    Dirichlet split does not reproduce it. Samples are shuffled and sliced for groups of ten agents. In a
+    group, an agent that has a full share takes no further class. A draw that leaves an agent with less than
+    half a share is thrown away. Last, the agents' lists are joined and cut into equal blocks, which moves
+    some samples across the borders.
 
     Args:
       labels: [N], whole numbers.
-      agents: A.
-      alpha: concentration > 0. For ten classes and ten agents 0.01 gives mostly one or two classes
-        per agent, 0.001 a single one.
-      seed: of a NumPy RandomState.
+      agents: A, the number of agents.
+      alpha: the concentration, > 0. For ten classes and ten agents, 0.01 gives mostly one or two classes per
+        agent, 0.001 a single one.
+      seed: the seed of a NumPy RandomState.
 
     Returns:
       int64 [A, N // A].
@@ -46,94 +47,94 @@ def dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np
     order = random.permutation(len(labels))
     groups = math.ceil(agents / _GROUP)
     stride = int(_GROUP / agents * len(labels))
-    dealt: list[np.ndarray] = []
+    shares: list[np.ndarray] = []
     for group in range(groups):
         last = group == groups - 1
         samples = order[group * stride : None if last else (group + 1) * stride]
         members = agents - _GROUP * (groups - 1) if last else _GROUP
         by_class = [samples[labels[samples] == c] for c in range(int(labels.max()) + 1)]
-        dealt += _deal(random, by_class, members, alpha)
-    return _equal_blocks(np.concatenate(dealt), agents)
+        shares += _divide(random, by_class, members, alpha)
+    return _equal_blocks(np.concatenate(shares), agents)
 
 
-def _deal(
+def _divide(
     random: np.random.RandomState, by_class: list[np.ndarray], members: int, alpha: float
 ) -> list[np.ndarray]:
-    """Deals a group's samples to its members, again and again until nobody has too few."""
+    """Divides a group's samples among its members, and draws again until nobody has too few."""
     full = sum(map(len, by_class)) / members
     sizes = np.zeros(members, int)
-    hands: list[list[np.ndarray]] = []
-    for deal in itertools.count():
-        if hands and sizes.min() >= int(_LEAST_SHARE * full):
+    pieces_by_member: list[list[np.ndarray]] = []
+    for draws in itertools.count():
+        if pieces_by_member and sizes.min() >= int(_LEAST_SHARE * full):
             break
-        if deal == _MAX_DEALS:
+        if draws == _MAX_DRAWS:
             raise ArgumentError(
                 f"alpha must be larger for {members} agents and {len(by_class)} classes, got {alpha}: "
-                f"in {deal:,} deals somebody always had less than half a share"
+                f"in each of {draws:,} draws an agent had less than half a share"
             )
-        hands = [[] for _ in range(members)]
+        pieces_by_member = [[] for _ in range(members)]
         sizes = np.zeros(members, int)
         for of_class in by_class:
-            draw = random.dirichlet(np.repeat(alpha, members))
-            with np.errstate(invalid="ignore"):  # a draw that underflowed is not a number
-                shares = draw * (sizes < full)
+            weights = random.dirichlet(np.repeat(alpha, members))
+            with np.errstate(invalid="ignore"):  # weights that underflowed are not numbers
+                shares = weights * (sizes < full)
             total = shares.sum()
             if total > 0:
                 cuts = (np.cumsum(shares / total) * len(of_class)).astype(int)[:-1]
             else:
-                # At tiny alpha the draw underflows, or lies on full agents only: 0 / 0. The original
+                # At tiny alpha the weights underflow, or only full agents have any: 0 / 0. The original code
                 # casts the NaN to an integer, and the whole class goes to the last agent.
                 cuts = np.zeros(members - 1, int)
             pieces = np.split(of_class, cuts)
-            for hand, piece in zip(hands, pieces, strict=True):
-                hand.append(piece)
+            for own_pieces, piece in zip(pieces_by_member, pieces, strict=True):
+                own_pieces.append(piece)
             sizes += [len(piece) for piece in pieces]
-    return [np.concatenate(hand) for hand in hands]
+    return [np.concatenate(own_pieces) for own_pieces in pieces_by_member]
 
 
 def iid_partition(labels: Any, agents: int, seed: int) -> np.ndarray:
-    """Equal random shares: int64 [A, N // A]."""
+    """Gives every agent an equal random share: int64 [A, N // A]."""
     labels, agents = _checked(labels, agents)
     return _equal_blocks(_random_state(seed).permutation(len(labels)), agents)
 
 
 def sorted_partition(labels: Any, agents: int, shards: int, seed: int) -> np.ndarray:
-    """Samples sorted by label and cut into A * shards pieces; each agent gets `shards` random ones.
+    """Sorts samples by label and cuts them into A * shards pieces; each agent gets `shards` random ones.
 
-    One shard per agent is the hardest; two are those of McMahan et al., 2017. int64 [A, shards * n].
+    One shard per agent is the hardest case; McMahan et al., 2017, use two. Returns int64 [A, shards * n].
     """
     labels, agents = _checked(labels, agents)
     shards = checks.whole("shards", shards, at_least=1, at_most=len(labels) // agents)
     random = _random_state(seed)
-    order = random.permutation(len(labels))  # which samples of a class stand where
+    order = random.permutation(len(labels))  # the order of the samples within a class
     order = order[np.argsort(labels[order], kind="stable")]
     pieces = _equal_blocks(order, agents * shards)
     return pieces[random.permutation(agents * shards)].reshape(agents, -1)
 
 
 def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np.ndarray:
-    """Every agent draws its own mixture of classes from Dirichlet(alpha): int64 [A, N // A].
+    """Draws for every agent its own mixture of classes from Dirichlet(alpha): int64 [A, N // A].
 
-    Hsu et al., 2019: sample after sample, agent by agent; a class that has run out is left out.
+    As in Hsu et al., 2019, it goes agent by agent and sample by sample, and skips a class that has run out.
     """
     labels, agents = _checked(labels, agents)
     checks.real("alpha", alpha, above=0.0)
     random = _random_state(seed)
     order = random.permutation(len(labels))
     stacks = [list(order[labels[order] == c]) for c in range(int(labels.max()) + 1)]
-    dealt = np.empty((agents, len(labels) // agents), np.int64)
+    samples = np.empty((agents, len(labels) // agents), np.int64)
     for agent in range(agents):
         mixture = random.dirichlet(np.repeat(alpha, len(stacks)))
-        for slot in range(dealt.shape[1]):
-            left = mixture * [len(stack) > 0 for stack in stacks]
-            if left.sum() <= 0:  # its classes have run out: any of the others, equally likely
-                left = np.array([len(stack) > 0 for stack in stacks], float)
-            dealt[agent, slot] = stacks[random.choice(len(stacks), p=left / left.sum())].pop()
-    return dealt
+        for slot in range(samples.shape[1]):
+            chances = mixture * [len(stack) > 0 for stack in stacks]
+            if chances.sum() <= 0:  # its classes have run out: any of the others, equally likely
+                chances = np.array([len(stack) > 0 for stack in stacks], float)
+            samples[agent, slot] = stacks[random.choice(len(stacks), p=chances / chances.sum())].pop()
+    return samples
 
 
 def quantity_skew(labels: Any, agents: int, alpha: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random shares of unequal size, the sizes drawn from Dirichlet(alpha), at least one sample each.
+    """Gives agents random shares whose sizes are drawn from Dirichlet(alpha), at least one sample each.
 
     Returns:
       Samples int64 [A, M], where M is the largest share and shorter rows repeat their own samples,
@@ -144,7 +145,7 @@ def quantity_skew(labels: Any, agents: int, alpha: float, seed: int) -> tuple[np
     random = _random_state(seed)
     order = random.permutation(len(labels))
     shares = random.dirichlet(np.repeat(alpha, agents))
-    free = len(labels) - agents  # one sample is everybody's
+    free = len(labels) - agents  # every agent has one sample for certain
     cuts = (np.cumsum(shares)[:-1] * free).astype(int) + np.arange(1, agents)
     pieces = np.split(order, cuts)
     sizes = np.array([len(piece) for piece in pieces])
@@ -155,10 +156,10 @@ KINDS = ("dirichlet", "iid", "sorted", "per_agent_dirichlet", "quantity_skew")
 
 
 def make_partition(kind: str, labels: Any, agents: int, *, alpha: float, seed: int) -> Partition:
-    """A partition by the name of its kind, with its labels, sizes and fingerprint.
+    """Makes a partition by the name of its kind, with its labels, sizes and fingerprint.
 
-    `alpha` is the Dirichlet concentration; for "sorted" it is the number of shards per agent, and
-    "iid" does not look at it.
+    `alpha` is the Dirichlet concentration. For "sorted" it is the number of shards per agent, and "iid" does
+    not use it.
     """
     checks.choice("partition", kind, KINDS)
     labels = np.asarray(labels)

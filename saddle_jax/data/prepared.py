@@ -1,6 +1,6 @@
 """Datasets prepared by tensorflow_datasets, read through its data sources: without TensorFlow.
 
-The folder is checked before it is opened, since what tfds raises over a missing one does not say so.
+The folder is checked before it is opened, because the errors of tfds do not say that it is missing.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from saddle_jax.base.errors import short_line
 from saddle_jax.data.dataset import DataError
 from saddle_jax.data.features import check_features
 
@@ -21,13 +22,13 @@ Resize = Callable[[np.ndarray], np.ndarray]
 
 
 def data_dir_or_default(data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """The folder of prepared datasets: the given one, or TFDS_DATA_DIR, or ~/tensorflow_datasets."""
+    """Returns the folder of prepared datasets: the given one, TFDS_DATA_DIR or ~/tensorflow_datasets."""
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(chosen).expanduser()
 
 
 def find_version(name: str, data_dir: pathlib.Path) -> pathlib.Path:
-    """The newest prepared version of `name` ("cifar10", "imagenette/160px-v2") below `data_dir`."""
+    """Finds the newest prepared version of `name` ("cifar10", "imagenette/160px-v2") below `data_dir`."""
     folder = data_dir / name
     versions = {_version(path): path for path in folder.glob("*") if _version(path)}
     if not versions:
@@ -40,7 +41,7 @@ def find_version(name: str, data_dir: pathlib.Path) -> pathlib.Path:
 
 
 def list_records(version: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The files of each split of a prepared version; raises where one is missing."""
+    """Lists the files of each split of a prepared version, and raises an error if one is missing."""
     for needed in ("dataset_info.json", "features.json", "label.labels.txt"):
         if not (version / needed).is_file():
             raise DataError(f"{version} is only half prepared: {needed} is missing; prepare it again")
@@ -64,14 +65,14 @@ def list_records(version: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def class_names(version: pathlib.Path) -> tuple[str, ...]:
-    """The classes' names, in the order of their numbers."""
+    """Returns the names of the classes, in the order of their numbers."""
     return tuple((version / "label.labels.txt").read_text().rstrip("\n").split("\n"))
 
 
 def open_split(version: pathlib.Path, split: str, *, decode: bool = True) -> Any:
-    """A tfds data source: a sequence of {"image": uint8 [H, W, C], "label": int, ...}.
+    """Opens a tfds data source: a sequence of {"image": uint8 [H, W, C], "label": int, ...}.
 
-    With decode=False the images stay bytes.
+    With decode=False the images stay encoded, as bytes.
     """
     check_features(version)
     try:
@@ -83,23 +84,23 @@ def open_split(version: pathlib.Path, split: str, *, decode: bool = True) -> Any
     decoders = None if decode else {"image": tfds.decode.SkipDecoding()}
     try:
         return tfds.builder_from_directory(str(version)).as_data_source(split=split, decoders=decoders)
-    except Exception as error:  # tfds raises whatever its parsers do
-        raise DataError(f"{version} cannot be opened: {_line(error)}; prepare it again") from error
+    except Exception as error:  # tfds raises whatever its parsers raise
+        raise DataError(f"{version} cannot be opened: {short_line(error)}; prepare it again") from error
 
 
 def read_records(source: Any, what: str, samples: np.ndarray) -> list[dict[str, Any]]:
-    """Records by number; a damaged one is named."""
+    """Reads records by their numbers; the error over a damaged one names it."""
     try:
         with _without_advice():
             return source.__getitems__([int(sample) for sample in samples])
-    except Exception as error:  # the decoders of images and records raise of their own
+    except Exception as error:  # the decoders of images and records have errors of their own
         for sample in map(int, samples):
             try:
                 source[sample]
             except Exception as one:
-                reason = f"record {sample} of {what} cannot be read: {_line(one)}"
+                reason = f"record {sample} of {what} cannot be read: {short_line(one)}"
                 raise DataError(f"{reason}; prepare it again") from one
-        raise DataError(f"{what} cannot be read: {_line(error)}; prepare it again") from error
+        raise DataError(f"{what} cannot be read: {short_line(error)}; prepare it again") from error
 
 
 def write_images(folder: pathlib.Path, source: Any, what: str, resize: Resize | None) -> None:
@@ -128,7 +129,7 @@ def write_labels(folder: pathlib.Path, source: Any, what: str) -> None:
 
 
 def _chunks(source: Any, what: str, doing: str) -> Iterator[tuple[np.ndarray, list[dict[str, Any]]]]:
-    """All records, some at a time, with a bar that shows how far it is."""
+    """Yields all records, some at a time, and shows the progress in a bar."""
     from tqdm import tqdm
 
     # disable=None: a bar in a terminal, nothing in a log file
@@ -140,7 +141,7 @@ def _chunks(source: Any, what: str, doing: str) -> Iterator[tuple[np.ndarray, li
 
 
 def middle_square(size: int) -> Resize:
-    """Resizes an image so that its shorter side is `size` (bilinear, antialiased); its middle square."""
+    """Returns a function that makes an image's shorter side `size` (bilinear) and cuts the middle square."""
     from PIL import Image
 
     def resize(image: np.ndarray) -> np.ndarray:
@@ -157,7 +158,7 @@ def middle_square(size: int) -> Resize:
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """tfds recommends OpenCV whenever it decodes with Pillow; the images are the same."""
+    """Silences tfds, which recommends OpenCV whenever it decodes with Pillow; the images are the same."""
     logger = logging.getLogger("absl")
     logger.addFilter(_no_opencv)
     try:
@@ -175,7 +176,3 @@ def _version(path: pathlib.Path) -> tuple[int, ...]:
         return tuple(int(part) for part in path.name.split("."))
     except ValueError:
         return ()
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -17,13 +17,13 @@ AUGMENTATIONS = ("none", "flip_crop", "resized_crop")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """From stored uint8 images to what the model sees.
+    """How stored uint8 images become what the model sees.
 
     Attributes:
-      mean, std: per channel, of pixels in [0, 1].
+      mean, std: per channel, for pixels in [0, 1].
       augmentation: "none"; "flip_crop", a mirror image and a 4-pixel shift (CIFAR); "resized_crop", a
         mirror image and a random window (Imagenette, ImageNet).
-      size: height and width that the model sees; None keeps the stored ones.
+      size: the height and width that the model sees; None keeps the stored ones.
     """
 
     mean: tuple[float, ...]
@@ -35,7 +35,7 @@ class Recipe:
         checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     def for_training(self, key: Key, images: Array) -> Array:
-        """One agent's augmented, normalised batch: uint8 [B, H, W, C] to float32. The key is consumed."""
+        """Augments and normalises one agent's batch: uint8 [B, H, W, C] to float32. The key is consumed."""
         if self.augmentation == "resized_crop":
             images = flip_and_resized_crop(key, images, self.size or images.shape[1])
         else:
@@ -45,7 +45,7 @@ class Recipe:
         return normalise(images, self.mean, self.std)
 
     def for_evaluation(self, images: Array) -> Array:
-        """Normalised images, the middle of them where the model sees less than is stored."""
+        """Normalises images, and cuts out their middle where the model sees less than is stored."""
         return normalise(self._middle(images), self.mean, self.std)
 
     def _middle(self, images: Array) -> Array:
@@ -54,7 +54,7 @@ class Recipe:
         return centre_crop(images, self.size)
 
     def for_agents(self, key: Key, images: Array) -> Array:
-        """`for_training` of all agents, uint8 [A, B, H, W, C], each with a key of its own."""
+        """Does `for_training` for all agents, uint8 [A, B, H, W, C], each with its own key."""
         return on_shards(jax.vmap(self.for_training))(agent_keys(key, images.shape[0]), images)
 
 

@@ -1,4 +1,4 @@
-"""`load`: a dataset by name, from the package, from a folder that tfds prepared, or streamed."""
+"""Loads a dataset by name: from the package, from a folder that tfds prepared, or streamed."""
 
 import os
 import pathlib
@@ -20,33 +20,33 @@ BUILTIN: dict[str, Callable[[], Dataset]] = tables.load(
         "synthetic": "saddle_jax.data.builtin:load_synthetic",
     }
 )
-# Our names for what tfds calls otherwise.
+# Our names for datasets that have another name in tfds.
 TFDS_NAMES = {"imagenette": "imagenette/160px-v2", "imagenet": "imagenet2012"}
 KNOWN = (*BUILTIN, *RECIPES)
 
-_STORED_SIZE = {"imagenette": 32, "imagenet": 256}  # shorter side, middle square
+_STORED_SIZE = {"imagenette": 32, "imagenet": 256}  # of the middle square
 _STREAMED = ("imagenet",)
 
 
 def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
-    """A dataset: uint8 images, labels, class names, and the recipe of its augmentation.
+    """Loads a dataset: uint8 images, labels, class names, and the recipe of its augmentation.
 
     Args:
       name: "digits" (embedded, real), "synthetic"; "cifar10", "cifar100", "imagenette" (32x32, as the
         paper ran it), "imagenet" (streamed), or the tfds name of any other image classification
         dataset whose images have one size.
-      data_dir: folder of datasets that tfds prepared; None is TFDS_DATA_DIR, or
+      data_dir: the folder of datasets that tfds prepared; the default is TFDS_DATA_DIR, or
         ~/tensorflow_datasets.
 
     Raises:
-      DataError: in one line, what is missing or damaged, where it was looked for, what to do.
+      DataError: says in one line what is missing or damaged, where it was searched, and what to do.
     """
     if name in BUILTIN:
         return BUILTIN[name]()
     folder = prepared.data_dir_or_default(data_dir)
     tfds_name = TFDS_NAMES.get(name, name)
-    steps_out = pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts
-    if steps_out or (name not in RECIPES and not (folder / tfds_name).is_dir()):
+    leaves_the_folder = pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts
+    if leaves_the_folder or (name not in RECIPES and not (folder / tfds_name).is_dir()):
         raise DataError(_unknown(name, folder))
     version = prepared.find_version(tfds_name, folder)
     records = prepared.list_records(version)
@@ -72,7 +72,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
 
 def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None):
-    """Images mapped from the cache, labels in memory."""
+    """Reads a split: images mapped from the cache, labels in memory."""
 
     def write(folder: pathlib.Path) -> None:
         resize = prepared.middle_square(size) if size else None
@@ -84,7 +84,7 @@ def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: 
 
 
 def _stream(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None):
-    """Images decoded on demand, labels in memory (and in the cache)."""
+    """Opens a split whose images are decoded on demand; its labels are in memory and in the cache."""
     assert size is not None, "streamed images have one size"
     what = records[0].name
 

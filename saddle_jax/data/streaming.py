@@ -13,15 +13,15 @@ _PER_TASK = 16  # records that one thread decodes at a time
 
 
 class StreamedImages:
-    """Stands in for an array uint8 [N, size, size, 3]: indexing with sample numbers decodes them.
+    """Images that look like an array uint8 [N, size, size, 3]: indexing with sample numbers decodes them.
 
-    `ahead` starts decoding a batch that will be asked for later; the answer is a future.
+    `ahead` starts to decode a batch that is needed later.
     """
 
     dtype = np.dtype(np.uint8)
 
     def __init__(self, source: Any, what: str, resize: Resize, size: int, chosen: np.ndarray | None = None):
-        """`chosen` are the records that count, in the order they are numbered here; None: all."""
+        """Numbers the records in the order of `chosen`, or all of them where that is None."""
         self._source, self._what, self._resize, self._size = source, what, resize, size
         self._chosen = np.arange(len(source)) if chosen is None else chosen
         self.shape = (len(self._chosen), size, size, 3)
@@ -31,17 +31,17 @@ class StreamedImages:
         return self.shape[0]
 
     def __getitem__(self, samples: Any) -> np.ndarray:
-        """uint8 [..., size, size, 3] for sample numbers of any shape [...], or for a slice."""
+        """Decodes uint8 [..., size, size, 3] for sample numbers of any shape [...], or for a slice."""
         if isinstance(samples, slice):
             samples = np.arange(len(self))[samples]
         return self.ahead(np.asarray(samples))()
 
     def subset(self, samples: np.ndarray) -> "StreamedImages":
-        """The images of these sample numbers, streamed too."""
+        """Returns the images with these sample numbers, streamed too."""
         return StreamedImages(self._source, self._what, self._resize, self._size, self._chosen[samples])
 
     def ahead(self, samples: np.ndarray) -> Callable[[], np.ndarray]:
-        """Starts decoding; calling the answer waits for the images."""
+        """Starts decoding, and returns a function that waits for the images."""
         flat = samples.reshape(-1)
         tasks = [
             self._pool.submit(self._decode, flat[start : start + _PER_TASK])

@@ -1,1 +1,1 @@
-"""How agents lie on hardware: lifting, exchange, placement, processes, and what each machine does best."""
+"""Where agents are computed: lifting, exchange, placement, processes, and what each machine does best."""

@@ -1,9 +1,10 @@
-"""What agents on different devices hear of each other: only the rows that the graph asks for move.
+"""The exchange of rows between devices: only the rows that the graph asks for move.
 
-The agents of a mesh axis lie in shards of S = A / D neighbouring ones. `bring` hands every shard its own rows
-and those of other shards that its agents listen to: on a ring these are the two beside its borders, whatever
-S is. For each distance between two devices there is one collective-permute, of the rows of all tensors packed
-into one matrix per dtype. Where nearly everything would have to move, it is one all-gather.
+The agents of a mesh axis are cut into shards of S = A / D consecutive agents. `bring` gives every shard its
+own rows and those rows of other shards that its agents read: on a ring these are the two next to its borders,
+for any S. There is one collective-permute for each distance between two devices. It moves the rows of all
+tensors, packed into one matrix per dtype. Where nearly everything would have to move, there is one all-gather
+instead.
 """
 
 import dataclasses
@@ -17,18 +18,18 @@ import numpy as np
 from saddle_jax.base.types import Array
 from saddle_jax.devices import lifting
 
-# From this share of all foreign rows on, an all-gather moves little more and needs no packing.
+# From this share of all other shards' rows upwards, an all-gather moves little more and needs no packing.
 _NEARLY_ALL = 0.75
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """Who sends which rows, for one table on one number of devices.
+    """The rows that each device sends, for one table on one number of devices.
 
     Attributes:
-      sent: for each distance r between devices, which of its rows device d sends to device d + r,
-        int [D, M_r]; a device that has fewer repeats its first. Empty with an all-gather.
-      senders: what agent i reads, int [A, K], as positions in what its shard holds after the exchange: its
+      sent: for each distance r between devices, the rows that device d sends to device d + r, int [D, M_r];
+        a device with fewer rows to send repeats its first. Empty with an all-gather.
+      senders: what agent i reads, int [A, K], as positions in the rows of its shard after the exchange: its
         own rows first, then those received in the order of `sent`; with an all-gather, all rows.
       gathers: whether every device receives everything.
     """
@@ -39,12 +40,12 @@ class Plan:
 
 
 def plan(table: np.ndarray, rows: int, devices: int) -> Plan:
-    """The exchange on so many devices, which must divide both the table's length and the number of rows.
+    """Returns the exchange on D devices; D must divide both the table's length and the number of rows.
 
     Args:
-      table: int [A, K], which rows each agent reads.
-      rows: how many there are: A where everybody has one, A K where everybody has one for each neighbour.
-      devices: over how many both are cut.
+      table: int [A, K], the rows that each agent reads.
+      rows: how many rows there are: A where each agent has one, A K where each has one per neighbour.
+      devices: D.
     """
     return _plan(table.tobytes(), table.shape, table.dtype.str, rows, devices)
 
@@ -57,40 +58,40 @@ def _plan(content: bytes, shape: tuple[int, ...], dtype: str, rows: int, devices
     receiver = np.arange(len(table))[:, None] // readers
     shard = [slice(d * readers, (d + 1) * readers) for d in range(devices)]
 
-    def wanted(d: int, r: int) -> np.ndarray:
-        """The rows that device d reads from the device r before it."""
+    def rows_read(d: int, r: int) -> np.ndarray:
+        """Returns the rows that device d reads from device d - r."""
         return np.unique(table[shard[d]][home[shard[d]] == (d - r) % devices])
 
-    widest = {r: max(len(wanted(d, r)) for d in range(devices)) for r in range(1, devices)}
+    widest = {r: max(len(rows_read(d, r)) for d in range(devices)) for r in range(1, devices)}
     if sum(widest.values()) >= _NEARLY_ALL * (rows - size):
         return Plan({}, table, gathers=True)
     sent: dict[int, np.ndarray] = {}
-    senders = table - receiver * size  # right for those at home
+    senders = table - receiver * size  # right for rows of the same shard
     position = size
     for r, width in widest.items():
         if not width:
             continue
-        leaving = np.zeros((devices, width), np.int32)
+        outgoing = np.zeros((devices, width), np.int32)
         for d in range(devices):
-            incoming, origin = wanted(d, r), (d - r) % devices
-            leaving[origin, : len(incoming)] = incoming - origin * size
+            incoming, origin = rows_read(d, r), (d - r) % devices
+            outgoing[origin, : len(incoming)] = incoming - origin * size
             for k, row in enumerate(incoming):
                 senders[shard[d]][table[shard[d]] == row] = position + k
-        sent[r] = leaving
+        sent[r] = outgoing
         position += width
     return Plan(sent, senders.astype(np.int32), gathers=False)
 
 
 def bring(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
-    """What every shard's agents can read, and where in it each finds what it reads.
+    """Brings every shard the rows that its agents read, and says where each agent finds them.
 
     Args:
-      table: int [A, K], which rows each agent reads.
+      table: int [A, K], the rows that each agent reads.
       tree: leaves [rows, ...], cut over the devices as the agents are.
 
     Returns:
       A tree and places [A, K], both for `lifting.on_shards`: inside it `leaf[places[:, k]]` are the rows that
-      stand in the table's k-th column. Without a mesh: the tree itself and the table.
+      the table's k-th column names. Without a mesh: the tree itself and the table.
     """
     devices = lifting.shards()
     if devices == 1:
@@ -110,7 +111,7 @@ def bring(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
 
 
 def everything(tree: Any) -> Any:
-    """All agents' rows on every shard, for `lifting.on_shards`; without a mesh the tree itself."""
+    """Gives every shard all agents' rows, for `lifting.on_shards`; without a mesh returns the tree itself."""
     return tree if lifting.shards() == 1 else lifting.on_shards(_gather)(tree)
 
 
@@ -119,15 +120,15 @@ def _gather(tree: Any) -> Any:
 
 
 def _send(distance: int, devices: int, tree: Any, rows: Array) -> Any:
-    """Rows [M] of this shard go to the device `distance` further on; returns those that come in, [M, ...]."""
+    """Sends rows [M] of this shard to the device `distance` further on; returns those received, [M, ...]."""
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: x[rows], tree))
-    ways = [(d, (d + distance) % devices) for d in range(devices)]
+    routes = [(d, (d + distance) % devices) for d in range(devices)]
     received = list(leaves)
     for dtype in sorted({leaf.dtype for leaf in leaves}, key=str):
-        alike = [n for n, leaf in enumerate(leaves) if leaf.dtype == dtype]
-        packed = jnp.concatenate([leaves[n].reshape(len(rows), -1) for n in alike], axis=1)
-        moved = jax.lax.ppermute(packed, lifting.AXIS, ways)
-        ends = np.cumsum([leaves[n][0].size for n in alike])
-        for n, part in zip(alike, jnp.split(moved, ends[:-1], axis=1), strict=True):
+        positions = [n for n, leaf in enumerate(leaves) if leaf.dtype == dtype]
+        packed = jnp.concatenate([leaves[n].reshape(len(rows), -1) for n in positions], axis=1)
+        arrived = jax.lax.ppermute(packed, lifting.AXIS, routes)
+        ends = np.cumsum([leaves[n][0].size for n in positions])
+        for n, part in zip(positions, jnp.split(arrived, ends[:-1], axis=1), strict=True):
             received[n] = part.reshape(leaves[n].shape)
     return jax.tree.unflatten(structure, received)

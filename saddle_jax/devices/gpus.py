@@ -1,4 +1,4 @@
-"""Whether this machine has an NVIDIA GPU. Only the standard library: bin/environment.py reads it too."""
+"""Finds out whether this machine has an NVIDIA GPU. Standard library only: bin/environment.py loads it."""
 
 import os
 import pathlib
@@ -8,11 +8,11 @@ import sys
 
 _DRIVER = pathlib.Path("/proc/driver/nvidia/gpus")
 _DEVICE = pathlib.Path("/dev/nvidia0")
-_HIDDEN = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES that leave none
+_HIDDEN = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES that hide all GPUs
 
 
 def is_seen() -> bool:
-    """Whether the driver or nvidia-smi shows a GPU; only on Linux, where JAX can use one."""
+    """Returns whether the driver or nvidia-smi shows a GPU. JAX can use one on Linux only."""
     if sys.platform != "linux":
         return False
     if _DEVICE.exists() or (_DRIVER.is_dir() and any(_DRIVER.iterdir())):
@@ -21,12 +21,12 @@ def is_seen() -> bool:
     if program is None:
         return False
     try:
-        done = subprocess.run([program, "-L"], capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):  # a driver that hangs is of no use
+        listing = subprocess.run([program, "-L"], capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):  # a driver that hangs cannot be used
         return False
-    return any(line.startswith("GPU ") for line in done.stdout.splitlines())
+    return any(line.startswith("GPU ") for line in listing.stdout.splitlines())
 
 
 def is_hidden() -> bool:
-    """Whether somebody told JAX to leave the GPUs alone."""
+    """Returns whether the environment tells JAX not to use the GPUs."""
     return bool(os.environ.get("JAX_PLATFORMS")) or os.environ.get("CUDA_VISIBLE_DEVICES") in _HIDDEN

@@ -1,12 +1,12 @@
-"""How the agents are computed on this hardware: the one home of that choice.
+"""Lifts what is written for one agent over all agents, as suits the hardware: the one home of that choice.
 
-What is written for one agent is lifted over all of them in up to three steps:
+There are up to three steps:
 
     devices   the agent axis is cut into one shard per device of the mesh axis "agents", if there is one
-    groups    a shard's agents are taken so many at a time, in a loop: memory is bounded, caches suffice
-    vmap      a group's agents are one more axis of every operation
+    groups    a loop computes a shard's agents a few at a time: memory is bounded, caches suffice
+    vmap      the agents of a group are one more axis of every operation
 
-The mesh is JAX's own, in the way JAX has for it:
+The mesh is JAX's own, set in JAX's own way:
 
     with jax.set_mesh(sj.agent_mesh(4)):
         params, state, metrics = step(params, state, batch, key)
@@ -26,25 +26,27 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.devices import policy
 
 AXIS = "agents"  # of the mesh
-BATCH_AXIS = "batch"  # of the mesh: the images of each agent, where there are more devices than agents
+BATCH_AXIS = "batch"  # of the mesh: cuts the images of each agent, where there are more devices than agents
 
 
 def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Mesh:
-    """Devices in the order of the agents, for `jax.set_mesh`.
+    """Returns a mesh of devices in the order of the agents, for `jax.set_mesh`.
 
     Args:
-      devices: how many, or which; None is all there are.
-      batch: over how many of them each agent's batch is cut; it must divide their number.
+      devices: how many devices, or a list of them; None takes all.
+      batch: over how many devices each agent's batch is cut; it must divide the number of devices.
 
     >>> dict(sj.agent_mesh(1).shape)
     {'agents': 1, 'batch': 1}
     """
     if devices is None or isinstance(devices, int):
-        there = jax.devices()
-        count = len(there) if devices is None else checks.whole("devices", devices, at_least=1)
-        if count > len(there):
-            raise ArgumentError(f"devices must be at most {len(there)}, as many as there are, got {count}")
-        devices = there[:count]
+        available = jax.devices()
+        count = len(available) if devices is None else checks.whole("devices", devices, at_least=1)
+        if count > len(available):
+            raise ArgumentError(
+                f"devices must be at most {len(available)}, the number available, got {count}"
+            )
+        devices = available[:count]
     batch = checks.whole("batch", batch, at_least=1)
     if len(devices) % batch:
         raise ArgumentError(f"batch must divide the number of devices, {len(devices)}, got {batch}")
@@ -53,7 +55,7 @@ def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Me
 
 
 def shards() -> int:
-    """Over how many devices the agent axis is cut here: 1 without a mesh, and inside a shard."""
+    """Returns over how many devices the agent axis is cut: 1 without a mesh, and inside a shard."""
     mesh = jax.sharding.get_abstract_mesh()
     if AXIS in mesh.explicit_axes:
         raise ArgumentError(f"the mesh axis {AXIS!r} must be of type Auto, got Explicit: use sj.agent_mesh")
@@ -70,26 +72,26 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def lift(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
-    """A function of one agent as a function of all: each argument and result gets the agent axis [A, ...]."""
+    """Makes a function of one agent one of all agents: arguments and results get the agent axis [A, ...]."""
 
     def of_a_shard(*arguments: Any) -> Any:
         agents = jax.tree.leaves(arguments)[0].shape[0]
         size = policy.group_size(agents, group)
         if size == agents > 1:
             return jax.vmap(function)(*arguments)
-        # One by one there is no axis more: operations are those of one model.
-        batched = {} if size == 1 else {"batch_size": size}
-        return jax.lax.map(lambda one: function(*one), arguments, **batched)
+        # One by one, there is no additional axis: the operations are those of one model.
+        options = {} if size == 1 else {"batch_size": size}
+        return jax.lax.map(lambda one: function(*one), arguments, **options)
 
     return on_shards(of_a_shard)
 
 
 def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> Callable[..., Any]:
-    """A function of a shard's agents, run on every device; without a mesh all agents are one shard.
+    """Runs a function of a shard's agents on every device; without a mesh all agents are one shard.
 
     Args:
-      function: of trees whose leaves are [S, ...], S the shard's agents; its results must be the same.
-      everywhere: which arguments have no agent axis: every shard sees the whole of them.
+      function: takes trees whose leaves are [S, ...], S the agents of a shard, and returns such trees.
+      everywhere: the positions of arguments without an agent axis, which every shard sees as a whole.
     """
 
     def run(*arguments: Any) -> Any:
@@ -101,7 +103,7 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
             specs.append(PartitionSpec() if position in everywhere else PartitionSpec(AXIS))
             for leaf in () if position in everywhere else jax.tree.leaves(argument):
                 check_divides(leaf.shape[0], count)
-        # Our rules for convolutions say nothing about how values vary over the mesh: unchecked.
+        # check_vma: our rules for convolutions do not say how values vary over the mesh.
         return jax.shard_map(
             function,
             in_specs=tuple(specs),
@@ -114,7 +116,7 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
 
 
 def check_divides(size: int, devices: int) -> None:
-    """Checks that so many agents can be cut into equal shards."""
+    """Checks that the devices can have equally many of the agents."""
     if size % devices:
         raise ArgumentError(
             f"the number of agents must be a multiple of the mesh's {devices} devices, got {size}: "

@@ -1,24 +1,24 @@
-"""Keeping memory between steps, on Linux: on a CPU a third of a step went into asking for it anew.
+"""Keeps memory between steps on Linux: on a CPU, a third of a step went into allocating it again.
 
-XLA:CPU allocates a program's temporary buffers at every call. glibc maps blocks of that size into the
-process and unmaps them when they are freed, so that every page of them is a page fault, a zeroed page and a
-fault again in the next step. Served from the heap, and the heap not given back, they are touched once.
+XLA:CPU allocates a program's temporary buffers at every call. glibc maps blocks of that size into the process
+and unmaps them when they are freed, so every page of them is faulted in and zeroed again in the next step. If
+they come from the heap, and the heap is never given back, this happens only once.
 """
 
 import ctypes
 import sys
 
-# Of glibc's malloc.h.
+# Options of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _NEVER = -1
 _AHEAD = 64 * 2**20
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc to keep what is freed for the next step; call it first of all. False: no glibc here.
+    """Makes glibc keep freed memory for the next step, and returns whether there is a glibc. Call it first.
 
-    One arena, because only the main one is not bound to mappings. The process's memory then stays at the
-    height that its largest step has needed.
+    There is one arena, because only the main one does not depend on mappings. The process's memory then stays
+    at the peak of its largest step.
     """
     if sys.platform != "linux":
         return False

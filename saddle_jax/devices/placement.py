@@ -1,4 +1,4 @@
-"""Where the agents of a run live: which devices, how many agents on each, and idle ones to make it even."""
+"""Where the agents of a run are: on which devices, how many on each, and idle agents to make it even."""
 
 import contextlib
 import dataclasses
@@ -16,14 +16,14 @@ from saddle_jax.devices.dispatch import in_turn
 
 
 class _Padded(Protocol):
-    """What a placement asks of a graph of agents."""
+    """What a placement needs to know of a graph of agents."""
 
     @property
     def size(self) -> int:
-        """How many agents there are."""
+        """The number of agents in the graph."""
 
     def padded(self, size: int) -> Any:
-        """The same graph with idle agents behind it."""
+        """Returns the same graph with idle agents added at the end."""
 
 
 _Graph = TypeVar("_Graph", bound=_Padded)
@@ -31,12 +31,12 @@ _Graph = TypeVar("_Graph", bound=_Padded)
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """A run's agents on devices.
+    """The devices of a run, and how its agents are spread over them.
 
     Attributes:
-      agents: how many there are.
-      devices: over how many the agent axis is cut.
-      batch_devices: over how many each of those cuts its agents' batches again.
+      agents: how many agents there are.
+      devices: over how many devices the agent axis is cut.
+      batch_devices: over how many devices each agent's batch is cut.
     """
 
     agents: int
@@ -45,22 +45,22 @@ class Placement:
 
     @property
     def per_device(self) -> int:
-        """Agents on a device, idle ones included."""
+        """The number of agents on each device, idle ones included."""
         return -(-self.agents // self.devices)
 
     @property
     def size(self) -> int:
-        """All agents, idle ones included: a multiple of the number of devices."""
+        """The number of all agents, idle ones included: a multiple of the number of devices."""
         return self.per_device * self.devices
 
     @functools.cached_property
     def mesh(self) -> Mesh | None:
-        """Of JAX; None on one device."""
+        """The mesh that JAX works on; None on a single device."""
         count = self.devices * self.batch_devices
         return None if count == 1 else lifting.agent_mesh(_spread(count), self.batch_devices)
 
     def sharding(self, *axes: str | None) -> NamedSharding | None:
-        """Of an array with these mesh axes, from the first on; None on one device."""
+        """Returns the sharding of an array whose first axes are these mesh axes; None on a single device."""
         return None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def __str__(self) -> str:
@@ -72,17 +72,17 @@ class Placement:
         return f"{count} x {kind}{hosts}, {self.per_device} agents on each{idle}{shared}"
 
     def active(self) -> contextlib.AbstractContextManager[Any]:
-        """What steps are traced and run in."""
+        """Returns the context in which steps are traced and run."""
         return contextlib.nullcontext() if self.mesh is None else jax.set_mesh(self.mesh)
 
     def graph(self, topology: _Graph) -> _Graph:
-        """The graph with as many idle agents as it takes."""
+        """Returns the graph with as many idle agents as the devices need."""
         return topology if self.size == topology.size else topology.padded(self.size)
 
     def shardings(self, tree: Any, axis: int = 0) -> Any:
-        """Where the leaves of models and states belong, whose `axis` is the agents', on every device scalars.
+        """Returns the shardings of models and states: leaves are cut along `axis`, scalars are everywhere.
 
-        That every leaf is of one of these two kinds is a law which `Method.init` checks.
+        `Method.init` checks that every leaf is one of these two kinds.
         """
         if self.mesh is None:
             return None
@@ -90,11 +90,11 @@ class Placement:
         return jax.tree.map(lambda x: self.sharding(*axes[: jnp.ndim(x)]), tree)
 
     def everywhere(self, tree: Any) -> Any:
-        """A tree whose arrays every device has whole."""
+        """Returns the tree with all of its arrays on every device."""
         return tree if self.mesh is None else jax.tree.map(lambda x: _put(x, self.sharding()), tree)
 
     def by_agents(self, x: Any, axis: int = 0) -> Any:
-        """An array whose `axis` is the agents', with idle rows (copies of the first) behind them, cut up."""
+        """Cuts an array along `axis`, the agents', over the devices; idle rows are copies of the first."""
         idle = self.size - self.agents
         if idle:
             first = jax.lax.slice_in_dim(x, 0, 1, axis=axis)
@@ -107,12 +107,12 @@ class Placement:
         sharding = self.sharding(lifting.AXIS)
         if sharding is None:
             return range(self.size)
-        parts = sharding.addressable_devices_indices_map((self.size,)).values()
-        held = [row for part in parts if part is not None for row in range(self.size)[part[0]]]
-        return range(min(held), max(held) + 1)  # the devices of a process are neighbours
+        slices = sharding.addressable_devices_indices_map((self.size,)).values()
+        rows = [row for index in slices if index is not None for row in range(self.size)[index[0]]]
+        return range(min(rows), max(rows) + 1)  # the devices of a process are neighbours
 
     def from_own_rows(self, x: np.ndarray) -> Any:
-        """An array [n * A, ...] cut by agents, n entries of each, from those of this process's own rows."""
+        """Makes an array [n * A, ...] that is cut by agents, n entries each, from this process's entries."""
         sharding = self.sharding(lifting.AXIS)
         if sharding is None:
             return x
@@ -126,13 +126,13 @@ class Placement:
         return jax.make_array_from_callback((total, *x.shape[1:]), sharding, part)
 
     def cut_batches(self, batch: Any) -> Any:
-        """Batches [A, B, ...], told to lie on the devices that share an agent's batch."""
+        """Spreads batches [A, B, ...] over the devices that share an agent's batch."""
         if self.batch_devices == 1:
             return batch
         return jax.lax.with_sharding_constraint(batch, self.sharding(lifting.AXIS, lifting.BATCH_AXIS))
 
     def pull(self, function: Any, *arguments: Any) -> Any:
-        """function(*arguments), computed where those are; its results whole, on the first device here."""
+        """Computes function(*arguments) where the arguments are; returns the results on one local device."""
         sharding = self.sharding()
         if sharding is None:
             return function(*arguments)
@@ -141,19 +141,19 @@ class Placement:
 
 
 def _put(x: Any, sharding: Any) -> Any:
-    """An array that every process has whole, on its devices among these."""
+    """Puts an array, which every process has as a whole, on those devices of a sharding that are its own."""
     if sharding.is_fully_addressable:
         return jax.device_put(x, sharding)
-    here = np.asarray(x)
-    return jax.make_array_from_callback(here.shape, sharding, lambda index: here[index])
+    local = np.asarray(x)
+    return jax.make_array_from_callback(local.shape, sharding, lambda index: local[index])
 
 
 def _spread(count: int) -> list[Any]:
-    """So many devices, of every process as many as of the others, or one more of the first ones."""
+    """Returns `count` devices: equally many of every process, or one more of the first processes."""
     processes = jax.process_count()
     shares = [count // processes + (process < count % processes) for process in range(processes)]
-    of_each = [[d for d in jax.devices() if d.process_index == p] for p in range(processes)]
-    return [device for share, there in zip(shares, of_each, strict=True) for device in there[:share]]
+    by_process = [[d for d in jax.devices() if d.process_index == p] for p in range(processes)]
+    return [device for share, devices in zip(shares, by_process, strict=True) for device in devices[:share]]
 
 
 @functools.cache
@@ -161,35 +161,35 @@ def _replicated(function: Any, sharding: NamedSharding) -> Any:
     return jax.jit(function, out_shardings=sharding)
 
 
-def place(agent_count: int, batch_size: int, wanted: str = "auto") -> Placement:
-    """The devices of a run: "auto" is all there are, as far as they are of use; a number is that many.
+def place(agent_count: int, batch_size: int, devices: str = "auto") -> Placement:
+    """Returns the placement of a run on "auto" devices, all that help, or on a given number of them.
 
-    More devices than agents cut the agents' batches too.
+    Where there are more devices than agents, the agents' batches are cut too.
     """
     available = jax.device_count()
-    count = available if wanted == "auto" else int(wanted)
+    count = available if devices == "auto" else int(devices)
     if count > available:
-        raise ArgumentError(f"devices must be at most {available}, as many as there are, got {count}")
-    placement = _place(agent_count, batch_size, wanted, count)
-    taken = placement.devices * placement.batch_devices
-    if taken < jax.process_count():
+        raise ArgumentError(f"devices must be at most {available}, the number available, got {count}")
+    placement = _place(agent_count, batch_size, count, is_auto=devices == "auto")
+    used = placement.devices * placement.batch_devices
+    if used < jax.process_count():
         raise ArgumentError(
-            f"every one of the {jax.process_count()} processes needs agents on a device of its own, but "
-            f"{agent_count} agents take {taken} devices: take fewer processes or more agents"
+            f"each of the {jax.process_count()} processes needs agents on a device of its own, but "
+            f"{agent_count} agents use {used} devices: use fewer processes or more agents"
         )
     return placement
 
 
-def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placement:
+def _place(agent_count: int, batch_size: int, count: int, *, is_auto: bool) -> Placement:
     if count <= agent_count:
-        # 10 agents on 8 devices are two on each of five, unless every process is to have some.
+        # 10 agents on 8 devices: two on each of five devices, unless some process would then have none.
         enough = -(-agent_count // -(-agent_count // count))
-        takes_all = wanted != "auto" or enough < jax.process_count()
+        takes_all = not is_auto or enough < jax.process_count()
         return Placement(agent_count, count if takes_all else enough)
-    if wanted != "auto":
+    if not is_auto:
         if count % agent_count or batch_size % (count // agent_count):
             raise ArgumentError(
-                f"devices must be at most agents = {agent_count}, or a multiple that divides "
+                f"devices must be at most agents = {agent_count}, or a multiple of it that divides "
                 f"agents * batch_size = {agent_count * batch_size}, got {count}"
             )
         return Placement(agent_count, agent_count, count // agent_count)
@@ -198,6 +198,6 @@ def _place(agent_count: int, batch_size: int, wanted: str, count: int) -> Placem
 
 
 def check(name: str, value: str) -> None:
-    """Of the setting: auto, or a number."""
+    """Checks a setting that is either auto or a number of devices."""
     if value != "auto" and not (value.isdecimal() and int(value) >= 1):
         raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")

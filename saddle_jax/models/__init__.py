@@ -1,7 +1,7 @@
-"""The paper's networks and a few small ones: flax modules of one model, no agent axis.
+"""The paper's networks and a few small ones: flax modules of one model, without an agent axis.
 
-Anything with `init(key, images)` and `apply(variables, images)` serves as well: a flax module of
-your own needs no registration.
+Anything with `init(key, images)` and `apply(variables, images)` works too: a flax module of your own needs no
+registration.
 """
 
 import functools
@@ -34,15 +34,15 @@ NAMES = tuple(MODELS)
 
 
 def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "fast") -> Any:
-    """A network by name: a flax module from images [B, H, W, C] to logits [B, num_classes].
+    """Builds a network by name: a flax module from images [B, H, W, C] to logits [B, num_classes].
 
     Args:
       name: one of `NAMES`: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2 (32x32), resnet8 (one
         block per stage: for studies on a CPU), cnn (small), mlp, logistic.
       num_classes: how many classes.
       norm: "evonorm" (the paper's), "evonorm_sigmoid", or "groupnorm" with ReLU.
-      lowering: of convolutions, see `models.convolution`; "plain" is differentiable in every mode and
-        any number of times. The parameters are the same.
+      lowering: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
+        every mode and any number of times. The parameters do not depend on it.
     """
     checks.choice("model", name, NAMES)
     num_classes = checks.whole("num_classes", num_classes, at_least=2)
@@ -54,7 +54,7 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
 
 
 def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:
-    """The first parameters of one model for images of the given shape (height, width, channels)."""
+    """Draws the initial parameters of one model for images of this shape (height, width, channels)."""
     height, width, _ = image_shape
     smallest = getattr(model, "smallest_image", 1)
     if min(height, width) < smallest:
@@ -66,10 +66,10 @@ def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _variables(model: Any, key: Key, images: Array) -> Any:
-    """Compiled once for all runs of equal models: there may be many, and compiling takes seconds."""
+    """Initialises a model; compiled once for all runs of equal models, because compiling takes seconds."""
     return model.init(key, images)
 
 
 def count(params: Params) -> int:
-    """How many numbers the parameters of one model hold."""
+    """Returns how many numbers the parameters of one model hold."""
     return sum(int(leaf.size) for leaf in jax.tree.leaves(params))

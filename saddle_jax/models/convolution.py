@@ -1,16 +1,16 @@
-"""Convolution of one model's images [B, H, W, C], and what becomes of it when vmap adds agents.
+"""Convolution of one model's images [B, H, W, C], and what vmap over agents turns it into.
 
-vmap over agents, each with a kernel of its own, turns XLA's convolution into a grouped one, which XLA:CPU
-runs many times slower than one ordinary convolution per agent. So the forward pass and the two gradients
-have batching rules of their own, which are a choice:
+vmap over agents, each with its own kernel, turns XLA's convolution into a grouped one. XLA:CPU runs that many
+times slower than one ordinary convolution per agent. So the forward pass and the two gradients have batching
+rules of their own. There is a choice:
 
-    fast      on a CPU each agent's by itself, in a loop if there are many; elsewhere plain
-    each      each agent's by itself, side by side
+    fast      on a CPU one convolution per agent, in a loop if there are many; elsewhere plain
+    each      one convolution per agent, all in one program
     patches   one batched matrix product of all agents' patches
-    plain     XLA's own: grouped. Also for transformations that rules do not know, such as forward mode
+    plain     XLA's grouped convolution; also for transformations without such a rule, like forward mode
 
-On a CPU agents are computed one by one (agents.py), and no rule is met at all. Which choice suits a GPU is
-for `saddle bench q_saddle --lowering=...` to tell.
+On a CPU, agents are computed one by one (devices/lifting.py), so no batching rule is used there. On a GPU,
+`saddle bench q_saddle --lowering=...` finds out which choice is best.
 """
 
 import functools
@@ -28,7 +28,7 @@ from saddle_jax.models.convolution_forms import BY_PATCHES, ON_CPU, ORDINARY, Wi
 Lowering = Literal["fast", "each", "patches", "plain"]
 LOWERINGS = ("fast", "each", "patches", "plain")
 
-# Side by side, convolutions are faster than in a loop, but take their time to compile.
+# Convolutions in one program are faster than in a loop, but take longer to compile.
 _MAX_UNROLLED = 8
 
 
@@ -41,7 +41,7 @@ def convolve(
     groups: int = 1,
     lowering: Lowering = "fast",
 ) -> Array:
-    """Cross-correlation of images [B, H, W, C] with a kernel [h, w, C / groups, D]: [B, H', W', D]."""
+    """Correlates images [B, H, W, C] with a kernel [h, w, C / groups, D] into [B, H', W', D]."""
     window = Window(stride, padding, groups)
     if lowering == "plain" or (lowering == "fast" and policy.batches_convolutions()):
         return ordinary(window, x, kernel)
@@ -51,13 +51,13 @@ def convolve(
 
 
 def _depthwise(window: Window, x: Array, kernel: Array) -> Array:
-    """One multiplication per tap of the kernel: element-wise, so agents are one axis more.
+    """Convolves each channel with its own filter of the kernel [h, w, 1, C].
 
-    kernel [h, w, 1, C]; every channel has a filter of its own.
+    There is one multiplication per entry of the kernel. It is element-wise, so agents are just another axis.
     """
-    met = taps(window, x, kernel.shape[:2])
+    inputs = taps(window, x, kernel.shape[:2])
     terms = [
-        tap * kernel[i, j].reshape(1, 1, 1, -1) for i, row in enumerate(met) for j, tap in enumerate(row)
+        tap * kernel[i, j].reshape(1, 1, 1, -1) for i, row in enumerate(inputs) for j, tap in enumerate(row)
     ]
     return functools.reduce(jnp.add, terms)
 
@@ -86,7 +86,7 @@ _convolve_by_rule.defvjp(_save, _gradients)
 
 @functools.cache
 def _forward(lowering: Lowering, window: Window) -> Callable[[Array, Array], Array]:
-    """(x, kernel) -> y."""
+    """Returns the convolution (x, kernel) -> y with the rule of a lowering."""
     return _with_rule(lowering, lambda form, x, kernel: form.forward(window, x, kernel), shared=1)
 
 
@@ -94,7 +94,7 @@ def _forward(lowering: Lowering, window: Window) -> Callable[[Array, Array], Arr
 def _input_gradient(
     lowering: Lowering, window: Window, size: tuple[int, int]
 ) -> Callable[[Array, Array], Array]:
-    """(g, kernel) -> gradient by x, whose height and width are given."""
+    """Returns (g, kernel) -> the gradient with respect to x, whose height and width are `size`."""
     return _with_rule(
         lowering, lambda form, g, kernel: form.input_gradient(window, size, g, kernel), shared=1
     )
@@ -104,17 +104,17 @@ def _input_gradient(
 def _kernel_gradient(
     lowering: Lowering, window: Window, size: tuple[int, int]
 ) -> Callable[[Array, Array], Array]:
-    """(x, g) -> gradient by the kernel, whose height and width are given."""
+    """Returns (x, g) -> the gradient with respect to the kernel, whose height and width are `size`."""
     return _with_rule(lowering, lambda form, x, g: form.kernel_gradient(window, size, x, g), shared=None)
 
 
 def _with_rule(
     lowering: Lowering, run: Callable[..., Array], shared: int | None
 ) -> Callable[[Array, Array], Array]:
-    """`run(form, left, right)` in the form for one agent, and with the batching rule of a lowering.
+    """Gives `run(form, left, right)` the form for one agent, and the batching rule of a lowering.
 
-    `shared` is the argument that all images of a batch have in common. Where vmap leaves it alone,
-    its axis is just more images.
+    `shared` is the position of the argument that all images of a batch share. Where vmap does not batch it,
+    the new axis is just more images.
     """
 
     @custom_vmap

@@ -3,8 +3,8 @@
 XLA:CPU hands a convolution to its library of kernels (YNNPACK) only if it is images [B, H, W, C] by a
 kernel [h, w, C, D], the images are not dilated, neither kernel nor result is larger than they are, and
 there are more than 16 channels in or out. Any other runs at half that speed or less, and within a loop
-(`lax.map`, `lax.scan`) at a twentieth of it. `ON_CPU` therefore writes all three as such a convolution
-where there is one, and as a matrix product where there is none.
+(`lax.map`, `lax.scan`) at a twentieth of it. So `ON_CPU` writes all three as such a convolution where that is
+possible, and as a matrix product where it is not.
 
 Measured on one core, 3x3, batch 32, in GFLOP/s of CPU time, the ordinary form first:
 
@@ -22,12 +22,12 @@ import jax.numpy as jnp
 
 from saddle_jax.base.types import Array
 
-# XLA:CPU keeps a convolution with at most this many channels in and out from its library.
+# XLA:CPU does not use its library for a convolution with at most this many channels in and out.
 _NARROW = 16
 
 
 class Window(NamedTuple):
-    """What a convolution is, its tensors apart."""
+    """What defines a convolution apart from its tensors."""
 
     stride: int
     padding: int  # zeros on each side, top and bottom, left and right
@@ -43,7 +43,7 @@ class Form(NamedTuple):
 
 
 def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
-    """The gradients of a convolution are its transposes: let JAX write them."""
+    """Completes a forward pass with its two gradients, which are its transposes: JAX writes them."""
 
     def input_gradient(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
         shape = jax.ShapeDtypeStruct((g.shape[0], *size, kernel.shape[2]), g.dtype)
@@ -62,7 +62,7 @@ def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
 
 
 def ordinary(window: Window, x: Array, kernel: Array) -> Array:
-    """The convolution of `jax.lax`."""
+    """Computes a convolution just as `jax.lax` does."""
     return jax.lax.conv_general_dilated(
         x,
         kernel,
@@ -77,22 +77,22 @@ def ordinary(window: Window, x: Array, kernel: Array) -> Array:
 
 
 def taps(window: Window, x: Array, size: Sequence[int]) -> list[list[Array]]:
-    """What every entry of a kernel of this size meets: for each its share of the images, [B, H', W', C]."""
+    """Returns what each entry of a kernel of this size is multiplied with, each [B, H', W', C]."""
     pad, stride = window.padding, window.stride
     x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     batch, height, width, channels = x.shape
     last_row = (height - size[0]) // stride * stride
     last_column = (width - size[1]) // stride * stride
 
-    def taken(i: int, j: int) -> Array:
+    def tap(i: int, j: int) -> Array:
         end = (batch, i + last_row + 1, j + last_column + 1, channels)
         return jax.lax.slice(x, (0, i, j, 0), end, (1, stride, stride, 1))
 
-    return [[taken(i, j) for j in range(size[1])] for i in range(size[0])]
+    return [[tap(i, j) for j in range(size[1])] for i in range(size[0])]
 
 
 def _by_patches(window: Window, x: Array, kernel: Array) -> Array:
-    """A matrix product: patches [B H' W', h w C] times the kernel [h w C, D]."""
+    """Computes it as a matrix product: patches [B H' W', h w C] times the kernel [h w C, D]."""
     patches = jnp.concatenate([tap for row in taps(window, x, kernel.shape[:2]) for tap in row], axis=-1)
     return patches @ kernel.reshape(-1, kernel.shape[-1])
 
@@ -101,7 +101,7 @@ ORDINARY = _form_of(ordinary)
 BY_PATCHES = _form_of(_by_patches)
 
 
-# ---- as XLA:CPU runs it fast ----
+# ---- in the form that XLA:CPU runs fast ----
 
 
 def _library(
@@ -137,7 +137,7 @@ def _cpu_input_gradient(window: Window, size: Sequence[int], g: Array, kernel: A
 
 
 def _cpu_kernel_gradient(window: Window, size: Sequence[int], x: Array, g: Array) -> Array:
-    """A convolution of "images" [C, H, W, B] with a "kernel" [H', W', B, D], which gives [C, h, w, D]."""
+    """Convolves "images" [C, H, W, B] with a "kernel" [H', W', B, D], which gives [C, h, w, D]."""
     takes = _library_takes(x.shape[1:3], g.shape[1:3], size, x.shape[0], g.shape[3])
     if tuple(size) == (1, 1) or not takes:
         return BY_PATCHES.kernel_gradient(window, size, x, g)
@@ -148,7 +148,7 @@ def _cpu_kernel_gradient(window: Window, size: Sequence[int], x: Array, g: Array
 
 
 def _by_wide_columns(x: Array, kernel: Array, stride: int, padding: Sequence[tuple[int, int]]) -> Array:
-    """n neighbouring columns of the result as one of n D channels, for the sake of more than 16 of them.
+    """Computes n neighbouring columns of the result as one column of n D channels, to have more than 16.
 
     The kernel becomes [h, w + (n - 1) stride, C, n D], n copies each a stride further to the right, and
     moves by n strides; the result [B, H', W'/n, n D] lies in memory as [B, H', W', D] does. For n = 2 and
@@ -183,11 +183,12 @@ def _by_wide_columns(x: Array, kernel: Array, stride: int, padding: Sequence[tup
 
 
 def _by_phases(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
-    """The input gradient for a stride s, without the zeros of a dilated g.
+    """Computes the input gradient for a stride s, without the zeros of a dilated g.
 
     Input row s a + q meets those rows i of the kernel for which s divides q + padding - i, at row
-    a + (q + padding - i) / s of g: for each phase q a convolution of stride 1 with a part of the kernel, and
-    likewise the columns, whose s phases are channels of one convolution (zeros where they meet nothing).
+    a + (q + padding - i) / s of g. So each phase q is a convolution of stride 1 with a part of the kernel.
+    The same holds for the columns: their s phases are channels of one convolution, and zero where no entry of
+    the kernel is met.
     """
     stride, pad = window.stride, window.padding
     height, width, inputs, _ = kernel.shape
@@ -199,14 +200,17 @@ def _by_phases(window: Window, size: Sequence[int], g: Array, kernel: Array) -> 
         return turned[i, j] if 0 <= j < width else jnp.zeros_like(turned[i, 0])
 
     def phase(q: int) -> Array:
-        met = range((q + pad) % stride, height, stride)[::-1]
+        kernel_rows = range((q + pad) % stride, height, stride)[::-1]
         part = [
-            [jnp.concatenate([entry(i, r + pad - stride * at) for r in range(stride)], -1) for at in offsets]
-            for i in met
+            [
+                jnp.concatenate([entry(i, r + pad - stride * offset) for r in range(stride)], -1)
+                for offset in offsets
+            ]
+            for i in kernel_rows
         ]
-        top, left = (met[0] - q - pad) // stride, -offsets[0]
+        top, left = (kernel_rows[0] - q - pad) // stride, -offsets[0]
         ends = [
-            (top, _high(g.shape[1], len(met), rows, 1, top)),
+            (top, _high(g.shape[1], len(kernel_rows), rows, 1, top)),
             (left, _high(g.shape[2], len(offsets), columns, 1, left)),
         ]
         return _library(g, jnp.stack([jnp.stack(row) for row in part]), (1, 1), ends)
@@ -219,13 +223,13 @@ def _by_phases(window: Window, size: Sequence[int], g: Array, kernel: Array) -> 
 def _library_takes(
     images: Sequence[int], kernel: Sequence[int], result: Sequence[int], inputs: int, outputs: int
 ) -> bool:
-    """Whether XLA:CPU gives this convolution to its library; the first three are heights and widths."""
+    """Returns whether XLA:CPU uses its library for this; the first three are heights and widths."""
     fits = all(max(sizes) <= extent for extent, *sizes in zip(images, kernel, result, strict=True))
     return fits and max(inputs, outputs) > _NARROW
 
 
 def _high(extent: int, length: int, count: int, stride: int, low: int) -> int:
-    """The padding at the end, or the cut, with which a kernel of this length fits `count` times."""
+    """Returns the padding at the end (negative: the cut) with which such a kernel fits `count` times."""
     return (count - 1) * stride + length - low - extent
 
 

@@ -22,9 +22,9 @@ _EPSILON = 1e-5
 
 
 class EvoNorm(nn.Module):
-    """EvoNorm-S0 of images [B, H, W, C]; C must be a multiple of 8.
+    """EvoNorm-S0 as a layer for images [B, H, W, C]; C must be a multiple of 8.
 
-    The derivative is taken by hand; `lowering="plain"` leaves it to autodiff.
+    The derivative is written by hand; `lowering="plain"` leaves it to autodiff.
     """
 
     gate: Gate = "hard_sigmoid"
@@ -40,7 +40,7 @@ class EvoNorm(nn.Module):
 
 
 def evonorm_plain(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
-    """The formula as it stands; x [B, H, W, C], scale and bias [C]."""
+    """Computes the formula as it is written; x [B, H, W, C], scale and bias [C]."""
     _, deviation = _statistics(x)
     gated, _ = _gated(gate, x)
     return _per_channel(scale) * gated / deviation + _per_channel(bias)
@@ -48,7 +48,7 @@ def evonorm_plain(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def evonorm(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
-    """`evonorm_plain`, with the derivative written out: autodiff's takes several times as many passes."""
+    """Computes `evonorm_plain`, with its derivative by hand: autodiff takes several times as many passes."""
     return evonorm_plain(gate, x, scale, bias)
 
 
@@ -77,7 +77,7 @@ evonorm.defvjp(_save, _gradients)
 
 
 def _gated(gate: Gate, x: Array) -> tuple[Array, Array]:
-    """n(x) = x h(x) and its derivative."""
+    """Returns n(x) = x h(x) and its derivative, element by element."""
     if gate == "sigmoid":
         h = jax.nn.sigmoid(x)
         return x * h, h * (1 + x * (1 - h))
@@ -87,7 +87,7 @@ def _gated(gate: Gate, x: Array) -> tuple[Array, Array]:
 
 
 def _statistics(x: Array) -> tuple[Array, Array]:
-    """Mean and sqrt(var + eps) of each group, repeated over its channels: [B, 1, 1, C]."""
+    """Returns mean and sqrt(var + eps) of each group, repeated over its channels: [B, 1, 1, C]."""
     count = x.shape[1] * x.shape[2] * (x.shape[3] // GROUPS)
     mean = _group_sum(jnp.sum(x, axis=(1, 2), keepdims=True)) / count
     variance = _group_sum(jnp.sum(jnp.square(x - mean), axis=(1, 2), keepdims=True)) / count

@@ -18,18 +18,18 @@ Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
 Initializer = Callable[..., Any]
 
-# GroupNorm's groups in the code that the paper descends from.
+# The number of GroupNorm's groups in the code that the paper builds on.
 _GROUPNORM_GROUPS = 2
 
 
 def he_normal_by_outputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """Normal with variance 2 / (h w D) for a kernel [h, w, C, D]: the ResNets' convolutions."""
+    """Draws a kernel [h, w, C, D] from a normal distribution of variance 2 / (h w D), as the ResNets do."""
     height, width, _, outputs = shape
     return math.sqrt(2 / (height * width * outputs)) * jax.random.normal(key, shape, dtype)
 
 
 def uniform_by_inputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """Uniform within 1 / sqrt(fan-in), all axes but the last: PyTorch's default for weights."""
+    """Draws uniformly within 1 / sqrt(fan-in), the product of all axes but the last: PyTorch's default."""
     return _uniform(key, shape, math.prod(shape[:-1]), dtype)
 
 
@@ -39,7 +39,7 @@ def _uniform(key: Key, shape: tuple[int, ...], fan_in: int, dtype: Any) -> Array
 
 
 class Conv(nn.Module):
-    """Square convolution without bias; padded so that stride 1 keeps the size."""
+    """A square convolution without bias, padded so that stride 1 keeps the size."""
 
     features: int
     size: int = 3
@@ -65,7 +65,7 @@ class Conv(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W + b on vectors [B, C], initialised as PyTorch does."""
+    """The linear layer x W + b on vectors [B, C], initialised as PyTorch does."""
 
     features: int
 
@@ -82,7 +82,7 @@ class Linear(nn.Module):
 
 
 class Activation(nn.Module):
-    """Normalisation and non-linearity: EvoNorm, or GroupNorm and ReLU."""
+    """Normalisation and non-linearity in one: EvoNorm, or GroupNorm and ReLU."""
 
     norm: Norm = "evonorm"
     lowering: Lowering = "fast"
@@ -99,5 +99,5 @@ class Activation(nn.Module):
 
 
 def global_mean(x: Array) -> Array:
-    """Images [B, H, W, C] to vectors [B, C]."""
+    """Averages images [B, H, W, C] over their pixels into vectors [B, C]."""
     return jnp.mean(x, axis=(1, 2))

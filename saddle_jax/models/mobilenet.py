@@ -1,7 +1,7 @@
 """MobileNet-V2 for 32x32 images (Sandler et al., 2018), in the form with a stride-1 stem.
 
-The norm's non-linearity follows the projection too (no linear bottleneck), and a block of stride 1
-whose width changes has a 1x1 convolution as its shortcut.
+The norm's non-linearity also follows the projection (no linear bottleneck). A block of stride 1 that changes
+the width has a 1x1 convolution as its shortcut.
 """
 
 import functools
@@ -25,7 +25,7 @@ STAGES = (
 
 
 class Block(nn.Module):
-    """Expand by a 1x1, filter each channel by a 3x3, project by a 1x1 convolution."""
+    """A block that expands by a 1x1, filters each channel by a 3x3 and projects by a 1x1 convolution."""
 
     features: int
     expansion: int
@@ -50,16 +50,13 @@ class Block(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """A stem, seven stages, a wide 1x1 convolution, global mean, linear."""
+    """The network: a stem, seven stages, a wide 1x1 convolution, global mean, linear layer."""
+
+    smallest_image = 8  # the least height and width that leave something to every stage
 
     num_classes: int
     norm: Norm = "evonorm"
     lowering: Lowering = "fast"
-
-    @property
-    def smallest_image(self) -> int:
-        """The least height and width that leave something to every stage."""
-        return 8
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

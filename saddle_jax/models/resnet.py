@@ -1,7 +1,7 @@
 """ResNet-20 and ResNet-8 for 32x32 images (He et al., 2016), ResNet-18 for 224x224.
 
-As in the code that the paper descends from, the norm's non-linearity follows both convolutions of a
-block and the shortcut's too, and nothing follows the sum.
+As in the code that the paper builds on, the norm's non-linearity follows both convolutions of a block and the
+shortcut's, and nothing follows the sum.
 """
 
 import functools
@@ -15,7 +15,7 @@ from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution where the shape changes."""
+    """A block of two 3x3 convolutions and a shortcut, a 1x1 convolution where the shape changes."""
 
     features: int
     stride: int
@@ -37,12 +37,12 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stages of blocks, each but the first at half the size; global mean; linear."""
+    """A network of stages of blocks, each but the first at half the size; global mean; linear layer."""
 
     num_classes: int
     blocks: Sequence[int]  # per stage
     widths: Sequence[int]  # per stage
-    imagenet_stem: bool = False  # 7x7 convolution and pooling: a quarter of the size
+    imagenet_stem: bool = False  # 7x7 convolution and pooling, which leave a quarter of the size
     norm: Norm = "evonorm"
     lowering: Lowering = "fast"
 

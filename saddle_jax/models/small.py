@@ -11,17 +11,14 @@ from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
 
 
 class CNN(nn.Module):
-    """Three 3x3 convolutions, the last two of stride 2; global mean; linear."""
+    """A small network: three 3x3 convolutions, the last two of stride 2; global mean; linear layer."""
+
+    smallest_image = 4  # the least height and width that leave something to every layer
 
     num_classes: int
     widths: Sequence[int] = (16, 32, 64)
     norm: Norm = "evonorm"
     lowering: Lowering = "fast"
-
-    @property
-    def smallest_image(self) -> int:
-        """The least height and width that leave something to every layer."""
-        return 4
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -32,7 +29,7 @@ class CNN(nn.Module):
 
 
 class MLP(nn.Module):
-    """Flattened images through layers of ReLUs; without any, logistic regression."""
+    """A network of linear layers and ReLUs on flattened images; without hidden ones, logistic regression."""
 
     num_classes: int
     hidden: Sequence[int] = (128, 64)

@@ -1,9 +1,9 @@
-"""Checkpoints: written by orbax, sealed with a list of hashes, moved into place in one go.
+"""Checkpoints: written by orbax, sealed with a list of hashes, and moved into place at the end.
 
     checkpoints/00000500/state/       orbax's files
     checkpoints/00000500/seal.json    size and SHA-256 of each of them, and the step
 
-A checkpoint whose files do not match its seal is reported and passed over.
+A checkpoint whose files do not match its seal is reported and skipped.
 """
 
 import hashlib
@@ -17,25 +17,25 @@ from typing import Any
 import jax
 import numpy as np
 
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import RunError, short_line
 from saddle_jax.devices import hosts
 from saddle_jax.version import RUN_FORMAT
 
 
 class Checkpoints:
-    """The checkpoints of one run folder: the newest `keep`, and those of every `keep_every`th step."""
+    """The checkpoints of one run folder: the newest `keep`, and one every `keep_every` steps."""
 
     def __init__(self, workdir: pathlib.Path, keep: int, keep_every: int = 0, agent_axis: int = 0):
-        self._agent_axis = agent_axis  # of every array that has axes at all
+        self._agent_axis = agent_axis  # of every array that is not a scalar
         self._folder = workdir / "checkpoints"
         self._keep = keep
         self._keep_every = keep_every
 
     def save(self, step: int, tree: Any, notes: dict[str, Any] | None = None) -> None:
-        """Writes a checkpoint, then removes those that need not be kept.
+        """Writes a checkpoint, then removes those that are no longer needed.
 
         Raises:
-          RunError: it could not be written; the others are as they were.
+          RunError: it could not be written; the others have not changed.
         """
         final = self._folder / f"{step:08d}"
         partial = self._folder / f".writing-{step:08d}"
@@ -43,8 +43,8 @@ class Checkpoints:
             with hosts.agreement():
                 if hosts.writes():
                     self._folder.mkdir(parents=True, exist_ok=True)
-                    for left_over in self._folder.glob(".writing-*"):  # of a process that was killed
-                        _remove(left_over)
+                    for leftover in self._folder.glob(".writing-*"):  # of a process that was killed
+                        _remove(leftover)
             with hosts.agreement():
                 _write(partial / "state", tree)
             with hosts.agreement():
@@ -54,45 +54,48 @@ class Checkpoints:
                     seal = {**about, "notes": notes or {}, "shapes": _shapes(tree), "files": files}
                     (partial / "seal.json").write_text(json.dumps(seal))
                     partial.rename(final)
-        except Exception as error:  # orbax and tensorstore raise of their own
+        except Exception as error:  # orbax and tensorstore have errors of their own
             if hosts.is_lost(error):
                 raise
             shutil.rmtree(partial, ignore_errors=True)
-            whole = (
-                f"the last whole one is of step {self.steps()[-1]}" if self.steps() else "there is none yet"
+            newest = (
+                f"the last complete one is from step {self.steps()[-1]}"
+                if self.steps()
+                else "there is none yet"
             )
-            raise _told(
-                f"checkpoint {final} could not be written ({_line(error)}); {whole}", error
+            raise _run_error(
+                f"checkpoint {final} could not be written ({short_line(error)}); {newest}",
+                error,
             ) from error
         for old in self.steps()[: -self._keep] if hosts.writes() else ():
             if not (self._keep_every and old % self._keep_every == 0):
                 shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
 
     def steps(self) -> list[int]:
-        """Steps of which there is a checkpoint, in ascending order."""
+        """Returns the steps that have a checkpoint, in ascending order."""
         names = [path.name for path in self._folder.glob("*")] if self._folder.is_dir() else []
         return sorted(int(name) for name in names if name.isdecimal())
 
     def restore_newest(
         self, like: Any, report: Callable[[str], None], *, set_aside: bool
     ) -> tuple[int, Any, dict[str, Any]] | None:
-        """Step, tree and notes of the newest checkpoint that is whole; None if there is none.
+        """Restores step, tree and notes of the newest complete checkpoint; returns None if there is none.
 
         Args:
-          like: a tree of the same shapes, dtypes and places.
-          report: is told of each one that had to be passed over.
-          set_aside: whether those are renamed, to "damaged-...", so that they do not count any more.
+          like: a tree of the same shapes, dtypes and shardings.
+          report: called with one line about each checkpoint that had to be skipped.
+          set_aside: whether those are renamed to "damaged-...", so that they do not count any more.
         """
         for step in reversed(hosts.one_for_all(self.steps)):
             folder = self._folder / f"{step:08d}"
             try:
                 with hosts.agreement():
                     return step, *_restore(folder, like, self._agent_axis)
-            except Exception as error:  # orbax and tensorstore raise of their own
+            except Exception as error:  # orbax and tensorstore have errors of their own
                 if hosts.is_lost(error):
                     raise
                 if hosts.writes():
-                    report(f"checkpoint {folder} cannot be used ({_line(error)}); looking for an earlier one")
+                    report(f"checkpoint {folder} cannot be used ({short_line(error)}); trying an earlier one")
             if set_aside and hosts.writes():
                 aside = folder.with_name(f"damaged-{folder.name}")
                 _remove(aside)
@@ -100,20 +103,20 @@ class Checkpoints:
         return None
 
     def restore(self, step: int, like: Any) -> Any:
-        """The tree of the checkpoint of one step; `like` as above.
+        """Restores the tree of one step's checkpoint; `like` is as above.
 
         Raises:
-          RunError: it is not there, or not whole.
+          RunError: the checkpoint is missing or damaged.
         """
         folder = self._folder / f"{step:08d}"
         try:
             return _restore(folder, like, self._agent_axis)[0]
-        except Exception as error:  # orbax and tensorstore raise of their own
-            raise RunError(f"checkpoint {folder} cannot be used ({_line(error)})") from error
+        except Exception as error:  # orbax and tensorstore have errors of their own
+            raise RunError(f"checkpoint {folder} cannot be used ({short_line(error)})") from error
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Removes a folder, or a link or file that somebody has put in its place, without following it."""
+    """Removes a folder, or a link or file in its place, without following the link."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     else:
@@ -128,7 +131,7 @@ def _restore(folder: pathlib.Path, like: Any, agent_axis: int) -> tuple[Any, dic
 def _write(folder: pathlib.Path, tree: Any) -> None:
     import orbax.checkpoint as ocp
 
-    # What fails in orbax's own threads is logged there with a traceback, and then raised here.
+    # An error in orbax's own threads is logged there with a traceback, and then raised here.
     levels = {logger: logger.level for logger in map(logging.getLogger, ("asyncio", "absl"))}
     for logger in levels:
         logger.setLevel(logging.CRITICAL + 1)
@@ -152,8 +155,8 @@ def _shapes(tree: Any) -> list[list[int]]:
     return [list(leaf.shape) for leaf in jax.tree.leaves(tree)]
 
 
-def _differ_in_idle_rows_alone(stored: list[list[int]], wanted: list[list[int]], axis: int) -> bool:
-    """Whether two trees' shapes are the same, but for how many agents there are; the axis is theirs."""
+def _differ_in_idle_rows_alone(stored: list[list[int]], expected: list[list[int]], axis: int) -> bool:
+    """Returns whether two trees' shapes differ at most in the number of agents, the length of `axis`."""
 
     def without(shapes: list[list[int]]) -> list[list[int]]:
         return [shape[:axis] + shape[axis + 1 :] for shape in shapes]
@@ -161,37 +164,32 @@ def _differ_in_idle_rows_alone(stored: list[list[int]], wanted: list[list[int]],
     def agents(shapes: list[list[int]]) -> set[int]:
         return {shape[axis] for shape in shapes if len(shape) > axis}
 
-    same = without(stored) == without(wanted)
-    return stored == wanted or (same and len(agents(stored)) == len(agents(wanted)) == 1)
+    same = without(stored) == without(expected)
+    return stored == expected or (same and len(agents(stored)) == len(agents(expected)) == 1)
 
 
 def _check_seal(folder: pathlib.Path, shapes: list[list[int]], agent_axis: int) -> dict[str, Any]:
-    """The notes of a checkpoint whose files are those that were sealed, of arrays of these shapes."""
+    """Checks a checkpoint's files against its seal, and its arrays' shapes; returns its notes."""
     try:
         seal = json.loads((folder / "seal.json").read_text())
-        known, notes = dict(seal["files"]), dict(seal["notes"])
+        sealed, notes = dict(seal["files"]), dict(seal["notes"])
         stored, written = seal["shapes"], seal["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError("its seal is missing or unreadable") from error
     if written != RUN_FORMAT:
         raise ValueError(f"it is in format {written}, and this version reads format {RUN_FORMAT}")
-    found = _fingerprints(folder / "state")
-    for name, fingerprint in known.items():
-        if found.get(name) != fingerprint:
+    fingerprints = _fingerprints(folder / "state")
+    for name, fingerprint in sealed.items():
+        if fingerprints.get(name) != fingerprint:
             raise ValueError(f"{name} is missing or damaged")
     if not _differ_in_idle_rows_alone(stored, shapes, agent_axis):
         raise ValueError("its arrays have other shapes than this run's")
     return notes
 
 
-def _told(message: str, error: Exception) -> RunError:
-    """An error of the run that is everybody's if its cause was."""
+def _run_error(message: str, error: Exception) -> RunError:
+    """Returns an error of the run, which all processes have met if they have all met its cause."""
     return (hosts.AgreedError if isinstance(error, hosts.AgreedError) else RunError)(message)
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) < 300 else f"{text[:120]} ... {text[-160:]}"  # the reason stands last
 
 
 def _abstract(x: Any) -> Any:
@@ -207,7 +205,7 @@ def _fingerprints(folder: pathlib.Path) -> dict[str, list]:
 
 
 def tree_sha256(tree: Any) -> str:
-    """One hash of all arrays of a tree, with their names, shapes and dtypes."""
+    """Returns one hash of all arrays of a tree, with their names, shapes and dtypes."""
     digest = hashlib.sha256()
     for path, leaf in jax.tree.leaves_with_path(tree):
         array = np.ascontiguousarray(jax.device_get(leaf))

@@ -13,10 +13,10 @@ from saddle_jax.data.recipes import Recipe
 
 
 def cross_entropy(model: Any) -> LossFn:
-    """The loss function of one agent for a model with `apply`.
+    """Returns the loss function of one agent for a model with `apply`.
 
-    A batch has "images" [B, H, W, C], "labels" [B] and "mask" [B]; the loss is the mean over the
-    entries whose mask is one. Beside it: "accuracy", likewise.
+    A batch has "images" [B, H, W, C], "labels" [B] and "mask" [B]. The loss is the mean over the entries
+    whose mask is one; so is "accuracy", which it returns as well.
     """
 
     def loss_fn(params: Params, batch: Batch) -> tuple[Array, dict[str, Array]]:
@@ -30,7 +30,7 @@ def cross_entropy(model: Any) -> LossFn:
 
 
 class Score(NamedTuple):
-    """How a model does on a whole dataset."""
+    """The accuracy and mean loss of a model on a whole dataset."""
 
     accuracy: float
     loss: float
@@ -44,7 +44,7 @@ def evaluate(
     recipe: Recipe,
     batch_size: int = 500,
 ) -> Score:
-    """Accuracy and mean loss of one model over all of `images` [N, H, W, C], every one counted once."""
+    """Evaluates one model on all of `images` [N, H, W, C]; every image counts exactly once."""
     hits, loss = 0, 0.0
     for start in range(0, len(labels), batch_size):
         chunk = np.asarray(images[start : start + batch_size])
@@ -62,7 +62,7 @@ def evaluate(
 def _score_chunk(
     model: Any, recipe: Recipe, params: Params, images: Array, labels: Array
 ) -> tuple[Array, Array]:
-    """Hits and summed loss; a label of -1 does not count."""
+    """Returns hits and summed loss of a chunk; a label of -1 does not count."""
     logits = model.apply({"params": params}, recipe.for_evaluation(images))
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(labels, 0))
     counts = labels >= 0

@@ -1,16 +1,16 @@
 """Ctrl-C and SIGTERM: one line and exit status 130, whatever the command is doing.
 
-Python answers a signal only between two of its own instructions, and with an exception, which libraries may
-swallow or tell in a traceback, and which cannot end a thread that does not. So the command has a listener: a
-thread that the system tells of every signal at once, and that ends the process by itself where it must.
+Python handles a signal only between two of its own instructions, and with an exception. Libraries may swallow
+it or print a traceback, and it cannot end a thread that does not return. So the command has a listener: a
+thread that learns of every signal immediately, and ends the process by itself where it must.
 
-    while starting and ending     the first signal ends the process at once
-    in a verb                     the first raises KeyboardInterrupt, so that what is half done is cleaned up
+    while starting and ending     the first signal ends the process immediately
+    in a verb                     the first raises KeyboardInterrupt, so that unfinished work is cleaned up
     in a training loop            the first is noted, and the loop saves and ends; see `Noted`
-    everywhere                    the second ends the process at once, and so does time running out in a verb
+    everywhere                    the second ends the process immediately; so does a clean-up that lasts long
 
-Ending at once leaves what `kill -9` leaves: everything is written so that this does no harm. Whoever uses the
-library without the command has no listener, and Python's own behaviour.
+Ending immediately leaves what `kill -9` leaves: everything is written so that this does no harm. Whoever uses
+the library without the command has no listener, and Python's own behaviour.
 """
 
 import contextlib
@@ -24,20 +24,20 @@ from typing import Any, NoReturn
 
 STATUS = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 5.0  # seconds that a verb has for cleaning up
-_ONE = 0.05  # seconds within which several signals are one: `timeout` sends to a process and to its group
+_PATIENCE = 5.0  # seconds that a verb has to clean up
+_ONE = 0.05  # seconds within which several signals count as one: `timeout` signals a process and its group
 
 
 class _State:
-    """What the listener, the handlers and the loop know of each other; a process has one."""
+    """What the listener, the handlers and the loop know of each other; there is one per process."""
 
     listens = False
     at_once = False  # whether the first signal ends the process
-    notes = False  # whether a training loop takes the first signal
-    noted = False  # whether a training loop has taken one
+    notes = False  # whether a training loop handles the first signal
+    noted = False  # whether a training loop has noted one
     raised = False  # whether KeyboardInterrupt was raised
-    told = False  # whether the user has been told already
-    heard = 0.0  # when the last signal came; 0: none has
+    printed = False  # whether the line about the interruption has been printed
+    first_signal = 0.0  # when the first signal came; 0 before
 
 
 _state = _State()
@@ -45,7 +45,7 @@ _ending = threading.RLock()
 
 
 def listen() -> None:
-    """Starts the listener. From here on the first signal ends the process, until `in_verb` says otherwise."""
+    """Starts the listener. The first signal ends the process from now on, until `in_verb` is called."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     _state.listens = _state.at_once = True
@@ -59,30 +59,30 @@ def listen() -> None:
 
 
 def in_verb() -> None:
-    """From here on the first signal raises KeyboardInterrupt."""
+    """Makes the first signal raise KeyboardInterrupt from now on."""
     _state.at_once = False
 
 
 def is_raised() -> bool:
-    """Whether KeyboardInterrupt was raised, whatever a library has made of it since."""
+    """Returns whether KeyboardInterrupt was raised, even if a library has caught it since."""
     return _state.raised
 
 
 def is_heard() -> bool:
-    """Whether there was a signal, even if it came too late for the loop that would have ended for it."""
-    return _state.heard > 0
+    """Returns whether a signal came, even if it came too late for the training loop to stop."""
+    return _state.first_signal > 0
 
 
 def tell(line: str) -> None:
-    """Prints the one line about an interruption; nothing if it has been printed."""
+    """Prints the one line about an interruption, unless one has been printed before."""
     with _ending:
-        told, _state.told = _state.told, _state.listens
-        if not told:
+        printed, _state.printed = _state.printed, _state.listens
+        if not printed:
             print(line, file=sys.stderr, flush=True)
 
 
 def leave(status: int) -> NoReturn:
-    """Ends the command; after an interruption without waiting for threads, which may be stuck for good."""
+    """Ends the command; after an interruption without waiting for threads, which may be stuck forever."""
     _state.at_once = True
     if not _state.raised:
         sys.exit(status)
@@ -93,7 +93,7 @@ def leave(status: int) -> NoReturn:
 
 
 class Noted:
-    """While entered, the first signal is only noted, in `signal`, and the second ends the process.
+    """A context in which the first signal is only noted, in `signal`, and the second ends the process.
 
     Without a listener the second raises KeyboardInterrupt.
     """
@@ -119,24 +119,24 @@ class Noted:
 
 
 def _handle(_: int, __: Any) -> None:
-    """What the main thread does, when it gets to it."""
+    """Handles a signal in the main thread, as soon as that gets to it."""
     if _state.at_once:
         _end()
-    if not _state.raised and not _state.noted:  # else it is the second, of which the listener takes care
+    if not _state.raised and not _state.noted:  # otherwise it is the second, which the listener handles
         _state.raised = True
         raise KeyboardInterrupt
 
 
 def _watch(reader: socket.socket) -> None:
-    """What the listener does, however busy the main thread is."""
+    """Handles signals in the listener's thread, however busy the main thread is."""
     while received := reader.recv(1):
         if received[0] not in _SIGNALS:
             continue
-        now, before = time.monotonic(), _state.heard
+        now, before = time.monotonic(), _state.first_signal
         if _state.at_once or (before and now - before > _ONE):
             _end()
         if not before:
-            _state.heard = now
+            _state.first_signal = now
             if not _state.notes:
                 timer = threading.Timer(_PATIENCE, _end)
                 timer.daemon = True
@@ -144,17 +144,17 @@ def _watch(reader: socket.socket) -> None:
 
 
 def _unraisable(args: Any) -> None:
-    """KeyboardInterrupt where nobody can catch it, such as in a callback of the garbage collector."""
+    """Handles a KeyboardInterrupt that nobody can catch, such as one in a garbage collector's callback."""
     if issubclass(args.exc_type, KeyboardInterrupt):
         _end()
     sys.__unraisablehook__(args)
 
 
 def _end() -> NoReturn:
-    """Ends the process from any thread. Writes past Python's streams, whose locks another thread may hold."""
-    _ending.acquire(timeout=1.0)  # and never released: a second line would be one too many
-    told, _state.told = _state.told, True
-    if not told:
+    """Ends the process from any thread. It bypasses Python's streams: another thread may hold their locks."""
+    _ending.acquire(timeout=1.0)  # never released: there must not be a second line
+    printed, _state.printed = _state.printed, True
+    if not printed:
         with contextlib.suppress(OSError):
             os.write(2, b"\nsaddle: interrupted\n" if os.isatty(2) else b"saddle: interrupted\n")
     os._exit(STATUS)

@@ -1,4 +1,4 @@
-"""Where a session's time goes, and a JAX trace of some of its steps."""
+"""Measures where the time of a session goes, and writes a JAX trace of some of its steps."""
 
 import contextlib
 import pathlib
@@ -8,12 +8,12 @@ from typing import Any
 
 import jax
 
-# Which calls of the step are traced: past compilation, and few enough to look at.
+# The calls of the step that are traced: after compilation, and few enough to look at.
 _TRACE_FROM, _TRACE_TO = 5, 25
 
 
 class Profile:
-    """Clocks for parts of the loop; what none of them covers is the loop itself."""
+    """Clocks for the parts of the loop; the time that none of them covers is the loop itself."""
 
     def __init__(self, workdir: pathlib.Path):
         self._folder = workdir / "trace"
@@ -31,9 +31,9 @@ class Profile:
 
     @contextlib.contextmanager
     def clock(self, what: str, key: Any) -> Iterator[None]:
-        """Books the time of a block. The first step of each kind, told by `key`, is compilation.
+        """Adds the time of a block to its part. The first step with each `key` counts as compilation.
 
-        What comes before the first step of all is the start: the first models, their compilation.
+        The time before the very first step is the start: it makes the first models and compiles that.
         """
         if what == "steps":
             if not self._calls:
@@ -57,12 +57,12 @@ class Profile:
             self.stop()
 
     def stop(self) -> None:
-        """Ends the trace, if it goes on."""
+        """Ends the trace, if one is being written."""
         if self._tracing:
             self._tracing = False
             jax.profiler.stop_trace()
 
     def shares(self) -> dict[str, float]:
-        """Seconds of this session by part; "loop" is the rest."""
+        """Returns the seconds of this session by part; "loop" is the rest."""
         total = time.perf_counter() - self._started
         return {**self._spent, "loop": total - sum(self._spent.values())}

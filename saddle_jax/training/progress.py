@@ -5,14 +5,14 @@ from typing import Any
 
 
 class Screen:
-    """Prints to standard output; a bar only in a terminal, plain lines elsewhere, nothing if quiet."""
+    """Prints to standard output: with a bar in a terminal, plain lines elsewhere, nothing if quiet."""
 
     def __init__(self, quiet: bool = False):
         self._quiet = quiet
         self._bar: Any = None
 
     def line(self, text: str = "") -> None:
-        """One line, above the bar if there is one."""
+        """Prints one line, above the bar if there is one."""
         if self._quiet:
             return
         if self._bar is not None and not self._bar.disable:
@@ -21,13 +21,13 @@ class Screen:
             print(text, flush=True)
 
     def warn(self, text: str) -> None:
-        """To standard error, quiet or not."""
+        """Prints a warning to standard error, even if quiet."""
         if self._bar is not None and not self._bar.disable:
             self._bar.clear()
         print(f"saddle: {text}", file=sys.stderr, flush=True)
 
     def start(self, steps: int, done: int) -> None:
-        """Shows the bar."""
+        """Shows a progress bar with `done` of `steps` steps taken."""
         from tqdm import tqdm
 
         # disable=None: no bar where standard error is not a terminal
@@ -41,11 +41,11 @@ class Screen:
         )
 
     def advance(self, steps: int) -> None:
-        """So many steps further."""
+        """Moves the bar forward by this many steps."""
         self._bar.update(steps)
 
     def stop(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar from the screen, if there is one."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

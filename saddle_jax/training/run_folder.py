@@ -1,11 +1,11 @@
-"""A run's folder: its lock, its settings, its metrics and its result. Everything is JSON.
+"""The folder of a run: its lock, its settings, its metrics and its result. Everything is JSON.
 
 config.json     the settings, versions, devices, partition
-metrics.jsonl   one object per logged step or evaluation; of several replicas at once, see `replicas.py`
-result.json     how it ended
+metrics.jsonl   one object per logged step or evaluation; `sweep.py` says how replicas share one
+result.json     how the run ended
 checkpoints/    see `checkpoint.py`
 tensorboard/    the same metrics as event files
-curves.png      a picture of them
+curves.png      the same metrics as a picture
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from saddle_jax.base.files import check_no_link, in_one_go, open_regular
 from saddle_jax.training.config import Config, differences, from_json
 from saddle_jax.version import RUN_FORMAT
 
-# Folders that a run writes into or removes from.
+# The folders in which a run writes or removes files.
 _FOLDERS = ("checkpoints", "tensorboard", "trace")
 
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds the folder for this process. The system lets go of the lock when the process ends."""
+    """Locks the folder for this process. The system releases the lock when the process ends."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         for name in _FOLDERS:
@@ -50,7 +50,7 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "another process"
             raise RunError(
-                f"{workdir} is in use by a living run ({holder}): wait for it or choose another workdir"
+                f"{workdir} is in use by another run ({holder}): wait for it or choose another workdir"
             ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()}")
@@ -59,7 +59,7 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
 
 
 def is_locked(workdir: pathlib.Path) -> bool:
-    """Whether a living run holds the folder. Only looks: nothing is created or written."""
+    """Returns whether a running process has locked the folder. Nothing is created or written."""
     try:
         import fcntl
 
@@ -73,7 +73,7 @@ def is_locked(workdir: pathlib.Path) -> bool:
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
-    """Writes a JSON file in one go: whoever reads it sees the old one or the new one."""
+    """Writes a JSON file atomically: whoever reads it sees either the old content or the new one."""
     with in_one_go(path) as partial, partial.open("w") as file:
         file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
         file.flush()
@@ -81,7 +81,7 @@ def write_json(path: pathlib.Path, content: Any) -> None:
 
 
 def read_config(workdir: pathlib.Path) -> Config:
-    """The settings of the run in a folder."""
+    """Reads the settings of the run in a folder."""
     path = workdir / "config.json"
     try:
         content = json.loads(path.read_text())
@@ -111,16 +111,16 @@ def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
 
 
 def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
-    """Checks that runs have come to their end, so that their last models can be compared."""
+    """Checks that runs have ended, so that their last models can be compared."""
     for workdir in workdirs:
         read_config(workdir)
         result = read_result(workdir)
         if result is None or result["status"] == "interrupted":
-            raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings goes on with it")
+            raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings continues it")
 
 
 def check_same(workdir: pathlib.Path, config: Config) -> None:
-    """Checks that the run in a folder has these settings, as far as they matter."""
+    """Checks that the run in a folder has these settings, apart from those that do not change its result."""
     differing = differences(read_config(workdir), config)
     if differing:
         _refuse(workdir, differing)
@@ -133,7 +133,7 @@ def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
 
 
 def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
-    """Writes config.json, or checks that the one there is of the same run."""
+    """Writes config.json, or checks that the existing one belongs to the same run."""
     if (workdir / "config.json").exists():
         check_same(workdir, config)
         stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
@@ -145,7 +145,7 @@ def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None
 
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
-    """result.json, or None where a run has not ended."""
+    """Reads result.json; returns None where the run has not ended."""
     path = workdir / "result.json"
     try:
         result = json.loads(path.read_text())
@@ -155,12 +155,12 @@ def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
         raise RunError(f"{path} cannot be read: {error}") from error
     needed = {"status", "steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"}
     if not isinstance(result, dict) or not needed <= set(result):
-        raise RunError(f"{path} is no result of a run; remove it to go on from the newest checkpoint")
+        raise RunError(f"{path} is not the result of a run; remove it to continue from the newest checkpoint")
     return result
 
 
 def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """All complete lines of metrics.jsonl."""
+    """Reads all complete lines of metrics.jsonl as a list of records."""
     try:
         lines = (workdir / "metrics.jsonl").read_text().splitlines()
     except FileNotFoundError:
@@ -175,38 +175,39 @@ def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def last_evaluation(workdir: pathlib.Path) -> dict[str, Any]:
-    """The newest evaluation's numbers, and `evaluated_at_step`; empty if there was none."""
+    """Returns the numbers of the newest evaluation and `evaluated_at_step`, or nothing if there was none."""
     for record in reversed(read_metrics(workdir)):
         if record.get("test_accuracy") is not None:
-            found = {name: value for name, value in record.items() if name not in ("step", "epoch")}
-            return {**found, "evaluated_at_step": record["step"]}
+            numbers = {name: value for name, value in record.items() if name not in ("step", "epoch")}
+            return {**numbers, "evaluated_at_step": record["step"]}
     return {}
 
 
 class Metrics:
-    """Appends to metrics.jsonl, and to TensorBoard's event files."""
+    """A writer that appends to metrics.jsonl and to TensorBoard's event files."""
 
     def __init__(self, workdir: pathlib.Path, resume_at: int, last_step: int):
-        """Drops what an interrupted run wrote beyond the step it is resumed at.
+        """Opens the files, and drops what an interrupted run wrote after the step at which it resumes.
 
-        The last step's evaluation and sharpness come after its checkpoint, so they are made again.
+        The evaluation and sharpness of the last step come after its checkpoint, so they are measured again.
         """
         from tensorboardX import SummaryWriter
 
         path = workdir / "metrics.jsonl"
-        after = {"test_accuracy", "lambda_max"}
-        kept = [
+        measured_again = {"test_accuracy", "lambda_max"}
+        records = [
             record
             for record in read_metrics(workdir)
-            if record["step"] <= resume_at and not (record["step"] == last_step and after & set(record))
+            if record["step"] <= resume_at
+            and not (record["step"] == last_step and measured_again & set(record))
         ]
         with in_one_go(path) as partial:
-            partial.write_text("".join(json.dumps(record) + "\n" for record in kept))
+            partial.write_text("".join(json.dumps(record) + "\n" for record in records))
         self._file = path.open("a")
         self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
 
     def write(self, record: dict[str, Any]) -> None:
-        """One object with `step`; numbers and lists of them. Not finite becomes null: JSON knows no NaN."""
+        """Appends a record of numbers and lists, with `step`. Numbers that are not finite become null."""
         finite = {name: _finite(value) for name, value in record.items()}
         self._file.write(json.dumps(finite) + "\n")
         self._file.flush()
@@ -215,29 +216,29 @@ class Metrics:
                 self._events.add_scalar(name, value, record["step"])
 
     def flush(self) -> None:
-        """Brings the event files to disk too; nothing is lost then, however the process ends."""
+        """Writes the event files to disk too, so that nothing is lost however the process ends."""
         self._events.flush()
 
     def close(self) -> None:
-        """Ends both."""
+        """Closes metrics.jsonl and the event files."""
         self._file.close()
         self._events.close()
 
 
 class NoMetrics(Metrics):
-    """For a process that does not write."""
+    """The metrics of a process that does not write, because another one does."""
 
     def __init__(self) -> None:
         pass
 
     def write(self, record: dict[str, Any]) -> None:
-        """Another process does."""
+        """Ignores the record: process 0 writes it."""
 
     def flush(self) -> None:
-        """There is nothing to bring."""
+        """Does nothing, because there are no files."""
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Does nothing, because no file is open."""
 
 
 def _finite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Learning rates over a run, as optax schedules of the step."""
+"""The learning rate over a run, as an optax schedule of the step."""
 
 import optax
 
@@ -10,7 +10,7 @@ _DECAY_PER_EPOCH = 0.981
 
 
 def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
-    """The schedule that the settings name. It changes at whole epochs, as the paper's does."""
+    """Builds the schedule that the settings name. Like the paper's, it changes at whole epochs."""
     eta, total = config.learning_rate, config.epochs * steps_per_epoch
     if config.schedule == "constant":
         schedule = optax.constant_schedule(eta)
@@ -22,11 +22,11 @@ def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
         boundaries: dict[int, float] = {}
         for part in _MILESTONES[config.schedule]:
             step = int(part * config.epochs) * steps_per_epoch
-            if step:  # in very short runs milestones fall on the start, or together
+            if step:  # in very short runs, milestones can fall on the start or on each other
                 boundaries[step] = boundaries.get(step, 1.0) * _DECAY_AT_MILESTONES
         schedule = optax.piecewise_constant_schedule(eta, boundaries)
     warmup = config.warmup_epochs * steps_per_epoch
     if not warmup:
         return schedule
-    # Rises to the schedule's own value, which goes on from where it then is.
+    # The rate rises to the schedule's own value, and then follows the schedule.
     return lambda step: schedule(step) * optax.linear_schedule(0.0, 1.0, warmup)(step + 1)

@@ -1,7 +1,7 @@
-"""Several runs in one program: which they are, and how their numbers are written down together.
+"""Several runs in one program: their settings, and how their numbers are written down together.
 
-`seeds` and `sweep` of the settings name them: every seed with every combination of the swept numbers. Each of
-them, a replica, is a run like any other, with settings of its own; they differ in nothing that has a shape.
+`seeds` and `sweep` in the settings name them: every seed with every combination of the swept numbers. Each of
+these runs, a replica, is a run like any other with its own settings. No shape differs between replicas.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from typing import Any
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 
-# Numbers that a compiled step can be given, in place of being compiled with them.
+# Numbers that a compiled step can take as arguments, instead of being compiled with them.
 SWEPT = ("learning_rate", "rho", "gamma", "beta", "weight_decay")
 _LIST = "_by_replica"
 _STD = "_std"
@@ -21,12 +21,12 @@ _SEED_MOST = 2**32 - 1
 
 
 def parse_seeds(text: str) -> list[int]:
-    """The seeds of "0,1,2"; of "" none."""
+    """Returns the seeds in a text such as "0,1,2"; an empty text has none."""
     words = text.split(",") if text else []
     for word in words:
         if not (word.isdecimal() and int(word) <= _SEED_MOST):
             raise ArgumentError(
-                f"seeds must be whole numbers >= 0 with commas between, such as 0,1,2, got {text!r}"
+                f"seeds must be whole numbers >= 0 with commas between them, such as 0,1,2, got {text!r}"
             )
     seeds = [int(word) for word in words]
     _refuse_twice("seeds", seeds, text)
@@ -34,8 +34,8 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_sweep(text: str) -> dict[str, list[float]]:
-    """The numbers of "learning_rate:0.05,0.1 rho:0,0.1" by the setting; of "" none."""
-    found: dict[str, list[float]] = {}
+    """Returns the numbers in "learning_rate:0.05,0.1 rho:0,0.1" by setting; an empty text has none."""
+    numbers: dict[str, list[float]] = {}
     for part in text.split():
         name, _, values = part.partition(":")
         if name not in SWEPT:
@@ -43,20 +43,20 @@ def parse_sweep(text: str) -> dict[str, list[float]]:
             raise ArgumentError(
                 f"sweep must be SETTING:NUMBER,NUMBER,... with one of {', '.join(SWEPT)}, got {part!r}{hint}"
             )
-        if name in found:
+        if name in numbers:
             raise ArgumentError(f"sweep must name {name} once, got {text!r}")
         try:
-            found[name] = [float(value) for value in values.split(",")]
+            numbers[name] = [float(value) for value in values.split(",")]
         except ValueError as error:
             raise ArgumentError(
                 f"sweep must give numbers for {name}, such as {name}:0.1,0.2, got {part!r}"
             ) from error
-        _refuse_twice(f"sweep of {name}", found[name], part)
-    return found
+        _refuse_twice(f"sweep of {name}", numbers[name], part)
+    return numbers
 
 
 def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
-    """What each replica has of its own, in order: all seeds with the first numbers, and so on."""
+    """Returns the settings of each replica, in order: all seeds with the first numbers, and so on."""
     swept, numbers = parse_sweep(sweep), parse_seeds(seeds)
     seeded: list[dict[str, Any]] = [{"seed": seed} for seed in numbers] or [{}]
     combinations = itertools.product(*swept.values())
@@ -66,15 +66,15 @@ def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
 
 
 def name_of(setting: Mapping[str, Any]) -> str:
-    """A replica in words, such as "seed 1, rho 0.1"."""
+    """Returns the name of a replica, such as "seed 1, rho 0.1"."""
     return ", ".join(f"{name} {value:.12g}" for name, value in setting.items())
 
 
 def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One record of all replicas' [R]: for every number its mean, its spread and all of them.
+    """Joins the records [R] of all replicas: for every number its mean, its deviation and the list of all.
 
-    A number NAME becomes NAME, NAME_std and NAME_by_replica; lists only have the last. Replicas that lack a
-    number, or whose number is not finite, have no part in mean and spread and a NaN among all.
+    A number NAME becomes NAME, NAME_std and NAME_by_replica; a list has only the last. Replicas that lack a
+    number, or whose number is not finite, do not count in the mean and deviation and are NaN in the list.
     """
     names = dict.fromkeys(name for record in records for name in record)
     joined: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def mean_and_std(values: Iterable[Any]) -> tuple[float, float]:
-    """Of those that are finite numbers; the standard deviation of one is 0, of none there is neither: NaN."""
+    """Returns mean and standard deviation of the finite numbers: (x, 0) for one of them, NaN for none."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite:
         return math.nan, math.nan
@@ -95,19 +95,19 @@ def mean_and_std(values: Iterable[Any]) -> tuple[float, float]:
 
 
 def of_replica(record: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """One replica's part of a record that `together` made, under the names that a single run has."""
+    """Returns one replica's part of a record that `together` made, with the names of a single run."""
     joined = {name.removesuffix(_LIST) for name in record if name.endswith(_LIST)}
-    found = {}
+    own: dict[str, Any] = {}
     for name, value in record.items():
         if name.endswith(_LIST):
-            found[name.removesuffix(_LIST)] = value[number] if number < len(value) else None
+            own[name.removesuffix(_LIST)] = value[number] if number < len(value) else None
         elif name not in joined and name.removesuffix(_STD) not in joined:
-            found[name] = value
-    return found
+            own[name] = value
+    return own
 
 
 def without_lists(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Means and spreads alone."""
+    """Returns the record without its lists: means and deviations only."""
     return {name: value for name, value in record.items() if not name.endswith(_LIST)}
 
 

@@ -9,7 +9,7 @@ eta <= lambda / (10 L); the appendix merges it with eta <= 1 / (7 L) into eta <=
 it. The lemma on the momentum assumes beta / (1 - beta) <= lambda / 21, and without some condition on beta
 the printed theorem is wrong: where W has an eigenvalue w < 0 with 2 |w| beta (1 - mu) > (1 + w) (1 + mu), the
 agents drift apart however small eta is. The 4x4 torus with beta = 0.9 and mu = 0 is such a case:
-tests/theory_test.py breaks the bound on it.
+tests/analysis/theory_test.py breaks the bound on it.
 
 The proof also uses more than Assumptions 1 to 3 say: that F_i(x; d) is L-smooth for every sample d, that
 all agents start from one model, and that SAM's perturbation does not depend on the sample.

@@ -1,0 +1,327 @@
+import ast
+import contextlib
+import csv
+import dataclasses
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import flax.serialization
+import numpy as np
+import pytest
+import safetensors.numpy
+from absl import flags
+
+from saddle_jax.cli import __main__, clock, usage
+from saddle_jax.training import run_folder
+from saddle_jax.training.config import Config
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOOD = {
+    "torus": (["topology", "torus", "40"], "torus(5, 8): 40 agents, degree 4"),
+    "rows and columns": (["topology", "torus:4x8", "32"], "torus(4, 8): 32 agents"),
+    "ring": (["topology", "ring", "10"], "spectral gap 0.1273"),
+    "version": (["version"], "0."),
+    "bench": (["bench", "input", "--model=logistic", "--agents=3", "--batch_size=4"], "input / step = "),
+    "help": (["--help"], "data partition"),
+    "embedded": (["data", "prepare", "digits"], "nothing to prepare"),
+}
+BAD = {
+    "nothing": ([], "VERB must be one of train, config, reproduce, compare, .* got ''"),
+    "verb": (["fly"], "VERB must be one of train, config, reproduce, compare, .* got 'fly'"),
+    "name": (["topology", "rng", "10"], "topology must be one of ring, .* got 'rng'; did you mean 'ring'?"),
+    "no size": (["topology", "ring"], "arguments must be TOPOLOGY AGENTS and options, got ring"),
+    "size": (["topology", "ring", "ten"], "AGENTS must be a whole number, got 'ten'"),
+    "small": (["topology", "ring", "0"], "agents must be an integer >= 1 and <= 10000, got 0"),
+    "prime": (["topology", "torus", "7"], "got 7, a prime"),
+    "field": (
+        ["train", "--config.learning_rat=1"],
+        "config.learning_rat'.*Did you mean: config.learning_rate",
+    ),
+    "type": (["train", "--config.epochs=many"], "flag --config.epochs=many"),
+    "method": (
+        ["train", "--config.method=qsaddle"],
+        "method must be one of .* got 'qsaddle'; did you mean 'q_saddle'",
+    ),
+    "range": (["train", "--config.gamma=1.5"], "gamma must be a number > 0 and <= 1, got 1.5"),
+    "compressor": (
+        ["train", "--config.compressor=quantise8"],
+        "compressor must be one of .* got 'quantise8'",
+    ),
+    "bits": (["train", "--config.compressor=quantize40"], "bits must be an integer .* got 40"),
+    "graph": (
+        ["train", "--config.topology=torus", "--config.agents=7"],
+        "topology 'torus' cannot have 7 agents",
+    ),
+    "rows": (
+        ["train", "--config.topology=torus:2x4", "--config.agents=10"],
+        "'torus:2x4' cannot have 10 agents",
+    ),
+    "warm-up": (["train", "--config.warmup_epochs=25"], "warmup_epochs must be below epochs = 25, got 25"),
+    "ngm only": (["train", "--config.self_gradient=mixed"], "self_gradient must be current for q_saddle"),
+    "no file": (["train", "--config=nowhere.py"], "config must be a file FILE.py.* got 'nowhere.py'"),
+    "syntax": (["train", "--config=bad.py"], "config bad.py: SyntaxError: "),
+    "no function": (["train", "--config=empty.py"], "config empty.py: AttributeError: .*get_config"),
+    "variant": (["train", "--config=plain.py:cpu"], "config plain.py:cpu: TypeError: "),
+    "no settings": (["train", "--config=wrong.py"], "must return a saddle_jax.config.Config, got 5"),
+    "crowd": (
+        ["train", "--config.agents=1000000"],
+        "agents must be an integer >= 1 and <= 10000, got 1000000",
+    ),
+    "ring": (["train", "--config.topology=ring:3"], "topology ring takes no setting, got 'ring:3'"),
+    "profile": (["train", "--profile", "--config.dataset=nope"], "dataset must be one of .* got 'nope'"),
+    "nothing to compare": (["compare", "--methods=", "--workdir=x"], "methods must list at least one"),
+    "both": (["compare", "--config.seed=1", "--workdir=x"], "config.seed must not be given to compare"),
+    "several": (["compare", "--config.sweep=rho:0,1", "--workdir=x"], "config.sweep must not be given to"),
+    "file": (["train", "--workdir=bad.py"], "workdir must be a folder that can be written to, got bad.py"),
+    "no data": (
+        ["train", "--config.dataset=cifar10", "--config.data_dir=/nowhere"],
+        "'cifar10' is not prepared",
+    ),
+    "batch": (
+        ["train", "--config.batch_size=500"],
+        "batch_size must be at most an agent's share, 143, got 500",
+    ),
+    "positional": (["train", "now"], "arguments must be nothing and options, got now"),
+    "compare": (["compare", "--methods=qgm"], "workdir must be given"),
+    "seeds": (["compare", "--seeds=a", "--workdir=x"], "seeds must be whole numbers, got a"),
+    "list": (["list", "/nowhere"], "DIR must be a folder, got '/nowhere'"),
+    "evaluate": (["evaluate", "/nowhere"], "/nowhere holds no run: config.json is missing"),
+    "bench": (["bench", "gosip"], "CASE must be one of q_saddle, .* got 'gosip'; did you mean 'gossip'?"),
+    "bench file": (["bench", "gossip", "--json=/nowhere/x.json"], "json must be a file .* got '/nowhere/x"),
+    "data verb": (["data", "lst"], "data VERB must be one of list, prepare, show, partition, got 'lst'"),
+    "data name": (["data", "show"], "arguments must be NAME and options, got nothing"),
+    "option": (["data", "partition", "--agent=3"], "Unknown command line flag 'agent'"),
+    "number": (["data", "partition", "--agents=x"], "flag --agents=x"),
+    "dataset": (["data", "partition", "--dataset=digit"], "got 'digit'; did you mean 'digits'?"),
+    "alpha": (["data", "partition", "--alpha=0"], "alpha must be a number > 0, got 0.0"),
+    "agents": (["data", "partition", "--agents=5000"], "agents must be at most .* got 5000"),
+    "plot": (["data", "partition", "--plot=/nowhere/x.png"], "plot must be a file .* got '/nowhere/x.png'"),
+    "prepare": (["data", "prepare", "cifar10"], "pip install 'saddle_jax\\[prepare\\]'"),
+}
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_verbs(case, capsys):
+    arguments, expected = GOOD[case]
+    assert __main__.main(["saddle", *arguments]) == 0
+    assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, capsys, tmp_path, monkeypatch):
+    arguments, expected = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    files = {"bad.py": "def (", "empty.py": "", "wrong.py": "def get_config():\n    return 5\n"}
+    files["plain.py"] = (
+        "from saddle_jax.training.config import Config\n\ndef get_config():\n    return Config()\n"
+    )
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert __main__.main(["saddle", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert re.search(expected, error)
+    assert error.count("\n") == 1
+    assert {path.name for path in tmp_path.rglob("*")} == set(files)
+
+
+def test_an_argument_may_be_left_out_or_repeated():
+    def found(arguments, positional):
+        return usage.parse(flags.FlagValues(), arguments, positional)
+
+    assert found([], ["[DIR]"]) == []
+    assert found(["a"], ["[DIR]"]) == ["a"]
+    assert found(["a", "b", "c"], ["NAME", "DIR..."]) == ["a", "b", "c"]
+    for arguments, positional in ((["a", "b"], ["[DIR]"]), ([], ["DIR..."]), (["a"], ["NAME", "DIR..."])):
+        with pytest.raises(usage.UsageError, match="arguments must be"):
+            found(arguments, positional)
+
+
+def test_settings_are_shown_with_their_meaning(capsys):
+    assert (
+        __main__.main(
+            ["saddle", "config", f"--config={ROOT / 'configs' / 'table1.py'}:cpu", "--config.rho=0.2"]
+        )
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert re.search(r"model +'resnet8' +network of every agent: .* \(default cnn\)$", printed, re.M)
+    assert re.search(r"rho +0.2 +SAM's radius", printed)
+    with pytest.raises(SystemExit):
+        __main__.main(["saddle", "train", "--help"])
+    assert "--config.ascent_every" in capsys.readouterr().out
+
+
+def test_every_help_says_its_default_and_reads_as_english(capsys):
+    for field in dataclasses.fields(Config):
+        meaning = field.metadata["meaning"]
+        assert re.search(r"\(default:? .+\)$", meaning), field.name
+        assert len(meaning.split()) >= 4, field.name
+        assert "manieth" not in meaning
+    for verb in __main__.VERBS:
+        with contextlib.suppress(SystemExit):
+            __main__.main(["saddle", verb, "--help"])
+    assert not re.search(r"\belse\.?$", capsys.readouterr().out, re.M)
+
+
+def test_a_verb_parses_calls_and_prints():
+    folder = pathlib.Path(__main__.__file__).parent
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        assert len(path.read_text().splitlines()) <= 100, path
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        assert all(node.end_lineno - node.lineno < 45 for node in functions), path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.name)
+def test_every_settings_file_can_be_read(path, capsys):
+    assert __main__.main(["saddle", "config", f"--config={path}"]) == 0
+
+
+def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
+    small = [
+        "--config.agents=3",
+        "--config.model=logistic",
+        "--config.epochs=6",
+        "--config.learning_rate=0.05",
+    ]
+    grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
+    grid.append("--notogether")  # sweep_test.py has the other way
+    assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
+    assert len(results) == 8
+    pair = [100 * results[f"qgm-none-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
+    cell = f"{statistics.fmean(pair):.2f} +- {statistics.stdev(pair):.2f}"
+    assert cell in printed
+    assert cell.replace("+-", r"$\pm$") in (tmp_path / "comparison.tex").read_text()
+    with (tmp_path / "comparison.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["method", "none", "sign", "drop"]
+    assert rows[2][0] == "qgm"
+    compressed = [100 * results[f"qgm-sign-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
+    assert float(rows[2][3]) == pytest.approx(statistics.fmean(pair) - statistics.fmean(compressed), abs=0.01)
+    assert (tmp_path / "comparison.md").read_text().startswith("| method | none | sign | drop |")
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
+    assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0  # nothing is run again
+    assert capsys.readouterr().out == printed
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
+
+    assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("finished") == 8
+    locks = {path: path.read_text() for path in tmp_path.rglob(".lock")}
+    with run_folder.locked(tmp_path / "qgm-none-seed1"):
+        assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
+        assert re.search(r"qgm-none-seed1 +running", capsys.readouterr().out)
+        assert (
+            __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 2
+        )  # that one; the others are told
+        told = capsys.readouterr()
+        assert "qgm-none-seed1 is in use by another run" in told.err
+        assert "dpsgd" in told.out
+    assert len(locks) == 8
+    run = tmp_path / "qgm-none-seed0"
+    accuracy = f"{100 * results['qgm-none-seed0']['test_accuracy']:.2f} %"
+    assert __main__.main(["saddle", "evaluate", str(run)]) == 0
+    assert accuracy in capsys.readouterr().out
+    assert __main__.main(["saddle", "evaluate", str(run), "--agent=2"]) == 0
+    assert "agent 2 at step" in capsys.readouterr().out
+    assert __main__.main(["saddle", "evaluate", str(run), "--agent=3"]) == 2
+    assert "agent must be 0 to 2, got 3" in capsys.readouterr().err
+    for form in ("safetensors", "msgpack"):
+        assert __main__.main(["saddle", "export", str(run), f"--format={form}"]) == 0
+    named = safetensors.numpy.load_file(run / "model.safetensors")
+    assert named["linear/kernel"].shape == (64, 10)
+    restored = flax.serialization.msgpack_restore((run / "model.msgpack").read_bytes())
+    np.testing.assert_array_equal(restored["linear"]["kernel"], named["linear/kernel"])
+
+
+def test_a_diverged_run_is_starred_and_does_not_stop_the_others(tmp_path, capsys):
+    small = ["--config.agents=3", "--config.model=mlp", "--config.epochs=3", "--config.learning_rate=1e8"]
+    grid = [
+        "--methods=dpsgd",
+        "--seeds=0,1",
+        f"--workdir={tmp_path}",
+        "--quiet",
+        "--config.schedule=constant",
+    ]
+    assert __main__.main(["saddle", "compare", *grid, *small]) == 0
+    assert "dpsgd   diverged*" in capsys.readouterr().out
+
+
+def test_a_profile_says_where_the_time_went(tmp_path, capsys):
+    command = [
+        "train",
+        "--profile",
+        "--config.model=logistic",
+        "--config.epochs=3",
+        f"--workdir={tmp_path / 'run'}",
+    ]
+    assert __main__.main(["saddle", *command]) == 0
+    parts = ("start", "compilation", "steps", "evaluation", "saving", "trace", "loop")
+    assert re.search("where it went +" + ", ".join(f"{part} .* %" for part in parts), capsys.readouterr().out)
+    assert list((tmp_path / "run" / "trace").rglob("*.xplane.pb"))
+
+
+def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert __main__.main(["saddle", "data", "list"]) == 0
+    printed = capsys.readouterr().out
+    assert "digits       embedded" in printed
+    assert "cifar10      not prepared: saddle data prepare cifar10" in printed
+    assert __main__.main(["saddle", "data", "show", "digits"]) == 0
+    assert "train     1,437 images 8x8x1, 135 to 154 per class" in capsys.readouterr().out
+    assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+    command = ["data", "partition", "--agents=5", "--alpha=0.01", f"--plot={tmp_path / 'p.png'}"]
+    assert __main__.main(["saddle", *command]) == 0
+    assert "dirichlet(5 agents, alpha=0.01, seed=0), fingerprint" in capsys.readouterr().out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(clock, "began", time.perf_counter() - 1000)
+    small = [
+        "--config.model=logistic",
+        "--config.agents=3",
+        "--config.epochs=1",
+        "--config.eval_agents=never",
+    ]
+    command = ["compare", "--methods=dpsgd,qgm", "--seeds=0", *small, f"--workdir={tmp_path}"]
+    assert __main__.main(["saddle", *command]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        printed.index("\nfolder ") < printed.index("\ncompiling ...\nready in ") < printed.index("\nepoch 1:")
+    )
+    ready = [float(seconds) for seconds in re.findall(r"^ready in (.*) s$", printed, flags=re.MULTILINE)]
+    whole = re.findall(r"^steps, time +\d+ in (.*) s  \(ready in (.*) s\)$", printed, flags=re.MULTILINE)
+    assert [float(seconds) for _, seconds in whole] == ready
+    assert [float(seconds) > 1000 for seconds, _ in whole] == [True, False]  # the second waited for the first
+
+
+def test_the_command_as_a_process():
+    command = [sys.executable, "-m", "saddle_jax.cli", "topology", "ring", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_the_installed_command_has_help_and_one_line_errors():
+    command = [pathlib.Path(sys.executable).with_name("saddle")]
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+    assert "topology NAME AGENTS" in done.stdout
+    done = subprocess.run(
+        [*command, "data", "partition", "--help"], capture_output=True, text=True, check=False
+    )
+    assert "--alpha" in done.stdout
+    assert done.returncode == 0
+    done = subprocess.run([*command, "topology", "ring", "-1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,160 @@
+"""One run over two processes with two devices each, for real, over gloo; what happens when one is missing."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import chex
+import jax
+import pytest
+
+from saddle_jax.devices import hosts, placement
+from saddle_jax.training import loop, reopen, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
+
+# Five agents on three of four devices, two of one process and one of the other; one agent is idle. A vote, on
+# all four, comes with every step. Steps enough to be killed between two checkpoints.
+SETTINGS = Config(
+    agents=5,
+    model="logistic",
+    epochs=60,
+    checkpoint_every_steps=100,
+    log_every_steps=1,
+    eval_agents="never",
+    eval_every_epochs=30,
+)
+ENOUGH = 120  # seconds: no process of these tests may live longer
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
+def start(command):
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def saddle_train(port, process, workdir, *extra):
+    changed = {n: v for n, v in SETTINGS.to_json().items() if v != Config().to_json()[n]}
+    settings = [f"--config.{name}={value}" for name, value in changed.items()]
+    hosts_flags = [f"--coordinator=localhost:{port}", "--processes=2", f"--process={process}"]
+    limits = ["--join_timeout=60", "--heartbeat_timeout=20"]
+    return start(
+        ["-m", "saddle_jax.cli", "train", f"--workdir={workdir}", *hosts_flags, *limits, *settings, *extra]
+    )
+
+
+def ends(processes):
+    """Exit status, output and errors of each, within a bound."""
+    results = []
+    try:
+        for process in processes:
+            out, error = process.communicate(timeout=ENOUGH)
+            results.append((process.returncode, out, error))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return results
+
+
+def models(workdir):
+    _, _, params = reopen.open_run(workdir, pytest.fail)
+    return params
+
+
+def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_path):
+    alone = loop.train(SETTINGS, tmp_path / "alone", Screen(quiet=True))  # on this process's four devices
+    workdir = tmp_path / "together"
+    port = free_port()
+    pair = [saddle_train(port, process, workdir) for process in (0, 1)]
+    deadline = time.monotonic() + ENOUGH
+    while not (workdir / "checkpoints" / "00000100").exists() and time.monotonic() < deadline:
+        assert all(process.poll() is None for process in pair), ends(pair)
+        time.sleep(0.01)
+    pair[1].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    (status, _, error), _ = ends(pair)
+    assert time.monotonic() - killed < 40
+    assert status not in (0, None)
+    assert "another process has ended or cannot be reached" in error or "another task died" in error
+    assert not (workdir / "result.json").exists()
+
+    port = free_port()
+    (status, out, error), silent = ends([saddle_train(port, process, workdir) for process in (0, 1)])
+    assert status == 0, error
+    assert silent == (0, "", "")
+    assert "3 x cpu, of 2 processes, 2 agents on each, 1 idle" in out
+    assert "going on from step" in out
+    result = json.loads((workdir / "result.json").read_text())
+    for name in ("steps", "bytes_sent_per_agent"):
+        assert result[name] == alone[name]
+    assert result["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+    steps = [r["step"] for r in run_folder.read_metrics(workdir) if "train_loss" in r]
+    assert steps == list(range(1, alone["steps"] + 1))
+    assert len(list((workdir / "tensorboard").iterdir())) == 2  # one writer, started twice
+    assert not list(workdir.glob(".shared-*"))
+    chex.assert_trees_all_close(models(workdir), models(tmp_path / "alone"), rtol=1e-5, atol=1e-6)
+
+
+def test_what_processes_agree_on(tmp_path):
+    port, program = free_port(), pathlib.Path(__file__).parents[1] / "hosts_peer.py"
+    for status, out, error in ends([start([program, port, 2, process, tmp_path]) for process in (0, 1)]):
+        assert status == 0, error
+        assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_path):
+    port, workdir = free_port(), tmp_path / "run"
+    pair = [saddle_train(port, process, workdir, f"--config.rho=0.{process + 1}") for process in (0, 1)]
+    for status, out, error in ends(pair):
+        assert status == 2
+        assert out == ""
+        difference = "the same rho, got 0.1 on process 0 and 0.2 on process 1"
+        assert error == f"saddle: all processes of a run must have {difference}\n"
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_peer_that_never_comes(process, tmp_path):
+    port = free_port()
+    started = time.monotonic()
+    [(status, _, error)] = ends([saddle_train(port, process, tmp_path / "run", "--join_timeout=2")])
+    assert time.monotonic() - started < 60
+    assert status == 2
+    waited = f"saddle: process {process} of 2 waited 2 s at localhost:{port}, and not all of them came"
+    assert error.startswith(waited)
+    assert error.count("\n") == 1
+    assert ("process 0 does not answer there" in error) == (process == 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_process_does_as_before():
+    assert jax.process_count() == 1
+    assert hosts.gather("a") == ["a"]
+    assert hosts.Vote()(True, due=False) is True
+    with pytest.raises(RuntimeError, match="as it was"), hosts.ending_together(), hosts.agreement():
+        raise RuntimeError("as it was")
+
+
+def test_a_process_without_agents_is_refused(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"each of the 2 processes needs agents .* but 1 agents use 1 dev"):
+        placement.place(1, batch_size=8)

@@ -1,0 +1,206 @@
+"""Runs on devices: where agents go, and that a run is the same wherever it was computed."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from saddle_jax.base.errors import RunError
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.devices.cores import use_every_core
+from saddle_jax.devices.placement import Placement, place
+from saddle_jax.training import checkpoint, loop, reopen, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
+from saddle_jax.version import RUN_FORMAT
+
+QUIET = Screen(quiet=True)
+SMALL = Config(agents=5, model="logistic", epochs=2, alpha=1.0, learning_rate=0.05, eval_every_epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("agents", "devices", "expected"),
+    [
+        (10, "auto", (4, 1, 12)),  # three on each, two of them idle
+        (6, "auto", (3, 1, 6)),  # four devices would hold no fewer than two each
+        (40, "auto", (4, 1, 40)),
+        (2, "auto", (2, 1, 2)),  # cores share a batch anyway
+        (6, "4", (4, 1, 8)),
+        (2, "4", (2, 2, 2)),
+        (10, "1", (1, 1, 10)),
+    ],
+)
+def test_agents_are_placed(agents, devices, expected):
+    placement = place(agents, 32, devices)
+    assert (placement.devices, placement.batch_devices, placement.size) == expected
+
+
+def test_it_says_where():
+    assert str(Placement(10, 4)) == "4 x cpu, 3 agents on each, 2 idle"
+    assert str(Placement(2, 2, 2)) == "4 x cpu, 1 agents on each, batches cut over 2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["--config.devices=9"], "devices must be at most 4, the number available, got 9"),
+        (["--config.devices=0"], "devices must be auto or a whole number >= 1, got '0'"),
+        (["--config.devices=all"], "devices must be auto or a whole number >= 1, got 'all'"),
+        (["--config.agents=3", "--config.devices=4"], "devices must be at most agents = 3, or a multiple"),
+        (["--config.group=-1"], "group must be an integer >= 0, got -1"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(settings, message, tmp_path, capsys):
+    assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'run'}", *settings]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_the_same_on_any_number_of_devices(tmp_path):
+    results, metrics = {}, {}
+    for devices in ("1", "2", "4"):
+        config = dataclasses.replace(
+            SMALL, devices=devices, compressor="top_k0.5", gamma=0.5, diagnostics=True
+        )
+        results[devices] = loop.train(config, tmp_path / devices, QUIET)
+        metrics[devices] = run_folder.read_metrics(tmp_path / devices)
+    for devices in ("2", "4"):
+        for name in ("test_loss", "consensus_distance", "bytes_sent_per_agent", "agent_accuracies"):
+            assert results[devices][name] == pytest.approx(results["1"][name], rel=1e-4), name
+        for one, other in zip(metrics["1"], metrics[devices], strict=True):
+            assert one.keys() == other.keys()
+            for name, value in one.items():
+                assert other[name] == pytest.approx(value, rel=2e-3, abs=1e-6), name
+
+
+def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
+    """5 agents: on four devices there are three idle rows, on two there is one, on one there is none."""
+    whole = loop.train(dataclasses.replace(SMALL, devices="1"), tmp_path / "whole", QUIET)
+    config = dataclasses.replace(SMALL, checkpoint_every_steps=5)
+    stops = iter([5, 10])
+
+    def stop(self, *arguments):
+        advance(self, *arguments)
+        if self.step == stop.at:
+            raise KeyboardInterrupt
+
+    advance = loop._Run._advance
+    monkeypatch.setattr(loop._Run, "_advance", stop)
+    for devices in ("4", "2"):
+        stop.at = next(stops) + 1
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(dataclasses.replace(config, devices=devices), tmp_path / "moved", QUIET)
+    monkeypatch.setattr(loop._Run, "_advance", advance)
+    moved = loop.train(dataclasses.replace(config, devices="1"), tmp_path / "moved", QUIET)
+    assert moved["test_loss"] == pytest.approx(whole["test_loss"], rel=1e-5)
+    _, step, params = reopen.open_run(tmp_path / "moved", pytest.fail)
+    _, _, expected = reopen.open_run(tmp_path / "whole", pytest.fail)
+    assert step == whole["steps"]
+    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(expected), strict=True):
+        assert x.shape[0] == 5
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected", "same"),
+    [
+        ([[4, 3], [4]], [[4, 3], [4]], True),
+        ([[8, 3], [8], []], [[5, 3], [5], []], True),  # idle rows
+        ([[4, 3], [4, 7]], [[4, 5], [4, 7]], False),  # a layer has become wider
+        ([[8, 3], [4]], [[5, 3], [4]], False),
+        ([[4, 3, 3]], [[4, 3, 5]], False),
+        ([[4, 3], [4, 3, 3]], [[4, 5], [4, 5, 5]], False),
+        ([[4]], [[4, 1]], False),
+    ],
+)
+def test_only_idle_rows_may_differ_in_a_checkpoint(stored, expected, same):
+    assert checkpoint._differ_in_idle_rows_alone(stored, expected, axis=0) is same
+    replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
+    assert checkpoint._differ_in_idle_rows_alone(*replicas, axis=1) is same
+
+
+def test_another_format_is_told_in_one_line(tmp_path):
+    config = Config(model="logistic", agents=2, epochs=1)
+    loop.train(config, tmp_path, Screen(quiet=True))
+    seals = sorted(tmp_path.glob("checkpoints/*/seal.json"))
+    assert {json.loads(seal.read_text())["format"] for seal in seals} == {RUN_FORMAT}
+    about = json.loads((tmp_path / "config.json").read_text())
+    assert about["format"] == RUN_FORMAT
+    seals[-1].write_text(json.dumps({**json.loads(seals[-1].read_text()), "format": 3}))
+    warnings = []
+    with pytest.raises(RunError, match="no whole checkpoint"):
+        reopen.open_run(tmp_path, warnings.append)
+    assert "it is in format 3, and this version reads format 2" in warnings[0]
+    del about["format"]
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(
+        RunError, match="holds a run in format 1, and this version reads format 2: train it again"
+    ):
+        run_folder.read_config(tmp_path)
+
+
+def test_more_devices_than_agents_train_the_same(tmp_path):
+    config = dataclasses.replace(SMALL, agents=2, epochs=1)
+    alone = loop.train(dataclasses.replace(config, devices="1"), tmp_path / "alone", QUIET)
+    shared = loop.train(dataclasses.replace(config, devices="4"), tmp_path / "shared", QUIET)
+    assert shared["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-5)
+    assert "batches cut over 2" in str(place(2, 32, "4"))
+
+
+def test_eight_devices_are_no_different(tmp_path):
+    """In a process of its own: this one has four."""
+    config = Config(model="logistic", agents=9, epochs=1, devices="1")
+    alone = loop.train(config, tmp_path / "1", QUIET)
+    command = [sys.executable, "-m", "saddle_jax.cli", "train", "--quiet", "--config.model=logistic"]
+    settings = ["--config.agents=9", "--config.epochs=1", "--config.devices=8"]
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}
+    workdir = tmp_path / "8"
+    subprocess.run([*command, *settings, f"--workdir={workdir}"], check=True, env=environment, timeout=300)
+    result = json.loads((workdir / "result.json").read_text())
+    assert result["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-5)
+
+
+def test_cores_are_devices_unless_somebody_said_otherwise(monkeypatch):
+    updates = []
+    monkeypatch.setattr(jax.config, "update", lambda name, value: updates.append((name, value)))
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
+    use_every_core()
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "7")
+    use_every_core()
+    assert updates == []
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
+    use_every_core()
+    assert updates == [("jax_num_cpu_devices", len(os.sched_getaffinity(0)))]
+    assert os.environ["JAX_NUM_CPU_DEVICES"] == str(updates[0][1])
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
+
+
+def test_the_command_finds_the_cores(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
+    command = [
+        sys.executable,
+        "-m",
+        "saddle_jax.cli",
+        "train",
+        "--config.model=logistic",
+        "--config.epochs=1",
+    ]
+    done = subprocess.run(
+        [*command, f"--workdir={tmp_path / 'run'}"],
+        env=environment,
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
+    )
+    on_each = -(-10 // min(10, len(os.sched_getaffinity(0))))
+    assert f"\ndevices    {-(-10 // on_each)} x cpu, {on_each} agents on each" in done.stdout

@@ -1,0 +1,53 @@
+"""Every example is short, stands in README, runs as it is, and prints what it promises."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# What each example prints; numbers in brackets must lie between the two bounds that follow.
+PRINTED = {
+    "own_method": [
+        (r"dpsgd: the farthest agent is ([\d.]+) from the optimum", 0.3, 0.7),
+        (r"EXTRA: the farthest agent is ([\d.]+) from the optimum", 0.0, 1e-3),
+    ],
+    "own_model": [(r"test accuracy of the consensus model: ([\d.]+) %", 88, 100)],
+    "own_data": [(r"the consensus model tells ([\d.]+) % of the points apart", 90, 100)],
+    "four_devices": [
+        (r"4 devices with (\d) agents on each", 2, 2),
+        (r"largest difference from one device: (\S+)", 0, 1e-5),
+    ],
+    "sweep": [(r"0\.003 .*\n +0\.010 .*\n +0\.030 +([\d.]+)", 0, 1e-3)],
+    "unreliable_network": [
+        (r" 0% lost: consensus distance ([\d.]+)", 0.03, 0.1),
+        (r"80% lost: consensus distance ([\d.]+)", 0.2, 1.0),
+        (r"80% lost: .* error of the average ([\d.]+)", 0.0, 0.1),
+    ],
+}
+
+
+def test_every_example_is_run_and_listed():
+    assert {path.stem for path in EXAMPLES} == PRINTED.keys()
+    readme = (ROOT / "README.md").read_text()
+    for path in EXAMPLES:
+        assert f"(examples/{path.name})" in readme
+        assert len(path.read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_runs_and_prints_what_it_promises(name, tmp_path):
+    command = [sys.executable, ROOT / "examples" / f"{name}.py"]
+    # As in a user's shell, but on the host's devices, as all tests are.
+    user = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=user)
+    assert (done.returncode, done.stderr) == (0, "")
+    for pattern, least, most in PRINTED[name]:
+        found = re.search(pattern, done.stdout)
+        assert found, done.stdout
+        assert least <= float(found.group(1)) <= most, found.group()
+    assert list(tmp_path.iterdir()) == []

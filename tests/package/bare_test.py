@@ -1,0 +1,127 @@
+"""A plain `pip install .`, without extras: what works there works, and what does not says so in one line."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from imports_test import ALSO
+
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.cli import extras, running
+from saddle_jax.training.config import Config
+from saddle_jax.version import __version__
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# A verb gets as far as its packages with these; the others need no arguments for that.
+ARGUMENTS = {
+    "list": ["."],
+    "evaluate": ["run"],
+    "export": ["run"],
+    "report": ["run"],
+    "figure": ["curves", "run"],
+    "sharpness": ["run"],
+    "landscape": ["run"],
+    "reproduce": ["--table=1", "--scale=smoke"],
+    "compare": ["--methods=qgm", "--workdir=compared"],
+    "data": ["show", "digits"],
+    "topology": ["ring", "4"],
+}
+WITHOUT_EXTRAS = """
+import contextlib, io, json, sys, traceback
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in json.loads(sys.argv[1]):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from saddle_jax.cli import __main__ as cli
+
+found = {}
+for verb in cli.VERBS:
+    with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(io.StringIO()):
+        try:
+            status = cli.main(["saddle", verb, *json.loads(sys.argv[2]).get(verb, [])])
+        except BaseException:
+            status = traceback.format_exc()
+    found[verb] = [status, errors.getvalue()]
+print(json.dumps(found))
+"""
+
+
+def without_extras(folder):
+    """Status and errors of every verb where the extras' packages cannot be imported."""
+    blocked = sorted({name.partition(".")[0] for name in extras.OPTIONAL} | {"tensorflow", "torch"})
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, json.dumps(blocked), json.dumps(ARGUMENTS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_without_the_extras_every_verb_works_or_tells_in_one_line_what_it_needs(tmp_path):
+    found = without_extras(tmp_path)
+    assert found.keys() == cli.VERBS.keys()
+    for verb, (status, errors) in found.items():
+        assert status in (0, 2), f"{verb}: {status}"
+        assert len(errors.splitlines()) == (status != 0), f"{verb}: {errors}"
+    assert found["train"] == [
+        2,
+        "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_module_that_no_extra_brings_keeps_its_traceback(monkeypatch):
+    for missing in ("no_such_module", "flax.no_such_part"):
+        monkeypatch.setitem(cli.VERBS, "train", (missing, "run"))
+        with pytest.raises(ModuleNotFoundError, match=missing):
+            cli.main(["saddle", "train"])
+
+
+def test_what_is_needed_at_the_end_is_told_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        extras.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name
+    )
+    with pytest.raises(ModuleNotFoundError, match="matplotlib"):
+        running.run_training(Config(), tmp_path / "run", quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_list_of_optional_packages_is_what_the_code_imports():
+    told_elsewhere = {"tensorflow", "torch"}  # each by the one verb that wants it
+    ours = {name.partition(".")[0] for name in extras.OPTIONAL}
+    assert ours == set().union(*ALSO.values()) - told_elsewhere
+
+
+@pytest.mark.slow
+def test_a_plain_installation(tmp_path):
+    python = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    wheel = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT]
+    subprocess.run(wheel, check=True)
+    (built,) = tmp_path.glob("saddle_jax-*.whl")
+    constraints = ["--constraint", ROOT / "constraints.txt"]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, built], check=True)
+
+    # Only what was installed there, whatever PYTHONPATH says of this checkout.
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    there = functools.partial(subprocess.run, capture_output=True, text=True, cwd=tmp_path, env=alone)
+    program = "import saddle_jax as sj; print(sj.__version__, sj.__file__, sj.ring(4).size)"
+    done = there([python, "-c", program], check=True)
+    version, place, agents = done.stdout.split()
+    assert (version, agents) == (__version__, "4")
+    assert pathlib.Path(place).is_relative_to(tmp_path / "venv")  # and not the checkout
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL).group(1)
+    done = there([python, "-c", example], check=True)
+    assert done.stdout
+    saddle = python.with_name("saddle")
+    done = there([saddle, "train"], check=False)
+    assert done.returncode == 2
+    assert done.stderr == "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n"
+    (licences,) = tmp_path.glob("venv/lib/python*/site-packages/saddle_jax-*.dist-info/licenses")
+    for name in ("LICENSE", "NOTICE"):
+        assert (licences / name).read_text() == (ROOT / name).read_text()

@@ -1,0 +1,156 @@
+"""bin/environment.py: what it installs, when it does not, and what an interruption leaves behind."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """The module, set on an empty project; venv and pip only leave a trace of having been called."""
+    spec = importlib.util.spec_from_file_location("environment", ROOT / "bin" / "environment.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text("first")
+    venv = tmp_path / ".venv"
+    paths = {"ROOT": tmp_path, "VENV": venv, "PYTHON": venv / "python", "INSTALLED": venv / "installed.json"}
+    for name, path in paths.items():
+        monkeypatch.setattr(module, name, path)
+    monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
+    calls, requirements = [], []
+
+    def pretend(command):
+        calls.append("pip" if "pip" in command else "venv")
+        requirements.append(str(command[-1]))
+        if calls[-1] == "venv":
+            venv.mkdir()
+            module.PYTHON.touch()
+        elif "broken" in (tmp_path / "constraints.txt").read_text():
+            raise subprocess.CalledProcessError(1, command)
+        elif "interrupted" in (tmp_path / "constraints.txt").read_text():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_call", pretend)
+    module.calls, module.requirements = calls, requirements
+    return module
+
+
+def test_first_use_installs_and_the_second_does_nothing(environment):
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"]
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"]
+
+
+def test_a_change_of_requirements_installs_again_into_the_same_folder(environment):
+    environment.prepare()
+    (environment.ROOT / "pyproject.toml").write_text("second")
+    environment.prepare()
+    assert environment.calls == ["venv", "pip", "pip"]
+
+
+def test_extras_add_up(environment):
+    environment.prepare()
+    environment.prepare("test")
+    environment.prepare()
+    assert environment.calls == ["venv", "pip", "pip"]
+    assert json.loads(environment.INSTALLED.read_text())["extras"] == ["test"]
+
+
+def test_a_gpu_brings_jax_for_cuda_with_the_first_installation(environment, monkeypatch, nvidia_smi, capfd):
+    monkeypatch.delenv("SADDLE_EXTRAS")
+    nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
+    environment.prepare("all")
+    assert environment.requirements[-1] == f"{environment.ROOT}[all,cuda]"
+    assert "found an NVIDIA GPU: installing JAX for CUDA" in capfd.readouterr().err
+    environment.prepare("all")
+    assert environment.calls == ["venv", "pip"]
+
+
+def test_without_a_gpu_jax_is_that_of_the_cpu(environment, monkeypatch, nvidia_smi):
+    monkeypatch.delenv("SADDLE_EXTRAS")
+    nvidia_smi("No devices were found")
+    environment.prepare("all")
+    assert environment.requirements[-1] == f"{environment.ROOT}[all]"
+
+
+def test_a_gpu_does_not_touch_what_is_installed_already(environment, monkeypatch, nvidia_smi):
+    environment.prepare("all")  # on a machine without one, such as the first node of a cluster
+    monkeypatch.delenv("SADDLE_EXTRAS")
+    nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
+    environment.prepare("all")
+    assert environment.calls == ["venv", "pip"]
+
+
+def test_the_environment_names_extras(environment, monkeypatch, nvidia_smi, capfd):
+    (environment.ROOT / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
+    environment.prepare("all")  # SADDLE_EXTRAS is set, to nothing
+    assert environment.requirements[-1] == f"{environment.ROOT}[all]"
+    monkeypatch.setenv("SADDLE_EXTRAS", "bench, cuda")
+    environment.prepare("all")
+    assert environment.requirements[-1] == f"{environment.ROOT}[all,bench,cuda]"
+    monkeypatch.setenv("SADDLE_EXTRAS", "cuda,gpu")
+    allowed = "all, bench, cuda, data, models, prepare, report, test, train"
+    capfd.readouterr()
+    with pytest.raises(SystemExit, match=r"^2$"):
+        environment.prepare("all")
+    line = f"saddle: SADDLE_EXTRAS must be a list, with commas, of {allowed}, got gpu\n"
+    assert capfd.readouterr().err == line
+    assert environment.INSTALLED.exists()
+    assert environment.calls == ["venv", "pip", "pip"]
+
+
+@pytest.mark.parametrize(("trouble", "error"), [("broken", SystemExit), ("interrupted", KeyboardInterrupt)])
+@pytest.mark.parametrize("installed_before", [False, True])
+def test_trouble_leaves_no_half_that_looks_whole(environment, trouble, error, installed_before):
+    if installed_before:
+        environment.prepare()
+    constraints = environment.ROOT / "constraints.txt"
+    constraints.write_text(trouble)
+    with pytest.raises(error):
+        environment.prepare()
+    assert not environment.INSTALLED.exists()
+    constraints.write_text("mended")
+    environment.calls.clear()
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"]  # made anew
+
+
+def test_a_damaged_record_or_a_lost_python_is_made_anew(environment):
+    environment.prepare()
+    environment.INSTALLED.write_text("{")
+    environment.prepare()
+    environment.PYTHON.unlink()
+    environment.prepare()
+    moved = json.loads(environment.INSTALLED.read_text())
+    environment.INSTALLED.write_text(json.dumps({**moved, "place": "elsewhere"}))
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"] * 4
+
+
+def test_an_old_python_is_refused_in_one_line(environment, monkeypatch):
+    monkeypatch.setattr(environment.sys, "version_info", (3, 9, 1))
+    monkeypatch.setattr(environment.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"Python must be 3.11 or newer, got 3.9.1"):
+        environment.prepare()
+    assert environment.calls == []
+
+
+def test_the_command_works_from_any_folder_and_through_a_link(tmp_path):
+    if not (ROOT / ".venv" / "installed.json").exists():
+        pytest.skip("this is not the .venv of bin/test")
+    link = tmp_path / "saddle"
+    link.symlink_to(ROOT / "bin" / "saddle")
+    command = [sys.executable, link, "topology", "ring", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.startswith("ring(10): 10 agents")
+    assert done.stderr == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["saddle"]

@@ -1,0 +1,340 @@
+"""Several runs in one program: each is the run that it would be alone."""
+
+import dataclasses
+import json
+import math
+import re
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dying import Deadly, Killed
+
+import saddle_jax as sj
+from saddle_jax.cli.__main__ import main
+from saddle_jax.report.gathered import gather
+from saddle_jax.report.seeds import seeds_together
+from saddle_jax.report.tables import cell_of
+from saddle_jax.training import describe, feeding, loop, run_folder
+from saddle_jax.training import sweep as replicas
+from saddle_jax.training.build import Problem
+from saddle_jax.training.config import Config
+from saddle_jax.training.program import build
+from saddle_jax.training.progress import Screen
+
+TINY = Config(agents=3, model="logistic", batch_size=16, alpha=1.0, devices="1", learning_rate=0.05)
+# Two epochs of 15 steps; with 1e30 the loss is not finite from the third step on.
+SMALL = dataclasses.replace(
+    TINY, batch_size=32, epochs=2, eval_every_epochs=1, log_every_steps=1, checkpoint_every_steps=7,
+    seeds="4,2", sweep="learning_rate:0.05,1e30",
+)  # fmt: skip
+
+
+class Quickly:
+    """A jitted step, compiled once and fast: it runs for milliseconds. It takes back what it has returned."""
+
+    def __init__(self, jitted):
+        self._jitted, self._step = jitted, None
+
+    def __call__(self, *arguments):
+        if self._step is None:
+            lowered = self._jitted.lower(*arguments)
+            self._step = lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
+        return self._step(*arguments[:-2])
+
+
+def after_steps(config, steps=3):
+    """The parts, models and last metrics after some steps of one compiled program."""
+    parts = build(config)
+    vars(parts)["compiled"] = Quickly(parts.compiled)
+    carry, inputs = parts.start(), feeding.stored(parts, 0)
+    for t in range(steps):
+        carry, metrics = parts.steps(carry, inputs, t)
+    return parts, carry, parts.of_each(jax.device_get(metrics))
+
+
+def check_alone(config, numbers, tolerance=1e-6):
+    """Some replicas of a program against their own runs; models, and metrics with them."""
+    parts, carry, metrics = after_steps(config)
+    models = [parts.models(carry, number) for number in numbers]
+    for number, found in zip(numbers, models, strict=True):
+        _, alone, alone_metrics = after_steps(parts.problems[number].config)
+        chex.assert_trees_all_close(found, alone[0].params, rtol=1e-4, atol=tolerance)
+        chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
+    first, last = map(jax.tree.leaves, (models[0], models[-1]))
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(first, last, strict=True))
+
+
+def with_scalar(topology, learning_rate, **options):
+    """D-PSGD whose steps grow with a scalar of its state, which differs between replicas."""
+    base = sj.dpsgd(topology, learning_rate).rule
+
+    def step(s, x, state):
+        inner, travelled = state
+        new, inner = base.step(s, x, inner)
+        new = jax.tree.map(lambda new, x: new + 0.1 * travelled * (new - x), new, x)
+        return new, (inner, travelled + learning_rate(s.t))
+
+    rule = sj.Rule(lambda x: (base.init(x), jnp.float32(0)), step)
+    return sj.Method("dpsgd", topology, rule)
+
+
+@pytest.mark.parametrize("group", [1, 12])  # one replica at a time, and all of them by vmap
+def test_a_scalar_of_the_state_may_differ_between_replicas(monkeypatch, group):
+    monkeypatch.setitem(sj.METHODS, "dpsgd", with_scalar)
+    check_alone(
+        dataclasses.replace(TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", group=group), [0, 1]
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "group": 12},
+        {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
+        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "group": 6},
+        {"method": "qgm", "compressor": "random_k0.3", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
+        {"method": "dpsgd", "seeds": "0,1", "subset": 300, "sweep": "beta:0,0.9", "schedule": "cosine"},
+    ],
+    ids=str,
+)
+def test_each_replica_is_its_own_run(changes):
+    """One after the other, as on a CPU; with a group as large as several replicas, so many at once."""
+    config = dataclasses.replace(TINY, **changes)
+    check_alone(config, [0, len(config.each()) - 1])
+
+
+def test_each_replica_is_its_own_run_with_convolutions():
+    config = dataclasses.replace(TINY, model="cnn", agents=2, batch_size=4, method="qgm", seeds="0,1")
+    check_alone(dataclasses.replace(config, group=4), [0, 1], 1e-5)
+
+
+def test_devices_and_groups_change_nothing_but_rounding():
+    config = dataclasses.replace(TINY, method="n_saddle", seeds="0,1", compressor="sign")
+    single, alone, _ = after_steps(config)
+    for changes in (
+        {"devices": "2"},
+        {"devices": "3", "group": 2},
+        {"group": 2},
+        {"group": 6},
+    ):
+        parts, carry, _ = after_steps(dataclasses.replace(config, **changes))
+        for number in (0, 1):
+            models = jax.tree.map(lambda x: np.asarray(x)[:3], parts.models(carry, number))
+            chex.assert_trees_all_close(models, single.models(alone, number), rtol=1e-4, atol=1e-6)
+        if parts.placement.mesh is not None:
+            leaf = jax.tree.leaves(carry[0][0])[0]
+            assert len(leaf.sharding.device_set) == parts.placement.devices
+            assert (
+                leaf.addressable_shards[0].data.shape[-2 if leaf.ndim > 1 else -1]
+                == parts.placement.per_device
+            )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("replicas") / "run"
+    return loop.train(SMALL, workdir, Screen(quiet=True)), workdir
+
+
+def test_what_diverges_is_marked_and_stops_nobody(trained, tmp_path):
+    result, workdir = trained
+    assert result["status"] == "finished"
+    assert result["diverged"] == 2
+    assert [(one["seed"], one["learning_rate"], one["status"]) for one in result["replicas"]] == [
+        (4, 0.05, "finished"),
+        (2, 0.05, "finished"),
+        (4, 1e30, "diverged"),
+        (2, 1e30, "diverged"),
+    ]
+    for one, config in zip(result["replicas"], SMALL.each()[:2], strict=False):
+        alone = loop.train(config, tmp_path / f"seed{one['seed']}", Screen(quiet=True))
+        assert alone["test_accuracy"] == pytest.approx(one["test_accuracy"], abs=2 / 360)
+        assert alone["test_loss"] == pytest.approx(one["test_loss"], rel=1e-3)
+        assert alone["steps"] == result["steps"]
+        assert set(alone) - set(one) <= set(result)
+    for one in result["replicas"][2:]:
+        assert one["test_accuracy"] is None
+        assert one["test_loss"] is None
+        assert one["diverged_at_step"] == one["last_finite"]["step"] + 1 == 3
+    accuracies = [one["test_accuracy"] for one in result["replicas"][:2]]
+    assert result["test_accuracy"] == pytest.approx(np.mean(accuracies))
+    assert result["test_accuracy_std"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert result["settings"][0]["test_accuracy"] == result["test_accuracy"]
+    assert result["settings"][1] == {"learning_rate": 1e30, "diverged": 2}
+    assert result == json.loads((workdir / "result.json").read_text())
+
+
+def test_a_line_has_all_replicas_their_mean_and_spread(trained):
+    _, workdir = trained
+    lines = run_folder.read_metrics(workdir)
+    logged = [line for line in lines if "train_loss" in line]
+    assert len(logged) == 30
+    assert len(lines) == 32
+    for line in lines[-3:]:
+        name = "train_loss" if "train_loss" in line else "test_loss"
+        one, other, *diverged = line[f"{name}_by_replica"]
+        assert diverged == [None, None]
+        assert line[name] == pytest.approx((one + other) / 2)
+        assert line[f"{name}_std"] == pytest.approx(abs(one - other) / math.sqrt(2))
+    assert logged[-1]["learning_rate_by_replica"][2] == pytest.approx(1e28)  # after the milestones
+
+
+def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
+    result, workdir = trained
+    for steps in (3, 12, 9):
+        with pytest.raises(Killed):
+            loop.train(SMALL, tmp_path, Deadly(steps))
+    again = loop.train(SMALL, tmp_path, Screen(quiet=True))
+    untimed = {"seconds": 0, "ready_seconds": 0}
+    assert again | untimed == result | untimed
+    assert run_folder.read_metrics(tmp_path) == run_folder.read_metrics(workdir)
+
+
+def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_path, monkeypatch):
+    options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never", "devices": "2"}
+    config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
+    parts = build(config)
+    monkeypatch.setattr(loop, "build", lambda config: parts)
+    whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
+    several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
+    streamed = dataclasses.replace(parts, problems=tuple(map(as_if_streamed, parts.problems)))
+    for other in (several, streamed):
+        monkeypatch.setattr(Problem, "is_streamed", other is streamed)  # of the members too
+        monkeypatch.setattr(loop, "build", lambda config, other=other: other)
+        found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
+        for one, expected in zip(found, whole, strict=True):
+            assert one["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-5)
+            assert one["consensus_distance"] == pytest.approx(expected["consensus_distance"], rel=1e-3)
+
+
+def as_if_streamed(run):
+    class Images:
+        shape = run.dataset.train_images.shape
+
+        def ahead(self, samples):
+            return lambda: np.asarray(run.dataset.train_images)[samples]
+
+    return dataclasses.replace(run, dataset=dataclasses.replace(run.dataset, train_images=Images()))
+
+
+def test_reports_see_runs(trained):
+    result, workdir = trained
+    runs = gather([workdir])
+    assert [run.config for run in runs] == SMALL.each()
+    assert [run.state for run in runs] == ["finished"] * 2 + ["diverged"] * 2
+    assert [len(group) for group in seeds_together(runs)] == [2, 2]
+    assert runs[1].name == "run (seed 2, learning_rate 0.05)"
+    assert runs[1].result["test_accuracy"] == result["replicas"][1]["test_accuracy"]
+    lines = [line for line in run_folder.read_metrics(workdir) if "test_loss" in line]
+    assert runs[1].curve("test_loss")[1] == [line["test_loss_by_replica"][1] for line in lines]
+    assert runs[0].fact("partition", "fingerprint") != runs[1].fact("partition", "fingerprint")
+    cell = cell_of([workdir])
+    assert cell.diverged == 2
+    assert cell.accuracies == tuple(100 * one["test_accuracy"] for one in result["replicas"][:2])
+
+
+def test_verbs_take_one_replica_or_say_so(trained, capsys, tmp_path):
+    result, workdir = trained
+    assert main(["saddle", "evaluate", str(workdir), "--replica=1"]) == 0
+    assert f"test accuracy {100 * result['replicas'][1]['test_accuracy']:.2f} %" in capsys.readouterr().out
+    assert main(["saddle", "export", str(workdir), "--replica=0", f"--output={tmp_path / 'model'}"]) == 0
+    assert main(["saddle", "list", str(workdir.parent)]) == 0
+    assert f"{100 * result['test_accuracy']:.2f}" in capsys.readouterr().out
+    for verb in (["evaluate"], ["export"], ["sharpness"], ["landscape"], ["theory"]):
+        assert main(["saddle", *verb, str(workdir)]) == 2
+        assert "holds 4 replicas: saddle evaluate and saddle export take one" in capsys.readouterr().err
+    assert main(["saddle", "evaluate", str(workdir), "--replica=4"]) == 2
+    assert "replica must be 0 to 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": "0,x"}, "seeds must be whole numbers >= 0 with commas between them, .* got '0,x'"),
+        ({"seeds": "0,-1"}, "seeds must be whole numbers"),
+        ({"seeds": "4294967296"}, "seeds must be whole numbers"),
+        ({"seeds": "0,1,0"}, "seeds must name each number once, got '0,1,0' with 0 twice"),
+        ({"seeds": "0,1", "seed": 3}, "seed must not be given beside seeds = 0,1, got 3"),
+        ({"sweep": "learning_rat:1,2"}, r"got 'learning_rat:1,2'; did you mean 'learning_rate'\?"),
+        ({"sweep": "agents:1,2"}, "with one of learning_rate, rho, gamma, beta, weight_decay, got 'agents"),
+        ({"sweep": "beta"}, "sweep must give numbers for beta, such as beta:0.1,0.2, got 'beta'"),
+        ({"sweep": "beta:0.1,x"}, "sweep must give numbers for beta"),
+        ({"sweep": "beta:0.1,0.10"}, "sweep of beta must name each number once"),
+        ({"sweep": "beta:0.1 beta:0.2"}, "sweep must name beta once"),
+        ({"sweep": "beta:0.1,1"}, "beta must be a number >= 0 and < 1, got 1.0"),
+        ({"sweep": "gamma:nan"}, "gamma must be a number"),
+        ({"sweep": "rho:0,1", "method": "qgm"}, "sweep must not name rho for qgm, which has none"),
+        ({"seeds": "0,1", "topology": "erdos_renyi:0.9"}, "another graph with every seed, got '0,1'"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_settings(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**changes)
+
+
+def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
+    small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
+    sweeps = ["--sweep=beta:0,0.9", "--sweep=gamma:0.5,1"]
+    assert main(["saddle", "train", *small, *sweeps, f"--workdir={tmp_path / 'run'}"]) == 0
+    assert "4 in one program: beta:0,0.9 x gamma:0.5,1" in capsys.readouterr().out
+    assert run_folder.read_config(tmp_path / "run").sweep == "beta:0,0.9 gamma:0.5,1"
+    assert (tmp_path / "run" / "curves.png").is_file()
+    assert main(["saddle", "train", *sweeps, "--config.sweep=beta:0,0.5"]) == 2
+    assert "sweep must be given once: as --sweep or as --config.sweep" in capsys.readouterr().err
+
+
+def test_records_together_and_apart():
+    records = [{"a": 1.0, "b": [1, 2]}, {"a": 3.0, "b": [3, 4]}, {}]
+    joined = replicas.together(records)
+    assert joined["a"] == 2
+    assert joined["a_std"] == pytest.approx(math.sqrt(2))
+    assert "b" not in joined
+    assert replicas.of_replica({"step": 5, **joined}, 1) == {"step": 5, **records[1]}
+    alone = {"step": 1, "agent_accuracy_std": 0.5}
+    assert replicas.of_replica(alone, 0) == alone
+
+
+def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
+    small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
+    grid = ["compare", "--methods=dpsgd", "--quiet", *small]
+    tables = []
+    for options in (["--seeds=1,3"], ["--seeds=1,3", "--notogether"]):
+        folder = tmp_path / f"{len(tables)}"
+        assert main(["saddle", *grid, *options, f"--workdir={folder}"]) == 0
+        tables.append((folder / "comparison.txt").read_text())
+    assert tables[0] == tables[1]
+    assert " +- " in tables[0]
+    runs = {path.parent.name for path in tmp_path.glob("*/*/result.json")}
+    assert runs == {"dpsgd-none-seeds1,3", "dpsgd-none-seed1", "dpsgd-none-seed3"}
+    # What is there already is used, whichever way it was made.
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/result.json")}
+    for number in ("0", "1"):
+        assert main(["saddle", *grid, "--seeds=1,3,5", f"--workdir={tmp_path / number}"]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    added = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/result.json")}
+    assert {name for name in added if name.endswith("5")} == {"0/dpsgd-none-seed5", "1/dpsgd-none-seed5"}
+    random = ["--config.topology=random_regular:1", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
+    assert main(["saddle", *grid, *random]) == 0
+    names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
+    assert names == {"dpsgd-none-seed0", "dpsgd-none-seed1"}
+
+
+def test_seeds_whose_epochs_differ_are_refused():
+    """As many steps, but not as many samples in the last of them."""
+    config = Config(
+        model="logistic", agents=5, batch_size=128, partition="quantity_skew", alpha=5.0, seeds="0,1"
+    )
+    with pytest.raises(ValueError, match=r"seeds must give equally long epochs .* got \[\d+, \d+\] samples"):
+        build(config)
+
+
+def test_replicas_that_nobody_evaluated_have_not_diverged():
+    ended = {"status": "interrupted", "diverged": 0, "steps": 1, "seconds": 1.0}
+    ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
+    told = describe.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]})
+    assert re.search(r"seed 1234567 +not evaluated", told)
+    assert re.search(r"seed 1234568 +not evaluated", told)
