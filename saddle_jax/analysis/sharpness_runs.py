@@ -27,7 +27,7 @@ class Target(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """How Hessians are measured.
+    """The settings with which Hessians are measured.
 
     Attributes:
       data: whether agents' own models are measured on all training data ("train") or each on its "own".

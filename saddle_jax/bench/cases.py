@@ -1,4 +1,4 @@
-"""The benchmarks by name."""
+"""The benchmarks by name, with what each measures."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -16,7 +16,7 @@ NO_PYTORCH = "PyTorch is not installed: pip install 'saddle_jax[bench]'"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How the benchmarks measure.
+    """The options by which the benchmarks measure.
 
     Attributes:
       quick: tiny sizes, to see that everything works.

@@ -13,7 +13,7 @@ from saddle_jax.training.run_name import run_name
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains; the exit status is 0 when finished, 1 when diverged, 130 when interrupted."""
+    """Trains a run; the exit status is 0 when finished, 1 when diverged, 130 when interrupted."""
     options = _options()
     parse(options, arguments)
     config = read_options(options)

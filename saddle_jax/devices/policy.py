@@ -27,7 +27,7 @@ _target: contextvars.ContextVar[Kind | None] = contextvars.ContextVar("target", 
 
 @contextlib.contextmanager
 def targeting(kind: Kind) -> Iterator[None]:
-    """While entered, all answers are for this kind of hardware: "cpu", "gpu" or "tpu"."""
+    """Makes all answers, while entered, those for one kind of hardware: "cpu", "gpu" or "tpu"."""
     checks.choice("kind", kind, KINDS)
     token = _target.set(kind)
     try:
@@ -37,12 +37,12 @@ def targeting(kind: Kind) -> Iterator[None]:
 
 
 def is_cpu() -> bool:
-    """Whether programs are for CPUs, whose cores share one memory and every operation."""
+    """Tells whether programs are for CPUs, whose cores share one memory and every operation."""
     return (_target.get() or jax.default_backend()) == "cpu"
 
 
 def group_size(agents: int, group: int = 0) -> int:
-    """How many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
+    """Returns how many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
 
     An accelerator takes all of them: its operations want to be wide. A core of a CPU takes one: what that one
     needs stays in its caches, and its convolutions are those of one model, which XLA:CPU runs best.
@@ -52,7 +52,7 @@ def group_size(agents: int, group: int = 0) -> int:
 
 
 def replicas_at_once(count: int) -> int:
-    """How many of `count` runs one call of the compiled step computes, at the most.
+    """Returns how many of `count` runs one call of the compiled step computes, at the most.
 
     An accelerator takes all. A CPU takes one after the other: nothing is gained by more, and convolutions, of
     which each agent has its own there, would take as many times as long to compile.
@@ -61,12 +61,12 @@ def replicas_at_once(count: int) -> int:
 
 
 def steps_per_dispatch() -> int:
-    """How many steps one call takes: on a CPU, where calls cost little, one."""
+    """Returns how many steps one call takes: on a CPU, where calls cost little, one."""
     return 1 if is_cpu() else _STEPS_PER_DISPATCH
 
 
 def devices_per_batch(devices: int, agents: int) -> int:
-    """Over how many devices each agent's batch may be cut, where there are more devices than agents.
+    """Tells over how many devices each agent's batch may be cut, where there are more devices than agents.
 
     The cores of one machine share every operation anyway.
     """
@@ -74,30 +74,30 @@ def devices_per_batch(devices: int, agents: int) -> int:
 
 
 def batches_convolutions() -> bool:
-    """Whether the convolutions of several agents become one: XLA:CPU runs that slowly."""
+    """Tells whether the convolutions of several agents become one: XLA:CPU runs that slowly."""
     return not is_cpu()
 
 
 def takes_library_convolutions() -> bool:
-    """Whether convolutions are written in the forms that XLA:CPU gives to its library."""
+    """Tells whether convolutions are written in the forms that XLA:CPU gives to its library."""
     return is_cpu()
 
 
 def recomputes_cheap_expressions() -> bool:
-    """Whether the compiler copies a cheap expression into every fusion that reads it, as XLA:CPU does."""
+    """Tells whether the compiler copies a cheap expression into every fusion that reads it."""
     return is_cpu()
 
 
 def programs_take_turns() -> bool:
-    """Whether programs on several devices must run one at a time, see `dispatch`."""
+    """Tells whether programs on several devices must run one at a time, see `dispatch`."""
     return is_cpu()
 
 
 def devices_share_memory() -> bool:
-    """Whether the devices of a process share one memory."""
+    """Tells whether the devices of a process share one memory."""
     return is_cpu()
 
 
 def landscape_points() -> int:
-    """How many points of a loss landscape are evaluated at a time."""
+    """Returns how many points of a loss landscape are evaluated at a time."""
     return 1 if is_cpu() else _LANDSCAPE_POINTS

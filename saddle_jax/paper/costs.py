@@ -121,7 +121,7 @@ def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
 
 @functools.cache
 def _ledger_of_five(method: str, compressor: str, dataset: str) -> Ledger:
-    """The ledger on a ring of five agents, the smallest of the paper; everybody has two neighbours."""
+    """Returns the ledger on a ring of five agents, the smallest of the paper."""
     setting = SETTINGS[dataset]
     chosen = METHODS[method](ring(5), setting.learning_rate, compressor=_COMPRESSORS[compressor])
     model = models.build(setting.model, setting.classes)

@@ -18,7 +18,7 @@ from saddle_jax.training.sweep import name_of, of_replica, settings_of
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What one run's folder holds.
+    """All that the folder of one run holds.
 
     Attributes:
       name: the folder's, or its path where two have the same.

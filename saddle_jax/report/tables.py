@@ -92,7 +92,7 @@ def as_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_csv(rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows as comma-separated values."""
+    """Formats rows as comma-separated values (CSV)."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue()

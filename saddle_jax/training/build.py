@@ -66,30 +66,30 @@ class Problem:
         return classification.cross_entropy(self.model)
 
     def first_model(self) -> Params:
-        """One agent's model before the first step: the same for everybody."""
+        """Returns one agent's model before the first step: the same for everybody."""
         key = jax.random.fold_in(self.root, _INITIALISATION)
         return models.init(self.model, self.dataset.image_shape, key)
 
     def first_params(self) -> Params:
-        """All agents' models before the first step, stacked [A, ...], on one device."""
+        """Returns all agents' models before the first step, stacked [A, ...], on one device."""
         return replicate(self.first_model(), self.config.agents)
 
     def evaluate(self, params: Params) -> classification.Score:
-        """How well one model does on the whole test set."""
+        """Tells how well one model does on the whole test set."""
         data = self.dataset
         return classification.evaluate(self.model, params, data.test_images, data.test_labels, data.recipe)
 
     def method_on(
         self, topology: Graphs, numbers: dict[str, Any] | None = None
     ) -> tuple[Method, optax.Schedule]:
-        """The method and its learning rate on a graph; `numbers` replace settings, and may be traced."""
+        """Returns method and learning rate on a graph; `numbers` replace settings, and may be traced."""
         config = dataclasses.replace(self.config, **(numbers or {}))
         schedule = build_schedule(config, self.batches.steps_per_epoch)
         return _build_method(config, topology, schedule), schedule
 
 
 def method_key(root: Key, step: Any) -> Key:
-    """The key of one step's compression and other random choices of the method."""
+    """Returns the key of one step's compression and other random choices of the method."""
     return jax.random.fold_in(jax.random.fold_in(root, _METHOD), step)
 
 
@@ -99,7 +99,7 @@ def build(config: Config) -> Problem:
 
 
 def make(config: Config, data: Dataset) -> Problem:
-    """The parts of a run on the data that was loaded for it."""
+    """Returns the parts of a run on the data that was loaded for it."""
     dataset = data.subset(config.subset, config.seed) if config.subset else data
     if config.augmentation != "auto":
         recipe = dataclasses.replace(dataset.recipe, augmentation=cast(Augmentation, config.augmentation))
@@ -117,7 +117,7 @@ def make(config: Config, data: Dataset) -> Problem:
 
 
 def _build_method(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
-    """The method that the settings name, with those of its options that are settings."""
+    """Returns the method that the settings name, with those of its options that are settings."""
     options: dict[str, Any] = {
         "beta": config.beta,
         "mu": None if config.mu < 0 else config.mu,

@@ -21,7 +21,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "ten
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that a run's numbers come from."""
+    """Returns the versions of the packages that a run's numbers come from."""
     found = {"saddle_jax": __version__}
     for name in _PACKAGES:
         try:
@@ -32,7 +32,7 @@ def versions() -> dict[str, str]:
 
 
 def record(program: Program) -> dict[str, Any]:
-    """What config.json says beside the settings."""
+    """Returns what config.json says beside the settings."""
     shapes = jax.eval_shape(program.problem.first_params)
     several = program.config.has_replicas
     return {
@@ -65,7 +65,7 @@ def _about(partition: Partition) -> dict[str, Any]:
 
 
 def heading(program: Program, workdir: pathlib.Path) -> str:
-    """What is about to run."""
+    """Returns the lines that say what is about to run."""
     config, problem, method = program.config, program.problem, program.method
     dataset = problem.dataset
     count = models.count(jax.eval_shape(problem.first_params)) // config.agents
@@ -107,7 +107,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
 
 
 def progress(epoch: float, found: dict[str, Any]) -> str:
-    """An evaluation, or a measured curvature, in one line; of replicas with its spread."""
+    """Returns an evaluation, or a measured curvature, in one line; of replicas with its spread."""
 
     def text(name: str, digits: str, scale: int = 1) -> str:
         std = found.get(f"{name}_std")
@@ -123,7 +123,7 @@ def progress(epoch: float, found: dict[str, Any]) -> str:
 
 
 def closing_table(result: dict[str, Any]) -> str:
-    """How a run ended."""
+    """Returns the table that says how a run ended."""
     each = result.get("replicas", [])
     rows = {"status": result["status"]}
     if each and result["diverged"]:

@@ -43,7 +43,7 @@ class Calendar:
         return self.config.keep_every_epochs * self.steps_per_epoch
 
     def due(self, step: int) -> Due:
-        """What is due once `step` steps are taken."""
+        """Returns what is due once `step` steps are taken."""
         config = self.config
         epoch, within = divmod(step, self.steps_per_epoch)
         is_kept = self.keep_every > 0 and step % self.keep_every == 0
@@ -59,7 +59,7 @@ class Calendar:
         )
 
     def together(self, step: int) -> int:
-        """How many steps the next call takes: several only if nothing is to be done between them.
+        """Returns how many steps the next call takes: several only if nothing is to be done between them.
 
         Calls of several steps start at multiples of their number, whether a run was resumed or not:
         that keeps a resumed run the same, bit for bit.

@@ -15,7 +15,7 @@ from saddle_jax.training.program import Program
 
 
 def score(program: Program, number: int, params: Params, every_agent: bool) -> dict[str, Any]:
-    """An evaluation of one run: the consensus model on the whole test set, every agent's own if asked for."""
+    """Evaluates one run on the whole test set: the consensus model, and every agent's own if asked for."""
     problem = program.problems[number]
     consensus_score = problem.evaluate(program.consensus(params))
     record: dict[str, Any] = {
@@ -35,18 +35,18 @@ def score(program: Program, number: int, params: Params, every_agent: bool) -> d
 
 
 def is_finite(program: Program, params: Params) -> bool:
-    """Whether all numbers of a run's models are finite."""
+    """Tells whether all numbers of a run's models are finite."""
     return bool(program.placement.pull(_all_finite, params))
 
 
 def params_sha256(program: Program, params: Params) -> str:
-    """The hash of all agents' models, idle rows apart, wherever they were computed."""
+    """Returns the hash of all agents' models, idle rows apart, wherever they were computed."""
     agents, pull = program.config.agents, program.placement.pull
     return tree_sha256(jax.tree.map(lambda x: np.asarray(pull(_whole, x))[:agents], params))
 
 
 def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[str, Any]) -> dict[str, Any]:
-    """How one run ended.
+    """Returns what result.json says of how one run ended.
 
     Args:
       status: finished, diverged or interrupted, of the whole program.
@@ -60,7 +60,7 @@ def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[
 
 
 def summary(config: Config, ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The endings of all replicas as one: means and spreads over those that did not diverge, then each.
+    """Joins the endings of all replicas: means and spreads over those that did not diverge, then each.
 
     With a sweep, "settings" has the same for the seeds of each combination of numbers. What a replica that
     diverged was worth before says nothing about its end: its numbers are null.
@@ -86,7 +86,7 @@ def _nulled(end: dict[str, Any]) -> dict[str, Any]:
 
 
 def _means(ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and spread of every number of the evaluations, and how many replicas they are not of."""
+    """Returns mean and spread of every number of the evaluations, and how many replicas they are not of."""
     sound = [end for end in ends if end["status"] != "diverged"]
     scores = [{name: value for name, value in end.items() if isinstance(value, float)} for end in sound]
     means = sweep.without_lists(sweep.together(scores))
@@ -99,7 +99,7 @@ def _all_finite(tree: Any) -> Any:
 
 
 def _one_agent(params: Params, agent: int) -> Params:
-    """A sum, which across devices moves one model; taken by its number, all of them would have to move."""
+    """Picks one agent's model by a sum, which moves one model; an index would move all of them."""
 
     def leaf(x: Any) -> Any:
         is_it = (jnp.arange(x.shape[0]) == agent).reshape(-1, *(1,) * (x.ndim - 1))

@@ -21,7 +21,7 @@ class Feed:
         self._stored: tuple[int, Inputs | None] = (-1, None)
 
     def at(self, step: int) -> Inputs:
-        """What the steps from `step` to the end of its epoch are fed with; streamed, this one alone."""
+        """Returns the inputs of the steps from `step` to its epoch's end; streamed, of this one alone."""
         if self._streamed is not None:
             return next(self._streamed)
         epoch = step // self._program.problem.batches.steps_per_epoch
@@ -33,7 +33,7 @@ class Feed:
 
 
 def stored(program: Program, epoch: int) -> Inputs:
-    """What the steps of an epoch are fed with, where all images lie on every device."""
+    """Returns what the steps of an epoch are fed with, where all images lie on every device."""
     orders = [problem.batches.epoch(epoch) for problem in program.problems]
     # Subsets of the runs lie one after the other, see `Program.device_data`.
     size = len(program.problem.dataset.train_labels) if program.has_subsets else 0
@@ -43,7 +43,7 @@ def stored(program: Program, epoch: int) -> Inputs:
 
 
 def streamed(program: Program, step: int) -> Iterator[Inputs]:
-    """What one step after the other is fed with, the next one's images being decoded meanwhile.
+    """Returns what one step after the other is fed with, the next one's images being decoded meanwhile.
 
     A device gets the images of its own agents, [A, R, B] in a row, and a process decodes no others. With
     three agents on each of two devices, two runs and batches of four, a device holds 3 x 2 x 4 images; the
@@ -71,7 +71,7 @@ def streamed(program: Program, step: int) -> Iterator[Inputs]:
         return images, labels, orders(epoch)[0][1][number][None]
 
     def by_agents(parts: list[np.ndarray]) -> Any:
-        """The parts of all runs, each [A B, ...], as one array [A R B, ...] on the devices."""
+        """Returns the parts of all runs, each [A B, ...], as one array [A R B, ...] on the devices."""
         apart = [part.reshape(len(rows), -1, *part.shape[1:]) for part in parts]
         return placement.from_own_rows(np.stack(apart, axis=1).reshape(-1, *parts[0].shape[1:]))
 
@@ -86,6 +86,6 @@ def streamed(program: Program, step: int) -> Iterator[Inputs]:
 
 
 def _placed(program: Program, samples: Any, mask: Any) -> tuple[Array, Array]:
-    """An order [R, n, A, B] and its mask [n, B] on the devices, with rows for idle agents."""
+    """Returns an order [R, n, A, B] and its mask [n, B] on the devices, with rows for idle agents."""
     placement = program.placement
     return placement.by_agents(samples, axis=2), placement.everywhere(mask)

@@ -168,7 +168,7 @@ class _Run:
                 self.profile.stop()
 
     def _advance(self, feed: Feed) -> None:
-        """Takes one call's steps."""
+        """Takes the steps of one call of the program."""
         count = self.calendar.together(self.step)
         inputs = feed.at(self.step)
         with self._clock("steps", key=(count, self.program.phase(self.step, count))):
@@ -201,7 +201,7 @@ class _Run:
         self._note_finite([{"step": step, **record} for record in records])
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
-        """One line of metrics.jsonl from each replica's."""
+        """Returns one line of metrics.jsonl from each replica's."""
         return sweep.together(records) if self.config.has_replicas else records[0]
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
@@ -210,11 +210,11 @@ class _Run:
                 self.last_finite[number] = {name: record[name] for name in ("step", "train_loss")}
 
     def _note_bad(self, first_bad: Any) -> None:
-        """The one place where a replica becomes diverged: at its first bad step, -1 for none."""
+        """Notes the first bad step of each replica, -1 for none; nothing else marks a replica as diverged."""
         self.first_bad = np.where(self._sound, first_bad, self.first_bad)
 
     def _is_sound(self) -> bool:
-        """Whether any replica has finite losses and models; models may blow up in a step of finite loss."""
+        """Tells whether any replica has finite losses and models; models may blow up after a finite loss."""
         self._flush()
         self._note_bad(self.program.first_bad(self.carry))
         models_bad = [
@@ -225,7 +225,7 @@ class _Run:
         return bool(self._sound.any())
 
     def _models(self, number: int) -> Params:
-        """All agents' models [A, ...] of one replica."""
+        """Returns all agents' models [A, ...] of one replica."""
         return self.program.models(self.carry, number)
 
     def _of_each(self, measure: Callable[[int, Params], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -288,7 +288,7 @@ class _Run:
         return result
 
     def _last_evaluations(self, status: str) -> list[dict[str, Any]]:
-        """Each replica's last evaluation: of a finished run made now, of another the newest there is."""
+        """Returns each replica's last evaluation: a finished run is evaluated now."""
         if status != "finished":
             last = last_evaluation(self.workdir)
             return [sweep.of_replica(last, k) for k in range(len(self.first_bad))]
@@ -304,7 +304,7 @@ class _Run:
 
 
 def _numbers(metrics: StepMetrics, occupied: np.ndarray) -> dict[str, Any]:
-    """What metrics.jsonl says of a step: means over agents [A] or real pairs [A, K]; a list of layers [L]."""
+    """Returns a line of metrics.jsonl: means over agents [A] or pairs [A, K], and lists of layers [L]."""
 
     def number(value: np.ndarray, axes: Axes) -> Any:
         if axes == "L":

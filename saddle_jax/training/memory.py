@@ -51,12 +51,12 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Bytes of everything: models, state, data and working memory."""
         return (self.carried + self.data + self.working) * self.sharing
 
 
 def estimate(program: Program) -> Footprint:
-    """What a run, or several in one program, will take; see above."""
+    """Returns what a run, or several in one program, will take; see above."""
     placement, shapes = program.placement, program.carry_shapes
     width = program.method.topology.graphs[0].neighbours.shape[1]
     asked = program.method.trace(program.shapes_of_one.params).asked
@@ -78,7 +78,7 @@ def estimate(program: Program) -> Footprint:
 
 
 def _kept(problem: Problem) -> int:
-    """What one agent's forward pass on one batch keeps for the backward pass."""
+    """Returns what one agent's forward pass on one batch keeps for the backward pass."""
     batch = {
         "images": jax.ShapeDtypeStruct(
             (problem.config.batch_size, *problem.dataset.image_shape), jnp.float32
@@ -115,7 +115,7 @@ def available() -> int | None:
 
 
 def fits(program: Program) -> bool:
-    """Whether a run should find enough memory, with some to spare."""
+    """Tells whether a run should find enough memory, with some to spare."""
     there = available()
     return there is None or estimate(program).total <= 0.7 * there
 

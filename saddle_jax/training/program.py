@@ -64,7 +64,7 @@ class Program:
 
     @functools.cached_property
     def ledger(self) -> Ledger:
-        """What the agents send."""
+        """The books of what the agents send."""
         return open_ledger(self.method, self.shapes_of_one.params)
 
     @property
@@ -92,7 +92,7 @@ class Program:
     # Before the first step, and what is saved
 
     def start(self) -> list[Carry]:
-        """What is carried before the first step, on the devices where it belongs."""
+        """Returns what is carried before the first step, on the devices where it belongs."""
         models = self._first_models()  # under a mesh each operation would be a program on all devices
         with self.placement.active():
             carry = in_turn(jax.jit(self._first, out_shardings=self._saved_shardings), models)
@@ -154,11 +154,11 @@ class Program:
         )
 
     def saved(self, carry: list[Carry]) -> Tree:
-        """What is carried, as the one tree that is saved."""
+        """Returns what is carried, as the one tree that is saved."""
         return carry[0] if len(self.problems) == 1 else in_turn(self._joined, *carry)
 
     def loaded(self, tree: Tree) -> list[Carry]:
-        """What was saved, as it is carried."""
+        """Returns what was saved, as it is carried."""
         if len(self.problems) == 1:
             return [Carry(*tree)]
         return [in_turn(self._part, tree, first) for first in range(0, len(self.problems), self.at_once)]
@@ -179,7 +179,7 @@ class Program:
         return jax.jit(part, out_shardings=self._part_shardings)
 
     def _those_of(self, tree: Tree, first: Any) -> Tree:
-        """The C runs from `first` on: leaves [R, ...] become [C, ...], or [...] where C is one."""
+        """Returns the C runs from `first` on: leaves [R, ...] become [C, ...], or [...] where C is one."""
         if self.at_once == 1:
             return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, first, keepdims=False), tree)
         return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, self.at_once), tree)
@@ -198,7 +198,7 @@ class Program:
         return [part for part, _ in done], [metrics for _, metrics in done]
 
     def phase(self, first: int, count: int) -> int | None:
-        """Which kind of steps these are, see `Method.phase`; None where they differ in that."""
+        """Tells which kind of steps these are, see `Method.phase`; None where they differ in that."""
         phases = {self.method.phase(step) for step in range(first, first + count)}
         return phases.pop() if len(phases) == 1 else None
 
@@ -246,7 +246,7 @@ class Program:
 
     @property
     def _numbers(self) -> dict[str, np.ndarray]:
-        """The swept settings [R]."""
+        """The numbers of the swept settings, each [R]."""
         return {
             name: np.array([getattr(problem.config, name) for problem in self.problems], np.float32)
             for name in parse_sweep(self.config.sweep)
@@ -268,7 +268,7 @@ class Program:
         return bool(self.config.subset) and len(self.problems) > 1
 
     def models(self, carry: list[Carry], number: int) -> Params:
-        """All agents' models [A, ...] of one run."""
+        """Returns all agents' models [A, ...] of one run."""
         part, place = divmod(number, self.at_once)
         return (
             carry[part].params if self.at_once == 1 else in_turn(self._models_at, carry[part].params, place)
@@ -282,22 +282,22 @@ class Program:
         return jax.jit(at, out_shardings=self.placement.shardings(self.shapes_of_one.params))
 
     def first_bad(self, carry: list[Carry]) -> np.ndarray:
-        """The first step of each run whose loss was not finite, int [R]; -1: none yet."""
+        """Returns the first step of each run whose loss was not finite, int [R]; -1: none yet."""
         return np.concatenate([np.atleast_1d(jax.device_get(part.first_bad)) for part in carry])
 
     def of_each(self, metrics: list[Metrics]) -> list[Metrics]:
-        """Every run's metrics, once they are fetched from the devices."""
+        """Returns every run's metrics, once they are fetched from the devices."""
         if self.at_once == 1:
             return metrics
         places = [(part, place) for part in metrics for place in range(self.at_once)]
         return [jax.tree.map(lambda x, place=place: x[place], part) for part, place in places]
 
     def consensus(self, params: Params) -> Params:
-        """The average model of agents on their devices, on one device."""
+        """Returns the average model of agents on their devices, on one device."""
         return self.placement.pull(consensus, params, self.method.topology.present)
 
     def consensus_distance(self, params: Params) -> Array:
-        """How far agents on their devices are from their average."""
+        """Tells how far agents on their devices are from their average."""
         return self.placement.pull(consensus_distance, params, self.method.topology.present)
 
 
@@ -316,5 +316,5 @@ def build(config: Config) -> Program:
 
 
 def of_problems(config: Config, *runs: Problem) -> Program:
-    """The program of problems that are made already."""
+    """Returns the program of problems that are made already."""
     return Program(config, runs, place(config.agents, config.batch_size, config.devices))

@@ -27,7 +27,7 @@ def open_run(
     data_dir: str | None = None,
     replica: int | None = None,
 ) -> tuple[Problem, int, Params]:
-    """The parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
+    """Returns the parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
     here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `replica` is the
@@ -43,13 +43,13 @@ def open_run(
 
 
 def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Problem:
-    """The parts of a run, without its models."""
+    """Returns the parts of a run, without its models."""
     _choose_replica(workdir, None)
     return build.build(_here(workdir, data_dir))
 
 
 def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
-    """The settings of a run, on one device and with the data that this user, not the folder, says.
+    """Returns the settings of a run, on one device and with the data that this user, not the folder, says.
 
     The folder may be somebody else's, and its config.json could lead to any other place.
     """
@@ -65,7 +65,7 @@ def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
 
 
 def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
-    """The number of the run that is meant; a single one is number 0."""
+    """Returns the number of the run that is meant; a single one is number 0."""
     config = read_config(workdir)
     count = len(config.each())
     if replica is None and config.has_replicas:
@@ -79,7 +79,7 @@ def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
 
 
 def stages(workdir: pathlib.Path, problem: Problem) -> dict[int, float]:
-    """The steps of which a run has a checkpoint, in order, and the epoch of each."""
+    """Returns the steps of which a run has a checkpoint, in order, and the epoch of each."""
     steps = Checkpoints(workdir, problem.config.keep_checkpoints).steps()
     if not steps:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
@@ -87,7 +87,7 @@ def stages(workdir: pathlib.Path, problem: Problem) -> dict[int, float]:
 
 
 def open_stage(workdir: pathlib.Path, problem: Problem, step: int) -> Params:
-    """All agents' models [A, ...] at the checkpoint of one step."""
+    """Returns all agents' models [A, ...] at the checkpoint of one step."""
     alone = program.of_problems(problem.config, problem)
     return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
 
@@ -97,7 +97,7 @@ def _checkpoints(workdir: pathlib.Path, whole: program.Program) -> Checkpoints:
 
 
 def choose(params: Params, agent: int | None) -> Params:
-    """The consensus model, or one agent's own."""
+    """Returns the consensus model, or one agent's own."""
     if agent is None:
         return consensus(params)
     size = jax.tree.leaves(params)[0].shape[0]

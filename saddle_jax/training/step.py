@@ -43,7 +43,7 @@ class RunStep(NamedTuple):
     def take(
         self, carry: Carry, inputs: Inputs, root: Key, numbers: dict[str, Any], step: Any, phase: int | None
     ) -> tuple[Carry, Metrics]:
-        """One step; its epoch and place in that epoch follow from its number.
+        """Takes one step; its epoch and place in that epoch follow from its number.
 
         Args:
           carry: from the step before, leaves [A, ...].
@@ -72,7 +72,7 @@ class RunStep(NamedTuple):
         return Carry(params, state, first_bad), metrics
 
     def _batch(self, inputs: Inputs, root: Key, step: Any) -> dict[str, Array]:
-        """Every agent's images, labels and mask, [A, B, ...]; idle agents' samples do not count."""
+        """Returns every agent's images, labels and mask, [A, B, ...]; idle agents' samples do not count."""
         epoch, number = jnp.divmod(step, self.problem.batches.steps_per_epoch)
         row = 0 if self.problem.is_streamed else number
         samples, mask = inputs.samples[row], inputs.mask[row]

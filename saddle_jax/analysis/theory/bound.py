@@ -116,7 +116,7 @@ class Bound(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Returns the whole right-hand side."""
+        """Returns the whole right-hand side of the bound."""
         return sum(self)
 
 
@@ -147,7 +147,7 @@ class Condition(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Tells whether the inequality holds."""
+        """Tells whether the inequality of the theorem holds."""
         return self.value <= self.limit
 
     @property
