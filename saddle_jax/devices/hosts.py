@@ -119,7 +119,7 @@ def check_shared(folder: pathlib.Path) -> None:
                     )
                 time.sleep(0.1)
                 with contextlib.suppress(OSError):
-                    os.listdir(folder)  # asks a network file system anew
+                    os.listdir(folder)  # makes a network file system look again
     finally:
         if writes():
             token.unlink(missing_ok=True)
