@@ -103,6 +103,12 @@ def choco(
         return jax.tree.map(jnp.add, public, q), Message(q, compressor)
 
     def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
+        if step.network.faults is not None:
+            # Whoever missed a message would hold another copy than the one that all are taken to hold.
+            raise checks.ArgumentError(
+                f"faults must be None for compressed gossip, whose neighbours hold one public copy, got "
+                f"{step.network.faults!r}"
+            )
         public = state.public
         if order == "choco":
             public, sent = publish(step, x, public)

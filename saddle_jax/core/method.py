@@ -93,6 +93,9 @@ class Step:
             raise ArgumentError(
                 f"topology must be undirected to exchange cross-gradients, got {self.network.topology.name}"
             )
+        if self.network.faults is not None:
+            # Batches are brought to models here, so that no message is there to be lost.
+            raise ArgumentError(f"faults must be None for cross-gradients, got {self.network.faults!r}")
         if sent is None or len(sent):
             self.network.charge(Message(x) if sent is None else sent)
 

@@ -1,5 +1,7 @@
 """The network of a step against W written out in NumPy, and what it refuses."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -124,6 +126,19 @@ def test_the_weight_of_a_lost_message_stays_with_the_own_model():
     chex.assert_trees_all_close(
         *(jax.tree.map(lambda x: x[np.array([1, 3, 4])], m) for m in (lost, complete))
     )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda graph: sj.qgm(graph, 0.1, compressor=sj.sign()), "faults must be None for compressed gossip"),
+        (lambda graph: sj.ngm(graph, 0.1), "faults must be None for cross-gradients, got .*OneWay"),
+    ],
+)
+def test_who_would_be_wrong_where_messages_are_lost_refuses_it(make, message):
+    method = dataclasses.replace(make(sj.ring(5)), faults=OneWay())
+    with pytest.raises(sj.ArgumentError, match=message):
+        method.init(Problem(5).params)
 
 
 def deeper(use):

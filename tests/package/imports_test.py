@@ -68,3 +68,10 @@ def test_files_are_short_and_need_what_their_room_may(path):
     allowed = {"saddle_jax"} | CORE | also | set(sys.stdlib_module_names)
     for name in imported(path):
         assert name.partition(".")[0] in allowed, f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_functions_are_short(path):
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
