@@ -109,6 +109,11 @@ def choco(
                 f"faults must be None for compressed gossip, whose neighbours hold one public copy, got "
                 f"{step.network.faults!r}"
             )
+        if not step.network.topology.has_fixed_links:
+            raise checks.ArgumentError(
+                "topology must have the same links in every step for compressed gossip, whose neighbours "
+                f"hold one public copy, got {step.network.topology.name}"
+            )
         public = state.public
         if order == "choco":
             public, sent = publish(step, x, public)

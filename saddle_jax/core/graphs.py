@@ -40,6 +40,12 @@ class Cycle:
         """The number of steps after which the graphs repeat."""
         return len(self.graphs)
 
+    @property
+    def has_fixed_links(self) -> bool:
+        """Whether everybody hears the same agents in all steps, so that something can be kept per link."""
+        first = self.graphs[0]
+        return all(np.array_equal(first.neighbours, graph.neighbours) for graph in self.graphs)
+
     def at(self, t: int) -> Topology:
         """Returns the graph whose turn is step t."""
         return self.graphs[t % self.period]

@@ -163,6 +163,11 @@ class Method:
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
         demands, keeps = self.rule.demands, self.topology.keeps
+        if self.faults is not None and keeps == "mass":
+            raise ArgumentError(
+                f"faults must be None on {self.topology.name}, which keeps {_MEANING[keeps]}: a lost message "
+                f"would take mass away, got {self.faults!r}"
+            )
         if demands is not None and keeps not in (demands, "average"):
             raise ArgumentError(
                 f"{self.name} needs a topology that keeps {_MEANING[demands]}, "
@@ -176,6 +181,7 @@ class Method:
         state = self.rule.init(params)
         self._check_state(state)
         trace = self.trace(params)  # raises an error if a step would fail
+        self._check_kept_per_link(trace, params)
         ascent = initial_states(self.ascent, params, trace.asked, self.topology.slots)
         return MethodState(jnp.zeros([], jnp.int32), ascent, state)
 
@@ -269,6 +275,16 @@ class Method:
                     f"state{jax.tree_util.keystr(path)} of {self.name} must be a scalar or have leading axis "
                     f"A = {self.topology.size}, got shape {jnp.shape(leaf)}"
                 )
+
+    def _check_kept_per_link(self, trace: Trace, params: Params) -> None:
+        """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
+        one = jax.tree.map(lambda leaf: leaf[0], params)
+        per_pair = set(trace.asked) - {"own"} and self.ascent.keeps_state(one)
+        if per_pair and not self.topology.has_fixed_links:
+            raise ArgumentError(
+                f"topology must have the same links in every step for {self.ascent}, which remembers pairs, "
+                f"got {self.topology.name}"
+            )
 
     def _check_phase(self, phase: Any) -> None:
         if phase is None:

@@ -70,7 +70,11 @@ class Round(NamedTuple):
 
 
 class Faults(Protocol):
-    """Faults lose messages, as a pure function of key, step, round and graph."""
+    """Faults say what a network does to messages, as a pure function of key, step, round and graph.
+
+    The weight of a message that is lost stays with the model of whoever did not hear it. So agreement is
+    kept, but the agents' average only if messages are lost both ways.
+    """
 
     def arrived(self, key: Key | None, t: Array, round_number: int, graph: Topology) -> Array:
         """Returns which messages of the k-th neighbour reach agent i, bool [A, K]; its own always does."""
@@ -187,6 +191,7 @@ class Network:
             raise ArgumentError("gradients of pairs must be asked for before they can be returned, got none")
         self.charge(sent, axes=2)
         self.book[self._returning] = self.book.pop()
+        self._returning = None  # the next gradients are charged anew
 
     def reach(self, x: Tree) -> tuple[Tree, Array]:
         """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `exchange.bring`.

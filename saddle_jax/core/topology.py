@@ -57,6 +57,11 @@ class Topology:
         return 1
 
     @property
+    def has_fixed_links(self) -> bool:
+        """Whether everybody hears the same agents in all steps, so that something can be kept per link."""
+        return True
+
+    @property
     def graphs(self) -> "tuple[Topology, ...]":
         """The graphs that take turns, one per step: this one alone."""
         return (self,)

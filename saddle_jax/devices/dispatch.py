@@ -33,8 +33,8 @@ def in_turn(program: Callable[..., Any], *arguments: Any) -> Any:
     if not policy.programs_take_turns():
         return program(*arguments)
     with _turn:
-        jax.block_until_ready(_running)
-        _running = None
+        before, _running = _running, None  # should it have failed, it is told once
+        jax.block_until_ready(before)
         results = program(*arguments)
         shared = [x for x in jax.tree.leaves(results) if isinstance(x, jax.Array) and len(x.devices()) > 1]
         _running = min(shared, key=lambda x: x.size, default=None)

@@ -83,6 +83,11 @@ def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[P
     p = jax.tree.map(jnp.add, g, error)
     # A free slot holds no pair: nothing is sent there and nothing is remembered.
     p = trees.scale_slices(p, s.network.occupied)
+    if not s.network.topology.has_fixed_links:
+        raise ArgumentError(
+            "topology must have the same links in every step for error feedback, which is kept per link, "
+            f"got {s.network.topology.name}"
+        )
     delta = compress_stacked(compressor, p, s.network.key(), axes=2)
     s.network.returned(Message(delta, compressor))
     note_compression(s, "gradient_", p, delta, s.network.occupied)

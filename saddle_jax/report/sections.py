@@ -45,7 +45,7 @@ def notes(runs: Sequence[Run]) -> Iterable[str]:
         where = f"at step {run.result.get('steps') or run.last_step:,}"
         where += f" of {steps:,}" if isinstance(steps, int) else ""
         state = {
-            "diverged": f"diverged at step {run.result.get('diverged_at_step')}: its loss was not finite",
+            "diverged": f"diverged at step {run.result.get('diverged_at_step')}: not all numbers were finite",
             "interrupted": f"was interrupted {where}",
             "running": f"is still running, {where}",
         }.get(run.state, f"did not come to its end: it stopped {where}")

@@ -74,7 +74,7 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Returns the steps that have a checkpoint, in ascending order."""
         names = [path.name for path in self._folder.glob("*")] if self._folder.is_dir() else []
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):08d}")
 
     def restore_newest(
         self, like: Any, report: Callable[[str], None], *, set_aside: bool

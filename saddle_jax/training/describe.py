@@ -11,7 +11,6 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.core.network import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import Partition
-from saddle_jax.devices import policy
 from saddle_jax.methods import options_of
 from saddle_jax.training.program import Program
 from saddle_jax.training.sweep import SWEPT, name_of, parse_sweep
@@ -76,13 +75,13 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
 
     ascent = method.ascent
     sam = "" if ascent.is_linear and "rho" not in swept else f", rho {number('rho')}"
-    sam += f" in every {ascent.period}th step" if ascent.period > 1 else ""
+    sam += f" once in {ascent.period} steps" if ascent.period > 1 else ""
     kind = "Nesterov" if config.nesterov else "heavy ball"
     order = f" ({config.order} order)" if "order" in options_of(config.method) else ""
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = program.ledger.wire_bytes_per_agent(1)
-    group = policy.group_size(program.placement.per_device, config.group)
-    taken = "" if group == program.placement.per_device else f", {group} at a time"
+    group = program.group
+    taken = "" if group >= program.placement.per_device else f", {group} at a time"
     taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
     whose = f" (of seed {problem.config.seed})" if config.seeds else ""
     rows = {
@@ -130,7 +129,7 @@ def closing_table(result: dict[str, Any]) -> str:
         rows["status"] += f", {result['diverged']} of {len(each)} replicas diverged"
     elif result["status"] == "diverged":
         last = result.get("last_finite")
-        rows["status"] += f" at step {result['diverged_at_step']:,}: the loss was not finite"
+        rows["status"] += f" at step {result['diverged_at_step']:,}: loss or models were not finite"
         if last:
             rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"
     if "test_accuracy" in result:

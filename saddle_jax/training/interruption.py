@@ -102,8 +102,8 @@ class Noted:
         self.signal = 0
 
     def __enter__(self) -> "Noted":
+        _state.notes = True  # first, lest the listener take a signal that is noted for one that raises
         self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        _state.notes = True
         return self
 
     def _note(self, number: int, _: Any) -> None:
@@ -113,9 +113,9 @@ class Noted:
         _state.noted = True
 
     def __exit__(self, *_: Any) -> None:
-        _state.notes = False
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        _state.notes = False
 
 
 def _handle(_: int, __: Any) -> None:

@@ -218,7 +218,7 @@ class _Run:
         self._flush()
         self._note_bad(self.program.first_bad(self.carry))
         models_bad = [
-            -1 if not sound or evaluation.is_finite(self.program, self._models(number)) else self.step
+            -1 if not sound or evaluation.is_finite(self.program, self._models(number)) else self.step - 1
             for number, sound in enumerate(self._sound)
         ]
         self._note_bad(models_bad)
@@ -297,7 +297,7 @@ class _Run:
             if not np.isfinite([scores[k]["test_loss"], scores[k]["consensus_distance"]]).all():
                 # The last step was too much, though its own loss came out.
                 scores[k] = {}
-                self._note_bad(np.where(np.arange(len(scores)) == k, self.step, -1))
+                self._note_bad(np.where(np.arange(len(scores)) == k, self.step - 1, -1))
         if self.config.sharpness_every_epochs and self._sound.any():
             self._measure()
         return scores

@@ -67,7 +67,7 @@ def estimate(program: Program) -> Footprint:
     gradients = copies * _size(shapes.params) * program.at_once // len(program.problems)
     activations = 2 * at_a_time * _kept(program.problem) // placement.batch_devices
     datasets = [problem.dataset.train_images for problem in program.problems]
-    images = {id(images): math.prod(images.shape) for images in datasets}
+    images = {id(images): math.prod(images.shape) + 4 * images.shape[0] for images in datasets}  # and labels
     devices = placement.devices * placement.batch_devices
     return Footprint(
         carried=_size(shapes) // placement.devices,

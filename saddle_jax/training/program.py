@@ -56,7 +56,9 @@ class Program:
     @functools.cached_property
     def method(self) -> Method:
         """The method of the first problem, on the graph with its idle agents."""
-        return self.problem.method_on(self._topology)[0]
+        # The step has the swept numbers as arguments, and zero must not be taken for a method without them.
+        largest = {name: float(values.max()) for name, values in self._numbers.items()}
+        return self.problem.method_on(self._topology, largest)[0]
 
     @functools.cached_property
     def _topology(self) -> Any:
@@ -95,17 +97,18 @@ class Program:
         """Returns what is carried before the first step, on the devices where it belongs."""
         models = self._first_models()  # under a mesh each operation would be a program on all devices
         with self.placement.active():
-            carry = in_turn(jax.jit(self._first, out_shardings=self._saved_shardings), models)
+            first = jax.jit(self._first, out_shardings=self._saved_shardings)
+            carry = in_turn(first, models, self._numbers)
         return self.loaded(carry)
 
     def _first_models(self) -> Params:
         models = [problem.first_model() for problem in self.problems]
         return models[0] if len(models) == 1 else jax.tree.map(lambda *x: jnp.stack(x), *models)
 
-    def _first(self, models: Params) -> Carry:
+    def _first(self, models: Params, numbers: dict[str, Any]) -> Carry:
         if len(self.problems) == 1:
-            return self._first_of_one(models, {})
-        return jax.vmap(self._first_of_one)(models, self._numbers)
+            return self._first_of_one(models, {name: values[0] for name, values in numbers.items()})
+        return jax.vmap(self._first_of_one)(models, numbers)
 
     def _first_of_one(self, model: Params, numbers: dict[str, Any]) -> Carry:
         params = replicate(model, self.placement.size)
@@ -115,7 +118,8 @@ class Program:
     @functools.cached_property
     def shapes_of_one(self) -> Carry:
         """The shapes of one run's carry, idle agents included."""
-        return jax.eval_shape(lambda: self._first_of_one(self.problem.first_model(), {}))
+        numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._numbers}  # traced in the step
+        return jax.eval_shape(self._first_of_one, jax.eval_shape(self.problem.first_model), numbers)
 
     @functools.cached_property
     def carry_shapes(self) -> Carry:

@@ -141,6 +141,24 @@ def test_who_would_be_wrong_where_messages_are_lost_refuses_it(make, message):
         method.init(Problem(5).params)
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        sj.dpsgd(sj.cycle(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
+        sj.ngm(sj.cycle(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
+        sj.n_saddle(sj.cycle(sj.ring(5), sj.star(5)), 0.1, 0.1, ascent_every=2, ascent_reuse=True),
+    ],
+    ids=["public copies", "error feedback", "perturbations of pairs"],
+)
+def test_what_is_kept_per_link_needs_links_that_stay(method):
+    with pytest.raises(
+        sj.ArgumentError, match=r"same links in every step .* got cycle\(ring\(5\), star\(5\)\)"
+    ):
+        method.init(Problem(5).params)
+    same = sj.cycle(sj.ring(5), sj.ring(5))  # graphs that take turns with the same links are no trouble
+    sj.ngm(same, 0.1, compressor=sj.sign()).init(Problem(5).params)
+
+
 def deeper(use):
     """A method whose rule uses the network where its rounds cannot be counted."""
     rule = sj.Rule(lambda x: (), lambda s, x, state: (use(s.network, x), state))
@@ -239,6 +257,10 @@ BAD = {
     "axes": (
         lambda: sj.Step(0, None, None, None).note("x", 0, "B"),
         "axes must be one of .* got 'B'",
+    ),
+    "lost mass": (
+        lambda: sj.Method("sgp", MASS, sj.Rule(lambda x: (), None), faults=OneWay()),
+        "faults must be None on mass, which keeps the agents' sum .* a lost message would take mass away",
     ),
     "t": (
         lambda: sj.gossip(CYCLE).update(X, (), X),

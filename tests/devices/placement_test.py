@@ -126,6 +126,12 @@ def test_only_idle_rows_may_differ_in_a_checkpoint(stored, expected, same):
     assert checkpoint._differ_in_idle_rows_alone(*replicas, axis=1) is same
 
 
+def test_names_that_are_no_checkpoints_do_not_count(tmp_path):
+    for name in ("00000003", "99", "damaged-00000005", "000000007"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert checkpoint.Checkpoints(tmp_path, 1).steps() == [3]
+
+
 def test_another_format_is_told_in_one_line(tmp_path):
     config = Config(model="logistic", agents=2, epochs=1)
     loop.train(config, tmp_path, Screen(quiet=True))

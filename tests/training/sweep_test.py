@@ -93,6 +93,8 @@ def test_a_scalar_of_the_state_may_differ_between_replicas(monkeypatch, group):
     "changes",
     [
         {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "group": 12},
+        {"method": "q_saddle", "ascent_every": 2, "sweep": "rho:0,0.5"},
+        {"method": "d_saddle", "ascent_every": 2, "ascent_reuse": True, "sweep": "rho:0,0.5", "group": 6},
         {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
         {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "group": 6},
         {"method": "qgm", "compressor": "random_k0.3", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
@@ -191,6 +193,23 @@ def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
     untimed = {"seconds": 0, "ready_seconds": 0}
     assert again | untimed == result | untimed
     assert run_folder.read_metrics(tmp_path) == run_folder.read_metrics(workdir)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "dpsgd", "sweep": "beta:0,0.9"},
+        {"method": "d_saddle", "ascent_every": 2, "ascent_reuse": True, "sweep": "rho:0,0.5"},
+        {"method": "dpsgd", "sweep": "beta:0"},
+    ],
+    ids=str,
+)
+def test_what_is_saved_has_the_shapes_that_are_expected(changes):
+    """A swept zero must not be taken for an option that is not there, or a run could not be resumed."""
+    parts = build(dataclasses.replace(TINY, **changes))
+    saved = parts.saved(parts.start())
+    chex.assert_trees_all_equal_shapes_and_dtypes(saved, parts.saved_like)
+    chex.assert_trees_all_equal_shapes_and_dtypes(parts.saved(parts.loaded(saved)), parts.saved_like)
 
 
 def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_path, monkeypatch):
