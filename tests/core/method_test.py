@@ -19,6 +19,8 @@ from saddle_jax.methods import options_of
 
 EVERY = [*sj.METHODS, *COMPOSED]
 every_method = pytest.mark.parametrize("name", EVERY)
+# What methods_common_test.py has for the paper's methods too.
+every_composed = pytest.mark.parametrize("name", COMPOSED)
 every_compressor = pytest.mark.parametrize("compressor", [None, sj.quantize(4)], ids=str)
 
 
@@ -117,7 +119,7 @@ def test_graphs_take_turns_by_the_one_counter(name):
 
 
 @every_compressor
-@every_method
+@every_composed
 def test_without_links_nobody_hears_anybody(name, compressor):
     problem = Problem(4)
     together, _, _ = run(make(name, sj.isolated(4), compressor), problem)
@@ -128,7 +130,7 @@ def test_without_links_nobody_hears_anybody(name, compressor):
     assert open_ledger(make(name, sj.isolated(4)), problem.params).wire_bytes == (0, 0, 0, 0)
 
 
-@every_method
+@every_composed
 def test_permuting_the_agents_permutes_the_result(name):
     order = np.array([3, 0, 4, 2, 1])
     with jax.enable_x64(True):
@@ -142,7 +144,7 @@ def test_permuting_the_agents_permutes_the_result(name):
 
 
 @every_compressor
-@every_method
+@every_composed
 def test_a_second_call_does_not_recompile_and_resuming_is_the_same_bit_for_bit(name, compressor):
     problem = Problem(6)
     method = make(name, sj.ring(6), compressor)
