@@ -103,17 +103,7 @@ def choco(
         return jax.tree.map(jnp.add, public, q), Message(q, compressor)
 
     def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
-        if step.network.faults is not None:
-            # Whoever missed a message would hold another copy than the one that all are taken to hold.
-            raise checks.ArgumentError(
-                f"faults must be None for compressed gossip, whose neighbours hold one public copy, got "
-                f"{step.network.faults!r}"
-            )
-        if not step.network.topology.has_fixed_links:
-            raise checks.ArgumentError(
-                "topology must have the same links in every step for compressed gossip, whose neighbours "
-                f"hold one public copy, got {step.network.topology.name}"
-            )
+        _check_one_copy(step)
         public = state.public
         if order == "choco":
             public, sent = publish(step, x, public)
@@ -127,6 +117,21 @@ def choco(
         return x, ChocoState(public)
 
     return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
+
+
+def _check_one_copy(step: "Step") -> None:
+    """Checks that all neighbours hold the same public copy: every message arrives, and links stay."""
+    if step.network.faults is not None:
+        # Whoever missed a message would hold another copy than the one that all are taken to hold.
+        raise checks.ArgumentError(
+            f"faults must be None for compressed gossip, whose neighbours hold one public copy, got "
+            f"{step.network.faults!r}"
+        )
+    if not step.network.topology.has_fixed_links:
+        raise checks.ArgumentError(
+            "topology must have the same links in every step for compressed gossip, whose neighbours "
+            f"hold one public copy, got {step.network.topology.name}"
+        )
 
 
 def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:

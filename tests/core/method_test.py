@@ -19,7 +19,7 @@ from saddle_jax.methods import options_of
 
 EVERY = [*sj.METHODS, *COMPOSED]
 every_method = pytest.mark.parametrize("name", EVERY)
-# What methods_common_test.py has for the paper's methods too.
+# What methods_common_test.py and exchange_test.py have for the paper's methods too.
 every_composed = pytest.mark.parametrize("name", COMPOSED)
 every_compressor = pytest.mark.parametrize("compressor", [None, sj.quantize(4)], ids=str)
 
@@ -162,7 +162,7 @@ def test_a_second_call_does_not_recompile_and_resuming_is_the_same_bit_for_bit(n
     chex.assert_trees_all_equal(go(*halfway, range(2, 4)), through)
 
 
-@every_method
+@every_composed
 def test_devices_change_nothing_but_rounding(name):
     problem, method = Problem(8), make(name, sj.ring(8), sj.sign())
     results = []

@@ -94,7 +94,7 @@ def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
         (
             "diverged",
             {"diverged_at_step": 7, "last_finite": {"step": 6}},
-            "diverged at step 7: its loss was not",
+            "diverged at step 7: not all numbers were",
         ),
     ],
 )
