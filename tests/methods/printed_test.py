@@ -55,7 +55,7 @@ def check(name, graph, compressor, *, rho, **options):
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
 @pytest.mark.parametrize("nesterov", [False, True], ids=["heavy-ball", "nesterov"])
-@pytest.mark.parametrize("compressor", ["none", "sign", "top_k"])  # identity: methods_common_test.py
+@pytest.mark.parametrize("compressor", COMPRESSORS)
 @pytest.mark.parametrize("rho", [0.0, 0.3], ids=["plain", "sam"])
 @pytest.mark.parametrize("name", ["dpsgd", "qgm", "ngm"])
 def test_methods_are_the_printed_algorithms(name, rho, compressor, nesterov, graph):

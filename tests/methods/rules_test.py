@@ -216,7 +216,7 @@ def test_the_books_are_right(name, problem):
     assert ledger.wire_bytes_per_agent(6) == 6 * total // 8  # every graph of the cycle has as many links
 
 
-@pytest.mark.parametrize("name", ["compressed gradient tracking", "relay"])
+@every_rule
 def test_each_has_its_saddle_version(name, problem):
     method, _ = RULES[name]
     plain, _ = train(method, problem, 1, 5)
