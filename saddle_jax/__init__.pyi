@@ -11,6 +11,7 @@ from .compression.sparsification import random_k as random_k
 from .compression.sparsification import top_k as top_k
 from .core.ascent import Ascent as Ascent
 from .core.ascent import plain as plain
+from .core.faults import Faults as Faults
 from .core.gossip import Gossip as Gossip
 from .core.gossip import choco as choco
 from .core.gossip import exact as exact
@@ -25,6 +26,7 @@ from .core.network import Network as Network
 from .core.network import mix as mix
 from .core.rule import Rule as Rule
 from .core.rule import Step as Step
+from .core.timing import Timing as Timing
 from .core.topology import Topology as Topology
 from .core.topology import from_matrix as from_matrix
 from .core.transforms import choco_gossip as choco_gossip

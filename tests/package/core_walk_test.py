@@ -20,6 +20,8 @@ WALK = [  # in the order of reading
 TOOLS = {
     "base/checks",
     "base/types",
+    "core/conditions",
+    "core/demands",
     "core/faults",
     "core/graphs",
     "core/messages",
