@@ -36,7 +36,7 @@ _LINKS, _AGENTS = 1, 2
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Faults:
-    """Faults of a network: `dataclasses.replace(method, faults=sj.Faults(drop=0.1))`.
+    """Faults say what a network loses or delays: `dataclasses.replace(method, faults=sj.Faults(drop=0.1))`.
 
     Attributes:
       drop: the share of messages that are lost, in [0, 1).

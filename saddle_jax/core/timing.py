@@ -35,7 +35,7 @@ class Clock(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Timing:
-    """Times of a network: `dataclasses.replace(method, timing=sj.Timing(latency=0.01, bandwidth=1e8))`.
+    """Timing says how long things take: `dataclasses.replace(method, timing=sj.Timing(latency=0.01))`.
 
     Attributes:
       latency: seconds until the first bit arrives: a number, or one for each link [A, A], from j to i.
