@@ -100,7 +100,7 @@ class Faults:
 
     @property
     def has_absences(self) -> bool:
-        """Whether agents may be away."""
+        """Whether agents may be away in some step."""
         away = self.online is not None or bool(self.joins) or bool(self.leaves)
         return away or _is_above_zero(self.offline)
 
