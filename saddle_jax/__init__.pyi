@@ -1,5 +1,10 @@
 """The public names and where each lives: type checkers read it, and names are imported when asked for."""
 
+from .ascents.asam import asam as asam
+from .ascents.esam import esam as esam
+from .ascents.gsam import gsam as gsam
+from .ascents.lesam import lesam as lesam
+from .ascents.looksam import looksam as looksam
 from .ascents.sam import sam as sam
 from .base.checks import ArgumentError as ArgumentError
 from .compression.base import Compressor as Compressor
