@@ -28,7 +28,7 @@ def real(
     vmap, with a hyper-parameter that is swept. A Python float, unlike a NumPy one, takes on the
     dtype of the parameters that it meets.
     """
-    if isinstance(value, jax.core.Tracer):
+    if is_traced(value):
         return value
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)
@@ -39,6 +39,11 @@ def real(
             f"{name} must be a number {_interval(above, at_least, below, at_most)}, got {value!r}"
         )
     return number
+
+
+def is_traced(value: Any) -> bool:
+    """Tells whether a value has no number yet, inside a function that JAX traces."""
+    return isinstance(value, jax.core.Tracer)
 
 
 def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) -> int:

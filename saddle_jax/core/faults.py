@@ -89,7 +89,7 @@ class Faults:
         shown = [
             f"{name}={'...' if np.ndim(value) else value}"
             for name, value, usual in given
-            if np.ndim(value) or isinstance(value, jax.core.Tracer) or value != usual
+            if np.ndim(value) or checks.is_traced(value) or value != usual
         ]
         return f"Faults({', '.join(shown)})"
 
@@ -244,7 +244,7 @@ def _next(drawn: Array, t: Array, bad: Any, share: Any, length: Any) -> Array:
 
 
 def _is_above_zero(rate: Any) -> bool:
-    return isinstance(rate, jax.core.Tracer) or rate > 0
+    return checks.is_traced(rate) or rate > 0
 
 
 def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
@@ -252,7 +252,7 @@ def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
     if length is None:
         return
     least = 1.0
-    if not isinstance(share, jax.core.Tracer):
+    if not checks.is_traced(share):
         least = max(least, share / (1.0 - share))
     checks.real(f"{name}, the mean number of steps at {rate} = {share},", length, at_least=least)
 

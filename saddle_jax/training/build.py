@@ -11,16 +11,14 @@ from saddle_jax import models
 from saddle_jax.base.types import Key, LossFn, Params
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.data.streaming import StreamedImages
-from saddle_jax.methods import METHODS, options_of
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.layers import Norm
-from saddle_jax.training import classification
-from saddle_jax.training.config import Config, build_topology, parse_compressor
+from saddle_jax.training import classification, methods
+from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.schedules import build_schedule
 
 # What the random numbers of a run are for, beside the batches' own.
@@ -56,7 +54,7 @@ class Problem:
         return jax.random.key(self.config.seed)
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> Graphs:
         """Who hears whom, without idle agents."""
         return build_topology(self.config)
 
@@ -85,7 +83,7 @@ class Problem:
         """Returns method and learning rate on a graph; `numbers` replace settings, and may be traced."""
         config = dataclasses.replace(self.config, **(numbers or {}))
         schedule = build_schedule(config, self.batches.steps_per_epoch)
-        return _build_method(config, topology, schedule), schedule
+        return methods.build(config, topology, schedule), schedule
 
 
 def method_key(root: Key, step: Any) -> Key:
@@ -114,24 +112,3 @@ def make(config: Config, data: Dataset) -> Problem:
         lowering=cast(Lowering, config.lowering),
     )
     return Problem(config, dataset, partition, Batches(partition, config.batch_size, config.seed), model)
-
-
-def _build_method(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
-    """Returns the method that the settings name, with those of its options that are settings."""
-    options: dict[str, Any] = {
-        "beta": config.beta,
-        "mu": None if config.mu < 0 else config.mu,
-        "nesterov": config.nesterov,
-        "weight_decay": config.weight_decay,
-        "gamma": config.gamma,
-        "compressor": parse_compressor(config.compressor),
-        "order": config.order,
-        "form": config.form,
-        "self_gradient": config.self_gradient,
-        "rho": config.rho,
-        "ascent_every": config.ascent_every,
-        "ascent_reuse": config.ascent_reuse,
-    }
-    taken = options_of(config.method)
-    chosen = {name: value for name, value in options.items() if name in taken}
-    return METHODS[config.method](topology, learning_rate=schedule, **chosen)

@@ -2,26 +2,29 @@
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable
 from typing import Any
 
+from saddle_jax.ascents import ASCENTS
+from saddle_jax.ascents.spelling import check_ascent
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.compression.spelling import parse_compressor as parse_compressor
+from saddle_jax.core.faults import MISSING
 from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.mixing import FORMS
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.mixing import FORMS, Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement
 from saddle_jax.graphs.spelling import check_topology, is_random, parse_topology
-from saddle_jax.methods import METHODS, options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.methods.ngm import SELF_GRADIENTS
+from saddle_jax.methods.spelling import parse_method
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
+from saddle_jax.training import consistency, network
 from saddle_jax.training import sweep as replicas
+from saddle_jax.training.setting import one_of, real, setting, whole
 
 # Settings that cannot change a number of a run, rounding apart.
 IRRELEVANT = (
@@ -36,170 +39,204 @@ IRRELEVANT = (
 SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 
-def _setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
-    """Declares a setting; its help is `meaning` and, unless that names it, the default."""
-    if "(default" not in meaning:
-        value = str(default).lower() if isinstance(default, bool) else default
-        meaning = f"{meaning} (default {value})"
-    return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
-
-
-def _one_of(allowed: Any) -> Callable[[str, Any], Any]:
-    return lambda name, value: checks.known(name, value, allowed)
-
-
-def _whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:
-    return lambda name, value: checks.whole(name, value, at_least=at_least, at_most=at_most)
-
-
-def _real(**bounds: float) -> Callable[[str, Any], Any]:
-    return lambda name, value: checks.real(name, value, **bounds)
-
-
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Everything that decides the numbers of a run, and how often they are written down."""
 
     # What is computed
-    method: str = _setting("q_saddle", f"learning method: {', '.join(METHODS)}", _one_of(METHODS))
-    topology: str = _setting(
+    method: str = setting(
+        "q_saddle",
+        f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, as "
+        "in gradient_tracking(variant=diging)",
+        lambda _, v: parse_method(v),
+    )
+    ascent: str = setting(
+        "auto",
+        f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with options "
+        "as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others",
+        lambda _, v: check_ascent(v),
+    )
+    topology: str = setting(
         "ring",
         "who hears whom: ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, "
         "circulant:1,5, erdos_renyi:0.3, random_regular:4",
         lambda _, v: check_topology(v),
     )
-    agents: int = _setting(10, "number of agents", _whole(1, 10_000))
-    model: str = _setting("cnn", f"network of every agent: {', '.join(MODELS)}", _one_of(MODELS))
-    norm: str = _setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", _one_of(NORMS))
+    agents: int = setting(10, "number of agents", whole(1, 10_000))
+    model: str = setting("cnn", f"network of every agent: {', '.join(MODELS)}", one_of(MODELS))
+    norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
     # On which data
-    dataset: str = _setting(
+    dataset: str = setting(
         "digits",
         "dataset: digits, synthetic, cifar10, cifar100, imagenette, imagenet, or the tfds name of another",
     )
-    data_dir: str = _setting(
+    data_dir: str = setting(
         "", "folder of prepared datasets (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
     )
-    subset: int = _setting(0, "train on a random subset of N images; 0 trains on all of them", _whole(0))
-    partition: str = _setting(
-        "dirichlet", f"how the data is dealt out to the agents: {', '.join(KINDS)}", _one_of(KINDS)
+    subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
+    partition: str = setting(
+        "dirichlet", f"how the data is dealt out to the agents: {', '.join(KINDS)}", one_of(KINDS)
     )
-    alpha: float = _setting(
+    alpha: float = setting(
         0.1,
         "concentration of the Dirichlet partitions, where less is more skewed; for the sorted partition, the "
         "number of shards per agent",
-        _real(above=0.0),
+        real(above=0.0),
     )
-    augmentation: str = _setting(
+    augmentation: str = setting(
         "auto",
         f"augmentation of training images: auto (the dataset's own), {', '.join(AUGMENTATIONS)}",
-        _one_of(("auto", *AUGMENTATIONS)),
+        one_of(("auto", *AUGMENTATIONS)),
     )
-    batch_size: int = _setting(32, "images per agent and step", _whole(1))
+    batch_size: int = setting(32, "images per agent and step", whole(1))
     # For how long, how fast
-    epochs: int = _setting(25, "passes over each agent's data", _whole(1))
-    learning_rate: float = _setting(0.1, "learning rate eta at the start", _real(above=0.0))
-    schedule: str = _setting(
+    epochs: int = setting(25, "passes over each agent's data", whole(1))
+    learning_rate: float = setting(0.1, "learning rate eta at the start", real(above=0.0))
+    schedule: str = setting(
         "step",
         "how the learning rate falls: step (x0.1 after 50 and 75 % of the epochs), imagenet (x0.1 after 33, "
         "67 and 90 %), exponential (x0.981 per epoch), constant, cosine",
-        _one_of(SCHEDULES),
+        one_of(SCHEDULES),
     )
-    warmup_epochs: int = _setting(
-        0, "number of epochs over which the learning rate rises from zero", _whole(0)
+    warmup_epochs: int = setting(
+        0, "number of epochs over which the learning rate rises from zero", whole(0)
     )
     # The method's options
-    rho: float = _setting(0.05, "SAM's radius, for the SADDLe methods", _real(at_least=0.0))
-    ascent_every: int = _setting(
-        1, "compute SAM's perturbation every N steps; the paper's efficient variant has 5", _whole(1)
+    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and ascent sam", real(at_least=0.0))
+    ascent_every: int = setting(
+        1, "compute SAM's perturbation every N steps; the paper's efficient variant has 5", whole(1)
     )
-    ascent_reuse: bool = _setting(
+    ascent_reuse: bool = setting(
         False, "in the steps between, perturb with the last perturbation instead of none"
     )
-    beta: float = _setting(
-        0.9, "momentum coefficient; 0 is D-PSGD as printed, without momentum", _real(at_least=0.0, below=1.0)
+    local_steps: int = setting(
+        0, "talk in every N-th step only; 0 is the method's own, mostly 1: talk in every step", whole(0)
     )
-    mu: float = _setting(
+    slowmo_every: int = setting(0, "take SlowMo's outer step every N steps; 0 never does", whole(0))
+    slowmo_beta: float = setting(0.5, "momentum of SlowMo's outer steps", real(at_least=0.0, below=1.0))
+    beta: float = setting(
+        0.9, "momentum coefficient; 0 is D-PSGD as printed, without momentum", real(at_least=0.0, below=1.0)
+    )
+    mu: float = setting(
         -1.0,
-        "moving-average coefficient of QGM's momentum; -1 takes the value of beta",
-        _real(at_least=-1.0, below=1.0),
+        "coefficient of QGM's moving average or of GUT's tracking; -1 is the method's own: for QGM, beta",
+        real(at_least=-1.0, below=1.0),
     )
-    nesterov: bool = _setting(True, "Nesterov momentum; false is heavy ball")
-    weight_decay: float = _setting(
-        1e-4, "coefficient of the L2 penalty, added to the gradients", _real(at_least=0.0)
+    nesterov: bool = setting(True, "Nesterov momentum; false is heavy ball")
+    weight_decay: float = setting(
+        1e-4, "coefficient of the L2 penalty, added to the gradients", real(at_least=0.0)
     )
-    gamma: float = _setting(
-        1.0, "averaging rate: the share of gossip's correction that is applied", _real(above=0.0, at_most=1.0)
+    gamma: float = setting(
+        1.0, "averaging rate: the share of gossip's correction that is applied", real(above=0.0, at_most=1.0)
     )
-    compressor: str = _setting(
+    compressor: str = setting(
         "none",
         "compressor of messages: none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign, "
         "natural, ternary, low_rank2",
         lambda _, v: parse_compressor(v),
     )
-    order: str = _setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", _one_of(ORDERS))
-    self_gradient: str = _setting(
-        "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", _one_of(SELF_GRADIENTS)
+    order: str = setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", one_of(ORDERS))
+    self_gradient: str = setting(
+        "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", one_of(SELF_GRADIENTS)
     )
-    form: str = _setting("auto", f"how mixing is computed: {', '.join(FORMS)}", _one_of(FORMS))
-    seed: int = _setting(
+    form: str = setting("auto", f"how mixing is computed: {', '.join(FORMS)}", one_of(FORMS))
+    seed: int = setting(
         0,
         "seed of subset, partition, random graphs, initialisation, batches and compression",
-        _whole(0, 2**32 - 1),
+        whole(0, 2**32 - 1),
+    )
+    # On which network
+    drop: float = setting(0.0, "share of messages that are lost", real(at_least=0.0, below=1.0))
+    burst: float = setting(
+        0.0, "mean number of steps that a link fails in a row; 0 loses each message by itself", real(at_least=0)
+    )
+    symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
+    missing: str = setting(
+        "self", f"what a lost message's weight becomes: {', '.join(MISSING)}", one_of(MISSING)
+    )
+    delay: int = setting(0, "rounds of gossip by which messages are late", whole(0))
+    offline: float = setting(
+        0.0, "share of steps in which an agent is offline", real(at_least=0.0, below=1.0)
+    )
+    absence: float = setting(
+        0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
+    )
+    offline_computes: bool = setting(False, "agents that are offline train on alone; false: they stand still")
+    joins: str = setting(
+        "", "agents that come in at a step, such as 3:100,7:250 (default: none)", network.check_steps
+    )
+    leaves: str = setting(
+        "", "agents that leave at a step, such as 3:100,7:250 (default: none)", network.check_steps
+    )
+    latency: str = setting(
+        "", "time of a message to arrive, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
+        network.check_seconds,
+    )
+    bandwidth: str = setting(
+        "", "bits per second of a link, such as 100Mbit, or a file .npy [A, A] (default: no limit)",
+        network.check_bandwidth,
+    )
+    compute_time: str = setting(
+        "", "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
+        network.check_seconds,
+    )
+    straggling: float = setting(
+        0.0, "sigma of the log-normal factors of compute_time, drawn per agent and step", real(at_least=0.0)
     )
     # Several runs in one program
-    seeds: str = _setting(
+    seeds: str = setting(
         "",
         "several seeds, such as 0,1,2, in place of seed: all run in one program, each as if alone "
         "(default: none)",
         lambda _, v: replicas.parse_seeds(v),
     )
-    sweep: str = _setting(
+    sweep: str = setting(
         "",
         "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program; of "
         f"{', '.join(replicas.SWEPT)} (default: none)",
         lambda _, v: replicas.parse_sweep(v),
     )
     # How
-    steps_per_dispatch: int = _setting(
+    steps_per_dispatch: int = setting(
         0,
         "steps per compiled call; 0 chooses 1 on a CPU, where calls cost little, and 5 elsewhere",
-        _whole(0),
+        whole(0),
     )
     # Where
-    devices: str = _setting("auto", "number of devices; auto uses as many as help", placement.check)
-    group: int = _setting(
+    devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
+    group: int = setting(
         0,
         "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU and all elsewhere",
-        _whole(0),
+        whole(0),
     )
-    lowering: str = _setting(
+    lowering: str = setting(
         "fast",
         f"how convolutions and norms are compiled: {', '.join(LOWERINGS)}; plain is XLA's own, grouped over "
         "agents",
-        _one_of(LOWERINGS),
+        one_of(LOWERINGS),
     )
     # What is written down
-    eval_every_epochs: int = _setting(5, "evaluate every N epochs, and at the end", _whole(1))
-    eval_agents: str = _setting(
+    eval_every_epochs: int = setting(5, "evaluate every N epochs, and at the end", whole(1))
+    eval_agents: str = setting(
         "end",
         "when to evaluate every agent's own model: end, always, never",
-        _one_of(("end", "always", "never")),
+        one_of(("end", "always", "never")),
     )
-    log_every_steps: int = _setting(10, "write a line to metrics.jsonl every N steps", _whole(1))
-    checkpoint_every_steps: int = _setting(500, "write a checkpoint every N steps, and at the end", _whole(1))
-    keep_checkpoints: int = _setting(2, "keep the N newest checkpoints", _whole(1))
-    keep_every_epochs: int = _setting(
+    log_every_steps: int = setting(10, "write a line to metrics.jsonl every N steps", whole(1))
+    checkpoint_every_steps: int = setting(500, "write a checkpoint every N steps, and at the end", whole(1))
+    keep_checkpoints: int = setting(2, "keep the N newest checkpoints", whole(1))
+    keep_every_epochs: int = setting(
         0,
         "also keep the checkpoints of every N-th epoch, for `saddle sharpness`; 0 keeps only the newest",
-        _whole(0),
+        whole(0),
     )
-    sharpness_every_epochs: int = _setting(
+    sharpness_every_epochs: int = setting(
         0,
         "log lambda_max, lambda_min and trace of the Hessian every N epochs, and at the end; 0 never does",
-        _whole(0),
+        whole(0),
     )
-    sharpness_images: int = _setting(1024, "number of training images to measure the Hessian on", _whole(1))
-    diagnostics: bool = _setting(
+    sharpness_images: int = setting(1024, "number of training images to measure the Hessian on", whole(1))
+    diagnostics: bool = setting(
         False, "log gradient and update norms, compression error and consensus distance"
     )
 
@@ -220,31 +257,10 @@ class Config:
             )
         if self.mu != -1.0 and self.mu < 0:
             raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
-        if "self_gradient" not in options_of(self.method) and self.self_gradient != "current":
-            raise ArgumentError(
-                f"self_gradient must be current for {self.method}, got {self.self_gradient!r}"
-            )
-        if "compressor" not in options_of(self.method) and self.compressor != "none":
-            raise ArgumentError(
-                f"compressor must be none for {self.method}, which has none, got {self.compressor!r}"
-            )
         build_topology(self)
-        self._check_replicas()
-
-    def _check_replicas(self) -> None:
-        if self.seeds and self.seed:
-            raise ArgumentError(f"seed must not be given beside seeds = {self.seeds}, got {self.seed}")
-        if "rho" in replicas.parse_sweep(self.sweep) and "rho" not in options_of(self.method):
-            raise ArgumentError(
-                f"sweep must not name rho for {self.method}, which has none, got {self.sweep!r}"
-            )
-        if is_random(self.topology) and len(replicas.parse_seeds(self.seeds)) > 1:
-            raise ArgumentError(
-                f"seeds must be one for topology {self.topology}, which is another graph with every seed, "
-                f"got {self.seeds!r}"
-            )
-        if self.has_replicas:
-            self.each()  # which checks its numbers
+        consistency.check_method(self)
+        consistency.check_network(self)
+        consistency.check_replicas(self)
 
     @property
     def has_replicas(self) -> bool:
@@ -281,7 +297,7 @@ def differences(one: Config, other: Config) -> list[str]:
     ]
 
 
-def build_topology(config: Config) -> Topology:
+def build_topology(config: Config) -> Graphs:
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
     seed = config.seed if is_random(config.topology) else 0
     return parse_topology(config.topology, config.agents, seed)

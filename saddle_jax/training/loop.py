@@ -193,16 +193,27 @@ class _Run:
         step, metrics = self.pending
         self.pending = None
         occupied = self.program.method.topology.at(step - 1).occupied[: self.config.agents]
-        records = [_numbers(each, occupied) for each in self.program.of_each(jax.device_get(metrics))]
+        fetched = self.program.of_each(jax.device_get(metrics))
+        records = [_numbers(each, occupied) | self._sent(step, each.get("sent")) for each in fetched]
         self._note_bad([int(record.pop("first_bad")) for record in records])
-        record = {"step": step, "epoch": step / self.per_epoch, **self._joined(records)}
-        record["bytes_sent_per_agent"] = self.program.ledger.wire_bytes_per_agent(step)
-        self.metrics.write(record)
+        self.metrics.write({"step": step, "epoch": step / self.per_epoch, **self._joined(records)})
         self._note_finite([{"step": step, **record} for record in records])
+
+    def _sent(self, step: int, counted: Any) -> dict[str, int]:
+        """Returns what an agent has sent after a step: as planned, or as it was counted on a faulty network."""
+        ledger = self.program.ledger
+        sent = ledger.wire_bytes_per_agent(step) if counted is None else ledger.bytes_of(counted)
+        return {"bytes_sent_per_agent": sent}
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Returns one line of metrics.jsonl from each replica's."""
-        return sweep.together(records) if self.config.has_replicas else records[0]
+        if not self.config.has_replicas:
+            return records[0]
+        sent = [record.pop("bytes_sent_per_agent", None) for record in records]
+        same = {"bytes_sent_per_agent": sent[0]} if len(set(sent)) == 1 and sent[0] is not None else {}
+        if not same:  # each lost other messages
+            records = [{**record, "bytes_sent_per_agent": count} for record, count in zip(records, sent, strict=True)]
+        return {**sweep.together(records), **same}
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
         for number, record in enumerate(records):
@@ -232,7 +243,7 @@ class _Run:
         """Measures every replica that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
             records = [
-                measure(number, self._models(number)) if sound else {}
+                {**measure(number, self._models(number)), **self._spent(number)} if sound else {}
                 for number, sound in enumerate(self._sound)
             ]
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
@@ -240,6 +251,13 @@ class _Run:
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
         self.screen.line(describe.progress(epoch, record))
         return records
+
+    def _spent(self, number: int) -> dict[str, Any]:
+        """Returns what a replica has sent by now, and how long it would have taken on its network."""
+        state = self.program.state(self.carry, number)
+        sent = state.faults.sent if state.faults else None
+        seconds = {"simulated_seconds": float(state.clock.seconds)} if state.clock else {}
+        return {**self._sent(self.step, sent), **seconds}
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
         return self._of_each(
@@ -275,11 +293,12 @@ class _Run:
         for k in range(len(last)):
             end = evaluation.ending(status, last[k], int(self.first_bad[k]), self.last_finite[k])
             ends.append({**end, "params_sha256": evaluation.params_sha256(self.program, self._models(k))})
+            ends[-1] |= self._spent(k)
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = (
             evaluation.summary(self.config, ends) if self.config.has_replicas else ends[0]
         )
-        result |= {"steps": self.step, **table(self.program.ledger, self.step)}
+        result = {"steps": self.step, **table(self.program.ledger, self.step), **result}
         result |= {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
         if self.profile:
             result["profile"] = self.profile.shares()
@@ -315,7 +334,7 @@ def _numbers(metrics: StepMetrics, occupied: np.ndarray) -> dict[str, Any]:
     numbers = {
         renamed.get(name, name): number(value, metrics.axes[name])
         for name, value in metrics.items()
-        if name != "aux"
+        if name not in ("aux", "sent")
     }
     aux = metrics.get("aux", {})
     return numbers | {f"train_{name}": number(value, metrics.axes["aux"]) for name, value in aux.items()}

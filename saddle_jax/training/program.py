@@ -285,6 +285,14 @@ class Program:
 
         return jax.jit(at, out_shardings=self.placement.shardings(self.shapes_of_one.params))
 
+    def state(self, carry: list[Carry], number: int) -> MethodState:
+        """Returns what the network of one run remembers, fetched from the devices, without the rest."""
+        part, place = divmod(number, self.at_once)
+        state = carry[part].state
+        kept = state._replace(ascent=(), rule=(), faults=state.faults and state.faults._replace(past=()))
+        fetched: MethodState = jax.device_get(kept)
+        return fetched if self.at_once == 1 else jax.tree.map(lambda leaf: leaf[place], fetched)
+
     def first_bad(self, carry: list[Carry]) -> np.ndarray:
         """Returns the first step of each run whose loss was not finite, int [R]; -1: none yet."""
         return np.concatenate([np.atleast_1d(jax.device_get(part.first_bad)) for part in carry])

@@ -14,7 +14,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 
 # Numbers that a compiled step can take as arguments, instead of being compiled with them.
-SWEPT = ("learning_rate", "rho", "gamma", "beta", "weight_decay")
+SWEPT = ("learning_rate", "rho", "gamma", "beta", "weight_decay", "drop", "offline")
 _LIST = "_by_replica"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1

@@ -1,0 +1,54 @@
+"""Things with options as settings spell them: NAME, or NAME(option=value, ...), with plain values only.
+
+    looksam(every=10, alpha=0.5)        d2(variant=relay, half=False)
+
+A value is a number, a text with or without quotes, True, False, None, or a list of these. Nothing is
+evaluated: the text is read as Python's grammar reads it, and everything else is refused.
+"""
+
+import ast
+from typing import Any
+
+from saddle_jax.base.checks import ArgumentError, did_you_mean
+
+
+def parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the options in a text such as "looksam(every=10)"; `what` names the setting."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
+        if isinstance(call.func, ast.Name) and not call.args and all(word.arg for word in call.keywords):
+            return call.func.id, {str(word.arg): _value(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    raise ArgumentError(f"{what} must be NAME or NAME(option=value, ...) with plain values, got {text!r}")
+
+
+def check_options(what: str, name: str, options: dict[str, Any], allowed: list[str]) -> None:
+    """Checks that a thing takes these options; the error lists those that it takes."""
+    for option in options:
+        if option not in allowed:
+            known = f"takes {', '.join(allowed)}" if allowed else "takes no options"
+            raise ArgumentError(
+                f"{what} {name} {known}, got option {option!r}{did_you_mean(option, allowed)}"
+            )
+
+
+def split(text: str) -> list[str]:
+    """Splits a list at its commas, but not at those inside brackets; nothing gives an empty list."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name):  # a word without quotes
+        return node.id
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_value(element) for element in node.elts]
+    return ast.literal_eval(node)

@@ -1,0 +1,71 @@
+"""Whether the settings of a run go together: one line for each that does not."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from saddle_jax.ascents import spelling as ascents
+from saddle_jax.base.checks import ArgumentError, is_traced
+from saddle_jax.graphs.spelling import is_random
+from saddle_jax.methods.spelling import parse_method, takes
+from saddle_jax.training import network
+from saddle_jax.training import sweep as replicas
+
+if TYPE_CHECKING:
+    from saddle_jax.training.config import Config
+
+# Settings that are options of some methods and not of others.
+OPTIONS = ("beta", "mu", "nesterov", "weight_decay", "gamma", "compressor", "order", "self_gradient", "local_steps")
+
+
+def settings_without_meaning(config: "Config") -> dict[str, Any]:
+    """Returns the options that are set and that the method does not have, with their defaults."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    return {
+        name: defaults[name]
+        for name in OPTIONS
+        if _differs(getattr(config, name), defaults[name]) and not takes(config.method, name)
+    }
+
+
+def check_method(config: "Config") -> None:
+    """Checks that the method has the options that are set, and that it needs the ascent that is named."""
+    name, _ = parse_method(config.method)
+    for option, default in settings_without_meaning(config).items():
+        raise ArgumentError(
+            f"{option} must be {default} for {config.method}, which has no such option or says it itself, "
+            f"got {getattr(config, option)!r}"
+        )
+    if config.ascent == "none" and takes(config.method, "rho"):
+        raise ArgumentError(f"ascent must not be none for {name}, which climbs: name the method without it")
+
+
+def check_network(config: "Config") -> None:
+    """Checks what is said of the network by making it."""
+    network.faults_of(config)
+    network.timing_of(config)
+
+
+def check_replicas(config: "Config") -> None:
+    """Checks that several runs fit into one program."""
+    if config.seeds and config.seed:
+        raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
+    swept = replicas.parse_sweep(config.sweep)
+    for name in ("rho", "gamma", "beta", "weight_decay"):
+        has = takes(config.method, name)
+        if name == "rho" and config.ascent != "auto":
+            has = ascents.takes(config.ascent, "rho")
+        if name in swept and not has:
+            raise ArgumentError(
+                f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"
+            )
+    if is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
+        raise ArgumentError(
+            f"seeds must be one for topology {config.topology}, which is another graph with every seed, "
+            f"got {config.seeds!r}"
+        )
+    if config.has_replicas:
+        config.each()  # which checks its numbers
+
+
+def _differs(value: Any, default: Any) -> bool:
+    return not is_traced(value) and bool(value != default)

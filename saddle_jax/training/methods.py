@@ -1,0 +1,64 @@
+"""From settings to a method: its options, its ascent, what wraps it, and its network."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from saddle_jax.ascents.spelling import parse_ascent
+from saddle_jax.base import tables
+from saddle_jax.base.checks import is_traced
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.methods import METHODS
+from saddle_jax.methods.saddle import saddle
+from saddle_jax.methods.slowmo import slowmo
+from saddle_jax.methods.spelling import parse_method
+from saddle_jax.training import network
+from saddle_jax.training.config import Config, parse_compressor
+
+_OF_THE_EXPERIMENT = ("beta", "weight_decay")
+
+
+def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
+    """Returns the method that the settings name, on a graph; numbers of the settings may be traced."""
+    name, given = parse_method(config.method)
+    options = _options(config, METHODS[name]) | given
+    method = METHODS[name](topology, learning_rate=schedule, **options)
+    if config.ascent != "auto":
+        ascent = parse_ascent(
+            config.ascent,
+            share=lambda t: schedule(t) / config.learning_rate,
+            **_options_of_ascent(config),
+        )
+        method = saddle(method, ascent, name=method.name if config.ascent == "none" else None)
+    if config.slowmo_every:
+        method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
+    return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
+
+
+def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
+    """Returns the options of a method that settings give.
+
+    A setting that was left alone leaves the option to the method, whose own default may be another one. Momentum
+    and weight decay are those of the experiment, the same for all methods that have them.
+    """
+    parameters = tables.options(factory)
+    chosen = {}
+    for option in parameters:
+        setting = getattr(config, option, None)
+        if option in ("topology", "learning_rate") or setting is None:
+            continue
+        left_alone = not is_traced(setting) and setting == getattr(Config, option)
+        if not left_alone or option in _OF_THE_EXPERIMENT or parameters[option].default is inspect.Parameter.empty:
+            chosen[option] = parse_compressor(setting) if option == "compressor" else setting
+    return chosen
+
+
+def _options_of_ascent(config: Config) -> dict[str, Any]:
+    """Returns the settings of SAM; the other ascents have radii of their own, unless rho is set or swept."""
+    if config.ascent == "sam":
+        return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
+    return {"rho": config.rho} if is_traced(config.rho) or config.rho != Config.rho else {}

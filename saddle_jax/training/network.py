@@ -1,0 +1,87 @@
+"""The network of a run, as its settings describe it: what goes wrong, and how long things take."""
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+import numpy as np
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core.faults import Faults, Missing
+from saddle_jax.core.timing import Timing
+
+if TYPE_CHECKING:
+    from saddle_jax.training.config import Config
+
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0}
+_BITS = {"": 1.0, "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
+
+
+def check_seconds(name: str, text: str) -> Any:
+    """Returns the seconds in a text such as 10ms, or the numbers in a file .npy; nothing is zero."""
+    return _quantity(name, text, _SECONDS, "a time such as 10ms or 0.5s", 0.0)
+
+
+def check_bandwidth(name: str, text: str) -> Any:
+    """Returns the bits per second in a text such as 100Mbit, or the numbers in a file .npy; nothing: no limit."""
+    return _quantity(name, text, _BITS, "bits per second such as 100Mbit or 1Gbit", math.inf)
+
+
+def check_steps(name: str, text: str) -> dict[int, int]:
+    """Returns {agent: step} of a text such as 3:100,7:250."""
+    if not text:
+        return {}
+    if not re.fullmatch(r"\d{1,9}:\d{1,9}(,\d{1,9}:\d{1,9})*", text):
+        raise ArgumentError(f"{name} must be AGENT:STEP with commas between, such as 3:100,7:250, got {text!r}")
+    pairs = [pair.split(":") for pair in text.split(",")]
+    steps = {int(agent): int(step) for agent, step in pairs}
+    if len(steps) < len(pairs):
+        raise ArgumentError(f"{name} must name each agent once, got {text!r}")
+    return steps
+
+
+def faults_of(config: "Config") -> Faults | None:
+    """Returns what goes wrong on the network of a run; None if nothing does."""
+    faults = Faults(
+        drop=config.drop,
+        offline=config.offline,
+        delay=config.delay,
+        symmetric=config.symmetric,
+        missing=cast(Missing, config.missing),
+        burst=config.burst or None,
+        absence=config.absence or None,
+        computes=config.offline_computes,
+        joins=check_steps("joins", config.joins),
+        leaves=check_steps("leaves", config.leaves),
+    )
+    faults.check_agents(config.agents)
+    return faults if faults.loses or faults.delay else None
+
+
+def timing_of(config: "Config") -> Timing | None:
+    """Returns how long messages and gradients take; None if the settings do not say."""
+    if not (config.latency or config.bandwidth or config.compute_time):
+        return None
+    timing = Timing(
+        latency=check_seconds("latency", config.latency),
+        bandwidth=check_bandwidth("bandwidth", config.bandwidth),
+        compute=check_seconds("compute_time", config.compute_time),
+        straggling=config.straggling,
+    )
+    timing.check_agents(config.agents)
+    return timing
+
+
+def _quantity(name: str, text: str, units: dict[str, float], example: str, nothing: float) -> Any:
+    if not text:
+        return nothing
+    if text.endswith(".npy"):
+        try:
+            return np.load(text, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise ArgumentError(f"{name} must be a file that NumPy can read, got {text!r}: {error}") from error
+    found = re.fullmatch(r"(\d+\.?\d*(?:e[+-]?\d+)?)\s*([a-zA-Z]*)", text.strip())
+    if not found or found.group(2) not in units:
+        raise ArgumentError(f"{name} must be {example}, or a file .npy, got {text!r}")
+    return float(found.group(1)) * units[found.group(2)]

@@ -1,0 +1,31 @@
+"""How a setting is declared: its default, its meaning and its check."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from saddle_jax.base import checks
+
+
+def setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
+    """Declares a setting; its help is `meaning` and, unless that names it, the default."""
+    if "(default" not in meaning:
+        value = str(default).lower() if isinstance(default, bool) else default
+        meaning = f"{meaning} (default {value})"
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
+
+
+def one_of(allowed: Any) -> Callable[[str, Any], Any]:
+    """Makes a check that a setting is one of the allowed names."""
+    return lambda name, value: checks.known(name, value, allowed)
+
+
+def whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:
+    """Makes a check that a setting is an integer inside the given bounds."""
+    return lambda name, value: checks.whole(name, value, at_least=at_least, at_most=at_most)
+
+
+def real(**bounds: float) -> Callable[[str, Any], Any]:
+    """Makes a check that a setting is a number inside the given bounds."""
+    return lambda name, value: checks.real(name, value, **bounds)
