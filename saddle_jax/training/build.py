@@ -11,7 +11,6 @@ from saddle_jax import models
 from saddle_jax.base.types import Key, LossFn, Params
 from saddle_jax.core.method import Method
 from saddle_jax.core.network import Graphs
-from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition
 from saddle_jax.data.recipes import Augmentation
@@ -56,7 +55,7 @@ class Problem:
         return jax.random.key(self.config.seed)
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> Graphs:
         """Who hears whom, without idle agents."""
         return build_topology(self.config)
 

@@ -11,7 +11,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.compression.spelling import parse_compressor as parse_compressor
 from saddle_jax.core.gossip import ORDERS
 from saddle_jax.core.network import FORMS
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.network import Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement
@@ -65,7 +65,10 @@ class Config:
     topology: str = _setting(
         "ring",
         "who hears whom: ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, "
-        "circulant:1,5, erdos_renyi:0.3, random_regular:4",
+        "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
+        "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
+        "random_digraph:3; anew in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
+        "equi_dynamic:16, or any graphs joined by +, as ring+complete",
         lambda _, v: check_topology(v),
     )
     agents: int = _setting(10, "number of agents", _whole(1, 10_000))
@@ -280,7 +283,7 @@ def differences(one: Config, other: Config) -> list[str]:
     ]
 
 
-def build_topology(config: Config) -> Topology:
+def build_topology(config: Config) -> Graphs:
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
     seed = config.seed if is_random(config.topology) else 0
     return parse_topology(config.topology, config.agents, seed)
