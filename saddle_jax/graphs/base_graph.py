@@ -3,15 +3,15 @@
 Takezawa et al., "Beyond exponential graph: communication-efficient topologies for decentralized learning via
 finite-time convergence", NeurIPS 2023. All graphs are undirected, W_t is symmetric and doubly stochastic.
 
-    Hyper-hypercube (Algorithm 1)   n is a product of factors f_1 ... f_L, each at most k + 1. Number the agents
-                                    with L digits; in turn l, those that differ in digit l alone average.
-    Simple base (Algorithm 2)       n = sum_l a_l (k + 1)^(p_l) in base k + 1. Part l of a_l (k + 1)^(p_l) agents
-                                    averages by itself. Then part 1 meets all later ones, then part 2, ...:
-                                    each later agent hears one agent of each of the part's a_l blocks. Each
-                                    block's mean is now that of all agents, and the block averages again.
-    Base (Algorithm 3)              n = p q, all prime factors of p at most k + 1, none of q's: p groups of q run
-                                    Algorithm 2 side by side, then q groups of p Algorithm 1; or Algorithm 2 on
-                                    all n agents where that is shorter.
+    Hyper-hypercube   n is a product of factors f_1 ... f_L, each at most k + 1. Number the agents with L
+    (Algorithm 1)     digits; in turn l, those that differ in digit l alone average.
+    Simple base       n = sum_l a_l (k + 1)^(p_l) in base k + 1. Part l, of a_l (k + 1)^(p_l) agents, averages
+    (Algorithm 2)     by itself. Then part 1 meets all later ones, then part 2, ...: each later agent hears
+                      one agent of each of the part's a_l blocks. Each block's mean is now that of all
+                      agents, and the block averages again.
+    Base              n = p q, all prime factors of p at most k + 1, none of q's: p groups of q run
+    (Algorithm 3)     Algorithm 2 side by side, then q groups of p Algorithm 1; or Algorithm 2 on all n agents
+                      where that is shorter.
 """
 
 import functools
@@ -63,7 +63,7 @@ def _factors(n: int, most: int) -> tuple[int, ...] | None:
 
 
 def _hyper_hypercube(agents: Sequence[int], k: int) -> list[Turn]:
-    """Returns Algorithm 1: turn l joins the agents whose numbers differ in digit l alone."""
+    """Returns the turns of Algorithm 1: turn l joins the agents whose numbers differ in digit l alone."""
     factors = _factors(len(agents), k + 1)
     assert factors is not None
     numbers = np.reshape(agents, factors)
@@ -86,7 +86,7 @@ def _digits(n: int, base: int) -> Iterator[tuple[int, int]]:
 
 
 def _simple_base(agents: Sequence[int], k: int) -> list[Turn]:
-    """Returns Algorithm 2."""
+    """Returns the turns of Algorithm 2, with its sets V_l and V_l,a."""
     n = len(agents)
     if _factors(n, k + 1) is not None:
         return _hyper_hypercube(agents, k)
@@ -122,7 +122,7 @@ def _meeting(blocks: Sequence[Sequence[int]], others: Sequence[int], k: int) -> 
 
 
 def _base(agents: Sequence[int], k: int) -> list[Turn]:
-    """Returns Algorithm 3."""
+    """Returns the turns of Algorithm 3, or of Algorithm 2 if those are fewer."""
     n = len(agents)
     p = max(d for d in range(1, n + 1) if n % d == 0 and _factors(d, k + 1) is not None)
     q = n // p

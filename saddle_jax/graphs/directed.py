@@ -1,4 +1,4 @@
-"""Directed graphs with push-sum weights: each agent divides what it has evenly among its listeners and itself.
+"""Directed graphs with push-sum weights: an agent divides what it has evenly among its listeners and itself.
 
 Kempe et al., "Gossip-based computation of aggregate information", 2003; Assran et al., "Stochastic gradient
 push", ICML 2019. With out-degree d_j, the number of others that hear agent j,
@@ -25,7 +25,7 @@ def directed(adjacency: Any, name: str | None = None) -> Topology:
     Its diagonal does not matter: everybody hears itself. `name` is its name (default "directed").
 
     >>> sj.directed([[0, 0, 1], [1, 0, 0], [1, 1, 0]])  # 0 hears 2, 1 hears 0, 2 hears 0 and 1
-    directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.4226, keeps mass
+    directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.7113, keeps mass
     """
     try:
         hears = np.array(adjacency)

@@ -8,11 +8,12 @@ Song et al., "Communication-efficient topologies for decentralized learning with
     D-EquiStatic   W = mean of A(a_1), ..., A(a_M), each a_m uniform in 1 ... n - 1, with repetition
     U-EquiStatic   (W + W') / 2 of that
     OD-EquiDyn     each step one random a: W_t = (1 - eta) I + eta A(a)
-    OU-EquiDyn     each step one random a and a random start s: going round from s, each agent i is paired with
-                   i + a if both are free; W_t = (1 - eta) I + eta (I / n + (n - 1) / n M) with the pairs' swap M
+    OU-EquiDyn     each step one random a and a random start s: going round from s, each agent i is paired
+                   with i + a if both are free; W_t = (1 - eta) I + eta (I / n + (n - 1) / n M), M the swap of
+                   the pairs
 
-All are doubly stochastic, the two U symmetric too. The published graphs draw without end; here the dynamic ones
-draw `count` steps, which then repeat.
+All are doubly stochastic, the two U symmetric too. The published dynamic graphs draw without end; here
+`count` steps are drawn, which then repeat.
 """
 
 import math
@@ -63,7 +64,7 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
 
 
 def equi_dynamic(n: int, count: int, seed: int = 0, undirected: bool = False, eta: float = 1.0) -> Cycle:
-    """Makes `count` steps of OD-EquiDyn, or OU-EquiDyn, that take turns; each agent hears one other in a step.
+    """Makes `count` steps of OD-EquiDyn, or OU-EquiDyn, that take turns; an agent hears one other in a step.
 
     They are drawn until all together connect the agents. eta in (0, 1] is how much of a step is gossip.
 

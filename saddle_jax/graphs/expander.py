@@ -6,10 +6,10 @@ graph is accepted if
 
     |lambda + 1| <= 2 sqrt(d - 1) + 1,   so   spectral gap >= 1 - (2 sqrt(d - 1) + 1) / (d + 1),
 
-which is certain, not likely, and 0.107 for d = 4 at any n. By Alon and Boppana no family of graphs does better
-by more than a vanishing amount, and most random regular graphs do nearly as well (Friedman, "A proof of
-Alon's second eigenvalue conjecture", 2003), so a few draws are enough. The explicit families need special n:
-squares (Margulis, Gabber and Galil) or primes (chordal cycles). This one exists for any n > d where n d is even.
+which is certain, not likely, and 0.107 for d = 4 at any n. By Alon and Boppana no family of graphs does
+better by more than a vanishing amount, and most random regular graphs do nearly as well (Friedman, "A proof
+of Alon's second eigenvalue conjecture", 2003), so a few draws are enough. The explicit families need special
+n: squares (Margulis, Gabber and Galil) or primes (chordal cycles). This one exists for any n > d, n d even.
 """
 
 import math

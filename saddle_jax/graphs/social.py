@@ -14,7 +14,7 @@ def karate() -> Topology:
     """Joins the 34 members of a karate club that were friends (Zachary, 1977).
 
     >>> sj.karate()
-    karate(): 34 agents, degrees 1 to 17, 156 directed links, spectral gap 0.0244
+    karate(): 34 agents, degrees 1 to 17, 156 directed links, spectral gap 0.0312
     """
     return lazy("karate()", 34, nx.karate_club_graph)
 
@@ -23,7 +23,7 @@ def davis() -> Topology:
     """Joins 18 women of the American South to the 14 social events they went to (Davis et al., 1941).
 
     >>> sj.davis()
-    davis(): 32 agents, degrees 3 to 14, 178 directed links, spectral gap ...
+    davis(): 32 agents, degrees 2 to 14, 178 directed links, spectral gap ...
     """
     return lazy("davis()", 32, nx.davis_southern_women_graph)
 

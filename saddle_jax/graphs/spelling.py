@@ -1,7 +1,7 @@
-"""Graphs as settings spell them: ring, torus:5x8, erdos_renyi:0.3, base_graph:2, spanning_tree:torus, ring+star.
+"""Graphs as settings spell them: ring, torus:5x8, erdos_renyi:0.3, base_graph:2, ring+star.
 
-Behind the colon are the arguments of the graph's factory apart from n and seed, in their order, with commas. A
-switch is written as its name, equi_static:4,undirected. Graphs joined by + take turns, one per step.
+Behind the colon are the arguments of the graph's factory apart from n and seed, in their order, with commas.
+A switch is written as its name, equi_static:4,undirected. Graphs joined by + take turns, one per step.
 """
 
 import functools

@@ -50,7 +50,7 @@ def draw_until(
     for _ in range(_MAX_DRAWS):
         if good(drawn := draw(random)):
             return drawn
-    raise ArgumentError(f"{name} gave no {lacks} in {_MAX_DRAWS} draws: ask for more edges")
+    raise ArgumentError(f"{name} gave no {lacks} in {_MAX_DRAWS} draws: ask for more links or steps")
 
 
 def connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:
