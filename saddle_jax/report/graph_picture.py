@@ -56,7 +56,7 @@ def _draw(panel: Any, topology: Topology, where: graph_drawings.Places, largest:
             where[j],
             where[i],  # i hears j
             arrowstyle="-|>" if directed else "-",
-            connectionstyle=f"arc3,rad={-bend:g}",
+            connectionstyle=f"arc3,rad={bend:g}",
             mutation_scale=9,
             shrinkA=6,
             shrinkB=6,
@@ -68,14 +68,18 @@ def _draw(panel: Any, topology: Topology, where: graph_drawings.Places, largest:
         if len(links) <= _MOST_LABELS:
             (x1, y1), (x2, y2) = where[j], where[i]
             middle = (x1 + x2) / 2 - bend / 2 * (y2 - y1), (y1 + y2) / 2 + bend / 2 * (x2 - x1)
-            panel.text(
-                *middle, f"{weight:.3g}", fontsize=5, ha="center", va="center", color="#333333", zorder=2
-            )
-    xs, ys = zip(*where, strict=True)
-    panel.scatter(xs, ys, s=110, color="#4063d8", zorder=3)
-    for agent, ((x, y), own) in enumerate(zip(where, graph_drawings.own_weights(topology), strict=True)):
-        panel.text(x, y, str(agent), fontsize=6, color="white", ha="center", va="center", zorder=4)
+            _write(panel, middle, f"{weight:.3g}", "#333333")
+    points = np.array(where)
+    panel.scatter(*points.T, s=110, color="#4063d8", zorder=3)
+    away = points - points.mean(axis=0)  # outwards there is room on a circle, aslant on a grid
+    far = np.hypot(*away.T)[:, None]
+    away = np.where(far < 0.99 * far.max(), np.sqrt(0.5), away / np.maximum(far, 1e-9))
+    for agent, own in enumerate(graph_drawings.own_weights(topology)):
+        panel.text(*points[agent], str(agent), fontsize=6, color="white", ha="center", va="center", zorder=4)
         if topology.size <= _MOST_LABELS:
-            panel.text(
-                x, y + 19, f"{own:.3g}", fontsize=5, color="#4063d8", ha="center", va="center", zorder=4
-            )
+            _write(panel, points[agent] + 21 * away[agent], f"{own:.3g}", "#4063d8")
+
+
+def _write(panel: Any, place: Any, text: str, colour: str) -> None:
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    panel.text(*place, text, fontsize=5, ha="center", va="center", color=colour, bbox=box, zorder=2)
