@@ -24,7 +24,8 @@ def second_modulus(matrix: Any, symmetric: bool) -> float:
     if not symmetric:
         eigenvalues = sparse.linalg.eigs(matrix, k=2, which="LM", return_eigenvectors=False)
         return float(np.sort(np.abs(eigenvalues))[-2])
-    return max(abs(_second_largest(matrix)), abs(_smallest(matrix)))
+    second = _second_largest(matrix)
+    return second if -_least_possible(matrix) <= second else max(second, -_smallest(matrix))
 
 
 def smallest_eigenvalue(matrix: Any) -> float:
@@ -69,19 +70,27 @@ def second_of_product(matrices: Sequence[Any], average: bool) -> float:
 
 
 def _second_largest(matrix: Any) -> float:
-    try:
-        upper = sparse.linalg.eigsh(
-            matrix, k=2, which="LA", ncv=40, maxiter=_RESTARTS, tol=1e-9, return_eigenvectors=False
-        )
-    except sparse.linalg.ArpackNoConvergence:
-        # Next to one the eigenvalues of rings and tori crowd: shift and invert there. Graphs on which this
-        # fills the memory, those without small cuts, have their eigenvalues apart.
-        upper = sparse.linalg.eigsh(
-            sparse.csc_array(matrix), k=2, sigma=1.0 + 1e-6, which="LM", return_eigenvectors=False
-        )
-    return float(np.sort(upper)[0])
+    return float(np.sort(_at_the_end(matrix, 2, "LA", 1.0 + 1e-6))[0])
 
 
 def _smallest(matrix: Any) -> float:
-    lower = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-6)
-    return float(lower[0])
+    return float(_at_the_end(matrix, 1, "SA", _least_possible(matrix) - 1e-6)[0])
+
+
+def _least_possible(matrix: Any) -> float:
+    """Returns Gershgorin's bound on all eigenvalues: 2 w_ii - 1 for the smallest weight for oneself."""
+    return float(2 * matrix.diagonal().min() - 1)
+
+
+def _at_the_end(matrix: Any, count: int, which: str, beyond: float) -> np.ndarray:
+    """Returns some eigenvalues at one end of a symmetric matrix's spectrum; `beyond` lies outside of it."""
+    options = {"k": count, "return_eigenvectors": False}
+    try:
+        values: np.ndarray = sparse.linalg.eigsh(
+            matrix, which=which, ncv=40, maxiter=_RESTARTS, tol=1e-9, **options
+        )
+    except sparse.linalg.ArpackNoConvergence:
+        # At the ends the eigenvalues of rings and tori crowd: shift and invert there. Graphs on which this
+        # fills the memory, those without small cuts, have their eigenvalues apart.
+        values = sparse.linalg.eigsh(sparse.csc_array(matrix), sigma=beyond, which="LM", **options)
+    return values

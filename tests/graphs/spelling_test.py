@@ -39,8 +39,8 @@ SPELT = {
     "equi_static:4": (8, "equi_static(8, 4, seed=3)"),
     "equi_static:4,undirected": (8, "equi_static(8, 4, seed=3, undirected=True)"),
     "equi_dynamic:16": (8, "equi_dynamic(8, 16, seed=3)"),
-    "equi_dynamic:16,0.5": (8, "equi_dynamic(8, 16, seed=3, eta=0.5)"),
-    "equi_dynamic:9,undirected,0.5": (8, "equi_dynamic(8, 9, seed=3, undirected=True, eta=0.5)"),
+    "equi_dynamic:16,1": (8, "equi_dynamic(8, 16, seed=3, eta=1)"),
+    "equi_dynamic:9,undirected,0.7": (8, "equi_dynamic(8, 9, seed=3, undirected=True, eta=0.7)"),
     "ring+star": (8, "cycle(sj.ring(8), sj.star(8))"),
     "ring+isolated+base_graph:1": (6, "cycle(sj.ring(6), sj.isolated(6), sj.base_graph(6, 1))"),
 }

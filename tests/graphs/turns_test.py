@@ -28,8 +28,8 @@ MADE = {
     "base_graph(7, 2)": lambda: sj.base_graph(7, 2),
     "random_matchings(7, 4, seed=3)": lambda: sj.random_matchings(7, 4, seed=3),
     "equi_dynamic(9, 5, seed=2)": lambda: sj.equi_dynamic(9, 5, seed=2),
-    "equi_dynamic(9, 5, seed=2, undirected=True, eta=0.5)": lambda: sj.equi_dynamic(
-        9, 5, seed=2, undirected=True, eta=0.5
+    "equi_dynamic(9, 5, seed=2, undirected=True, eta=0.25)": lambda: sj.equi_dynamic(
+        9, 5, seed=2, undirected=True, eta=0.25
     ),
 }
 
