@@ -9,7 +9,7 @@ from absl import flags
 
 from saddle_jax.analysis.theory import bound, runs, speedup, summary, testbed
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.network import Graphs
 from saddle_jax.report import theory
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.progress import Screen
@@ -70,7 +70,7 @@ def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dic
 
 
 def _on_testbed(
-    workdir: str | None, topology: Topology, setting: bound.Setting, tell: Callable[[str], None]
+    workdir: str | None, topology: Graphs, setting: bound.Setting, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Runs the real method on the test-bed: at this setting, and over n for the slope."""
     folder = pathlib.Path(workdir) if workdir else None

@@ -42,6 +42,6 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   data prepare NAME         download and prepare one (needs internet and TensorFlow)
   data show NAME            counts, shapes and a contact sheet
   data partition            who would hold what, and a picture of it
-  topology NAME AGENTS      the properties of a graph, such as: topology torus:5x8 40
+  topology NAME AGENTS      the properties of a graph, and its picture: topology torus:5x8 40 --output=a.png
   version                   which saddle_jax this is
 """

@@ -7,6 +7,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core import spectrum
 from saddle_jax.core.topology import Keeps, Topology, require_connected
 
 
@@ -16,14 +17,16 @@ class Cycle:
 
     Attributes:
       graphs: the topologies in their order; all have tables [A, K] of one shape.
+      given_name: the call that makes them; without it, the name lists the graphs.
     """
 
     graphs: tuple[Topology, ...]
+    given_name: str | None = None
 
     @property
     def name(self) -> str:
-        """The call that makes these graphs, such as "cycle(ring(4), complete(4))"."""
-        return f"cycle({', '.join(graph.name for graph in self.graphs)})"
+        """The call that makes these graphs, such as "one_peer_exponential(8)"."""
+        return self.given_name or f"cycle({', '.join(graph.name for graph in self.graphs)})"
 
     @property
     def size(self) -> int:
@@ -62,7 +65,8 @@ class Cycle:
 
     def padded(self, size: int) -> "Cycle":
         """Returns the same graphs with idle agents behind them, `size` agents in all."""
-        return Cycle(tuple(graph.padded(size) for graph in self.graphs))
+        graphs = tuple(graph.padded(size) for graph in self.graphs)
+        return dataclasses.replace(self, graphs=graphs)
 
     @property
     def is_directed(self) -> bool:
@@ -82,27 +86,45 @@ class Cycle:
 
     @functools.cached_property
     def spectral_gap(self) -> float:
-        """The mean gap of a step, 1 - s^(1 / period), s the second singular value of the product of all W."""
+        """The mean gap of a step, 1 - s^(1 / period), s what a whole period leaves of a disagreement.
+
+        s is the second singular value of the product of all W; if they keep rows or mass alone, the
+        second largest modulus of its eigenvalues.
+        """
         if self.size - self.idle == 1:
             return 1.0
-        matrices = [graph._sparse().toarray() for graph in self.graphs]
-        product = functools.reduce(lambda earlier, later: later @ earlier, matrices)
-        second = np.linalg.svd(product, compute_uv=False)[1]
-        return max(0.0, float(1.0 - second ** (1 / self.period)))
+        matrices = [graph._sparse() for graph in self.graphs]
+        left = spectrum.second_of_product(matrices, self.keeps == "average")
+        return max(0.0, float(1.0 - left ** (1 / self.period)))
+
+    @functools.cached_property
+    def smallest_eigenvalue(self) -> float:
+        """The smallest eigenvalue of all these graphs, see `Topology.smallest_eigenvalue`."""
+        return min(graph.smallest_eigenvalue for graph in self.graphs)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the graph is one and the same tree in every step, see `Topology.is_tree`."""
+        return self.has_fixed_links and self.graphs[0].is_tree
 
     def __repr__(self) -> str:
-        links = " + ".join(str(int(graph.degree.sum())) for graph in self.graphs)
+        counts = [int(graph.degree.sum()) for graph in self.graphs]
+        links = " + ".join(map(str, counts)) if self.period < 10 else f"{min(counts)} to {max(counts)}"
+        if len(set(counts)) == 1 and self.period > 1:
+            links = f"{self.period} x {counts[0]}"
+        keeps = "" if self.keeps == "average" else f", keeps {self.keeps}"
         return (
             f"{self.name}: {self.size - self.idle} agents, period {self.period}, {links} directed links, "
-            f"spectral gap {self.spectral_gap:.4f} per step"
+            f"spectral gap {self.spectral_gap:.4f} per step{keeps}"
         )
 
 
-def cycle(*graphs: Topology | Cycle, connected: bool = True) -> Cycle:
+def cycle(*graphs: Topology | Cycle, name: str | None = None, connected: bool = True) -> Cycle:
     """Lets graphs take turns, one per step, again and again: `at(t)` is the graph of step t.
 
     Args:
       graphs: graphs of the same agents; each by itself may be disconnected.
+      name: the name of them all; without one, it lists their names.
       connected: whether the links of all graphs together must connect the agents.
 
     >>> sj.cycle(sj.ring(4), sj.isolated(4))  # gossip in every other step
@@ -116,7 +138,7 @@ def cycle(*graphs: Topology | Cycle, connected: bool = True) -> Cycle:
     if len(sizes := {turn.size for turn in turns}) > 1 or any(turn.idle for turn in turns):
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
     slots = max(turn.slots for turn in turns)
-    joined = Cycle(tuple(turn.widened(slots) for turn in turns))
+    joined = Cycle(tuple(turn.widened(slots) for turn in turns), name)
     _ = joined.keeps  # raises an error where they keep different things
     if connected:
         require_connected(*turns)

@@ -16,13 +16,12 @@ import numpy as np
 from scipy import sparse
 
 from saddle_jax.base import checks
+from saddle_jax.core import spectrum
 
 Keeps = Literal["average", "rows", "mass"]
 
 # Rows and columns of W may miss one by this much: float32 matrices are accepted, typos are not.
 _STOCHASTIC_TOLERANCE = 1e-6
-# Up to this many agents all eigenvalues are computed; beyond, the two that matter.
-_DENSE_EIGENVALUES = 1_000
 
 
 class Links(NamedTuple):
@@ -134,6 +133,12 @@ class Topology:
         return bool(abs(matrix - matrix.T).max() == 0) if self.size > 1 else True
 
     @functools.cached_property
+    def is_tree(self) -> bool:
+        """Whether the graph is undirected and connected, and has no circle: one link fewer than agents."""
+        links, count = int(self._others.sum()), self.size - self.idle
+        return not self.is_directed and links == 2 * (count - 1) and are_connected(self)
+
+    @functools.cached_property
     def degree(self) -> np.ndarray:
         """The number of others that each agent hears, int [A]; on undirected graphs, its neighbours."""
         return _frozen(np.bincount(self.links.receiver[self._others], minlength=self.size))
@@ -233,7 +238,16 @@ class Topology:
         matrix = self._sparse()
         if matrix.shape[0] == 1:
             return 1.0
-        return max(0.0, float(1.0 - _second_modulus(matrix, self.is_symmetric)))
+        return max(0.0, float(1.0 - spectrum.second_modulus(matrix, self.is_symmetric)))
+
+    @functools.cached_property
+    def smallest_eigenvalue(self) -> float:
+        """The smallest eigenvalue of a symmetric W: near -1, neighbours swap their models back and forth."""
+        if not self.is_symmetric:
+            raise checks.ArgumentError(
+                f"topology must have a symmetric W for its eigenvalues, got {self.name}"
+            )
+        return spectrum.smallest_eigenvalue(self._sparse())
 
     def __repr__(self) -> str:
         degrees = self.degree[self.present]
@@ -291,27 +305,18 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
 
 def require_connected(*graphs: Topology) -> None:
     """Checks that everybody can reach everybody over the links of all these graphs together."""
-    joined = functools.reduce(lambda left, right: left + right, (graph._sparse() for graph in graphs))
-    parts, _ = sparse.csgraph.connected_components(joined, directed=True, connection="strong")
-    if parts > 1:
+    if (parts := _parts(*graphs)) > 1:
         raise checks.ArgumentError(f"W must describe a connected graph, got {parts} separate parts")
 
 
-def _second_modulus(matrix: Any, symmetric: bool) -> float:
-    """Returns the second largest modulus of the eigenvalues of a stochastic matrix, whose largest is one."""
-    count = matrix.shape[0]
-    if count <= _DENSE_EIGENVALUES:
-        eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(matrix.toarray())
-        return float(np.sort(np.abs(eigenvalues))[-2])
-    if not symmetric:
-        eigenvalues = sparse.linalg.eigs(matrix, k=2, which="LM", return_eigenvectors=False)
-        return float(np.sort(np.abs(eigenvalues))[-2])
-    # Next to one the eigenvalues of large sparse graphs crowd: shift and invert there.
-    upper = sparse.linalg.eigsh(
-        sparse.csc_array(matrix), k=2, sigma=1.0 + 1e-6, which="LM", return_eigenvectors=False
-    )
-    lower = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-6)
-    return float(max(abs(np.sort(upper)[0]), abs(lower[0])))
+def are_connected(*graphs: Topology) -> bool:
+    """Tells whether everybody can reach everybody over the links of all these graphs together."""
+    return _parts(*graphs) == 1
+
+
+def _parts(*graphs: Topology) -> int:
+    joined = functools.reduce(lambda left, right: left + right, (graph._sparse() for graph in graphs))
+    return int(sparse.csgraph.connected_components(joined, directed=True, connection="strong")[0])
 
 
 def _first(matrix: np.ndarray, where: np.ndarray) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from saddle_jax.base.tables import load
+from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.topology import Topology
 
 # A new graph is a file in this folder and a line here. Those that take `n` alone are settings as they are.
-GRAPHS: dict[str, Callable[..., Topology]] = load(
+GRAPHS: dict[str, Callable[..., Topology | Cycle]] = load(
     {
         "ring": "saddle_jax.graphs.named:ring",
         "torus": "saddle_jax.graphs.named:torus",
@@ -19,5 +20,20 @@ GRAPHS: dict[str, Callable[..., Topology]] = load(
         "circulant": "saddle_jax.graphs.named:circulant",
         "erdos_renyi": "saddle_jax.graphs.named:erdos_renyi",
         "random_regular": "saddle_jax.graphs.named:random_regular",
+        "small_world": "saddle_jax.graphs.small_world:small_world",
+        "expander": "saddle_jax.graphs.expander:expander",
+        "karate": "saddle_jax.graphs.social:karate",
+        "davis": "saddle_jax.graphs.social:davis",
+        "florentine": "saddle_jax.graphs.social:florentine",
+        "les_miserables": "saddle_jax.graphs.social:les_miserables",
+        "binary_tree": "saddle_jax.graphs.trees:binary_tree",
+        "spanning_tree": "saddle_jax.graphs.trees:spanning_tree",
+        "directed_ring": "saddle_jax.graphs.directed:directed_ring",
+        "random_digraph": "saddle_jax.graphs.directed:random_digraph",
+        "one_peer_exponential": "saddle_jax.graphs.one_peer:one_peer_exponential",
+        "base_graph": "saddle_jax.graphs.base_graph:base_graph",
+        "random_matchings": "saddle_jax.graphs.matchings:random_matchings",
+        "equi_static": "saddle_jax.graphs.equitopo:equi_static",
+        "equi_dynamic": "saddle_jax.graphs.equitopo:equi_dynamic",
     }
 )

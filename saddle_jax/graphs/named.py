@@ -6,7 +6,7 @@ links of graphs that are connected by construction are made when they are first 
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import networkx as nx
@@ -15,9 +15,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.topology import Links, Topology, from_links
-
-# How many random graphs are drawn before a connected one is declared out of reach.
-_MAX_DRAWS = 1000
+from saddle_jax.graphs.weights import connected_draw, lazy, metropolis
 
 
 def ring(n: int) -> Topology:
@@ -27,7 +25,7 @@ def ring(n: int) -> Topology:
     ring(10): 10 agents, degree 2, 20 directed links, spectral gap 0.1273
     """
     n = checks.whole("n", n, at_least=2)
-    return _lazy(f"ring({n})", n, lambda: nx.cycle_graph(n))
+    return lazy(f"ring({n})", n, lambda: nx.cycle_graph(n))
 
 
 def torus(rows: int, cols: int | None = None) -> Topology:
@@ -47,7 +45,7 @@ def torus(rows: int, cols: int | None = None) -> Topology:
             raise ArgumentError(f"n must be a product of two factors >= 2 for a torus, got {n}, a prime")
     rows = checks.whole("rows", rows, at_least=2)
     cols = checks.whole("cols", cols, at_least=2)
-    return _lazy(f"torus({rows}, {cols})", rows * cols, lambda: nx.grid_2d_graph(rows, cols, periodic=True))
+    return lazy(f"torus({rows}, {cols})", rows * cols, lambda: nx.grid_2d_graph(rows, cols, periodic=True))
 
 
 def complete(n: int) -> Topology:
@@ -72,7 +70,7 @@ def star(n: int) -> Topology:
     star(4): 4 agents, degrees 1 to 3, 6 directed links, spectral gap 0.2500
     """
     n = checks.whole("n", n, at_least=2)
-    return _lazy(f"star({n})", n, lambda: nx.star_graph(n - 1))
+    return lazy(f"star({n})", n, lambda: nx.star_graph(n - 1))
 
 
 def chain(n: int) -> Topology:
@@ -82,7 +80,7 @@ def chain(n: int) -> Topology:
     chain(4): 4 agents, degrees 1 to 2, 6 directed links, spectral gap 0.1953
     """
     n = checks.whole("n", n, at_least=2)
-    return _lazy(f"chain({n})", n, lambda: nx.path_graph(n))
+    return lazy(f"chain({n})", n, lambda: nx.path_graph(n))
 
 
 def hypercube(n: int) -> Topology:
@@ -94,7 +92,7 @@ def hypercube(n: int) -> Topology:
     n = checks.whole("n", n, at_least=2)
     if n & (n - 1):
         raise ArgumentError(f"n must be a power of two for a hypercube, got {n}")
-    return _lazy(f"hypercube({n})", n, lambda: nx.hypercube_graph(n.bit_length() - 1))
+    return lazy(f"hypercube({n})", n, lambda: nx.hypercube_graph(n.bit_length() - 1))
 
 
 def exponential(n: int) -> Topology:
@@ -130,7 +128,7 @@ def circulant(n: int, offsets: Sequence[int]) -> Topology:
     offsets = [checks.whole("offsets", o, at_least=1, at_most=n - 1) for o in offsets]
     if (parts := math.gcd(n, *offsets)) > 1:
         raise ArgumentError(f"offsets must give a connected graph, got {parts} separate parts")
-    return _lazy(f"circulant({n}, {offsets})", n, lambda: nx.circulant_graph(n, offsets))
+    return lazy(f"circulant({n}, {offsets})", n, lambda: nx.circulant_graph(n, offsets))
 
 
 def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
@@ -142,7 +140,7 @@ def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
     n = checks.whole("n", n, at_least=2)
     checks.real("probability", probability, above=0.0, at_most=1.0)
     name = f"erdos_renyi({n}, {probability}, seed={seed})"
-    return _connected_draw(name, seed, lambda random: nx.gnp_random_graph(n, probability, seed=random))
+    return connected_draw(name, seed, lambda random: nx.gnp_random_graph(n, probability, seed=random))
 
 
 def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
@@ -156,7 +154,7 @@ def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
     if n * degree % 2:
         raise ArgumentError(f"n * degree must be even for a regular graph, got {n} * {degree}")
     name = f"random_regular({n}, {degree}, seed={seed})"
-    return _connected_draw(name, seed, lambda random: nx.random_regular_graph(degree, n, seed=random))
+    return connected_draw(name, seed, lambda random: nx.random_regular_graph(degree, n, seed=random))
 
 
 def isolated(n: int) -> Topology:
@@ -181,37 +179,7 @@ def from_networkx(graph: Any, name: str | None = None) -> Topology:
     if not isinstance(graph, nx.Graph):
         raise ArgumentError(f"graph must be a networkx.Graph, got {type(graph).__name__}")
     if graph.is_directed():
-        raise ArgumentError("graph must be undirected; for a directed one give W to from_matrix")
+        raise ArgumentError("graph must be undirected; for a directed one use sj.directed or sj.from_matrix")
     if not len(graph):
         raise ArgumentError("graph must have at least one node, got none")
-    return from_links(name or f"networkx({len(graph)})", len(graph), *_metropolis(graph))
-
-
-def _lazy(name: str, size: int, graph: Callable[[], Any]) -> Topology:
-    """Makes a topology of a graph that is connected by construction."""
-    return Topology(name, size, lambda: _metropolis(graph()))
-
-
-def _metropolis(graph: Any) -> Links:
-    """Gives a graph Metropolis-Hastings weights, which are 1 / (degree + 1) on regular graphs."""
-    size, number = len(graph), {node: position for position, node in enumerate(graph.nodes)}
-    # A self-loop is no neighbour, and two edges between the same agents are one link.
-    edges = {(number[a], number[b]) for a, b in graph.edges() if a != b}
-    pairs = np.array(sorted(edges | {(b, a) for a, b in edges}), int).reshape(-1, 2)
-    receiver, sender = pairs[:, 0], pairs[:, 1]
-    degree = np.bincount(receiver, minlength=size)
-    weight = 1.0 / (1.0 + np.maximum(degree[receiver], degree[sender]))
-    own = 1.0 - np.bincount(receiver, weight, size)
-    loops = np.flatnonzero(own > 0)  # agents with a weight for themselves
-    receiver, sender = np.r_[receiver, loops], np.r_[sender, loops]
-    order = np.lexsort((sender, receiver))
-    return Links(receiver[order], sender[order], np.r_[weight, own[loops]][order])
-
-
-def _connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:
-    random = np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
-    for _ in range(_MAX_DRAWS):
-        graph = draw(random)
-        if nx.is_connected(graph):
-            return from_networkx(graph, name=name)
-    raise ArgumentError(f"{name} gave no connected graph in {_MAX_DRAWS} draws: ask for more edges")
+    return from_links(name or f"networkx({len(graph)})", len(graph), *metropolis(graph))

@@ -1,52 +1,110 @@
-"""Graphs as settings spell them: ring, torus:5x8, circulant:1,5, erdos_renyi:0.3."""
+"""Graphs as settings spell them: ring, torus:5x8, erdos_renyi:0.3, base_graph:2, ring+star.
+
+Behind the colon are the arguments of the graph's factory apart from n and seed, in their order, with commas.
+A switch is written as its name, equi_static:4,undirected. Graphs joined by + take turns, one per step.
+"""
 
 import functools
+import inspect
+from typing import Any
 
 from saddle_jax.base import checks, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.topology import Topology, from_matrix
+from saddle_jax.core.graphs import cycle
+from saddle_jax.core.network import Graphs
+from saddle_jax.core.topology import from_matrix
 from saddle_jax.graphs import GRAPHS
 
-# The number of agents alone describes these graphs; the others take a setting behind a colon.
-_SIMPLE = {name: graph for name, graph in GRAPHS.items() if list(tables.options(graph)) == ["n"]}
-_RANDOM = ("erdos_renyi", "random_regular")
+# The number of agents alone describes these graphs, and these observed ones have a number of their own.
+_SIMPLE = {name for name, graph in GRAPHS.items() if list(tables.options(graph)) == ["n"]}
+_OBSERVED = {name for name, graph in GRAPHS.items() if not tables.options(graph)}
+_USAGE = {
+    "torus": "torus or torus:ROWSxCOLUMNS",
+    "circulant": "circulant:OFFSET,OFFSET,...",
+    "spanning_tree": "spanning_tree:GRAPH",
+}
 
 
 def check_topology(text: str) -> None:
     """Checks the name of a graph, apart from what depends on the number of agents."""
-    kind, _, setting = text.partition(":")
-    checks.known("topology", kind, GRAPHS)
-    if kind in _SIMPLE and setting:
-        raise ArgumentError(f"topology {kind} takes no setting, got {text!r}")
+    for part in text.split("+"):
+        kind, _, setting = part.partition(":")
+        checks.known("topology", kind, GRAPHS)
+        if kind in _SIMPLE | _OBSERVED and setting:
+            raise ArgumentError(f"topology {kind} takes no setting, got {part!r}")
+        if kind == "spanning_tree" and setting:
+            check_topology(setting)
+        else:
+            _arguments(part)
 
 
 def is_random(text: str) -> bool:
     """Tells whether a graph is drawn at random, so that it depends on the seed."""
-    return text.partition(":")[0] in _RANDOM
+    kinds = [kind for part in text.split("+") for kind in part.split(":")]
+    return any(kind in GRAPHS and "seed" in tables.options(GRAPHS[kind]) for kind in kinds)
 
 
 # Every Config builds its graph to check it, and random graphs are drawn until they are connected.
 @functools.lru_cache(maxsize=32)
-def parse_topology(text: str, n: int, seed: int) -> Topology:
+def parse_topology(text: str, n: int, seed: int) -> Graphs:
     """Builds the graph of `n` agents with this short name; only random graphs look at the seed."""
-    kind, _, setting = text.partition(":")
-    if n == 1:
+    parts = text.split("+")
+    if n == 1 and not _OBSERVED.intersection(text.replace("+", ":").split(":")):
         return from_matrix([[1.0]], name="alone")
     try:
-        if kind in _SIMPLE and not setting:
-            return _SIMPLE[kind](n)
-        if kind == "torus" and not setting:
-            return GRAPHS["torus"](n)
-        if kind == "torus":
-            rows, columns = (int(side) for side in setting.split("x"))
-            if rows * columns == n:
-                return GRAPHS["torus"](rows, columns)
-        if kind == "circulant":
-            return GRAPHS["circulant"](n, [int(offset) for offset in setting.split(",")])
-        if kind == "erdos_renyi":
-            return GRAPHS["erdos_renyi"](n, float(setting), seed)
-        if kind == "random_regular":
-            return GRAPHS["random_regular"](n, int(setting), seed)
+        graphs = [_build(part, n, seed) for part in parts]
+        return graphs[0] if len(parts) == 1 else cycle(*graphs)
     except ValueError as error:
         raise ArgumentError(f"topology {text!r} cannot have {n} agents: {error}") from error
-    raise ArgumentError(f"topology {text!r} cannot have {n} agents")
+
+
+def _build(part: str, n: int, seed: int) -> Graphs:
+    """Builds one graph, of those that may take turns."""
+    kind, _, setting = part.partition(":")
+    if kind == "spanning_tree" and setting:
+        return GRAPHS[kind](_build(setting, n, seed))
+    arguments = _arguments(part)
+    if kind == "torus" and setting:
+        graph = GRAPHS[kind](**arguments)
+    elif kind in _OBSERVED:
+        graph = GRAPHS[kind]()
+    else:
+        seeds = {"seed": seed} if "seed" in tables.options(GRAPHS[kind]) else {}
+        graph = GRAPHS[kind](n, **arguments, **seeds)
+    if graph.size != n:
+        raise ArgumentError(f"{graph.name} has {graph.size}")
+    return graph
+
+
+def _arguments(part: str) -> dict[str, Any]:
+    """Reads the arguments that stand behind the colon, by the factory's names and types."""
+    kind, _, setting = part.partition(":")
+    words = setting.split(",") if setting else []
+    try:
+        if kind == "torus":
+            return dict(zip(("rows", "cols"), map(int, setting.split("x")), strict=True)) if setting else {}
+        if kind == "circulant":
+            return {"offsets": [int(offset) for offset in setting.split(",")]}
+        arguments = {}
+        for name, parameter in tables.options(GRAPHS[kind]).items():
+            if parameter.annotation is bool and words[:1] == [name]:
+                arguments[name] = bool(words.pop(0))
+            elif parameter.annotation in (int, float) and name not in ("n", "seed") and words:
+                arguments[name] = parameter.annotation(words.pop(0))
+            elif parameter.default is inspect.Parameter.empty and name != "n":
+                raise ValueError(f"{name} is missing")
+        if words:
+            raise ValueError(f"{words[0]} is too much")
+    except ValueError as error:
+        raise ArgumentError(f"topology {kind} must be written {_usage(kind)}, got {part!r}") from error
+    return arguments
+
+
+def _usage(kind: str) -> str:
+    """Returns how a graph is written, such as equi_dynamic:COUNT[,undirected][,ETA]."""
+    text = ""
+    for name, parameter in tables.options(GRAPHS[kind]).items():
+        if name not in ("n", "seed"):
+            word = ("," if text else ":") + (name if parameter.annotation is bool else name.upper())
+            text += word if parameter.default is inspect.Parameter.empty else f"[{word}]"
+    return _USAGE.get(kind, kind + text)

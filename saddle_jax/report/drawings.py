@@ -4,91 +4,13 @@ Everything that comes from a run's folder goes through `html.escape`.
 """
 
 import math
-import re
 from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
-from saddle_jax.core.topology import Topology
-
 # What is still worth drawing; for larger ones the page says so in words.
-_MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_BUBBLES = 200, 2000, 24, 40_000
-
-
-def edges(topology: Topology) -> list[tuple[int, int, float]]:
-    """Lists who hears whom, (i, j, w_ij); an undirected link once, i < j; nothing if they are too many."""
-    if np.count_nonzero(topology.mixing) > 2 * _MOST_EDGES + topology.size:
-        return []
-    rows, columns = np.nonzero(topology.mixing)
-    return [
-        (i, j, float(topology.mixing[i, j]))
-        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        if i != j and (topology.is_directed or i < j)
-    ]
-
-
-def graph(topology: Topology) -> str:
-    """Draws the agents on a circle, those of a torus on a grid; a link's width is its weight."""
-    links = edges(topology)
-    if topology.size > _MOST_AGENTS or not links:
-        return f"<p>{topology.size:,} agents: nothing is drawn, as there are no links or too many.</p>"
-    places, width, height = _places(topology)
-    largest = max((weight for _, _, weight in links), default=1.0)
-    arrow = ' marker-end="url(#arrow)"' if topology.is_directed else ""
-    parts = [
-        f'<svg class="graph" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-        f'style="width:{width:.0f}px" aria-label="{escape(str(topology))}">',
-    ]
-    labels = []
-    for i, j, weight in links:
-        (x1, y1), (x2, y2) = places[j], places[i]  # i hears j: the arrow points to i
-        length = math.hypot(x2 - x1, y2 - y1)
-        # Links that pass over other agents (around a torus) and pairs of arrows are bent.
-        bend = 0.3 if _passes_over(places, i, j) else 0.15 if topology.is_directed else 0.0
-        cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
-        gap = 14 / max(length, 1.0)
-        x2, y2 = x2 - gap * (x2 - x1), y2 - gap * (y2 - y1)
-        label = f"{j} &#8594; {i}: {weight:.6g}" if topology.is_directed else f"{i} &#8211; {j}: {weight:.6g}"
-        parts.append(
-            f'<path class="link" d="M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"{arrow} '
-            f'stroke-width="{0.8 + 2.2 * weight / largest:.2f}"><title>{label}</title></path>'
-        )
-        x, y = 0.25 * x1 + 0.5 * cx + 0.25 * x2, 0.25 * y1 + 0.5 * cy + 0.25 * y2
-        labels.append(f'<text class="weight" x="{x:.1f}" y="{y:.1f}" dy="3">{weight:.3g}</text>')
-    parts += labels if len(labels) <= _MOST_LABELS else []
-    for agent, (x, y) in enumerate(places):
-        own = f"agent {agent}: own weight {topology.mixing[agent, agent]:.6g}"
-        parts.append(
-            f'<g class="agent"><title>{own}</title><circle cx="{x:.1f}" cy="{y:.1f}" r="12"/>'
-            f'<text x="{x:.1f}" y="{y:.1f}" dy="4">{agent}</text></g>'
-        )
-    return "".join([*parts, "</svg>"])
-
-
-def _places(topology: Topology) -> tuple[list[tuple[float, float]], float, float]:
-    """Returns where the agents stand, and the drawing's width and height."""
-    if match := re.fullmatch(r"torus\((\d+), (\d+)\)", topology.name):
-        rows, columns = int(match[1]), int(match[2])
-        grid = [(60.0 + 70 * (n % columns), 60.0 + 70 * (n // columns)) for n in range(rows * columns)]
-        return grid, 70.0 * columns + 50, 70.0 * rows + 50
-    radius = max(110.0, 5.0 * topology.size)
-    middle = radius + 24
-    angles = [2 * math.pi * n / topology.size - math.pi / 2 for n in range(topology.size)]
-    circle = [(middle + radius * math.cos(a), middle + radius * math.sin(a)) for a in angles]
-    return circle, 2 * middle, 2 * middle
-
-
-def _passes_over(places: Sequence[tuple[float, float]], i: int, j: int) -> bool:
-    """Tells whether the straight line between two agents goes over a third."""
-    (x1, y1), (x2, y2) = places[i], places[j]
-    length = math.hypot(x2 - x1, y2 - y1)
-    for agent, (x, y) in enumerate(places):
-        along = ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / length**2
-        aside = abs((x - x1) * (y2 - y1) - (y - y1) * (x2 - x1)) / length
-        if agent not in (i, j) and 0 < along < 1 and aside < 10:
-            return True
-    return False
+_MOST_BUBBLES = 40_000
 
 
 def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:

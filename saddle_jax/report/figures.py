@@ -181,7 +181,7 @@ def _rebuilt(run: Run) -> tuple[np.ndarray, Sequence[str]]:
 
 def _bits_per_number(run: Run) -> float:
     """Returns 8 bytes / (steps x listeners x parameters): 32 for plain QGM, 64 for NGM's two messages."""
-    listeners = float(np.mean(build_topology(run.config).out_degree))
+    listeners = float(np.mean([graph.out_degree for graph in build_topology(run.config).graphs]))
     numbers = run.result["steps"] * listeners * (run.fact("parameters") or 0)
     if not numbers:
         raise RunError(f"bits needs runs that send something, got {run.name}")

@@ -224,6 +224,29 @@
     }
   }
 
+  // ---- Graphs that take turns: one after the other in one place, or all of them side by side
+  function takeTurns(turns) {
+    const frames = [...turns.children];
+    const button = html("button", { type: "button" });
+    let at = 0;
+    let timer = null;
+    const play = (playing) => {
+      clearInterval(timer);
+      turns.classList.toggle("playing", playing);
+      button.textContent = playing ? "show all steps" : "play the steps";
+      const show = () => frames.forEach((frame, turn) => frame.classList.toggle("now", turn === at));
+      show();
+      if (playing)
+        timer = setInterval(() => {
+          at = (at + 1) % frames.length;
+          show();
+        }, 1000);
+    };
+    button.addEventListener("click", () => play(!turns.classList.contains("playing")));
+    turns.before(button);
+    play(!window.matchMedia("(prefers-reduced-motion: reduce)").matches);
+  }
+
   // ---- CSV of what stands in the page already
   for (const element of document.querySelectorAll("table[data-csv]")) {
     const rows = () =>
@@ -232,10 +255,13 @@
   }
   for (const figure of document.querySelectorAll("figure[data-edges]")) {
     const { edges } = data.runs[Number(figure.dataset.edges)];
+    const turns = figure.querySelector(".turns");
+    const head = ["from", "to", "weight", ...(turns ? ["step"] : [])];
     figure.querySelector("figcaption").append(
       " ",
-      csvButton("edges", () => [["from", "to", "weight"], ...edges.map(([i, j, w]) => [j, i, w])]),
+      csvButton("edges", () => [head, ...edges.map(([i, j, ...rest]) => [j, i, ...rest])]),
     );
+    if (turns) takeTurns(turns);
   }
   for (const figure of document.querySelectorAll("figure[data-partition]")) {
     const run = data.runs[Number(figure.dataset.partition)];

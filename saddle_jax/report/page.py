@@ -16,7 +16,7 @@ from html import escape
 from typing import Any
 
 from saddle_jax.base.files import in_one_go
-from saddle_jax.report import drawings, sections
+from saddle_jax.report import graph_drawings, sections
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.training.config import build_topology
 from saddle_jax.version import __version__
@@ -108,7 +108,7 @@ def page_data(runs: Sequence[Run]) -> dict[str, Any]:
                 "agent_accuracies": run.result.get("agent_accuracies"),
                 "class_counts": None if (counts := class_counts(run)) is None else counts.tolist(),
                 "class_names": [] if counts is None else class_names(run, counts.shape[1]),
-                "edges": drawings.edges(build_topology(run.config)),
+                "edges": graph_drawings.edges(build_topology(run.config)),
                 "sharpness": run.sharpness,
                 "landscape": run.landscape,
             }

@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from saddle_jax.core.ledger import readable
-from saddle_jax.core.topology import Topology
-from saddle_jax.report import drawings
+from saddle_jax.core.network import Graphs
+from saddle_jax.report import drawings, graph_drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
 from saddle_jax.report.seeds import mean_and_spread, seeds_together
 from saddle_jax.training.config import IRRELEVANT, build_topology
@@ -205,16 +205,23 @@ def _tiles(figures: Iterable[str]) -> str:
     return f'<div class="tiles">{"".join(figures)}</div>'
 
 
-def _matrix(topology: Topology) -> str:
-    """Makes the table of a small graph's mixing matrix, which opens on a click."""
-    if topology.size > _LARGEST_MATRIX:
+def _matrices(graphs: Graphs) -> str:
+    """Makes the tables of a small graph's mixing matrix, one for each turn, which open on a click."""
+    if graphs.size > _LARGEST_MATRIX or graphs.period > _LARGEST_MATRIX:
         return ""
-    rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
-    rows += [
-        [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
-        for i, row in enumerate(topology.mixing)
-    ]
-    return f"<details><summary>mixing matrix W</summary>{table('mixing', rows)}</details>"
+    parts = []
+    for turn, topology in enumerate(graphs.graphs):
+        rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
+        rows += [
+            [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
+            for i, row in enumerate(topology.mixing)
+        ]
+        number = "" if graphs.period == 1 else f"-{turn}"
+        said = "" if graphs.period == 1 else f" of step {turn}"
+        parts.append(
+            f"<details><summary>mixing matrix W{said}</summary>{table(f'mixing{number}', rows)}</details>"
+        )
+    return "".join(parts)
 
 
 def graphs(runs: Sequence[Run]) -> str:
@@ -222,7 +229,8 @@ def graphs(runs: Sequence[Run]) -> str:
 
     def key(run: Run) -> bytes:
         topology = build_topology(run.config)
-        return topology.name.encode() + topology.mixing.tobytes()
+        links = b"".join(part.tobytes() for graph in topology.graphs for part in graph.links)
+        return topology.name.encode() + links
 
     figures = []
     for group, users in _grouped(runs, key):
@@ -230,7 +238,7 @@ def graphs(runs: Sequence[Run]) -> str:
         figures.append(
             f'<figure data-edges="{runs.index(group[0])}">'
             f"<figcaption>{escape(str(topology) + users)}</figcaption>"
-            f"{drawings.graph(topology)}{_matrix(topology)}</figure>"
+            f"{graph_drawings.graph(topology)}{_matrices(topology)}</figure>"
         )
     return _tiles(figures)
 

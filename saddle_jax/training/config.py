@@ -59,7 +59,10 @@ class Config:
     topology: str = setting(
         "ring",
         "who hears whom: ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, "
-        "circulant:1,5, erdos_renyi:0.3, random_regular:4",
+        "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
+        "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
+        "random_digraph:3; anew in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
+        "equi_dynamic:16, or any graphs joined by +, as ring+complete",
         lambda _, v: check_topology(v),
     )
     agents: int = setting(10, "number of agents", whole(1, 10_000))

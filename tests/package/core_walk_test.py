@@ -28,6 +28,7 @@ TOOLS = {
     "core/metrics",
     "core/mixing",
     "core/timing",
+    "core/spectrum",
     "core/trees",
     "devices/exchange",
     "devices/lifting",

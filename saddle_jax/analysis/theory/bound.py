@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base import checks
+from saddle_jax.core.network import Graphs
 from saddle_jax.core.topology import Topology
 
 _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
@@ -174,7 +175,7 @@ def largest_eta(s: Setting) -> float:
 
 
 def on_graph(
-    topology: Topology, *, eta: float | None = None, beta: float, mu: float | None = None, **constants: Any
+    topology: Graphs, *, eta: float | None = None, beta: float, mu: float | None = None, **constants: Any
 ) -> Setting:
     """Builds the setting of a method on a graph; the other constants are those of `Setting`.
 
@@ -199,12 +200,16 @@ def corollary_schedule(agents: int, steps: int, c: float, c_rho: float) -> tuple
     return c * math.sqrt(agents / steps), checks.real("c_rho", c_rho, at_least=0.0) * math.sqrt(1 / steps)
 
 
-def mixing_lambda(topology: Topology, gamma: float = 1.0) -> float:
+def mixing_lambda(topology: Graphs, gamma: float = 1.0) -> float:
     """Computes lambda of Assumption 3: ||ZW - Z-bar||^2 <= (1 - lambda) ||Z - Z-bar||^2 for every Z, sharply.
 
     1 - lambda is the square of the second largest singular value of W, which for symmetric W is its
     second largest |eigenvalue|. An averaging rate `gamma` makes W into (1 - gamma) I + gamma W.
     """
+    if not isinstance(topology, Topology) or topology.keeps != "average":
+        raise checks.ArgumentError(
+            f"topology must be one graph, the same in all steps, that keeps the average, got {topology.name}"
+        )
     n = topology.size
     mixing = (1 - gamma) * np.eye(n) + gamma * topology.mixing
     disagreement = np.linalg.norm(mixing - 1 / n, ord=2)

@@ -19,6 +19,7 @@ from saddle_jax.analysis.theory.bound import Setting, mixing_lambda
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Params
+from saddle_jax.core.network import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.methods.saddle import q_saddle
@@ -36,7 +37,7 @@ class Quadratic:
       sigma: the noise.
     """
 
-    topology: Topology
+    topology: Graphs
     curvature: np.ndarray
     centres: np.ndarray
     start: np.ndarray
@@ -61,7 +62,7 @@ class Quadratic:
 
 
 def quadratic(
-    topology: Topology,
+    topology: Graphs,
     *,
     L: float = 1.0,  # noqa: N803
     sigma: float = 1.0,
@@ -116,7 +117,7 @@ def measure(
     return Measured(float(averages.mean()), float(averages.std(ddof=1) / np.sqrt(repetitions)))
 
 
-def measure_setting(topology: Topology, setting: Setting) -> Measured:
+def measure_setting(topology: Graphs, setting: Setting) -> Measured:
     """Measures the method on a problem with exactly the constants of a setting."""
     s = setting
     problem = quadratic(topology, L=s.L, sigma=s.sigma, delta=s.delta, gap=s.gap)
@@ -130,7 +131,7 @@ def _loss(x: Params, batch: tuple[Array, Array, Array]) -> Array:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _runs(topology: Topology, steps: int, arrays: tuple, options: tuple, keys: Key) -> Array:
+def _runs(topology: Graphs, steps: int, arrays: tuple, options: tuple, keys: Key) -> Array:
     """Computes 1/T sum_t ||grad f(x-bar_t)||^2 of every repetition [R]; traced options share one program."""
     curvature, centres, start, sigma = (jnp.asarray(x, jnp.float32) for x in arrays)
     eta, beta, mu, rho = options

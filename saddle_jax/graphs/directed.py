@@ -1,0 +1,86 @@
+"""Directed graphs with push-sum weights: an agent divides what it has evenly among its listeners and itself.
+
+Kempe et al., "Gossip-based computation of aggregate information", 2003; Assran et al., "Stochastic gradient
+push", ICML 2019. With out-degree d_j, the number of others that hear agent j,
+
+    P[i, j] = 1 / (d_j + 1)   if i hears j, or i = j.
+
+The columns sum to one: the agents' total is kept ("mass"), and where in- and out-degrees are all equal, their
+average too. Nobody needs to know more than its own out-degree.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core.topology import Links, Topology, from_links
+
+
+def directed(adjacency: Any, name: str | None = None) -> Topology:
+    """Makes a strongly connected directed graph; adjacency [A, A] is true at [i, j] where agent i hears j.
+
+    Its diagonal does not matter: everybody hears itself. `name` is its name (default "directed").
+
+    >>> sj.directed([[0, 0, 1], [1, 0, 0], [1, 1, 0]])  # 0 hears 2, 1 hears 0, 2 hears 0 and 1
+    directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.7113, keeps mass
+    """
+    try:
+        hears = np.array(adjacency)
+    except ValueError as error:
+        raise ArgumentError(f"adjacency must be a matrix [A, A], got {adjacency!r}") from error
+    if hears.ndim != 2 or hears.shape[0] != hears.shape[1] or hears.size == 0:
+        raise ArgumentError(f"adjacency must be a square matrix [A, A], got shape {hears.shape}")
+    if hears.dtype.kind not in "biuf" or not np.isin(hears, (0, 1)).all():
+        raise ArgumentError(
+            "adjacency must have the values True and False, got others; weights go to from_matrix"
+        )
+    receiver, sender = np.nonzero(hears.astype(bool) | np.eye(len(hears), dtype=bool))
+    return from_links(name or "directed", len(hears), *_push_sum(receiver, sender, len(hears)))
+
+
+def _push_sum(receiver: np.ndarray, sender: np.ndarray, size: int) -> Links:
+    """Returns the links with the weights 1 / (out-degree + 1); everybody hears itself among them."""
+    listeners = np.bincount(sender, minlength=size)  # itself included
+    return Links(receiver, sender, 1.0 / listeners[sender])
+
+
+def directed_ring(n: int) -> Topology:
+    """Lets each agent hear the one before it alone, i hears i - 1 (mod n), with weight 1/2.
+
+    >>> sj.directed_ring(4)
+    directed_ring(4): 4 agents, degree 1, 4 directed links, spectral gap 0.2929
+    """
+    n = checks.whole("n", n, at_least=2)
+
+    def make_links() -> Links:
+        receiver = np.repeat(np.arange(n), 2)
+        return Links(
+            receiver, np.sort([np.arange(n), (np.arange(n) - 1) % n], axis=0).T.ravel(), np.full(2 * n, 0.5)
+        )
+
+    return Topology(f"directed_ring({n})", n, make_links)
+
+
+def random_digraph(n: int, degree: int, seed: int = 0) -> Topology:
+    """Lets each agent send to `degree` others: the next one in a random round of all, and random ones.
+
+    Along that round everybody reaches everybody. All out-degrees are equal, but in-degrees are not: methods
+    that take W for doubly stochastic go wrong on it.
+
+    >>> sj.random_digraph(8, 2)
+    random_digraph(8, 2, seed=0): 8 agents, degrees 1 to ..., 16 directed links, spectral gap ..., keeps mass
+    """
+    n = checks.whole("n", n, at_least=2)
+    degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
+    random = np.random.default_rng(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
+    order = random.permutation(n)
+    receivers = np.zeros((n, degree), int)  # by places in the round: the sender is at 0, the next at 1
+    receivers[:, 0] = 1
+    for agent in range(n):
+        receivers[agent, 1:] = 2 + random.choice(n - 2, degree - 1, replace=False) if degree > 1 else 0
+    receiver = order[(np.arange(n)[:, None] + receivers) % n].ravel()
+    sender, everybody = np.repeat(order, degree), np.arange(n)
+    links = _push_sum(np.r_[receiver, everybody], np.r_[sender, everybody], n)
+    return from_links(f"random_digraph({n}, {degree}, seed={seed})", n, *links)

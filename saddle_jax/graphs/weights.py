@@ -1,0 +1,59 @@
+"""The weights of graphs, and random graphs that are drawn until one is good enough."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import networkx as nx
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core.topology import Links, Topology, from_links
+
+_T = TypeVar("_T")
+
+# How many random graphs are drawn before a good one is declared out of reach.
+_MAX_DRAWS = 1000
+
+
+def metropolis(graph: Any) -> Links:
+    """Gives a graph Metropolis-Hastings weights, which are 1 / (degree + 1) on regular graphs."""
+    size, number = len(graph), {node: position for position, node in enumerate(graph.nodes)}
+    # A self-loop is no neighbour, and two edges between the same agents are one link.
+    edges = {(number[a], number[b]) for a, b in graph.edges() if a != b}
+    pairs = np.array(sorted(edges | {(b, a) for a, b in edges}), int).reshape(-1, 2)
+    receiver, sender = pairs[:, 0], pairs[:, 1]
+    degree = np.bincount(receiver, minlength=size)
+    return with_own(size, receiver, sender, 1.0 / (1.0 + np.maximum(degree[receiver], degree[sender])))
+
+
+def with_own(size: int, receiver: Any, sender: Any, weight: Any) -> Links:
+    """Gives the agents for themselves what their rows miss to one; the links given join different agents."""
+    receiver, sender = np.asarray(receiver, int), np.asarray(sender, int)
+    own = 1.0 - np.bincount(receiver, weight, size)
+    loops = np.flatnonzero(own > 0)  # agents with a weight for themselves
+    receiver, sender = np.r_[receiver, loops], np.r_[sender, loops]
+    order = np.lexsort((sender, receiver))
+    return Links(receiver[order], sender[order], np.r_[np.asarray(weight, float), own[loops]][order])
+
+
+def lazy(name: str, size: int, graph: Callable[[], Any]) -> Topology:
+    """Makes a topology of a networkx graph that is connected by construction."""
+    return Topology(name, size, lambda: metropolis(graph()))
+
+
+def draw_until(
+    name: str, seed: int, draw: Callable[[np.random.RandomState], _T], good: Callable[[_T], bool], lacks: str
+) -> _T:
+    """Draws with one stream of random numbers until a draw is good; says what they all lack otherwise."""
+    random = np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
+    for _ in range(_MAX_DRAWS):
+        if good(drawn := draw(random)):
+            return drawn
+    raise ArgumentError(f"{name} gave no {lacks} in {_MAX_DRAWS} draws: ask for more links or steps")
+
+
+def connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:
+    """Draws undirected networkx graphs until one is connected, and gives it Metropolis weights."""
+    graph = draw_until(name, seed, draw, nx.is_connected, "connected graph")
+    return from_links(name, len(graph), *metropolis(graph))

@@ -1,0 +1,128 @@
+"""Drawings of graphs that stand in a page as they are: SVG text, readable without a script.
+
+Graphs that take turns are drawn side by side, one per step. Where motion is welcome, the page's script shows
+them one after the other in one place.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+
+from saddle_jax.core.network import Graphs
+from saddle_jax.core.topology import Topology
+
+# What is still worth drawing; for larger ones the page says so in words.
+_MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_TURNS = 200, 2000, 24, 32
+
+Places = list[tuple[float, float]]
+
+
+def edges(graphs: Graphs) -> list[tuple[int, int, float] | tuple[int, int, float, int]]:
+    """Lists who hears whom, (i, j, w_ij), with the turn where graphs take turns; nothing if that is too much.
+
+    An undirected link is listed once, i < j.
+    """
+    if sum(len(graph.links.weight) for graph in graphs.graphs) > 2 * _MOST_EDGES + graphs.size:
+        return []
+    if graphs.period == 1:
+        return list(links_of(graphs.graphs[0]))
+    return [(*link, turn) for turn, graph in enumerate(graphs.graphs) for link in links_of(graph)]
+
+
+def links_of(topology: Topology) -> list[tuple[int, int, float]]:
+    """Lists who hears whom in one graph, (i, j, w_ij); an undirected link once, i < j."""
+    return [
+        (i, j, w)
+        for i, j, w in zip(*(part.tolist() for part in topology.links), strict=True)
+        if i != j and (topology.is_directed or i < j)
+    ]
+
+
+def own_weights(topology: Topology) -> list[float]:
+    """Returns the weight of each agent for itself, w_ii."""
+    own: list[float] = topology.weights[:, 0].tolist()
+    return own
+
+
+def graph(graphs: Graphs) -> str:
+    """Draws the agents on a circle, those of a torus on a grid; a link's width is its weight."""
+    links = [links_of(one) for one in graphs.graphs]
+    many = max(map(len, links)) > _MOST_EDGES or graphs.size > _MOST_AGENTS
+    if many or not any(links):
+        return f"<p>{graphs.size:,} agents: nothing is drawn, as there are no links or too many.</p>"
+    where = places(graphs)
+    largest = max(weight for some in links for _, _, weight in some)
+    if graphs.period == 1:
+        return _drawing(graphs.graphs[0], where, largest, str(graphs))
+    frames = []
+    for turn, one in enumerate(graphs.graphs[:_MOST_TURNS]):
+        text = f"step {turn} of {graphs.period}"
+        drawing = _drawing(one, where, largest, f"{text}: {len(links[turn])} links")
+        frames.append(f"<div><p>{text}</p>{drawing}</div>")
+    rest = graphs.period - len(frames)
+    said = f"<p>{rest:,} more steps are not drawn.</p>" if rest else ""
+    return f'<div class="turns">{"".join(frames)}</div>{said}'
+
+
+def _drawing(topology: Topology, where: tuple[Places, float, float], largest: float, label: str) -> str:
+    """Draws one graph as SVG, in which the largest weight of all has the widest line."""
+    (points, width, height), directed = where, topology.is_directed
+    arrow = ' marker-end="url(#arrow)"' if directed else ""
+    parts = [
+        f'<svg class="graph" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        f'style="width:{width:.0f}px" aria-label="{escape(label)}">',
+    ]
+    labels = []
+    for i, j, weight in links_of(topology):
+        (x1, y1), (x2, y2) = points[j], points[i]  # i hears j: the arrow points to i
+        length = math.hypot(x2 - x1, y2 - y1)
+        bend = bend_of(points, i, j, directed)
+        cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
+        gap = 14 / max(length, 1.0)
+        x2, y2 = x2 - gap * (x2 - x1), y2 - gap * (y2 - y1)
+        title = f"{j} &#8594; {i}: {weight:.6g}" if directed else f"{i} &#8211; {j}: {weight:.6g}"
+        parts.append(
+            f'<path class="link" d="M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"{arrow} '
+            f'stroke-width="{0.8 + 2.2 * weight / largest:.2f}"><title>{title}</title></path>'
+        )
+        x, y = 0.25 * x1 + 0.5 * cx + 0.25 * x2, 0.25 * y1 + 0.5 * cy + 0.25 * y2
+        labels.append(f'<text class="weight" x="{x:.1f}" y="{y:.1f}" dy="3">{weight:.3g}</text>')
+    parts += labels if len(labels) <= _MOST_LABELS else []
+    for agent, ((x, y), own) in enumerate(zip(points, own_weights(topology), strict=True)):
+        parts.append(
+            f'<g class="agent"><title>agent {agent}: own weight {own:.6g}</title>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12"/>'
+            f'<text x="{x:.1f}" y="{y:.1f}" dy="4">{agent}</text></g>'
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def places(graphs: Graphs) -> tuple[Places, float, float]:
+    """Returns where the agents stand, and the drawing's width and height."""
+    if match := re.fullmatch(r"torus\((\d+), (\d+)\)", graphs.name):
+        rows, columns = int(match[1]), int(match[2])
+        grid = [(60.0 + 70 * (n % columns), 60.0 + 70 * (n // columns)) for n in range(rows * columns)]
+        return grid, 70.0 * columns + 50, 70.0 * rows + 50
+    radius = max(110.0, 5.0 * graphs.size)
+    middle = radius + 24
+    angles = [2 * math.pi * n / graphs.size - math.pi / 2 for n in range(graphs.size)]
+    circle = [(middle + radius * math.cos(a), middle + radius * math.sin(a)) for a in angles]
+    return circle, 2 * middle, 2 * middle
+
+
+def bend_of(points: Sequence[tuple[float, float]], i: int, j: int, directed: bool) -> float:
+    """Returns how far a link is bent: those that pass over other agents, and arrows, which come in pairs."""
+    return 0.3 if _passes_over(points, i, j) else 0.15 if directed else 0.0
+
+
+def _passes_over(points: Sequence[tuple[float, float]], i: int, j: int) -> bool:
+    """Tells whether the straight line between two agents goes over a third."""
+    (x1, y1), (x2, y2) = points[i], points[j]
+    length = math.hypot(x2 - x1, y2 - y1)
+    for agent, (x, y) in enumerate(points):
+        along = ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / length**2
+        aside = abs((x - x1) * (y2 - y1) - (y - y1) * (x2 - x1)) / length
+        if agent not in (i, j) and 0 < along < 1 and aside < 10:
+            return True
+    return False
