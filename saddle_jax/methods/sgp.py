@@ -58,9 +58,10 @@ def sgp(
 
 
 def whole_mass(z: Params) -> Array:
-    """Makes the mass w before the first step, one for each agent [A], in float32 at least."""
+    """Makes the mass w before the first step, ones [A], in float32 at least, placed as the models are."""
     leaves = jax.tree.leaves(z)
-    return jnp.ones(leaves[0].shape[:1], jnp.promote_types(jnp.result_type(*leaves), jnp.float32))
+    dtype = jnp.promote_types(jnp.result_type(*leaves), jnp.float32)
+    return jnp.ones_like(jnp.sum(leaves[0], axis=tuple(range(1, leaves[0].ndim))), dtype)
 
 
 def unbiased(x: Params, w: Array) -> Params:
