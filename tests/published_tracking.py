@@ -1,13 +1,13 @@
 """Methods around SADDLe as their papers and their authors' programs have them, in plain NumPy float64.
 
-Written from the published equations and not from the package: a second, independent route. It imports nothing
-of the package and loops over agents one at a time. Models are lists of tensors, as in printed_algorithms.py,
-and x is a list over agents of models. W(t) is the matrix [n, n] of step t, gradient(i, model, t) the gradient of
-agent i, eta(t) the step size, Q a function of one tensor (None: no compression), rho SAM's radius. Every function
-returns the list of models after each step.
+Written from the published equations and not from the package: a second, independent route. It imports
+nothing of the package and loops over agents one at a time. Models are lists of tensors, as in
+printed_algorithms.py, and x is a list over agents of models. W(t) is the matrix [n, n] of step t,
+gradient(i, model, t) the gradient of agent i, eta(t) the step size, Q a function of one tensor (None: no
+compression), rho SAM's radius. Every function returns the list of models after each step.
 
-A prime in comments is the value of the step before, L = W - I. Weight decay is taken where the gradient is. What
-is mixed is v + gamma L v, and with Q it is v + gamma L v_hat, where v_hat is CHOCO's copy.
+A prime in comments is the value of the step before, L = W - I. Weight decay is taken where the gradient is.
+What is mixed is v + gamma L v, and with Q it is v + gamma L v_hat, where v_hat is CHOCO's copy.
 """
 # ruff: noqa: N803, N806 (W, T, Q, L and P are the papers' names)
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 
 
 def smallest_eigenvalue(topology: Graphs) -> float | None:
