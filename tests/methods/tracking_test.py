@@ -50,6 +50,7 @@ CASES = {
     "qg-gutm": ("gut", {"mu": 0.06, "beta": 0.9, "nesterov": False}),
     "qg-gutm nesterov": ("gut", {"mu": 0.06, "beta": 0.9, "nesterov": True}),
     "mt": ("momentum_tracking", {"beta": 0.9}),
+    "mt mean": ("momentum_tracking", {"beta": 0.9, "init": "mean"}),
     "decentlam": ("decentlam", {"beta": 0.9}),
     "sgp": ("sgp", {"beta": 0.9, "nesterov": True}),
     "push_diging": ("push_diging", {}),
