@@ -11,12 +11,14 @@ models. As x - x' = -eta' d', the code uses y = delta + mu (W d' - g' - (b - 1) 
 
 One model goes over each link in each step, x - x', and neighbours keep copies x'; where links change or lose
 messages, x and d' go, two models. W is doubly stochastic. It is not exact on heterogeneous data: its bias is
-(1 - mu) times that of D-PSGD's variant "awc". With point="mixed" and no gradients a step of a mode of W with
-eigenvalue lambda is stable if
+(1 - mu) times that of D-PSGD's variant "awc", or (1 - mu) / (1 - mu + mu b) times with momentum.
 
-    mu < 1 - beta    and    lambda > (1 - mu (b - 1) - 2 (1 + beta) / k) / (1 - mu (b - 1) + 2 mu)
+Gossip alone, with point="mixed", is stable on a symmetric W with the smallest eigenvalue lambda if and only
+if
 
-where k = 1 + 2 beta with Nesterov and 1 otherwise: lambda > -1 / (1 + 2 mu) without momentum.
+    mu < 1 - beta    and    2 (1 + beta) / k + 2 mu lambda > (1 - lambda) (1 - mu (b - 1))
+
+where k = 1 + 2 beta with Nesterov and 1 otherwise. Without momentum the second is lambda > -1 / (1 + 2 mu).
 
 A compressor sends q = Q(x - x-hat), as CHOCO does; L x becomes L x-hat and W d' becomes d' - L q / eta'.
 Three things differ from the authors' program: a change of the learning rate takes effect at once, in delta;
@@ -120,17 +122,19 @@ def _check_stable(topology: Graphs, mu: Any, beta: Any, nesterov: bool, gamma: A
     if not are_known(mu, beta):
         return
     if mu >= 1 - beta:
-        raise ArgumentError(f"mu must be below 1 - beta = {1 - beta:.3g}, got {mu}")
+        raise ArgumentError(f"mu must be below 1 - beta = {1 - beta:.3g}, got {mu:.3g}")
     smallest = smallest_eigenvalue(topology)
     if smallest is None or not are_known(gamma):
         return
     least = 1 - gamma * (1 - smallest)
     b_1 = beta + (beta**2 if nesterov else 0)
-    bound = 2 * (1 + beta) / (1 + 2 * beta if nesterov else 1)
-    if least > (1 - mu * b_1 - bound) / (1 - mu * b_1 + 2 * mu):
+    margin = 2 * (1 + beta) / (1 + 2 * beta if nesterov else 1) - (1 - least)
+    slope = 2 * least + b_1 * (1 - least)
+    if margin + mu * slope > 0:
         return
     found = f"{topology.name}, whose W has the eigenvalue {smallest:.3g}"
-    limit = (least - 1 + bound) / (least * b_1 - 2 * least - b_1)
-    if limit <= 0:
-        raise ArgumentError(f"nesterov must be False on {found}: no mu is stable there, got True")
-    raise ArgumentError(f"mu must be below {limit:.3g} on {found}, got {mu}")
+    if margin > 0:
+        raise ArgumentError(f"mu must be below {-margin / slope:.3g} on {found}, got {mu:.3g}")
+    if slope > 0 and -margin / slope < 1 - beta:
+        raise ArgumentError(f"mu must be above {-margin / slope:.3g} on {found}, got {mu:.3g}")
+    raise ArgumentError(f"nesterov must be False on {found}: no mu is stable there, got True")
