@@ -1,5 +1,7 @@
 """Where methods end on heterogeneous quadratics without noise: at the optimum, or by how much beside it."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import optax
@@ -35,6 +37,15 @@ EXACT = {
 def test_exact_methods_end_at_the_optimum(name):
     method = EXACT[name]()
     assert Quadratics(method.topology.size).distance(method) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["gt", "gt diging", "gt momentum", "gt updates", "d2", "d2 momentum", "mt"])
+def test_they_stay_exact_when_messages_are_lost_both_ways(name):
+    """What is lost stays with the agent, W is doubly stochastic in every step, and the mean is right."""
+    method = dataclasses.replace(EXACT[name](), faults=sj.Faults(drop=0.3, symmetric=True, missing="self"))
+    assert Quadratics(5).distance(method) < 1e-8
+    one_way = dataclasses.replace(method, faults=sj.Faults(drop=0.3, symmetric=False, missing="self"))
+    assert not Quadratics(5).distance(one_way) < 1e-3
 
 
 def same_end(method, other):
