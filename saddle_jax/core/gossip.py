@@ -141,6 +141,24 @@ def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form)
     return exact(gamma, form) if compressor is None else choco(compressor, gamma, order, form)
 
 
+def of_both(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
+    """Makes the gossip of two quantities (x, y) that a method sends together, each a tree [A, ...].
+
+    Without a compressor they share one message, which arrives or is lost as a whole: one round, and the same
+    W for both. With one, each has a public copy of its own.
+    """
+    one = of_models(compressor, gamma, order, form)
+    if compressor is None:
+        return one
+
+    def mix(step: "Step", both: tuple[Tree, Tree], state: Any) -> tuple[tuple[Tree, Tree], Any]:
+        x, x_way = one.mix(step, both[0], state[0])
+        y, y_way = one.mix(step, both[1], state[1])
+        return (x, y), (x_way, y_way)
+
+    return Gossip(lambda both: (one.init(both[0]), one.init(both[1])), mix)
+
+
 def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: int = 1) -> Tree:
     """Compresses every tensor of every agent, each with a key of its own.
 

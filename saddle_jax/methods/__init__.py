@@ -14,6 +14,13 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
         "q_saddle": "saddle_jax.methods.saddle:q_saddle",
         "ngm": "saddle_jax.methods.ngm:ngm",
         "n_saddle": "saddle_jax.methods.saddle:n_saddle",
+        "gradient_tracking": "saddle_jax.methods.gradient_tracking:gradient_tracking",
+        "d2": "saddle_jax.methods.d2:d2",
+        "gut": "saddle_jax.methods.gut:gut",
+        "momentum_tracking": "saddle_jax.methods.momentum_tracking:momentum_tracking",
+        "sgp": "saddle_jax.methods.sgp:sgp",
+        "push_diging": "saddle_jax.methods.push_diging:push_diging",
+        "decentlam": "saddle_jax.methods.decentlam:decentlam",
     }
 )
 

@@ -1,10 +1,19 @@
-"""D-PSGD (Lian et al., 2017): a local step, then the neighbourhood's average. The paper's Algorithm 5."""
+"""D-PSGD (Lian et al., NeurIPS 2017): a local step and the neighbourhood's average. The paper's Algorithm 5.
 
-from typing import Any, NamedTuple
+    variant "atc"      x <- W (x - eta d)              adapt, then combine: the printed one
+            "awc"      x <- W x - eta d                adapt while communicating: both start from x
+            "double"   x <- W (x - eta d), m <- W m    double averaging (Yu, Jin and Yang, ICML 2019)
+
+d is the direction of the local momentum m. It sends one model per link and step, "double" with momentum two.
+W is doubly stochastic and may vary. On heterogeneous data it ends beside the optimum, by an amount that
+grows with eta; momentum multiplies it by 1 / (1 - beta) in "atc" and "awc".
+"""
+
+from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.gossip import Order, of_both, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
@@ -19,10 +28,14 @@ class DPSGDState(NamedTuple):
     way: Any  # the state of the gossip
 
 
+Variant = Literal["atc", "awc", "double"]
+
+
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
     gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    variant: Variant = "atc",
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD). The other methods share these options.
 
@@ -38,23 +51,38 @@ def dpsgd(
       compressor: the operator Q; None sends models as they are.
       order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
       form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      variant: where the average stands, "atc", "awc" or "double", see the module; without momentum "double"
+        is "atc".
 
     >>> method, x = sj.dpsgd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
     Array([0.5, 0.5], dtype=float32)
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    momentum, gossip = local_momentum(beta, nesterov), of_models(compressor, gamma, order, form)
+    checks.choice("variant", variant, ("atc", "awc", "double"))
+    momentum = local_momentum(beta, nesterov)
+    averages_m = variant == "double" and not momentum.is_none
+    gossip = (of_both if averages_m else of_models)(compressor, gamma, order, form)
 
     def init(x: Params) -> DPSGDState:
-        return DPSGDState(momentum.init(x), gossip.init(x))
+        m = momentum.init(x)
+        return DPSGDState(m, gossip.init((x, m) if averages_m else x))
 
     def step(s: Step, x: Params, state: DPSGDState) -> tuple[Params, DPSGDState]:
         eta = rate(s.t)
         g = decayed(s.gradient(x), x, weight_decay)  # 3
         direction, m = momentum.direction(g, state.m)  # not printed
-        half = tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
-        new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
-        return new, DPSGDState(m, gossip_state)
+
+        def descend(x: Params) -> Params:
+            return tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
+
+        if variant == "awc":
+            mixed, way = gossip.mix(s, x, state.way)
+            return descend(mixed), DPSGDState(m, way)
+        if averages_m:
+            (new, m), way = gossip.mix(s, (descend(x), m), state.way)
+        else:
+            new, way = gossip.mix(s, descend(x), state.way)  # 7, 8
+        return new, DPSGDState(m, way)
 
     return Method("dpsgd", topology, Rule(init, step, demands="average"))

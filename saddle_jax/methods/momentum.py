@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+
 from saddle_jax.base import checks
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -43,6 +45,12 @@ def decayed(g: Params, x: Params, weight_decay: Any) -> Params:
     if isinstance(weight_decay, float) and weight_decay == 0.0:
         return g
     return tree_map(lambda g, x: g + weight_decay * x, g, x)
+
+
+def inverse(eta: Any) -> Any:
+    """Returns 1 / eta, or 0 in a step of learning rate zero, with which schedules may begin and end."""
+    stands = jnp.equal(eta, 0)
+    return jnp.where(stands, 0.0, 1.0 / jnp.where(stands, 1.0, eta))
 
 
 def check_decay(weight_decay: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import optax
 
 from saddle_jax.base import checks
@@ -13,7 +12,7 @@ from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import gossip_of, transform_of
 from saddle_jax.core.trees import tree_map, zeros_like
-from saddle_jax.methods.momentum import check_decay, decayed
+from saddle_jax.methods.momentum import check_decay, decayed, inverse
 
 
 class QGMState(NamedTuple):
@@ -38,7 +37,7 @@ def quasi_global_rule(
     def step(s: Step, x: Params, state: QGMState) -> tuple[Params, QGMState]:
         eta = rate(s.t)
         # A schedule may end at zero: the step is then no multiple of eta, and m-hat only decays.
-        per_eta = jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
+        per_eta = inverse(eta)
         g = decayed(s.gradient(x, along=state.m_hat), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
 
         def descend(x: Array, g: Array, m_hat: Array) -> Any:

@@ -29,6 +29,11 @@ def make(name, topology, learning_rate=0.1, **options):
     return sj.METHODS[name](topology, learning_rate=learning_rate, **chosen)
 
 
+def known_to(name, **options):
+    """Those of the options that a method has."""
+    return {option: value for option, value in options.items() if option in options_of(name)}
+
+
 def sgd(nesterov):
     return optax.chain(optax.add_decayed_weights(0.03), optax.sgd(0.1, 0.9, nesterov))
 
@@ -185,7 +190,7 @@ def test_stopping_and_going_on_is_the_same_run_bit_for_bit(name):
     method = make(
         name,
         sj.ring(6),
-        compressor=sj.quantize(4),
+        **known_to(name, compressor=sj.quantize(4)),
         **({"ascent_every": 2, "ascent_reuse": True} if name in SADDLES else {}),
     )
     step = jax.jit(method.step, static_argnums=0)
@@ -235,7 +240,7 @@ def test_hyper_parameters_may_be_traced(name):
     problem = Problem(5)
 
     def one_step(learning_rate):
-        method = make(name, sj.ring(5), learning_rate=learning_rate, gamma=learning_rate)
+        method = make(name, sj.ring(5), learning_rate=learning_rate, **known_to(name, gamma=learning_rate))
         params, _, _ = method.step(
             problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0)
         )
@@ -253,7 +258,8 @@ def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
     problem = Problem(5)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), problem.params)
     batch = jax.tree.map(lambda x: np.asarray(x, jnp.bfloat16), problem.batch(0))
-    method = make(name, sj.ring(5), beta=np.float32(0.9), weight_decay=np.float64(0.1), gamma=np.float32(0.5))
+    scalars = known_to(name, beta=np.float32(0.9), weight_decay=np.float64(0.1), gamma=np.float32(0.5))
+    method = make(name, sj.ring(5), **scalars)
     state = method.init(params)
     new_params, new_state, _ = method.step(problem.loss_fn, params, state, batch)
     chex.assert_trees_all_equal_shapes_and_dtypes((params, state), (new_params, new_state))
@@ -261,7 +267,7 @@ def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
 
 @every_method
 def test_shapes_alone_suffice_to_initialise(name):
-    method = make(name, sj.ring(6), compressor=sj.sign())
+    method = make(name, sj.ring(6), **known_to(name, compressor=sj.sign()))
     params = Problem(6).params
     shapes = jax.eval_shape(method.init, params)
     chex.assert_trees_all_equal_shapes_and_dtypes(shapes, method.init(params))

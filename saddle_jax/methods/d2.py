@@ -1,0 +1,156 @@
+"""D2 (Tang et al., ICML 2018), also known as exact diffusion (Yuan et al., 2019) and NIDS (Li et al., 2019).
+
+A prime marks the value of the step before. The first step is x <- W (x - eta g), and then
+
+    variant "original"  x <- W (2 x - x' - eta (g - g'))
+            "plus"      x <- W (x - eta ((x' - x) / eta' + g - g'))
+            "relay"     u = -eta d(g);  x_new = W (x + u + c);  c <- x_new - x - u
+
+The three are one method while the learning rate stays. After a drop the mean of "original" drifts by (eta -
+eta') g' for good, and it ends beside the optimum; the others do not. Only "relay" (Vogels et al., NeurIPS
+2021) has momentum d; with heavy ball it is EDM (Hu et al., 2025).
+
+One model goes over each link in each step. It is exact on heterogeneous data. W is symmetric and doubly
+stochastic, with eigenvalues above -1/3: even rings and tori have others. So (W + I) / 2 is used in place of
+W, unless half=False. A W that varies or is not symmetric has no theory; the mean is right with any that is
+doubly stochastic. A compressor puts CHOCO on the mixed models; the published compressed method is LEAD (Liu
+et al., ICLR 2021).
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
+from saddle_jax.core.gossip import Gossip, Order, check_rate, of_models
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.trees import tree_map, zeros_like
+from saddle_jax.methods.momentum import Momentum, check_decay, decayed, inverse, local_momentum
+from saddle_jax.methods.stability import are_known, smallest_eigenvalue
+
+Variant = Literal["auto", "plus", "original", "relay"]
+
+
+class PlusState(NamedTuple):
+    """The variant "plus" remembers by how much a step differed from that of the mean gradient."""
+
+    q: Params  # (x' - x) / eta' - g', [A, ...]
+    way: Any  # the state of the gossip
+
+
+class OriginalState(NamedTuple):
+    """The variant "original" remembers the step before."""
+
+    x: Params  # x' [A, ...]
+    g: Params  # g' [A, ...]
+    way: Any  # the state of the gossip
+
+
+class RelayState(NamedTuple):
+    """The variant "relay" remembers what gossip did to the last step, and its momentum."""
+
+    c: Params  # in units of a model [A, ...]
+    m: Any  # momentum [A, ...]; None without momentum
+    way: Any  # the state of the gossip
+
+
+def d2(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    variant: Variant = "auto", half: bool = True,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes D2. The options that are not named here are those of `sj.dpsgd`.
+
+    Args:
+      variant: "plus", "original" or "relay", see the module; "auto" is "plus", and with momentum "relay".
+      half: use (W + I) / 2 in place of W, which is stable on every graph.
+
+    >>> method, x = sj.d2(sj.complete(2), 0.1, half=False), jnp.array([0.0, 2.0])
+    >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
+    >>> x, state.rule.q  # the mean gradient is 5, and the models have moved
+    (Array([0.5, 0.5], dtype=float32), Array([-15.,  15.], dtype=float32))
+    """
+    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    checks.choice("variant", variant, ("auto", "plus", "original", "relay"))
+    momentum = local_momentum(beta, nesterov)
+    if variant == "auto":
+        variant = "plus" if momentum.is_none else "relay"
+    if variant != "relay" and not momentum.is_none:
+        raise ArgumentError(
+            f"beta must be 0 for variant {variant!r}, got {beta}; variant='relay' has momentum"
+        )
+    gossip = of_models(compressor, gamma / 2 if half else gamma, order, form)
+    rules: dict[str, Callable[..., Rule[Any]]] = {"plus": _plus, "original": _original, "relay": _relay}
+    method = Method("d2", topology, rules[variant](gossip, rate, weight_decay, momentum))
+    if not half:
+        _check_stable(topology, gamma)
+    return method
+
+
+def _plus(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[PlusState]:
+    del momentum
+
+    def init(x: Params) -> PlusState:
+        return PlusState(zeros_like(x), gossip.init(x))
+
+    def step(s: Step, x: Params, state: PlusState) -> tuple[Params, PlusState]:
+        eta = rate(s.t)
+        g = decayed(s.gradient(x), x, weight_decay)
+        half = tree_map(lambda x, q, g: x - eta * (q + g), x, state.q, g)
+        new, way = gossip.mix(s, half, state.way)
+        per_eta = inverse(eta)
+
+        def correct(q: Array, x: Array, new: Array, g: Array) -> Array:
+            # A step of rate zero, with which a warm-up begins, tells nothing of the gradients.
+            return jnp.where(per_eta == 0, q, (x - new) * per_eta - g)
+
+        return new, PlusState(tree_map(correct, state.q, x, new, g), way)
+
+    return Rule(init, step, demands="average")
+
+
+def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[OriginalState]:
+    del momentum
+
+    def init(x: Params) -> OriginalState:
+        return OriginalState(x, zeros_like(x), gossip.init(x))
+
+    def step(s: Step, x: Params, state: OriginalState) -> tuple[Params, OriginalState]:
+        eta = rate(s.t)
+        g = decayed(s.gradient(x), x, weight_decay)
+        half = tree_map(lambda x, x_old, g, g_old: 2 * x - x_old - eta * (g - g_old), x, state.x, g, state.g)
+        new, way = gossip.mix(s, half, state.way)
+        return new, OriginalState(x, g, way)
+
+    return Rule(init, step, demands="average")
+
+
+def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[RelayState]:
+    def init(x: Params) -> RelayState:
+        return RelayState(zeros_like(x), momentum.init(x), gossip.init(x))
+
+    def step(s: Step, x: Params, state: RelayState) -> tuple[Params, RelayState]:
+        eta = rate(s.t)
+        g = decayed(s.gradient(x), x, weight_decay)
+        d, m = momentum.direction(g, state.m)
+        moved = tree_map(lambda x, d: x - eta * d, x, d)  # x + u
+        new, way = gossip.mix(s, tree_map(lambda y, c: y + c, moved, state.c), state.way)
+        return new, RelayState(tree_map(lambda new, y: new - y, new, moved), m, way)
+
+    return Rule(init, step, demands="average")
+
+
+def _check_stable(topology: Graphs, gamma: Any) -> None:
+    """Checks that all eigenvalues of I + gamma (W - I) lie above -1/3; on even rings one is -1/3 itself."""
+    smallest = smallest_eigenvalue(topology)
+    if smallest is not None and are_known(gamma) and 1 - gamma * (1 - smallest) <= -1 / 3 + 1e-9:
+        raise ArgumentError(
+            f"half must be True on {topology.name}, whose W has the eigenvalue {smallest:.3g}, not above "
+            "-1/3: D2 would diverge, got False"
+        )

@@ -1,0 +1,54 @@
+"""Push-DIGing (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017): gradient tracking on directed graphs.
+
+    x <- P (x - eta y);    w <- P w;    z = x / w;    y <- P y + g(z) - g'
+
+x is the biased model and w a number for each agent, which starts at one; z is the model that everybody sees,
+on which gradient and weight decay are taken; y starts as the first gradient, and g' is the gradient of the
+step before. P keeps the mass: its columns sum to one, its rows need not. It may vary. Two models and one
+number go over each link in each step, in one message. It is exact on heterogeneous data. Where P is doubly
+stochastic it is gradient tracking's "atc".
+"""
+
+from typing import Any, NamedTuple
+
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array, Params, ScalarOrSchedule
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.trees import scale_slices, tree_map, zeros_like
+from saddle_jax.methods.momentum import check_decay, decayed
+from saddle_jax.methods.sgp import unbiased, whole_mass
+
+
+class PushDIGingState(NamedTuple):
+    """Push-DIGing remembers each agent's share of the mass and what others add to its own gradient."""
+
+    w: Array  # [A]
+    c: Params  # P y - g of the last step [A, ...]
+
+
+def push_diging(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 0.0, form: Form = "auto"
+) -> Method:
+    """Makes Push-DIGing. The options are those of `sj.dpsgd`; the topology keeps mass (or the average).
+
+    >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
+    >>> method, x = sj.push_diging(push, 0.1), jnp.array([0.0, 2.0, 4.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0, 0.0]))[0]
+    Array([1.5, 0.5, 3. ], dtype=float32)
+    """
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    checks.choice("form", form, FORMS)
+
+    def init(z: Params) -> PushDIGingState:
+        return PushDIGingState(whole_mass(z), zeros_like(z))
+
+    def step(s: Step, z: Params, state: PushDIGingState) -> tuple[Params, PushDIGingState]:
+        g = decayed(s.gradient(z), z, weight_decay)
+        y = tree_map(lambda g, c: g + c, g, state.c)
+        half = tree_map(lambda x, y: x - rate(s.t) * y, scale_slices(z, state.w), y)
+        x, w, y = s.network.mix((half, state.w, y), form=form)
+        return unbiased(x, w), PushDIGingState(w, tree_map(lambda y, g: y - g, y, g))
+
+    return Method("push_diging", topology, Rule(init, step, demands="mass"))

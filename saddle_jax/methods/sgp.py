@@ -1,0 +1,70 @@
+"""SGP, stochastic gradient push (Assran, Loizou, Ballas and Rabbat, ICML 2019), on directed graphs.
+
+    x <- P (x - eta d(g(z)));    w <- P w;    z = x / w
+
+x is the biased model and w a number for each agent, which starts at one; z is the model that everybody sees,
+on which gradient and weight decay are taken. P keeps the mass: its columns sum to one, its rows need not. It
+may vary. One model and one number go over each link in each step, in one message. It is not exact on
+heterogeneous data: its error is of the order of eta. Where P is doubly stochastic w stays one, and SGP is
+D-PSGD.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array, Params, ScalarOrSchedule
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.trees import scale_slices, tree_map
+from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+
+class SGPState(NamedTuple):
+    """SGP remembers each agent's share of the mass, and its momentum."""
+
+    w: Array  # [A]
+    m: Any  # momentum [A, ...]; None without momentum
+
+
+def sgp(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes SGP. The options are those of `sj.dpsgd`; the topology keeps mass (or the average).
+
+    >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
+    >>> method, x = sj.sgp(push, 0.1), jnp.array([0.0, 2.0, 4.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0, 0.0]))[0]
+    Array([1.5, 0.5, 3. ], dtype=float32)
+    """
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    momentum = local_momentum(beta, nesterov)
+    checks.choice("form", form, FORMS)
+
+    def init(z: Params) -> SGPState:
+        return SGPState(whole_mass(z), momentum.init(z))
+
+    def step(s: Step, z: Params, state: SGPState) -> tuple[Params, SGPState]:
+        g = decayed(s.gradient(z), z, weight_decay)
+        d, m = momentum.direction(g, state.m)
+        half = tree_map(lambda x, d: x - rate(s.t) * d, scale_slices(z, state.w), d)
+        x, w = s.network.mix((half, state.w), form=form)
+        return unbiased(x, w), SGPState(w, m)
+
+    return Method("sgp", topology, Rule(init, step, demands="mass"))
+
+
+def whole_mass(z: Params) -> Array:
+    """Makes the mass w before the first step, ones [A], in float32 at least, placed as the models are."""
+    leaves = jax.tree.leaves(z)
+    dtype = jnp.promote_types(jnp.result_type(*leaves), jnp.float32)
+    return jnp.ones_like(jnp.sum(leaves[0], axis=tuple(range(1, leaves[0].ndim))), dtype)
+
+
+def unbiased(x: Params, w: Array) -> Params:
+    """Returns z = x / w, [A, ...]; an idle agent of a padded graph has no mass, and z = 0."""
+    return scale_slices(x, 1 / jnp.where(w == 0, 1, w))

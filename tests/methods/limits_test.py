@@ -1,0 +1,114 @@
+"""Where methods end on heterogeneous quadratics without noise: at the optimum, or by how much beside it."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import optax
+import pytest
+from problem import IRREGULAR
+from quadratics import Quadratics
+from tracking_test import PUSH, PUSH_TURNS, TURNS
+
+import saddle_jax as sj
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+# Each with a learning rate and a graph.
+EXACT = {
+    "gt": lambda: sj.gradient_tracking(IRREGULAR, 0.1),
+    "gt diging": lambda: sj.gradient_tracking(IRREGULAR, 0.1, variant="diging"),
+    "gt momentum": lambda: sj.gradient_tracking(IRREGULAR, 0.02, beta=0.9),
+    "gt updates": lambda: sj.gradient_tracking(IRREGULAR, 0.02, momentum="updates", beta=0.9),
+    "gt on graphs that take turns": lambda: sj.gradient_tracking(TURNS, 0.05),
+    "gt compressed": lambda: sj.gradient_tracking(IRREGULAR, 0.1, compressor=sj.quantize(8), gamma=0.5),
+    "d2": lambda: sj.d2(IRREGULAR, 0.1),
+    "d2 momentum": lambda: sj.d2(IRREGULAR, 0.02, beta=0.9),
+    "d2 on a torus": lambda: sj.d2(sj.torus(4, 4), 0.1),
+    "d2 on graphs that take turns": lambda: sj.d2(TURNS, 0.05),
+    "mt": lambda: sj.momentum_tracking(IRREGULAR, 0.02),
+    "mt mean": lambda: sj.momentum_tracking(IRREGULAR, 0.02, init="mean"),
+    "push_diging": lambda: sj.push_diging(PUSH, 0.1),
+    "push_diging on graphs that take turns": lambda: sj.push_diging(PUSH_TURNS, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_methods_end_at_the_optimum(name):
+    method = EXACT[name]()
+    assert Quadratics(method.topology.size).distance(method) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["gt", "gt diging", "gt momentum", "gt updates", "d2", "d2 momentum", "mt"])
+def test_they_stay_exact_when_messages_are_lost_both_ways(name):
+    """What is lost stays with the agent, W is doubly stochastic in every step, and the mean is right."""
+    method = dataclasses.replace(EXACT[name](), faults=sj.Faults(drop=0.3, symmetric=True, missing="self"))
+    assert Quadratics(5).distance(method) < 1e-8
+    one_way = dataclasses.replace(method, faults=sj.Faults(drop=0.3, symmetric=False, missing="self"))
+    assert not Quadratics(5).distance(one_way) < 1e-3
+
+
+def same_end(method, other):
+    """Both end at the same models, which are not the optimum."""
+    problem = Quadratics(5)
+    models, _ = problem.end(method)
+    np.testing.assert_allclose(models, problem.end(other)[0], atol=1e-8)
+    assert np.abs(models - problem.optimum).max() > 1e-2
+
+
+@pytest.mark.parametrize("variant", ["atc", "awc"])
+def test_momentum_multiplies_the_bias_of_dpsgd(variant):
+    """Momentum 0.9 ends where a learning rate ten times as large does."""
+    same_end(
+        sj.dpsgd(IRREGULAR, 0.01, beta=0.9, nesterov=False, variant=variant),
+        sj.dpsgd(IRREGULAR, 0.1, variant=variant),
+    )
+
+
+@pytest.mark.parametrize("name", ["qgm", "decentlam"])
+def test_momentum_of_gossiped_steps_keeps_the_bias_of_dpsgd(name):
+    options = {"nesterov": False} if name == "qgm" else {}
+    same_end(sj.METHODS[name](IRREGULAR, 0.05, beta=0.9, **options), sj.dpsgd(IRREGULAR, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("options", "factor"),
+    [({"mu": 0.5}, 0.5), ({"mu": 0.05, "beta": 0.9}, 0.95 / (0.95 + 0.05 * 1.9))],
+    ids=["gut", "qg-gutm"],
+)
+def test_gut_shrinks_the_bias_of_dpsgd(options, factor):
+    """It ends where (1 - mu) g = (1 - mu + mu b) L x / eta; b is 1 without momentum."""
+    method = sj.gut(IRREGULAR, 0.05, point="current", **options)
+    same_end(method, sj.dpsgd(IRREGULAR, 0.05 * factor, variant="awc"))
+
+
+def test_gut_has_a_tenth_of_the_bias_of_dpsgd():
+    problem = Quadratics(5)
+    biased = problem.distance(sj.dpsgd(IRREGULAR, 0.01, variant="awc"))
+    assert problem.distance(sj.gut(IRREGULAR, 0.01, mu=0.9)) == pytest.approx(0.1 * biased, rel=0.1)
+
+
+def averaging(graph, rate):
+    """D-PSGD on any graph, which `sj.dpsgd` refuses to be."""
+
+    def step(s, x, state):
+        return s.network.mix(jax.tree.map(lambda x, g: x - rate * g, x, s.gradient(x))), state
+
+    return sj.Method("averaging", graph, sj.Rule(lambda x: (), step))
+
+
+def test_on_directed_graphs_push_sum_finds_the_optimum_and_averaging_does_not():
+    problem, rows = Quadratics(5), sj.from_matrix(PUSH.mixing.T)
+    errors = [problem.distance(sj.sgp(PUSH, rate)) for rate in (0.02, 0.01)]
+    assert errors[0] / errors[1] == pytest.approx(2, rel=0.05)  # it vanishes with the learning rate
+    wrong = [problem.distance(averaging(rows, rate)) for rate in (0.02, 0.01)]
+    assert min(wrong) > 0.2
+    assert wrong[0] / wrong[1] == pytest.approx(1, rel=0.1)  # it does not
+
+
+@pytest.mark.parametrize(("variant", "exact"), [("original", False), ("plus", True), ("relay", True)])
+def test_d2_after_a_drop_of_the_learning_rate(variant, exact):
+    """The rate falls while the gradients are large; "original" keeps a drift for good."""
+    schedule = optax.piecewise_constant_schedule(0.1, {10: 0.2})
+    distance = Quadratics(5).distance(sj.d2(sj.ring(5), schedule, variant=variant))
+    assert distance < 1e-8 if exact else distance > 1e-2
