@@ -14,6 +14,14 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
         "q_saddle": "saddle_jax.methods.saddle:q_saddle",
         "ngm": "saddle_jax.methods.ngm:ngm",
         "n_saddle": "saddle_jax.methods.saddle:n_saddle",
+        "cga": "saddle_jax.methods.cga:cga",
+        "relay_sgd": "saddle_jax.methods.relay_sgd:relay_sgd",
+        "deep_squeeze": "saddle_jax.methods.deep_squeeze:deep_squeeze",
+        "dcd": "saddle_jax.methods.dcd:dcd",
+        "ecd": "saddle_jax.methods.ecd:ecd",
+        "beer": "saddle_jax.methods.beer:beer",
+        "motef": "saddle_jax.methods.motef:motef",
+        "ada_gossip": "saddle_jax.methods.ada_gossip:ada_gossip",
     }
 )
 
