@@ -16,7 +16,7 @@ import saddle_jax as sj
 pytestmark = pytest.mark.usefixtures("x64")
 
 MISSING = ("own", "last", "counts", "first")
-EDGES = ((0, 1), (1, 2), (1, 3), (3, 4), (3, 5), (5, 6))  # irregular; agents 2 and 6 are four links apart
+EDGES = ((0, 1), (1, 2), (1, 3), (3, 4), (3, 5), (5, 6))  # irregular; 0 and 2 are four links from 6
 SCHEDULE = optax.piecewise_constant_schedule(0.2, {2: 0.1})
 
 
@@ -111,7 +111,7 @@ def test_after_as_many_steps_as_the_tree_is_wide_everybody_has_heard_of_all():
     _, state, _ = run(method, problem)
     assert state.rule.counts.sum(axis=1).tolist() == [6] * 7
     _, state, _ = run(method, Problem(7, steps=3))
-    assert state.rule.counts.sum(axis=1).tolist() == [6, 6, 5, 6, 6, 6, 5]  # 2 and 6 are four links apart
+    assert state.rule.counts.sum(axis=1).tolist() == [5, 6, 5, 6, 6, 6, 4]  # 0 and 2 are four links from 6
 
 
 @pytest.mark.parametrize("missing", MISSING)
