@@ -12,7 +12,7 @@ from saddle_jax import models
 from saddle_jax.base.types import Params
 from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.core.method import Method
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import replicate
 from saddle_jax.graphs.named import circulant, ring

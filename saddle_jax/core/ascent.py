@@ -6,16 +6,40 @@ it as often as it likes; `saddle_jax.ascents` has one short file for each kind.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Generic
+from typing import Any, Generic, Literal
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Batch, Params, State
+from saddle_jax.base.types import Array, Batch, Key, Params, State
 
-GradientFn = Callable[[Params, Batch], Params]
+Need = Literal["key", "t", "along"]
+NEEDS: tuple[Need, ...] = ("key", "t", "along")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GradientFn:
+    """The plain gradient function of one model's loss: `grad(x, d)` is the gradient at x on batch d.
+
+    Attributes:
+      grad: (x, d) -> gradient.
+      losses: (x, d) -> [B], the loss of each sample of the batch by itself, without a backward pass.
+      key: a key of this model and step alone; None unless the ascent needs one.
+      t: the number of the step, int32 []; None unless the ascent needs it.
+      along: a direction uphill that the rule has at hand; None if it has none, or the ascent needs none.
+    """
+
+    grad: Callable[[Params, Batch], Params]
+    losses: Callable[[Params, Batch], Array]
+    key: Key | None = None
+    t: Any = None
+    along: Params | None = None
+
+    def __call__(self, x: Params, d: Batch) -> Params:
+        """Returns the plain gradient at x on batch d."""
+        return self.grad(x, d)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -30,6 +54,9 @@ class Ascent(Generic[State]):
       phases: the kinds of the steps of one period. (0,) makes all steps alike; (0, 1, 1) makes every third
         step, from the first on, of kind 0. Steps of one kind are one compiled program.
       is_linear: whether the gradient of a weighted sum of losses is the weighted sum of their gradients.
+      needs: what `grad` must carry beside the loss: "key", "t" or "along", see `GradientFn`.
+      cost: phase -> backward passes of a step, where some see a part of the batch only and count as that
+        part; None counts the calls of `grad`.
     """
 
     name: str
@@ -37,8 +64,12 @@ class Ascent(Generic[State]):
     gradient: Callable[[GradientFn, Params, Batch, State, int], tuple[Params, State]]
     phases: tuple[int, ...] = (0,)
     is_linear: bool = False
+    needs: tuple[Need, ...] = ()
+    cost: Callable[[int], float] | None = None
 
     def __post_init__(self) -> None:
+        for need in self.needs:
+            checks.choice("needs", need, NEEDS)
         if not self.phases or any(not isinstance(phase, int) for phase in self.phases):
             raise ArgumentError(f"phases must be a tuple of integers, got {self.phases!r}")
 
@@ -58,8 +89,10 @@ class Ascent(Generic[State]):
         """Returns whether something is remembered of a model x from one step to the next."""
         return bool(jax.tree.leaves(jax.eval_shape(self.init, x)))
 
-    def passes(self, phase: int) -> int:
-        """Counts the backward passes of a step of this kind, on a model of one number."""
+    def passes(self, phase: int) -> float:
+        """Counts the backward passes of a step of this kind, on a model of one number, see `cost`."""
+        if self.cost is not None:
+            return self.cost(phase)
         model, count = {"x": jnp.ones(1)}, 0
 
         def grad(x: Params, d: Batch) -> Params:
@@ -68,7 +101,12 @@ class Ascent(Generic[State]):
             count += 1
             return x
 
-        jax.eval_shape(lambda x: self.gradient(grad, x, (), self.init(x), phase), model)
+        def losses(x: Params, d: Batch) -> Array:
+            del x, d
+            return jnp.ones(1)
+
+        known = GradientFn(grad, losses, jax.random.key(0), jnp.int32(0))
+        jax.eval_shape(lambda x: self.gradient(known, x, (), self.init(x), phase), model)
         return count
 
     @property

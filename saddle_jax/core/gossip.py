@@ -16,12 +16,13 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
-from saddle_jax.core.network import FORMS, Form, Message
+from saddle_jax.core.messages import Message
+from saddle_jax.core.mixing import FORMS, Form
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
 
 if TYPE_CHECKING:
-    from saddle_jax.core.method import Step
+    from saddle_jax.core.rule import Step
 
 Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")

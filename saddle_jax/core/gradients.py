@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
-from saddle_jax.core.ascent import Ascent
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
+from saddle_jax.core.ascent import Ascent, GradientFn
 from saddle_jax.core.network import Network
-from saddle_jax.core.trees import scale_slices, zeros_like, zeros_of_pairs
+from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of_pairs
 from saddle_jax.devices.lifting import lift, on_shards
 
 Kind = Literal["own", "pairs", "mean"]
@@ -39,11 +39,22 @@ Answer: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's ne
 Reached: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
 
 
+class Known(NamedTuple):
+    """What an ascent needs beside the loss, see `GradientFn`: of one model, or stacked."""
+
+    key: Key | None = None
+    t: Any = None
+    along: Params | None = None
+
+
 class Oracle(Protocol):
     """An oracle answers a step's three questions for gradients at stacked models x [A, ...]."""
 
-    def own(self, x: Params) -> Params:
-        """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
+    def own(self, x: Params, along: Params | None = None) -> Params:
+        """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...].
+
+        `along` [A, ...] is a direction uphill that the rule has at hand, for ascents that use one.
+        """
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
@@ -61,8 +72,9 @@ class Gradients:
       ascent: how the gradient of one model is taken.
       batch: one batch per agent, stacked [A, B, ...].
       network: brings the neighbours' batches.
+      t: the number of the step, int32 [].
       states: the ascent's states, one for each question of a step, in order; each answer replaces its own.
-      phase: which kind of step this is; None decides by network.t inside the compiled program.
+      phase: which kind of step this is; None decides by t inside the compiled program.
       group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
     """
@@ -71,30 +83,58 @@ class Gradients:
     ascent: Ascent[Any]
     batch: Batch
     network: Network
+    t: Any
     states: list[Any]
     phase: int | None = 0
     group: int = 0
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
 
-    def own(self, x: Params) -> Params:
+    def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
-        return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state))
+        known = self._known(along)
+        return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state, known))
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
-        reached = self._reached()
         if own is None and self.ascent.is_linear:
+            reached = self._reached()
             return self._answer(lambda phase, state: self._gradient_of_mean(x, reached, state))
-        return self._answer(lambda phase, state: self._by_slots(x, own, reached, phase, state, mean=True))
+        return self._slots(x, own, mean=True)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
-        reached = self._reached()
-        return self._answer(lambda phase, state: self._by_slots(x, own, reached, phase, state, mean=False))
+        return self._slots(x, own, mean=False)
+
+    def _slots(self, x: Params, own: Params | None, mean: bool) -> Params:
+        reached, known = self._reached(), self._known_of_pairs()
+        return self._answer(lambda phase, state: self._by_slots(x, own, reached, known, phase, state, mean))
 
     def _reached(self) -> Reached:
         """Asks the network for the neighbours' batches, before any branch: it may not be used inside one."""
         return (*self.network.reach(self.batch), self.network.weights)
+
+    def _known(self, along: Params | None = None) -> Known:
+        """Returns what the ascent needs beside the loss, [A, ...], and nothing that it does not need."""
+        size, known = self.network.topology.size, Known()
+        if "key" in self.ascent.needs:
+            key = self.network.key()
+            if key is None:
+                raise ArgumentError(f"key must be given to a step with {self.ascent}, which draws, got None")
+            known = known._replace(key=agent_keys(key, size))
+        if "t" in self.ascent.needs:
+            known = known._replace(t=jnp.full(size, self.t, jnp.int32))
+        if "along" in self.ascent.needs:
+            known = known._replace(along=along)
+        return known
+
+    def _known_of_pairs(self) -> Known:
+        """Returns the same for each pair, slot by slot, [K, A, ...]; a pair has no direction at hand."""
+        known, slots = self._known(), jnp.arange(self.network.width)
+        t = None if known.t is None else jnp.repeat(known.t[None], len(slots), axis=0)
+        if known.key is None:
+            return Known(t=t)
+        of_slot = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(None, 0))
+        return Known(key=of_slot(known.key, slots), t=t)
 
     def _answer(self, compute: Callable[[int, Any], Answer]) -> Params:
         number = len(self.evaluations)
@@ -105,14 +145,14 @@ class Gradients:
         else:
             places = jnp.array([kinds.index(phase) for phase in self.ascent.phases])
             branches = [lambda phase=phase: compute(phase, state) for phase in kinds]
-            place = places[self.network.t % self.ascent.period]
+            place = places[self.t % self.ascent.period]
             gradient, state, evaluation = jax.lax.switch(place, branches)
         self.evaluations.append(evaluation)
         if number < len(self.states):
             self.states[number] = state
         return gradient
 
-    def _lifted(self, phase: int) -> Callable[[Params, Batch, Any], Answer]:
+    def _lifted(self, phase: int) -> Callable[[Params, Batch, Any, Known], Answer]:
         return lift(of_one_model(self.loss_fn, self.ascent, phase), self.group)
 
     def _gradient_of_mean(self, x: Params, reached: Reached, state: Any) -> Answer:
@@ -134,24 +174,38 @@ class Gradients:
         return gradients, state, own
 
     def _by_slots(
-        self, x: Params, own: Params | None, reached: Reached, phase: int, state: Any, mean: bool
+        self,
+        x: Params,
+        own: Params | None,
+        reached: Reached,
+        known: Known,
+        phase: int,
+        state: Any,
+        mean: bool,
     ) -> Answer:
         """Goes through the table slot by slot, all agents at once: one gradient per agent is in memory."""
         gradient = self._lifted(phase)
 
         def of_a_shard(
-            x: Params, own: Params | None, heard: Batch, senders: Array, weights: Array, state: Any
+            x: Params,
+            own: Params | None,
+            heard: Batch,
+            senders: Array,
+            weights: Array,
+            known: Known,
+            state: Any,
         ) -> Answer:
             def visit(total: Params | None, slot: Any) -> tuple[Params | None, Any]:
-                models, slot_senders, shares, state = slot
+                models, slot_senders, shares, known, state = slot
                 neighbours_data = jax.tree.map(lambda d: d[slot_senders], heard)
-                g, state, evaluation = gradient(x if models is None else models, neighbours_data, state)
+                model = x if models is None else models
+                g, state, evaluation = gradient(model, neighbours_data, state, known)
                 if mean:
                     return jax.tree.map(jnp.add, total, scale_slices(g, shares)), (None, state, evaluation)
                 return None, (g, state, evaluation)
 
             total = zeros_like(x) if mean else None
-            slots = (None, senders.T, weights.T, _swap_leading(state))
+            slots = (None, senders.T, weights.T, _swap_leading(known), _swap_leading(state))
             if own is None:
                 total, (g, state, evaluation) = jax.lax.scan(visit, total, slots)
             else:  # the first slot, the agent itself, has a model of its own
@@ -166,7 +220,7 @@ class Gradients:
             own_evaluation = jax.tree.map(lambda leaf: leaf[0], evaluation)
             return total if mean else _swap_leading(g), _swap_leading(state), own_evaluation
 
-        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *reached, state)
+        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *reached, _swap_leading(known), state)
         return gradients, states, evaluation
 
 
@@ -177,8 +231,9 @@ class Rehearsal:
     slots: int  # K
     asked: list[Kind] = dataclasses.field(default_factory=list)
 
-    def own(self, x: Params) -> Params:
+    def own(self, x: Params, along: Params | None = None) -> Params:
         """Remembers the question and returns zeros [A, ...]."""
+        del along
         self.asked.append("own")
         return zeros_like(x)
 
@@ -201,9 +256,9 @@ class Given:
 
     gradients: Params
 
-    def own(self, x: Params) -> Params:
+    def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns the given gradients, whatever x is."""
-        del x
+        del x, along
         return self.gradients
 
     def mean(self, x: Params, own: Params | None) -> Params:
@@ -215,11 +270,20 @@ class Given:
     pairs = mean
 
 
-def of_one_model(loss_fn: LossFn, ascent: Ascent[Any], phase: int) -> Callable[[Params, Batch, Any], Answer]:
-    """Makes the gradient function of one model: (x, d, state) -> (gradient, state, first evaluation)."""
-    value_and_grad = jax.value_and_grad(with_aux(loss_fn), has_aux=True)
+def of_one_model(
+    loss_fn: LossFn, ascent: Ascent[Any], phase: int
+) -> Callable[[Params, Batch, Any, Known], Answer]:
+    """Makes the gradient function of one model: (x, d, state, known) -> (gradient, state, evaluation)."""
+    with_value = with_aux(loss_fn)
+    value_and_grad = jax.value_and_grad(with_value, has_aux=True)
 
-    def gradient(x: Params, d: Batch, state: Any) -> Answer:
+    def losses(x: Params, d: Batch) -> Array:
+        def of_one_sample(sample: Batch) -> Array:
+            return with_value(x, jax.tree.map(lambda leaf: leaf[None], sample))[0]
+
+        return jax.vmap(of_one_sample)(d)
+
+    def gradient(x: Params, d: Batch, state: Any, known: Known) -> Answer:
         evaluations: list[Evaluation] = []
 
         def grad(x: Params, d: Batch) -> Params:
@@ -227,7 +291,7 @@ def of_one_model(loss_fn: LossFn, ascent: Ascent[Any], phase: int) -> Callable[[
             evaluations.append(Evaluation(loss, aux))
             return g
 
-        g, state = ascent.gradient(grad, x, d, state, phase)
+        g, state = ascent.gradient(GradientFn(grad, losses, *known), x, d, state, phase)
         if not evaluations:
             raise ArgumentError(f"ascent {ascent} must take at least one gradient, got none in phase {phase}")
         return g, state, evaluations[0]

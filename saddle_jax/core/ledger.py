@@ -2,12 +2,26 @@
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from saddle_jax.base.types import Params
-from saddle_jax.core.method import Method
+from saddle_jax.core.messages import Round
+from saddle_jax.core.method import Method, Trace
+from saddle_jax.core.rule import Rule
+
+
+class Sent(NamedTuple):
+    """What travels in a step of one kind: bytes, or bits as the paper's tables count."""
+
+    link: int  # over each link
+    everyone: int = 0  # from each agent, where all agents take an exact average
+
+    def of_agents(self, listeners: np.ndarray) -> tuple[int, ...]:
+        """Returns what each agent sends [A], given how many hear each of them, int [A]."""
+        return tuple(int(count) * self.link + self.everyone for count in listeners)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,48 +29,82 @@ class Ledger:
     """A ledger knows what the steps of a run send.
 
     Attributes:
-      link_bytes: bytes over one link in one step, with norms, scales, signs and indices.
-      link_paper_bits: bits over one link in one step, as the paper's tables count.
-      listeners: how many hear each agent in each step of the topology's period, int [P, A].
+      rule: says which step is of which kind.
+      wire: by kind, exact bytes, with norms, scales, signs and indices.
+      paper: by kind, bits as the paper's tables count.
+      listeners: how many hear each agent in each turn of the topology's graphs, int [P, A].
     """
 
-    link_bytes: int
-    link_paper_bits: int
+    rule: Rule[Any]
+    wire: dict[int, Sent]
+    paper: dict[int, Sent]
     listeners: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
     @property
+    def link_bytes(self) -> int:
+        """The bytes over one link in a step, of the kind in which most is sent."""
+        return max(sent.link for sent in self.wire.values())
+
+    @property
     def wire_bytes(self) -> tuple[int, ...]:
-        """The bytes that each agent sends in the first step [A]."""
-        return tuple(int(count) * self.link_bytes for count in self.listeners[0])
+        """The bytes that each agent sends in the first step in which they talk [A]."""
+        return self._of_step(self.wire, self._first)
 
     @property
     def paper_bits(self) -> tuple[int, ...]:
-        """The bits that each agent sends in the first step [A], as the paper counts."""
-        return tuple(int(count) * self.link_paper_bits for count in self.listeners[0])
+        """The bits that each agent sends in that step [A], as the paper counts."""
+        return self._of_step(self.paper, self._first)
 
     def wire_bytes_per_agent(self, steps: int) -> int:
         """Returns the bytes that an agent has sent after `steps` steps; the average where degrees differ."""
-        return self._messages(steps) * self.link_bytes // self.listeners.shape[1]
+        return self._total(self.wire, steps) // self.listeners.shape[1]
 
     def paper_bytes_per_agent(self, steps: int) -> int:
         """Returns the bytes that an agent has sent after `steps` steps, as the paper counts."""
-        return self._messages(steps) * self.link_paper_bits // (8 * self.listeners.shape[1])
+        return self._total(self.paper, steps) // (8 * self.listeners.shape[1])
 
-    def _messages(self, steps: int) -> int:
-        """Counts the messages that all agents together have sent in each round after `steps` steps."""
-        per_step = [int(count) for count in self.listeners.sum(axis=1)]
-        periods, rest = divmod(steps, len(per_step))
-        return periods * sum(per_step) + sum(per_step[:rest])
+    @property
+    def _first(self) -> int:
+        steps = range(len(self.rule.opening) + len(self.rule.phases))
+        return next((t for t in steps if self.rule.phase(t) not in self.rule.silent), 0)
+
+    def _of_step(self, sent: dict[int, Sent], t: int) -> tuple[int, ...]:
+        turn = self.rule.turns(t) % len(self.listeners)
+        return sent[self.rule.phase(t)].of_agents(self.listeners[turn])
+
+    def _total(self, sent: dict[int, Sent], steps: int) -> int:
+        """Adds up what all agents together have sent after `steps` steps."""
+        opening = len(self.rule.opening)
+        length = len(self.rule.phases) * len(self.listeners)  # after which kinds and graphs repeat
+        first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, opening)))
+        if steps <= opening:
+            return first
+        cycle = self._cycle(sent, opening, length)
+        cycles, rest = divmod(steps - opening, length)
+        return first + cycles * sum(cycle) + sum(cycle[:rest])
+
+    def _cycle(self, sent: dict[int, Sent], opening: int, length: int) -> list[int]:
+        remembered: dict[int, list[int]] = self.__dict__.setdefault("_cycles", {})
+        if id(sent) not in remembered:
+            remembered[id(sent)] = [sum(self._of_step(sent, opening + step)) for step in range(length)]
+        return remembered[id(sent)]
 
 
 def open_ledger(method: Method, params: Params) -> Ledger:
     """Makes the ledger of a method for stacked parameters (or their shapes) [A, ...]."""
-    rounds = method.trace(params).rounds
-    graphs = method.topology.graphs
+    traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
+    agents = method.topology.size - method.topology.idle
+
+    def sent(trace: Trace, size: Callable[[Round], int]) -> Sent:
+        # A ring of all agents passes on 2 (A - 1) pieces, each an A-th of what is averaged.
+        everyone = [2 * (agents - 1) * size(each) // agents for each in trace.rounds if each.everyone]
+        return Sent(sum(size(each) for each in trace.rounds if not each.everyone), sum(everyone))
+
     return Ledger(
-        link_bytes=sum(each.wire_bytes for each in rounds),
-        link_paper_bits=sum(each.paper_bits for each in rounds),
-        listeners=np.stack([graph.out_degree[graph.present] for graph in graphs]),
+        rule=method.rule,
+        wire={kind: sent(trace, lambda each: each.wire_bytes) for kind, trace in traces.items()},
+        paper={kind: sent(trace, lambda each: each.paper_bits) for kind, trace in traces.items()},
+        listeners=np.stack([graph.out_degree[graph.present] for graph in method.topology.graphs]),
     )
 
 
@@ -64,8 +112,11 @@ def passes_per_step(method: Method, params: Params) -> float:
     """Counts the backward passes of an agent in a step, each over one batch: the mean over agents, phases."""
     graphs = method.topology.graphs
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
-    asked = method.trace(params).asked
-    return method.ascent.passes_per_step * sum(1 if kind == "own" else pairs for kind in asked)
+    traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
+    asked = [
+        sum(1 if kind == "own" else pairs for kind in traces[phase].asked) for phase in method.rule.phases
+    ]
+    return method.ascent.passes_per_step * float(np.mean(asked))
 
 
 def readable(count: float) -> str:

@@ -1,120 +1,24 @@
-"""What a method is: a topology, a rule, and how gradients are taken. A rule is the algorithm itself.
-
-    rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the ascent
-                                              s.network       the only place where agents meet
-
-Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So whoever cuts a state
-over devices or stacks it over replicas knows which axis is the agents'.
-"""
+"""What a method is: a topology, a rule, and how gradients are taken. The algorithm itself is the rule."""
 
 import dataclasses
-import itertools
-from collections.abc import Callable
-from typing import Any, Generic, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, State, Tree
-from saddle_jax.core import trees
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
+from saddle_jax.core import metrics, trees
 from saddle_jax.core.ascent import Ascent, plain
-from saddle_jax.core.gradients import Gradients, Kind, Oracle, Rehearsal, initial_states
+from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
 from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
-from saddle_jax.core.network import Faults, Graphs, Message, Network, Round
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.network import Faults, Network
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.topology import Keeps, Topology
-
-
-@dataclasses.dataclass(eq=False)
-class Step:
-    """A step is all that a rule sees of it: models, gradients and the network.
-
-    Attributes:
-      t: the number of the step, int32 []: the only counter of a run, the argument of schedules.
-      x: the models that the step began with [A, ...].
-      network: where agents meet.
-      oracle: answers `gradient` and `cross_gradients`.
-      diagnostics: whether to measure what costs extra passes over the parameters.
-      notes: what was measured, with its axes.
-    """
-
-    t: Any
-    x: Params
-    network: Network
-    oracle: Oracle
-    diagnostics: bool = False
-    notes: dict[str, tuple[Any, Axes]] = dataclasses.field(default_factory=dict)
-
-    def gradient(self, x: Params) -> Params:
-        """Returns every agent's gradient on its own batch at the models x, [A, ...]."""
-        gradient = self.oracle.own(x)
-        self._note_norms(gradient, "A")
-        return gradient
-
-    def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
-        """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...], for every neighbour j of i, itself in slot 0.
-
-        Models go out in one round, and gradients come back in another. They are charged uncompressed, unless
-        `network.returned` says afterwards how they travelled.
-
-        Args:
-          x: models [A, ...].
-          own: where each agent takes its own g_ii; None takes it at x.
-          sent: how the models travel; None sends them as they are, `()` if a round of this step has
-            brought them already.
-        """
-        self._send_models(x, sent)
-        pairs = self.oracle.pairs(x, own)
-        self.network.expect_return(pairs)
-        self._note_norms(pairs, "AK")
-        return pairs
-
-    def cross_gradient_mean(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
-        """Returns sum_j w_ij g_ij, [A, ...], the neighbourhood's mean of `cross_gradients`, in less memory.
-
-        The gradients come back uncompressed.
-        """
-        self._send_models(x, sent)
-        mean = self.oracle.mean(x, own)
-        self.network.charge(Message(mean))
-        self._note_norms(mean, "A")
-        return mean
-
-    def note(self, name: str, value: Any, axes: Axes) -> None:
-        """Puts a value into the step's metrics; the second of a name becomes name_2, and so on."""
-        checks.choice("axes", axes, ("", "A", "AK", "L"))
-        names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
-        self.notes[next(free for free in names if free not in self.notes)] = (value, axes)
-
-    def _send_models(self, x: Params, sent: Any) -> None:
-        if self.network.topology.is_directed:
-            raise ArgumentError(
-                f"topology must be undirected to exchange cross-gradients, got {self.network.topology.name}"
-            )
-        if self.network.faults is not None:
-            # Batches are brought to models here, so that no message is there to be lost.
-            raise ArgumentError(f"faults must be None for cross-gradients, got {self.network.faults!r}")
-        if sent is None or len(sent):
-            self.network.charge(Message(x) if sent is None else sent)
-
-    def _note_norms(self, gradient: Params, axes: Literal["A", "AK"]) -> None:
-        if not self.diagnostics:
-            return
-        present = jnp.asarray(self.network.topology.present if axes == "A" else self.network.occupied)
-        norms = trees.agent_norms(gradient, present.ndim)
-        self.note("gradient_norm", jnp.where(present, norms, 0), axes)
-        by_layer = trees.layer_norms(gradient, present.ndim)
-        self.note("gradient_norm_by_layer", trees.mean_by_layer(by_layer, present[None]), "L")
-
-
-class Rule(NamedTuple, Generic[State]):
-    """A rule is an algorithm: a pure pair of functions over stacked trees."""
-
-    init: Callable[[Params], State]  # x [A, ...] -> state
-    step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
-    demands: Keeps | None = None  # what W must keep; None demands nothing
 
 
 class MethodState(NamedTuple):
@@ -126,7 +30,7 @@ class MethodState(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A trace lists what one step does; an abstract run of the step finds it."""
+    """A trace lists what a step of one kind does; an abstract run of the step finds it."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
     asked: tuple[Kind, ...]  # which gradients the rule asked for
@@ -162,6 +66,7 @@ class Method:
         checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
+        self.rule.check()
         demands, keeps = self.rule.demands, self.topology.keeps
         if self.faults is not None and keeps == "mass":
             raise ArgumentError(
@@ -180,9 +85,9 @@ class Method:
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
         self._check_state(state)
-        trace = self.trace(params)  # raises an error if a step would fail
-        self._check_kept_per_link(trace, params)
-        ascent = initial_states(self.ascent, params, trace.asked, self.topology.slots)
+        asked = self.asked(params)  # raises an error if a step would fail
+        self._check_kept_per_link(asked, params)
+        ascent = initial_states(self.ascent, params, asked, self.topology.slots)
         return MethodState(jnp.zeros([], jnp.int32), ascent, state)
 
     def step(
@@ -224,13 +129,30 @@ class Method:
         trees.check_stacked("batch", batch, self.topology.size)
         self._check_phase(phase)
         batch = jax.tree.map(jnp.asarray, batch)
-        network = Network(self.topology, state.t, key, self.faults)
-        oracle = Gradients(loss_fn, self.ascent, batch, network, list(state.ascent), phase, group)
-        step = Step(state.t, params, network, oracle, diagnostics)
+        call = _Call(loss_fn, params, state, batch, key, diagnostics, group)
+        kinds, stride = self.rule.kinds, self._ascent_kinds
+        if phase is not None:
+            return self._take(call, phase // stride, phase % stride)
+        if len(kinds) == 1:
+            return self._take(call, kinds[0], None)
+        branches = [lambda kind=kind: self._take(call, kind, None) for kind in kinds]
+        taken: tuple[Params, MethodState, Metrics] = jax.lax.switch(
+            self.rule.place(state.t), metrics.aligned(branches)
+        )
+        return taken
+
+    def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
+        """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""
+        params, state = call.params, call.state
+        network = Network(self.topology, self.rule.turns(state.t), call.key, self.faults)
+        oracle = Gradients(
+            call.loss_fn, self.ascent, call.batch, network, state.t, list(state.ascent), phase, call.group
+        )
+        step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
         _check_alike("models", new, params)
         _check_alike("state", rule_state, state.rule)
-        if diagnostics:
+        if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
             step.note("consensus_distance", trees.consensus_distance(new, present), "")
@@ -238,34 +160,62 @@ class Method:
         return new, MethodState(state.t + 1, ascent, rule_state), self._metrics(step.notes, oracle)
 
     def phase(self, t: int) -> int:
-        """Returns the kind of step number t, counted from 0, for loops that count steps themselves."""
-        return self.ascent.phase(t)
+        """Returns the kind of step number t, counted from 0, for loops that count steps themselves.
 
-    def trace(self, params: Params) -> Trace:
-        """Lists what one step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
+        It tells both the rule's kind and the ascent's: steps of one kind are one compiled program.
+        """
+        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._ascent_kinds + self.ascent.phase(t)
 
-        The ledger, the memory estimate and `init` all ask for it: it is remembered for each set of shapes.
+    @property
+    def _ascent_kinds(self) -> int:
+        return max(self.ascent.phases) + 1
+
+    def asked(self, params: Params) -> tuple[Kind, ...]:
+        """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
+
+        Steps of other kinds may ask for fewer; the ascent's states are kept for each question.
+        """
+        lists = [trace.asked for trace in self.trace(params)]
+        most = max(lists, key=len)
+        for asked in lists:
+            if asked != most[: len(asked)]:
+                raise ArgumentError(
+                    f"{self.name} must ask for the same gradients in the same order in steps of all kinds, "
+                    f"got {asked} and {most}"
+                )
+        return most
+
+    def trace(self, params: Params) -> tuple[Trace, ...]:
+        """Lists what a step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
+
+        There is one trace for each kind of step, in the order of `Rule.kinds`. The ledger, the memory
+        estimate and `init` all ask for them: they are remembered for each set of shapes.
         """
         leaves, structure = jax.tree.flatten(params)
         shapes = (structure, *((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
-        traces: dict[Any, Trace] = self.__dict__.setdefault("_traces", {})
+        traces: dict[Any, tuple[Trace, ...]] = self.__dict__.setdefault("_traces", {})
         if shapes not in traces:
-            traces[shapes] = self._trace(params)
+            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.kinds)
         return traces[shapes]
 
-    def _trace(self, params: Params) -> Trace:
+    def _trace(self, params: Params, kind: int) -> Trace:
         book: list[Round] = []
         oracle = Rehearsal(self.topology.slots)
 
         def rehearse(x: Params, t: Array, key: Key) -> Any:
             network = Network(self.topology, t, key, self.faults, book)
             state = self.rule.init(x)
-            new, new_state = self.rule.step(Step(t, x, network, oracle, diagnostics=False), x, state)
+            step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
+            new, new_state = self.rule.step(step, x, state)
             _check_alike("models", new, x)
             _check_alike("state", new_state, state)
             return ()
 
         jax.eval_shape(rehearse, params, jnp.int32(0), jax.random.key(0))
+        if book and kind in self.rule.silent:
+            raise ArgumentError(
+                f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"
+            )
         return Trace(tuple(book), tuple(oracle.asked))
 
     def _check_state(self, state: Any) -> None:
@@ -276,10 +226,10 @@ class Method:
                     f"A = {self.topology.size}, got shape {jnp.shape(leaf)}"
                 )
 
-    def _check_kept_per_link(self, trace: Trace, params: Params) -> None:
+    def _check_kept_per_link(self, asked: tuple[Kind, ...], params: Params) -> None:
         """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
-        per_pair = set(trace.asked) - {"own"} and self.ascent.keeps_state(one)
+        per_pair = set(asked) - {"own"} and self.ascent.keeps_state(one)
         if per_pair and not self.topology.has_fixed_links:
             raise ArgumentError(
                 f"topology must have the same links in every step for {self.ascent}, which remembers pairs, "
@@ -293,8 +243,10 @@ class Method:
             raise ArgumentError(
                 f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
             )
-        if phase not in self.ascent.phases:
-            raise ArgumentError(f"phase must be one of {sorted(set(self.ascent.phases))}, got {phase}")
+        stride = self._ascent_kinds
+        allowed = sorted({kind * stride + other for kind in self.rule.kinds for other in self.ascent.phases})
+        if phase not in allowed:
+            raise ArgumentError(f"phase must be one of {allowed}, got {phase}")
 
     def _metrics(self, notes: dict[str, tuple[Any, Axes]], oracle: Gradients) -> Metrics:
         """Makes metrics of all notes, without the rows of idle agents."""
@@ -311,6 +263,18 @@ class Method:
             {name: of_present(*note) for name, note in notes.items()},
             {name: axes for name, (_, axes) in notes.items()},
         )
+
+
+class _Call(NamedTuple):
+    """What `Method.step` was called with, for steps of all kinds."""
+
+    loss_fn: LossFn
+    params: Params
+    state: MethodState
+    batch: Batch
+    key: Key | None
+    diagnostics: bool
+    group: int
 
 
 _MEANING: dict[Keeps, str] = {

@@ -1,10 +1,11 @@
 """What a step measured: arrays by name, each with what its axes mean."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 
 # What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
 Axes = Literal["", "A", "AK", "L"]
@@ -44,3 +45,30 @@ class Metrics(Mapping[str, Any]):
     def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
         """Makes the metrics again of axes and values; JAX calls this."""
         return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
+
+
+def aligned(branches: Sequence[Callable[[], tuple[Any, Any, Metrics]]]) -> list[Callable[[], Any]]:
+    """Makes steps of several kinds return the same metrics, as the branches of one program must.
+
+    Each branch returns (models, state, metrics). What a branch does not measure is NaN there, or -1 where it
+    is a whole number.
+    """
+    measured = [jax.eval_shape(branch)[2] for branch in branches]
+    shapes = {name: value for each in measured for name, value in each.items()}
+    axes = {name: kind for each in measured for name, kind in each.axes.items()}
+
+    def filled(branch: Callable[[], tuple[Any, Any, Metrics]]) -> Callable[[], Any]:
+        def run() -> Any:
+            models, state, metrics = branch()
+            others = {
+                name: jax.tree.map(_nothing, shape) for name, shape in shapes.items() if name not in metrics
+            }
+            return models, state, Metrics({**metrics.arrays, **others}, axes)
+
+        return run
+
+    return [filled(branch) for branch in branches]
+
+
+def _nothing(like: Any) -> Any:
+    return jnp.full(like.shape, jnp.nan if jnp.issubdtype(like.dtype, jnp.floating) else -1, like.dtype)

@@ -16,57 +16,21 @@ Sharding, lost messages and the books live here. Only this module uses the excha
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Key, Operator, Tree
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.base.types import Array, Key, Tree
+from saddle_jax.core import mixing
+from saddle_jax.core.messages import Message, Round
+from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.topology import Topology
-from saddle_jax.core.trees import check_params, check_stacked
+from saddle_jax.core.trees import check_params, check_stacked, consensus
 from saddle_jax.devices import exchange, lifting
-
-Form = Literal["auto", "dense", "table"]
-FORMS = ("auto", "dense", "table")
-Graphs: TypeAlias = Topology | Cycle
-
-# The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
-_MAX_TABLE_WIDTH = 16
-
-
-class Message(NamedTuple):
-    """A message says what travels over one link in one round."""
-
-    like: Tree  # has the shapes of the round's own argument, agents and slots included
-    packed: Operator | None = None  # the operator whose encoding travels; None: the numbers as they are
-
-
-class Round(NamedTuple):
-    """A round in the books lists the tensors [...] that each link carries, and how each is packed."""
-
-    tensors: tuple[jax.ShapeDtypeStruct, ...]
-    packings: tuple[Operator | None, ...]
-
-    @property
-    def wire_bytes(self) -> int:
-        """The bytes over one link in the real encodings, with norms, scales, signs and indices."""
-        return sum(
-            x.size * x.dtype.itemsize if packed is None else packed.bits(x.shape, x.dtype) // 8
-            for x, packed in zip(self.tensors, self.packings, strict=True)
-        )
-
-    @property
-    def paper_bits(self) -> int:
-        """The bits over one link as the paper's tables count them: 32 for a number not compressed."""
-        return sum(
-            32 * x.size if packed is None else packed.paper_bits(x.shape)
-            for x, packed in zip(self.tensors, self.packings, strict=True)
-        )
 
 
 class Faults(Protocol):
@@ -126,7 +90,7 @@ class Network:
 
     def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
         """Returns W x, every agent's weighted sum over its neighbours, leaves [A, ...]."""
-        return self._weigh(x, sent, form, _mixed)
+        return self._weigh(x, sent, form, mixing.mixed)
 
     def pull(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
         """Returns (W - I) x, what a round of gossip adds to each agent, leaves [A, ...].
@@ -134,7 +98,7 @@ class Network:
         Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
         zero, and the rounding of W to the models' dtype does not drive their mean.
         """
-        return self._weigh(x, sent, form, _pulled)
+        return self._weigh(x, sent, form, mixing.pulled)
 
     def hear(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
@@ -157,9 +121,23 @@ class Network:
 
         def run(graph: Topology, arrived: Array) -> Tree:
             rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), x)
-            return _gathered(graph.neighbours * self.width + graph.back, rows, arrived)
+            return mixing.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
 
         return self._by_graph(run)
+
+    def all_reduce(self, x: Tree) -> Tree:
+        """Returns the exact mean over all agents, in everybody's row, leaves [A, ...].
+
+        It is charged as a ring of all agents does it, whatever the graph is: each agent sends
+        2 (A - 1) / A times its model. A network with faults refuses it.
+        """
+        check_params(x, self.topology.size, "x")
+        if self.faults is not None:
+            raise ArgumentError(f"faults must be None for an average of all agents, got {self.faults!r}")
+        self._begin(x, None, axes=1)
+        self.book.append(self.book.pop()._replace(everyone=True))
+        present = self.topology.present if self.topology.idle else None
+        return jax.tree.map(lambda leaf, mean: jnp.broadcast_to(mean, leaf.shape), x, consensus(x, present))
 
     def average(self, pairs: Tree) -> Tree:
         """Returns sum_k w_ik p_ik, [A, ...], of leaves [A, K, ...]; nothing travels."""
@@ -208,7 +186,7 @@ class Network:
         return heard, jnp.asarray(own * self.width + np.arange(self.width))
 
     def _heard(self, x: Tree, faults: bool = True) -> Tree:
-        return self._by_graph(lambda graph, arrived: _gathered(graph.neighbours, x, arrived), faults)
+        return self._by_graph(lambda graph, arrived: mixing.gathered(graph.neighbours, x, arrived), faults)
 
     def _weigh(self, x: Tree, sent: Any, form: Form, apply: Callable[..., Array]) -> Tree:
         check_params(x, self.topology.size, "x")
@@ -217,9 +195,9 @@ class Network:
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
         def run(graph: Topology, arrived: Array) -> Tree:
-            if self.faults is None and mixing_form(graph, form) == "dense":
-                return _dense(graph, wide, apply)
-            return _table(graph, wide, arrived if self.faults else None, apply)
+            if self.faults is None and mixing.mixing_form(graph, form) == "dense":
+                return mixing.dense(graph, wide, apply)
+            return mixing.table(graph, wide, arrived if self.faults else None, apply)
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
@@ -252,22 +230,6 @@ class Network:
             )
 
 
-def mixing_form(topology: Graphs, form: Form = "auto") -> Form:
-    """Returns the form in which W x is computed on a graph: the given one, or for "auto" a choice by degree.
-
-    Both give the same numbers, up to rounding. "table" adds up K gathered rows: it reads each neighbour's
-    model once and writes one. "dense" is one einsum with W: it multiplies A times per number, and on several
-    devices needs everybody's models on each of them.
-
-    >>> sj.mixing_form(sj.ring(100)), sj.mixing_form(sj.complete(100))
-    ('table', 'dense')
-    """
-    checks.choice("form", form, FORMS)
-    if form != "auto":
-        return form
-    return "table" if topology.slots <= _MAX_TABLE_WIDTH else "dense"
-
-
 def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
     """Returns W x over the agent axis: every leaf [A, ...] becomes sum_j w_ij leaf[j], [A, ...].
 
@@ -277,64 +239,3 @@ def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
     Array([2., 3., 4., 3.], dtype=float32)
     """
     return Network(topology, t).mix(tree, form=form)
-
-
-def _mixed(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
-    return x + differences if rows_sum_to_one else differences
-
-
-def _pulled(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
-    return differences if rows_sum_to_one else differences - x
-
-
-def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
-    stochastic = graph.keeps != "mass"
-
-    def of_a_shard(own: Tree, heard: Tree, rows: Array) -> Tree:
-        def leaf(x: Array, heard: Array) -> Array:
-            others = heard - heard[:1] if stochastic else heard
-            # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
-            summed = jnp.einsum(
-                "ij,j...->i...", rows.astype(x.dtype), others, precision=jax.lax.Precision.HIGHEST
-            )
-            return apply(stochastic, x, summed)
-
-        return jax.tree.map(leaf, own, heard)
-
-    rows = jnp.asarray(graph.mixing - np.eye(graph.size) if stochastic else graph.mixing)
-    return lifting.on_shards(of_a_shard)(tree, exchange.everything(tree), rows)
-
-
-def _table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[..., Array]) -> Tree:
-    """Sums over slots; the weight of a message that has not `arrived` stays with the agent's own model."""
-    stochastic = graph.keeps != "mass"
-
-    def of_a_shard(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
-        def leaf(x: Array, heard: Array) -> Array:
-            column = (slice(None),) + (None,) * (x.ndim - 1)
-            total = jnp.zeros_like(x) if stochastic else weights[:, 0].astype(x.dtype)[column] * x
-            for k in range(1, senders.shape[1]):
-                other = heard[senders[:, k]]
-                total += weights[:, k].astype(x.dtype)[column] * (other - x if stochastic else other)
-            return apply(stochastic, x, total)
-
-        return jax.tree.map(leaf, own, heard)
-
-    weights = jnp.asarray(graph.weights)
-    if arrived is not None:
-        weights = jnp.where(arrived, weights, 0)
-    return lifting.on_shards(of_a_shard)(tree, *exchange.bring(graph.neighbours, tree), weights)
-
-
-def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
-    """Returns the rows that a table [A, K] names, as leaves [A, K, ...]; zeros where nothing arrived."""
-
-    def of_a_shard(rows: Tree, places: Array, arrived: Array) -> Tree:
-        def leaf(x: Array) -> Array:
-            mask = arrived.reshape(arrived.shape + (1,) * (x.ndim - 1))
-            return jnp.where(mask, x[places], jnp.zeros_like(x, shape=()))
-
-        return jax.tree.map(leaf, rows)
-
-    rows, places = exchange.bring(table, rows)
-    return lifting.on_shards(of_a_shard)(rows, places, arrived)

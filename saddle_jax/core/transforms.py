@@ -20,8 +20,9 @@ from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
 from saddle_jax.core.gradients import Given
 from saddle_jax.core.graphs import Cycle
-from saddle_jax.core.method import Rule, Step
-from saddle_jax.core.network import Form, Graphs, Network
+from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.network import Network
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.topology import Topology
 from saddle_jax.devices.lifting import on_shards
 

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
-from saddle_jax.core.method import Method, Rule, Step
-from saddle_jax.core.network import Form, Graphs
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 

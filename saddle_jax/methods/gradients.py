@@ -10,7 +10,8 @@ from saddle_jax.ascents.sam import sam
 from saddle_jax.base.types import Batch, LossFn, Params
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.gradients import Gradients
-from saddle_jax.core.network import Graphs, Network
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.network import Network
 from saddle_jax.core.trees import check_params, check_stacked
 from saddle_jax.graphs.named import isolated
 from saddle_jax.methods.ngm import check_undirected
@@ -72,4 +73,4 @@ def _oracle(
     check_params(params, topology.size)
     check_stacked("batch", batch, topology.size)
     batch = jax.tree.map(jnp.asarray, batch)
-    return Gradients(loss_fn, ascent, batch, Network(topology), states=[])
+    return Gradients(loss_fn, ascent, batch, Network(topology), t=0, states=[])

@@ -11,8 +11,10 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
-from saddle_jax.core.method import Method, Rule, Step
-from saddle_jax.core.network import FORMS, Form, Graphs, Message
+from saddle_jax.core.messages import Message
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum

@@ -8,8 +8,9 @@ import optax
 from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, of_models
-from saddle_jax.core.method import Method, Rule, Step
-from saddle_jax.core.network import Form, Graphs
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import gossip_of, transform_of
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed

@@ -15,7 +15,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.types import ScalarOrSchedule
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.method import Method
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm

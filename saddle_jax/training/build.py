@@ -10,7 +10,7 @@ import optax
 from saddle_jax import models
 from saddle_jax.base.types import Key, LossFn, Params
 from saddle_jax.core.method import Method
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, load, make_partition

@@ -10,7 +10,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.compression.spelling import parse_compressor as parse_compressor
 from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.network import FORMS
+from saddle_jax.core.mixing import FORMS
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS

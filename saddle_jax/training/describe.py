@@ -8,7 +8,7 @@ import jax
 
 from saddle_jax import models
 from saddle_jax.core.ledger import readable
-from saddle_jax.core.network import Form, mixing_form
+from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import Partition
 from saddle_jax.methods import options_of

@@ -59,7 +59,7 @@ def estimate(program: Program) -> Footprint:
     """Returns what a run, or several in one program, will take; see above."""
     placement, shapes = program.placement, program.carry_shapes
     width = program.method.topology.graphs[0].neighbours.shape[1]
-    asked = program.method.trace(program.shapes_of_one.params).asked
+    asked = program.method.asked(program.shapes_of_one.params)
     pairs = max((width if kind == "pairs" else 1 for kind in asked), default=1)
     together = placement.per_device * program.at_once
     at_a_time = policy.group_size(together, program.config.group)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from saddle_jax.base.types import Array, Key, Params
 from saddle_jax.core.method import MethodState
 from saddle_jax.core.metrics import Metrics
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import take
 from saddle_jax.data.batches import augmentation_key
 from saddle_jax.devices.lifting import on_shards

@@ -13,7 +13,7 @@ from problem import IRREGULAR, Problem, compiled, run
 
 import saddle_jax as sj
 from saddle_jax.core.ledger import open_ledger, passes_per_step
-from saddle_jax.core.network import Round
+from saddle_jax.core.messages import Round
 from saddle_jax.devices import lifting
 from saddle_jax.methods import options_of
 

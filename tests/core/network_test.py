@@ -190,7 +190,7 @@ def test_a_loop_written_in_python_books_every_round():
 
     rule = sj.Rule(lambda x: (), lambda s, x, state: (thrice(s.network, x), state))
     method = sj.Method("thrice", sj.ring(5), rule)
-    assert len(method.trace(Problem(5).params).rounds) == 3
+    assert len(method.trace(Problem(5).params)[0].rounds) == 3
     params, _, metrics = method.step(
         Problem.loss_fn, Problem(5).params, method.init(Problem(5).params), Problem(5).batch(0)
     )

@@ -18,7 +18,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Params
 from saddle_jax.core.ascent import plain
-from saddle_jax.core.gradients import of_one_model
+from saddle_jax.core.gradients import Known, of_one_model
 from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
 from saddle_jax.data.recipes import Recipe
 from saddle_jax.devices.lifting import lift
@@ -201,7 +201,7 @@ class _AgentData:
 def _gradients(model: Any, recipe: Recipe, params: Params, batch: Batch) -> tuple[Params, Array]:
     loss_fn = classification.cross_entropy(model)
     prepared = {**batch, "images": jax.vmap(recipe.for_evaluation)(batch["images"])}
-    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, prepared, ())
+    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, prepared, (), Known())
     return grads, evaluation.loss
 
 
