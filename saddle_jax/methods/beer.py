@@ -15,16 +15,16 @@ operators such as top-k too.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from saddle_jax.base import checks
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
-from saddle_jax.core.method import Method, Rule, Step
-from saddle_jax.core.network import FORMS, Form, Graphs
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
+
+OPENING, LATER = 0, 1  # kinds of steps
 
 
 class BEERState(NamedTuple):
@@ -52,20 +52,21 @@ def beer_rule(
         check_one_copy(s)
         eta, old = rate(s.t), state
         g = decayed(s.gradient(x), x, weight_decay)
-        opening = s.t == 0
-        M = jax.tree.map(lambda g, later: jnp.where(opening, g, later), g, estimate(g, old.M))
-        pulled = s.network.pull(old.G, (), form)
-        V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, pulled, M, old.M)
-        G, sent = publish(s, compressor, V, old.G)
-        G = jax.tree.map(lambda G, later: jnp.where(opening, G, later), old.G, G)
-        s.network.charge(sent)
+        if s.phase == OPENING:
+            M, V, G = g, g, old.G
+        else:
+            M = estimate(g, old.M)
+            pulled = s.network.pull(old.G, (), form)
+            V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, pulled, M, old.M)
+            G, sent = publish(s, compressor, V, old.G)
+            s.network.charge(sent)
         pulled = s.network.pull(old.H, (), form)
         x = tree_map(lambda x, p, V: x + gamma * p - eta * V, x, pulled, V)
         H, sent = publish(s, compressor, x, old.H)
         s.network.charge(sent)
         return x, BEERState(M, V, H, G)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, demands="average", phases=(LATER,), opening=(OPENING,))
 
 
 def beer(

@@ -23,8 +23,9 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_optional_compressor, check_rate
-from saddle_jax.core.method import Method, Rule, Step
-from saddle_jax.core.network import FORMS, Form, Graphs
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.methods import cga_program

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_optional_compressor, check_rate, compressed
-from saddle_jax.core.method import Method, Rule, Step
-from saddle_jax.core.network import FORMS, Form, Graphs
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 

@@ -15,7 +15,7 @@ from typing import Any
 from saddle_jax.base import checks
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
-from saddle_jax.core.network import Form, Graphs
+from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.beer import beer_rule
 
