@@ -15,6 +15,7 @@ conditions least is taken.
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,6 +24,7 @@ from saddle_jax.base.types import Array
 MOST_UNKNOWNS = 8  # 256 systems of 8 equations for each agent and tensor
 
 
+@jax.jit  # one program for all tensors: their number of neighbours is the same
 def solve(G: Array, b: Array, margin: Any) -> Array:
     """Returns the v [..., k] that minimises 1/2 v'Gv + b'v over v >= margin; G is [..., k, k], b [..., k].
 
@@ -66,8 +68,10 @@ def _all_pivots(G: Array, c: Array) -> Array:
 
 def _pivot(systems: Array, i: int) -> Array:
     """Solves equation i of each system [..., k, k + 1] for its unknown i and puts it into the others."""
-    row, column, pivot = systems[..., i, :], systems[..., :, i], systems[..., i, i]
-    solved = -row / pivot[..., None]
-    others = systems + column[..., :, None] * solved[..., None, :]
-    others = others.at[..., :, i].set(column / pivot[..., None])
-    return others.at[..., i, :].set(solved.at[..., i].set(1 / pivot))
+    row, column, pivot = systems[..., [i], :], systems[..., :, [i]], systems[..., [i], :][..., [i]]
+    in_row, in_column = (
+        jax.lax.broadcasted_iota(jnp.int32, systems.shape, systems.ndim - axis) == i for axis in (2, 1)
+    )
+    others = jnp.where(in_column, column / pivot, systems - column * row / pivot)
+    solved = jnp.where(in_column, 1, -row) / pivot
+    return jnp.where(in_row, solved, others)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem import IRREGULAR, Problem, run
+from suited import TREES, suited
 
 import saddle_jax as sj
 from saddle_jax.methods import options_of
@@ -26,7 +27,7 @@ def make(name, topology, learning_rate=0.1, **options):
         pytest.skip(f"it has no {', '.join(missing)}")
     usual = {**MOMENTUM, "rho": 0.2, **options}
     chosen = {option: value for option, value in usual.items() if option in known}
-    return sj.METHODS[name](topology, learning_rate=learning_rate, **chosen)
+    return sj.METHODS[name](suited(name, topology), learning_rate=learning_rate, **chosen)
 
 
 def sgd(nesterov):
@@ -81,6 +82,8 @@ def test_the_identity_compressor_changes_nothing(name):
 @pytest.mark.usefixtures("x64")
 @every_method
 def test_without_links_nobody_hears_anybody(name):
+    if name in TREES:
+        pytest.skip("it needs a tree")
     problem = Problem(4)
     together, _, _ = run(make(name, sj.isolated(4)), problem)
     for i in range(4):
@@ -156,8 +159,9 @@ def test_permuting_the_agents_permutes_the_result(order, name, compressor):
         problem, permuted = Problem(5), Problem(5)
         permuted.x, permuted.y = problem.x[:, order], problem.y[:, order]
         permuted.start = [problem.start[i] for i in order]
-        shuffled = sj.from_matrix(IRREGULAR.mixing[np.ix_(order, order)])
-        history, _, _ = run(make(name, IRREGULAR, compressor=compressor), problem)
+        graph = suited(name, IRREGULAR)
+        shuffled = sj.from_matrix(graph.mixing[np.ix_(order, order)])
+        history, _, _ = run(make(name, graph, compressor=compressor), problem)
         result, _, _ = run(make(name, shuffled, compressor=compressor), permuted)
         chex.assert_trees_all_close(result, jax.tree.map(lambda x: x[:, order], history), atol=1e-11)
 
@@ -185,7 +189,7 @@ def test_stopping_and_going_on_is_the_same_run_bit_for_bit(name):
     method = make(
         name,
         sj.ring(6),
-        compressor=sj.quantize(4),
+        **({"compressor": sj.quantize(4)} if "compressor" in options_of(name) else {}),
         **({"ascent_every": 2, "ascent_reuse": True} if name in SADDLES else {}),
     )
     step = jax.jit(method.step, static_argnums=0)
@@ -217,7 +221,7 @@ def test_diagnostics_are_measured_only_when_asked(name, compressor):
         [optax.tree.norm(jax.tree.map(lambda x, i=i: x[i], update)) for i in range(5)],
         rtol=1e-5,
     )
-    pairs = name in ("ngm", "n_saddle")
+    pairs = name in ("ngm", "n_saddle", "cga")
     prefix = "gradient_" if pairs else ""
     assert (f"{prefix}compression_error" in full) == (compressor is not None)
     if compressor is not None:
@@ -235,7 +239,8 @@ def test_hyper_parameters_may_be_traced(name):
     problem = Problem(5)
 
     def one_step(learning_rate):
-        method = make(name, sj.ring(5), learning_rate=learning_rate, gamma=learning_rate)
+        gamma = {"gamma": learning_rate} if "gamma" in options_of(name) else {}
+        method = make(name, sj.ring(5), learning_rate=learning_rate, **gamma)
         params, _, _ = method.step(
             problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0)
         )
@@ -253,7 +258,9 @@ def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
     problem = Problem(5)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), problem.params)
     batch = jax.tree.map(lambda x: np.asarray(x, jnp.bfloat16), problem.batch(0))
-    method = make(name, sj.ring(5), beta=np.float32(0.9), weight_decay=np.float64(0.1), gamma=np.float32(0.5))
+    scalars = {"beta": np.float32(0.9), "weight_decay": np.float64(0.1), "gamma": np.float32(0.5)}
+    taken = {option: value for option, value in scalars.items() if option in options_of(name)}
+    method = make(name, sj.ring(5), **taken)
     state = method.init(params)
     new_params, new_state, _ = method.step(problem.loss_fn, params, state, batch)
     chex.assert_trees_all_equal_shapes_and_dtypes((params, state), (new_params, new_state))
@@ -261,7 +268,8 @@ def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
 
 @every_method
 def test_shapes_alone_suffice_to_initialise(name):
-    method = make(name, sj.ring(6), compressor=sj.sign())
+    compressor = {"compressor": sj.sign()} if "compressor" in options_of(name) else {}
+    method = make(name, sj.ring(6), **compressor)
     params = Problem(6).params
     shapes = jax.eval_shape(method.init, params)
     chex.assert_trees_all_equal_shapes_and_dtypes(shapes, method.init(params))
