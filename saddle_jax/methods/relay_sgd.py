@@ -27,6 +27,7 @@ from saddle_jax.core import trees
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import require_connected
 from saddle_jax.core.transforms import check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
@@ -115,3 +116,4 @@ def _check_tree(topology: Graphs) -> None:
         raise ArgumentError(
             f"topology must be a tree for relay_sgd, such as sj.spanning_tree(topology), got {topology.name}"
         )
+    require_connected(graph)  # n - 1 links may also be a ring beside an agent without any

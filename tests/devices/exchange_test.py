@@ -20,6 +20,8 @@ OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03}
 
 
 def make(name, topology, **options):
+    if options.get("compressor") is not None and "compressor" not in options_of(name):
+        pytest.skip("it compresses nothing")
     chosen = {**OPTIONS, "rho": 0.2, **options}
     taken = {
         option: value for option, value in chosen.items() if option in {*options_of(name), "learning_rate"}

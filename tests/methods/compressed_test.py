@@ -1,16 +1,21 @@
 """Methods with compressed messages against their papers in NumPy, their identities, and where they end."""
 
+import dataclasses
+
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import printed_algorithms as printed
 import published_compressed as published
 import pytest
+from lost import Lost
 from problem import GRAPHS, IRREGULAR, Problem, run
 from quadratics import Quadratics
 
 import saddle_jax as sj
+from saddle_jax.core.ledger import open_ledger
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -167,6 +172,35 @@ def test_copies_need_links_that_stay(name):
     graphs = sj.cycle(sj.chain(5), sj.star(5))
     with pytest.raises(ValueError, match="topology must have the same links in every step"):
         getattr(sj, name)(graphs, 0.1).init(Problem(5).params)
+
+
+@pytest.mark.parametrize("name", ["dcd", "ecd", "beer", "motef", "ada_gossip"])
+def test_copies_need_messages_that_arrive(name):
+    method = dataclasses.replace(getattr(sj, name)(sj.ring(5), 0.1), faults=Lost(np.ones((4, 5, 5), bool)))
+    with pytest.raises(ValueError, match="faults must be None for compressed gossip"):
+        method.init(Problem(5).params)
+
+
+def test_deep_squeeze_goes_on_where_messages_get_lost():
+    """A link that loses everything is no link: its weight stays with the agents' own."""
+    heard = np.ones((4, 5, 5), bool)
+    heard[:, 0, 1] = heard[:, 1, 0] = False
+    mixing = np.where(heard[0], IRREGULAR.mixing, 0)
+    mixing += np.diag(1 - mixing.sum(axis=1))
+    problem, options = Problem(5), {"compressor": sj.top_k(0.4)}
+    method = sj.deep_squeeze(IRREGULAR, 0.1, **options)
+    history, _, _ = run(dataclasses.replace(method, faults=Lost(heard)), problem)
+    expected, _, _ = run(sj.deep_squeeze(sj.from_matrix(mixing), 0.1, **options), problem)
+    chex.assert_trees_all_close(history, expected, atol=1e-12)
+    other, _, _ = run(method, problem)
+    assert np.abs(history["w"] - other["w"]).max() > 1e-3
+
+
+def test_the_first_step_of_beer_sends_half():
+    """Nothing of V travels in it."""
+    params = {"w": jnp.zeros((5, 1000), jnp.float32)}
+    ledger = open_ledger(sj.beer(sj.ring(5), 0.1), params)
+    assert [ledger.wire_bytes_per_agent(steps) for steps in (1, 2, 3)] == [8_000, 24_000, 40_000]
 
 
 def test_deep_squeeze_keeps_nothing_of_others():

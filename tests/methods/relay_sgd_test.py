@@ -3,11 +3,11 @@
 import dataclasses
 
 import chex
-import jax.numpy as jnp
 import numpy as np
 import optax
 import published_relay as published
 import pytest
+from lost import Lost
 from problem import Problem, run
 from quadratics import Quadratics
 
@@ -34,18 +34,6 @@ TREES = {
     "chain": (sj.chain(5), ((0, 1), (1, 2), (2, 3), (3, 4))),
     "star": (sj.star(5), ((0, 1), (0, 2), (0, 3), (0, 4))),
 }
-
-
-class Lost:
-    """Loses one-way what a table says: heard[t, i, j] is whether i hears j in step t."""
-
-    def __init__(self, heard):
-        self.heard = heard
-
-    def arrived(self, key, t, round_number, graph):
-        del key, round_number
-        agents = np.arange(graph.size)[:, None]
-        return jnp.asarray(self.heard)[t][agents, graph.neighbours]
 
 
 def eta(t):
@@ -131,6 +119,7 @@ def test_idle_agents_do_not_count():
 
 
 def test_what_is_no_tree_is_refused():
+    beside = sj.from_matrix(np.pad(np.full((3, 3), 1 / 3), (0, 1)) + np.diag([0, 0, 0, 1]), connected=False)
     for topology, message in (
         (
             sj.ring(5),
@@ -138,6 +127,7 @@ def test_what_is_no_tree_is_refused():
         ),
         (sj.isolated(4), "topology must be a tree"),
         (sj.exponential(8), "topology must be a tree"),
+        (beside, "W must describe a connected graph, got 2 separate parts"),
         (sj.cycle(sj.chain(5), sj.star(5)), "topology must have the same links in every step"),
         (5, "topology must be a Topology"),
     ):
