@@ -11,5 +11,10 @@ ASCENTS: dict[str, Callable[..., Ascent[Any]]] = load(
     {
         "plain": "saddle_jax.core.ascent:plain",
         "sam": "saddle_jax.ascents.sam:sam",
+        "asam": "saddle_jax.ascents.asam:asam",
+        "looksam": "saddle_jax.ascents.looksam:looksam",
+        "gsam": "saddle_jax.ascents.gsam:gsam",
+        "esam": "saddle_jax.ascents.esam:esam",
+        "lesam": "saddle_jax.ascents.lesam:lesam",
     }
 )

@@ -39,7 +39,7 @@ def quasi_global_rule(
         eta = rate(s.t)
         # A schedule may end at zero: the step is then no multiple of eta, and m-hat only decays.
         per_eta = jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
-        g = decayed(s.gradient(x), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
+        g = decayed(s.gradient(x, along=state.m_hat), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
 
         def descend(x: Array, g: Array, m_hat: Array) -> Any:
             m = beta * m_hat + g  # 3 (5)
