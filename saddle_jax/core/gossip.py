@@ -97,30 +97,39 @@ def choco(
     checks.choice("order", order, ORDERS)
     checks.choice("form", form, FORMS)
 
-    def publish(step: "Step", x: Tree, public: Tree) -> tuple[Tree, Message]:
-        theta = jax.tree.map(jnp.subtract, x, public)
-        q = compress_stacked(compressor, theta, step.network.key())
-        note_compression(step, "", theta, q, step.network.topology.present)
-        return jax.tree.map(jnp.add, public, q), Message(q, compressor)
-
     def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
-        _check_one_copy(step)
+        check_one_copy(step)
         public = state.public
         if order == "choco":
-            public, sent = publish(step, x, public)
+            public, sent = publish(step, compressor, x, public)
             pulled = step.network.pull(public, sent, form)
             return tree_map(lambda x, p: x + gamma * p, x, pulled), ChocoState(public)
         # What is mixed now travelled in the step before; what travels now is mixed in the next step.
         pulled = step.network.pull(public, (), form)
         x = tree_map(lambda x, p: x + gamma * p, x, pulled)
-        public, sent = publish(step, x, public)
+        public, sent = publish(step, compressor, x, public)
         step.network.charge(sent)
         return x, ChocoState(public)
 
     return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
 
 
-def _check_one_copy(step: "Step") -> None:
+def publish(step: "Step", compressor: Operator | None, x: Tree, public: Tree) -> tuple[Tree, Message]:
+    """Returns the public copy [A, ...] after x-hat + Q(x - x-hat), and the message that brought it there."""
+    q, sent = compressed(step, compressor, jax.tree.map(jnp.subtract, x, public))
+    return jax.tree.map(jnp.add, public, q), sent
+
+
+def compressed(step: "Step", compressor: Operator | None, theta: Tree) -> tuple[Tree, Message]:
+    """Returns Q(theta), [A, ...], and the message that carries it; without an operator theta as it is."""
+    if compressor is None:
+        return theta, Message(theta)
+    q = compress_stacked(compressor, theta, step.network.key())
+    note_compression(step, "", theta, q, step.network.topology.present)
+    return q, Message(q, compressor)
+
+
+def check_one_copy(step: "Step") -> None:
     """Checks that all neighbours hold the same public copy: every message arrives, and links stay."""
     if step.network.faults is not None and step.network.faults.loses:
         # Whoever missed a message would hold another copy than the one that all are taken to hold.
@@ -195,6 +204,12 @@ def check_compressor(compressor: Any) -> None:
         raise checks.ArgumentError(
             f"compressor must be a Compressor, such as sj.quantize(bits=8), got {compressor!r}"
         )
+
+
+def check_optional_compressor(compressor: Any) -> None:
+    """Checks that an argument is a compression operator, or None where nothing is compressed."""
+    if compressor is not None:
+        check_compressor(compressor)
 
 
 def note_compression(step: "Step", prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:

@@ -21,6 +21,14 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
         "sgp": "saddle_jax.methods.sgp:sgp",
         "push_diging": "saddle_jax.methods.push_diging:push_diging",
         "decentlam": "saddle_jax.methods.decentlam:decentlam",
+        "cga": "saddle_jax.methods.cga:cga",
+        "relay_sgd": "saddle_jax.methods.relay_sgd:relay_sgd",
+        "deep_squeeze": "saddle_jax.methods.deep_squeeze:deep_squeeze",
+        "dcd": "saddle_jax.methods.dcd:dcd",
+        "ecd": "saddle_jax.methods.ecd:ecd",
+        "beer": "saddle_jax.methods.beer:beer",
+        "motef": "saddle_jax.methods.motef:motef",
+        "ada_gossip": "saddle_jax.methods.ada_gossip:ada_gossip",
     }
 )
 

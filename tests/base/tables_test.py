@@ -1,6 +1,7 @@
 """Tables of names: a line says where a thing is, and each thing answers to its name."""
 
 import pytest
+from suited import suited
 
 import saddle_jax as sj
 from saddle_jax.ascents import ASCENTS
@@ -37,7 +38,7 @@ def test_what_is_public_is_what_the_table_says(table):
 def test_things_answer_to_their_names():
     for name, method in METHODS.items():
         rho = {"rho": 0.1} if "rho" in tables.options(method) else {}
-        assert method(sj.ring(4), 0.1, **rho).name == name
+        assert method(suited(name, sj.ring(4)), 0.1, **rho).name == name
     for name, load in BUILTIN.items():
         assert load().name == name
     assert all(callable(model) for model in MODELS.values())

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problem import IRREGULAR, Problem, compiled
+from suited import suited
 
 import saddle_jax as sj
 from saddle_jax.devices import exchange, lifting
@@ -19,10 +20,13 @@ OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03}
 
 
 def make(name, topology, **options):
-    if options.get("compressor") and "compressor" not in options_of(name):
+    if options.get("compressor") is not None and "compressor" not in options_of(name):
         pytest.skip("it compresses nothing")
-    known = {**OPTIONS, "rho": 0.2, **options}
-    return sj.METHODS[name](topology, **{o: value for o, value in known.items() if o in options_of(name)})
+    chosen = {**OPTIONS, "rho": 0.2, **options}
+    taken = {
+        option: value for option, value in chosen.items() if option in {*options_of(name), "learning_rate"}
+    }
+    return sj.METHODS[name](suited(name, topology), **taken)
 
 
 def pad(tree, size):

@@ -1,0 +1,111 @@
+"""CGA (Esfandiari et al., "Cross-Gradient Aggregation for Decentralized Learning from Non-IID Data", ICML
+2021): a quadratic program weighs the cross-gradients that NGM averages.
+
+For each tensor of agent i alone, with the rows M_j = w_ij g_ij of its neighbours and its own g = w_ii g_ii:
+
+    v = argmin 1/2 v'(M M' + 1e-12 I) v + (M g)'v   subject to   v >= margin
+    g_agg = g + M'v
+    x = x + gamma (W - I) x - eta d(g_agg)             d: the local momentum
+
+The paper's program has margin 0, the authors' code 0.5; v = 1 is NGM. With a compressor it is CompCGA: the
+cross-gradients are compressed with error feedback before the program, as in Comp NGM. It sends a model and
+gets a gradient back on each link and step. W keeps the average, and the graph is undirected. It is not exact
+on heterogeneous data.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
+from saddle_jax.core import trees
+from saddle_jax.core.gossip import check_optional_compressor, check_rate
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.trees import tree_map
+from saddle_jax.devices.lifting import on_shards
+from saddle_jax.methods import cga_program
+from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, check_undirected, fed_back
+
+_RIDGE = 1e-12  # makes the solution unique where rows depend on each other
+
+
+class CGAState(NamedTuple):
+    """CGA remembers its momentum and the errors of compression."""
+
+    m: Any  # momentum [A, ...]; None without momentum
+    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
+
+
+def cga(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, margin: Any = 0.5,
+    self_gradient: SelfGradient = "current", gamma: Any = 1.0, compressor: Operator | None = None,
+    form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes CGA; with a compressor, CompCGA. The options are those of `sj.ngm`, and `margin`.
+
+    Args:
+      weight_decay: coupled L2, added to the aggregated gradient.
+      margin: the least weight v >= 0 of a neighbour's gradient beside w_ij; 0.5 in the authors' code, 0 in
+        the paper.
+      compressor: the operator Q on cross-gradients, `sj.sign()` in CompCGA; models are sent as they are.
+
+    >>> method, x = sj.cga(sj.complete(2), 0.1, beta=0.0), jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, -5.0]))[0]  # 1 - 0.1 * 0
+    Array([1., 1.], dtype=float32)
+    """
+    check_undirected(topology)
+    _check_degree(topology)
+    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    momentum, margin = local_momentum(beta, nesterov), checks.real("margin", margin, at_least=0.0)
+    checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
+    checks.choice("form", form, FORMS)
+    check_optional_compressor(compressor)
+
+    def init(x: Params) -> CGAState:
+        error = None if compressor is None else trees.zeros_of_pairs(x, topology.slots)
+        return CGAState(momentum.init(x), error)
+
+    def step(s: Step, x: Params, state: CGAState) -> tuple[Params, CGAState]:
+        eta, error = rate(s.t), state.error
+        # The models go out once: they are mixed, and differentiated where they arrive.
+        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.pull(x, form=form))
+        own = mixed if self_gradient == "mixed" else None
+        pairs = s.cross_gradients(x, own, sent=())
+        if compressor is not None:
+            pairs, error = fed_back(s, compressor, pairs, error)
+        g = aggregated(trees.scale_slices(pairs, s.network.weights), margin)
+        g = decayed(g, x if own is None else own, weight_decay)
+        direction, m = momentum.direction(g, state.m)
+        return tree_map(lambda mixed, d: mixed - eta * d, mixed, direction), CGAState(m, error)
+
+    return Method("cga", topology, Rule(init, step, demands="average"))
+
+
+def aggregated(rows: Params, margin: Any) -> Params:
+    """Returns g + M'v, [A, ...], of weighted gradients w_ij g_ij [A, K, ...]; slot 0 holds the own g."""
+
+    def of_a_tensor(rows: Array) -> Array:
+        wide = rows.reshape(*rows.shape[:2], -1).astype(jnp.promote_types(rows.dtype, jnp.float32))
+        products = jnp.einsum("akd,ald->akl", wide, wide, precision="highest")
+        # A free slot's row is zero: it has no part in the program, nor in the sum.
+        gram = products[:, 1:, 1:] + _RIDGE * jnp.eye(rows.shape[1] - 1, dtype=wide.dtype)[None]
+        v = cga_program.solve(gram, products[:, 1:, 0], margin)
+        g = wide[:, 0] + jnp.einsum("ak,akd->ad", v, wide[:, 1:], precision="highest")
+        return g.reshape(rows.shape[:1] + rows.shape[2:]).astype(rows.dtype)
+
+    return on_shards(lambda rows: jax.tree.map(of_a_tensor, rows))(rows)
+
+
+def _check_degree(topology: Graphs) -> None:
+    if (others := topology.slots - 1) > cga_program.MOST_UNKNOWNS:
+        raise ArgumentError(
+            f"topology must give each agent at most {cga_program.MOST_UNKNOWNS} neighbours for cga, whose "
+            f"program tries every set of them, got {topology.name} with {others}"
+        )

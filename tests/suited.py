@@ -1,0 +1,17 @@
+"""A graph that a method takes, for laws that are told of all methods on one graph."""
+
+import saddle_jax as sj
+
+TREES = ("relay_sgd",)  # methods that live on a tree
+# Methods that keep something of each link or of each neighbour: links must stay.
+FIXED_LINKS = ("relay_sgd", "dcd", "ecd", "beer", "motef", "ada_gossip", "of_the_readme")
+
+
+def suited(name, graph):
+    """Returns the graph itself, or for a method that needs a tree a chain of as many agents."""
+    if isinstance(graph, sj.Cycle):
+        return sj.cycle(*(suited(name, one) for one in graph.graphs))
+    if name not in TREES or not isinstance(graph, sj.Topology):
+        return graph
+    is_tree = not graph.is_directed and graph.degree.sum() == 2 * (graph.size - graph.idle - 1)
+    return graph if is_tree else sj.chain(graph.size)
