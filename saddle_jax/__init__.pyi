@@ -50,9 +50,12 @@ from .graphs.named import ring as ring
 from .graphs.named import star as star
 from .graphs.named import torus as torus
 from .methods import METHODS as METHODS
+from .methods.dfedavgm import dfedavgm as dfedavgm
+from .methods.dfedavgm import dfedsam as dfedsam
 from .methods.dpsgd import dpsgd as dpsgd
 from .methods.gradients import cross_gradients as cross_gradients
 from .methods.gradients import local_gradients as local_gradients
+from .methods.kgt import kgt as kgt
 from .methods.ngm import neighbourhood_mean as neighbourhood_mean
 from .methods.ngm import ngm as ngm
 from .methods.qgm import qgm as qgm
@@ -61,4 +64,5 @@ from .methods.saddle import d_saddle as d_saddle
 from .methods.saddle import n_saddle as n_saddle
 from .methods.saddle import q_saddle as q_saddle
 from .methods.saddle import saddle as saddle
+from .methods.slowmo import slowmo as slowmo
 from .version import __version__ as __version__

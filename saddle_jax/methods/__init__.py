@@ -14,6 +14,9 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
         "q_saddle": "saddle_jax.methods.saddle:q_saddle",
         "ngm": "saddle_jax.methods.ngm:ngm",
         "n_saddle": "saddle_jax.methods.saddle:n_saddle",
+        "kgt": "saddle_jax.methods.kgt:kgt",
+        "dfedavgm": "saddle_jax.methods.dfedavgm:dfedavgm",
+        "dfedsam": "saddle_jax.methods.dfedavgm:dfedsam",
     }
 )
 

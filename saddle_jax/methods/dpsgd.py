@@ -10,6 +10,7 @@ from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+from saddle_jax.methods.rounds import LOCAL, in_rounds
 
 
 class DPSGDState(NamedTuple):
@@ -21,7 +22,7 @@ class DPSGDState(NamedTuple):
 
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,
     gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD). The other methods share these options.
@@ -34,6 +35,8 @@ def dpsgd(
       nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed heavy
         ball, direction m.
       weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
+      local_steps: k; the network is used in every k-th step ("gossip every k"). The momentum goes on
+        through the rounds.
       gamma: averaging rate in (0, 1].
       compressor: the operator Q; None sends models as they are.
       order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
@@ -54,7 +57,9 @@ def dpsgd(
         g = decayed(s.gradient(x), x, weight_decay)  # 3
         direction, m = momentum.direction(g, state.m)  # not printed
         half = tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
+        if s.phase == LOCAL:
+            return half, DPSGDState(m, state.way)
         new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
         return new, DPSGDState(m, gossip_state)
 
-    return Method("dpsgd", topology, Rule(init, step, demands="average"))
+    return Method("dpsgd", topology, in_rounds(Rule(init, step, demands="average"), local_steps))

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+
 from saddle_jax.base import checks
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -48,3 +50,11 @@ def decayed(g: Params, x: Params, weight_decay: Any) -> Params:
 def check_decay(weight_decay: Any) -> Any:
     """Checks a coefficient of weight decay and returns it."""
     return checks.real("weight_decay", weight_decay, at_least=0.0)
+
+
+def per_rate(eta: Any) -> Any:
+    """Returns 1 / eta, the factor from the way that a model went to units of a gradient.
+
+    A schedule may end at zero: the way is then no multiple of eta, and the factor is 0.
+    """
+    return jnp.where(eta == 0, 0.0, 1.0 / jnp.where(eta == 0, 1.0, eta))
