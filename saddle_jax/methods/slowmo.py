@@ -16,6 +16,9 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
@@ -62,7 +65,8 @@ def slowmo(
     alpha, inner = checks.real("alpha", alpha, above=0.0), method.rule
 
     def init(x: Params) -> SlowMoState:
-        return SlowMoState(x, zeros_like(x), inner.init(x))
+        a = jax.tree.map(jnp.copy, x)  # whoever donates models and state may not donate one array twice
+        return SlowMoState(a, zeros_like(x), inner.init(x))
 
     def step(s: Step, x: Params, state: SlowMoState) -> tuple[Params, SlowMoState]:
         kind, fires = divmod(s.phase, 2)
