@@ -15,12 +15,12 @@ from saddle_jax.devices.placement import Placement
 from saddle_jax.methods import options_of
 from saddle_jax.training import evaluation
 
-OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03}
+OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03, "rho": 0.2}
 
 
 def make(name, topology, **options):
-    rho = {"rho": 0.2} if "rho" in options_of(name) else {}
-    return sj.METHODS[name](topology, **{**OPTIONS, **rho, **options})
+    usual = {option: value for option, value in OPTIONS.items() if option in options_of(name)}
+    return sj.METHODS[name](topology, **{**usual, **options})
 
 
 def pad(tree, size):

@@ -65,7 +65,9 @@ def compare(name, graph, *, rho=0.0, k=K, compressor=None, transcribed=None, **o
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
-    ("graph", "rho"), zip([*GRAPHS, TURNS], [0.3, 0.0, 0.3, 0.0], strict=True), ids=lambda case: str(case)
+    ("graph", "rho"),
+    [(GRAPHS[0], 0.3), (GRAPHS[1], 0.0), (IRREGULAR, 0.3), (TURNS, 0.0)],
+    ids=lambda case: getattr(case, "name", f"rho={case}"),
 )
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_are_the_published_algorithms(name, graph, rho):
@@ -305,3 +307,23 @@ def test_an_average_of_all_agents_needs_a_network_without_faults():
     method = dataclasses.replace(sj.slowmo(sj.dpsgd(sj.ring(5), 0.1), 0.1), faults=Loses())
     with pytest.raises(sj.ArgumentError, match="faults must be None for an average of all agents"):
         method.init(Problem(5).params)
+
+
+def test_an_average_of_all_agents_is_the_same_on_any_number_of_devices():
+    problem, ends = Problem(8), []
+    method = sj.slowmo(sj.kgt(sj.ring(8), 0.1, local_steps=2), 0.1, every=2)
+    for devices in (1, 4):
+        mesh = sj.agent_mesh(devices)
+        with jax.set_mesh(mesh):
+            placed = sj.stacked_sharding(mesh)
+            params = jax.device_put(problem.params, placed)
+            state = method.init(params)
+            step = compiled(method.step, static_argnums=0)
+            for t in range(4):
+                batch = jax.device_put(problem.batch(t), placed)
+                params, state, _ = step(problem.loss_fn, params, state, batch)
+                for leaf in jax.tree.leaves((params, state)):
+                    assert not leaf.ndim or leaf.sharding.is_equivalent_to(placed, leaf.ndim)
+            assert step._cache_size() == 1 or devices == 1
+            ends.append(jax.device_get((params, state)))
+    chex.assert_trees_all_close(*ends, rtol=1e-5, atol=1e-5)
