@@ -48,12 +48,12 @@ def dfedavgm(
       beta: coefficient of the heavy ball in [0, 1).
       gossips: Q, how often neighbours average at the end of a round, over the same graph each time.
 
-    >>> method, x = sj.dfedavgm(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
+    >>> method, x = sj.dfedavgm(sj.complete(2), 0.1, local_steps=2, beta=0.5), jnp.array([0.0, 2.0])
     >>> state = method.init(x)
     >>> for _ in range(2):
     ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([10.0, 0.0]))
-    >>> x  # (0 - 1 - 1.9 + 2) / 2
-    Array([-0.45, -0.45], dtype=float32)
+    >>> x  # (0 - 1 - 1.5 + 2) / 2
+    Array([-0.25, -0.25], dtype=float32)
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)

@@ -50,13 +50,13 @@ def slowmo(
       alpha: the outer step size, > 0.
       average: False leaves the average of all agents out.
 
-    >>> method = sj.slowmo(sj.dpsgd(sj.complete(2), 0.1), 0.1, every=2)
+    >>> method = sj.slowmo(sj.dpsgd(sj.complete(2), 0.5), 0.5, every=2)
     >>> x = jnp.array([1.0, 1.0])
     >>> state = method.init(x)
     >>> for _ in range(4):
-    ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([2.0, 0.0]))
-    >>> x  # 1 - 0.2, then twice 0.1 again, and half of the 0.2 before
-    Array([0.5, 0.5], dtype=float32)
+    ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([1.0, 0.0]))
+    >>> x  # two steps of 0.25 down from 1, two more, and half of the first two again
+    Array([-0.25, -0.25], dtype=float32)
     """
     checks.instance("method", method, Method, "sj.dpsgd(topology, 0.1)")
     checks.instance("average", average, bool, "True")
