@@ -83,12 +83,15 @@ from .methods.d2 import d2 as d2
 from .methods.dcd import dcd as dcd
 from .methods.decentlam import decentlam as decentlam
 from .methods.deep_squeeze import deep_squeeze as deep_squeeze
+from .methods.dfedavgm import dfedavgm as dfedavgm
+from .methods.dfedavgm import dfedsam as dfedsam
 from .methods.dpsgd import dpsgd as dpsgd
 from .methods.ecd import ecd as ecd
 from .methods.gradient_tracking import gradient_tracking as gradient_tracking
 from .methods.gradients import cross_gradients as cross_gradients
 from .methods.gradients import local_gradients as local_gradients
 from .methods.gut import gut as gut
+from .methods.kgt import kgt as kgt
 from .methods.momentum_tracking import momentum_tracking as momentum_tracking
 from .methods.motef import motef as motef
 from .methods.ngm import neighbourhood_mean as neighbourhood_mean
@@ -102,4 +105,5 @@ from .methods.saddle import n_saddle as n_saddle
 from .methods.saddle import q_saddle as q_saddle
 from .methods.saddle import saddle as saddle
 from .methods.sgp import sgp as sgp
+from .methods.slowmo import slowmo as slowmo
 from .version import __version__ as __version__

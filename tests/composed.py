@@ -66,9 +66,16 @@ def messages(topology, learning_rate, compressor=None):
     return sj.Method("messages", topology, sj.Rule(lambda x: (), step))
 
 
+def slow_rounds(topology, learning_rate, compressor=None):
+    """Rounds of local steps, each of which ends with gossip and an outer step."""
+    method = sj.qgm(topology, learning_rate, local_steps=2, compressor=compressor)
+    return sj.slowmo(method, learning_rate, every=2, average=False)
+
+
 COMPOSED = {
     "gradient_tracking": gradient_tracking,
     "of_the_readme": of_the_readme,
     "adam": adam,
     "messages": messages,
+    "slow_rounds": slow_rounds,
 }

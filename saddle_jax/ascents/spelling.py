@@ -26,9 +26,7 @@ def takes(text: str, option: str) -> bool:
     return option in _options(name) and option not in options
 
 
-def parse_ascent(
-    text: str, share: Callable[[Any], Any] | None = None, **settings: Any
-) -> Ascent[Any]:
+def parse_ascent(text: str, share: Callable[[Any], Any] | None = None, **settings: Any) -> Ascent[Any]:
     """Makes the ascent that a text spells.
 
     Args:

@@ -9,7 +9,7 @@ from absl import flags
 
 from saddle_jax.analysis.theory import bound, runs, speedup, summary, testbed
 from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import theory
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.progress import Screen

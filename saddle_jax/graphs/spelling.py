@@ -11,7 +11,7 @@ from typing import Any
 from saddle_jax.base import checks, tables
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.graphs import cycle
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import from_matrix
 from saddle_jax.graphs import GRAPHS
 

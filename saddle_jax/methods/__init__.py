@@ -29,6 +29,9 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
         "beer": "saddle_jax.methods.beer:beer",
         "motef": "saddle_jax.methods.motef:motef",
         "ada_gossip": "saddle_jax.methods.ada_gossip:ada_gossip",
+        "kgt": "saddle_jax.methods.kgt:kgt",
+        "dfedavgm": "saddle_jax.methods.dfedavgm:dfedavgm",
+        "dfedsam": "saddle_jax.methods.dfedavgm:dfedsam",
     }
 )
 

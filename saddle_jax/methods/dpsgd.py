@@ -19,6 +19,7 @@ from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+from saddle_jax.methods.rounds import LOCAL, in_rounds
 
 
 class DPSGDState(NamedTuple):
@@ -33,7 +34,7 @@ Variant = Literal["atc", "awc", "double"]
 
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,
     gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
@@ -47,6 +48,8 @@ def dpsgd(
       nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed heavy
         ball, direction m.
       weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
+      local_steps: k; the network is used in every k-th step ("gossip every k"). The momentum goes on
+        through the rounds.
       gamma: averaging rate in (0, 1].
       compressor: the operator Q; None sends models as they are.
       order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
@@ -76,6 +79,8 @@ def dpsgd(
         def descend(x: Params) -> Params:
             return tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
 
+        if s.phase == LOCAL:
+            return descend(x), DPSGDState(m, state.way)
         if variant == "awc":
             mixed, way = gossip.mix(s, x, state.way)
             return descend(mixed), DPSGDState(m, way)
@@ -85,4 +90,4 @@ def dpsgd(
             new, way = gossip.mix(s, descend(x), state.way)  # 7, 8
         return new, DPSGDState(m, way)
 
-    return Method("dpsgd", topology, Rule(init, step, demands="average"))
+    return Method("dpsgd", topology, in_rounds(Rule(init, step, demands="average"), local_steps))

@@ -1,4 +1,11 @@
-"""QGM (Lin et al., 2021): momentum from the step that gossip really made. Algorithms 1 and 2."""
+"""QGM (Lin et al., 2021): momentum from the step that gossip really made. Algorithms 1 and 2.
+
+With k local steps the momentum waits inside a round, and then takes the mean step of the round,
+
+    m-hat <- mu m-hat + (1 - mu) / k sum_j d_j,    d_j = (x_j - x_{j+1}) / eta_j
+
+where the last step of a round includes the gossip.
+"""
 
 from typing import Any, NamedTuple
 
@@ -13,6 +20,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import gossip_of, transform_of
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse
+from saddle_jax.methods.rounds import LOCAL, in_rounds
 
 
 class QGMState(NamedTuple):
@@ -20,11 +28,13 @@ class QGMState(NamedTuple):
 
     m_hat: Params  # in units of a gradient [A, ...]
     way: Any  # the state of the gossip
+    total: Any = None  # the sum of d over this round's steps [A, ...]; None where every step talks
 
 
 def quasi_global_rule(
     gossip: Gossip[Any], learning_rate: ScalarOrSchedule,
     beta: Any, mu: Any, nesterov: bool, weight_decay: Any,
+    local_steps: int = 1,
 ) -> Rule[QGMState]:  # fmt: skip
     """Makes the rule of QGM for any gossip of the models; the options are those of `qgm`."""
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
@@ -32,7 +42,7 @@ def quasi_global_rule(
     mu = checks.real("mu", beta if mu is None else mu, at_least=0.0, below=1.0)
 
     def init(x: Params) -> QGMState:
-        return QGMState(zeros_like(x), gossip.init(x))
+        return QGMState(zeros_like(x), gossip.init(x), zeros_like(x) if local_steps > 1 else None)
 
     def step(s: Step, x: Params, state: QGMState) -> tuple[Params, QGMState]:
         eta = rate(s.t)
@@ -45,20 +55,30 @@ def quasi_global_rule(
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
-        new, gossip_state = gossip.mix(s, half, state.way)  # 7, 8
+        new, way = (half, state.way) if s.phase == LOCAL else gossip.mix(s, half, state.way)  # 7, 8
+        if local_steps > 1:
+            return new, waiting(s, x, new, per_eta, state._replace(way=way))
 
         def remember(m_hat: Array, x: Array, new: Array) -> Any:
             d = (x - new) * per_eta  # 9
             return mu * m_hat + (1 - mu) * d  # 10
 
-        return new, QGMState(tree_map(remember, state.m_hat, x, new), gossip_state)
+        return new, QGMState(tree_map(remember, state.m_hat, x, new), way)
 
-    return Rule(init, step, demands="average")
+    def waiting(s: Step, x: Params, new: Params, per_eta: Any, state: QGMState) -> QGMState:
+        total = tree_map(lambda total, x, new: total + (x - new) * per_eta, state.total, x, new)
+        if s.phase == LOCAL:
+            return state._replace(total=total)
+        m_hat = tree_map(lambda m_hat, d: mu * m_hat + (1 - mu) / local_steps * d, state.m_hat, total)
+        return QGMState(m_hat, state.way, zeros_like(total))
+
+    return in_rounds(Rule(init, step, demands="average"), local_steps)
 
 
 def qgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
+    local_steps: int = 1,
     gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
 ) -> Method:  # fmt: skip
     """Makes QGM; with a compressor, Comp QGM. The options are those of `sj.dpsgd`, and `mu`.
@@ -72,7 +92,7 @@ def qgm(
     (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))
     """
     gossip = of_models(compressor, gamma, order, form)
-    rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay)
+    rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay, local_steps)
     return Method("qgm", topology, rule)
 
 

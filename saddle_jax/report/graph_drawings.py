@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 
 # What is still worth drawing; for larger ones the page says so in words.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.report import graph_drawings
 from saddle_jax.report.plots import new_figure, save

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from saddle_jax.core.ledger import readable
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import drawings, graph_drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
 from saddle_jax.report.seeds import mean_and_spread, seeds_together

@@ -101,9 +101,7 @@ class Config:
         "67 and 90 %), exponential (x0.981 per epoch), constant, cosine",
         one_of(SCHEDULES),
     )
-    warmup_epochs: int = setting(
-        0, "number of epochs over which the learning rate rises from zero", whole(0)
-    )
+    warmup_epochs: int = setting(0, "number of epochs over which the learning rate rises from zero", whole(0))
     # The method's options
     rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and ascent sam", real(at_least=0.0))
     ascent_every: int = setting(
@@ -151,7 +149,9 @@ class Config:
     # On which network
     drop: float = setting(0.0, "share of messages that are lost", real(at_least=0.0, below=1.0))
     burst: float = setting(
-        0.0, "mean number of steps that a link fails in a row; 0 loses each message by itself", real(at_least=0)
+        0.0,
+        "mean number of steps that a link fails in a row; 0 loses each message by itself",
+        real(at_least=0),
     )
     symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
     missing: str = setting(
@@ -172,15 +172,18 @@ class Config:
         "", "agents that leave at a step, such as 3:100,7:250 (default: none)", network.check_steps
     )
     latency: str = setting(
-        "", "time of a message to arrive, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
+        "",
+        "time of a message to arrive, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
         network.check_seconds,
     )
     bandwidth: str = setting(
-        "", "bits per second of a link, such as 100Mbit, or a file .npy [A, A] (default: no limit)",
+        "",
+        "bits per second of a link, such as 100Mbit, or a file .npy [A, A] (default: no limit)",
         network.check_bandwidth,
     )
     compute_time: str = setting(
-        "", "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
+        "",
+        "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
         network.check_seconds,
     )
     straggling: float = setting(

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from saddle_jax.training.config import Config
 
 # Settings that are options of some methods and not of others.
-OPTIONS = ("beta", "mu", "nesterov", "weight_decay", "gamma", "compressor", "order", "self_gradient", "local_steps")
+OPTIONS = (
+    "beta",
+    "mu",
+    "nesterov",
+    "weight_decay",
+    "gamma",
+    "compressor",
+    "order",
+    "self_gradient",
+    "local_steps",
+)
 
 
 def settings_without_meaning(config: "Config") -> dict[str, Any]:

@@ -212,7 +212,9 @@ class _Run:
         sent = [record.pop("bytes_sent_per_agent", None) for record in records]
         same = {"bytes_sent_per_agent": sent[0]} if len(set(sent)) == 1 and sent[0] is not None else {}
         if not same:  # each lost other messages
-            records = [{**record, "bytes_sent_per_agent": count} for record, count in zip(records, sent, strict=True)]
+            records = [
+                {**record, "bytes_sent_per_agent": count} for record, count in zip(records, sent, strict=True)
+            ]
         return {**sweep.together(records), **same}
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:

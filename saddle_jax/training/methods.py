@@ -52,7 +52,11 @@ def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
         if option in ("topology", "learning_rate") or setting is None:
             continue
         left_alone = not is_traced(setting) and setting == getattr(Config, option)
-        if not left_alone or option in _OF_THE_EXPERIMENT or parameters[option].default is inspect.Parameter.empty:
+        if (
+            not left_alone
+            or option in _OF_THE_EXPERIMENT
+            or parameters[option].default is inspect.Parameter.empty
+        ):
             chosen[option] = parse_compressor(setting) if option == "compressor" else setting
     return chosen
 

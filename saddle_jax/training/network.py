@@ -4,7 +4,6 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, cast
 
-import jax
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
@@ -33,7 +32,9 @@ def check_steps(name: str, text: str) -> dict[int, int]:
     if not text:
         return {}
     if not re.fullmatch(r"\d{1,9}:\d{1,9}(,\d{1,9}:\d{1,9})*", text):
-        raise ArgumentError(f"{name} must be AGENT:STEP with commas between, such as 3:100,7:250, got {text!r}")
+        raise ArgumentError(
+            f"{name} must be AGENT:STEP with commas between, such as 3:100,7:250, got {text!r}"
+        )
     pairs = [pair.split(":") for pair in text.split(",")]
     steps = {int(agent): int(step) for agent, step in pairs}
     if len(steps) < len(pairs):
@@ -80,7 +81,9 @@ def _quantity(name: str, text: str, units: dict[str, float], example: str, nothi
         try:
             return np.load(text, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise ArgumentError(f"{name} must be a file that NumPy can read, got {text!r}: {error}") from error
+            raise ArgumentError(
+                f"{name} must be a file that NumPy can read, got {text!r}: {error}"
+            ) from error
     found = re.fullmatch(r"(\d+\.?\d*(?:e[+-]?\d+)?)\s*([a-zA-Z]*)", text.strip())
     if not found or found.group(2) not in units:
         raise ArgumentError(f"{name} must be {example}, or a file .npy, got {text!r}")

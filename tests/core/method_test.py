@@ -25,10 +25,20 @@ every_composed = pytest.mark.parametrize("name", COMPOSED)
 every_compressor = pytest.mark.parametrize("compressor", [None, sj.quantize(4)], ids=str)
 
 
+# Methods that are made for rounds of local steps. The laws hold over several rounds.
+ROUNDS = ("kgt", "dfedavgm", "dfedsam")
+
+
+def first_talk(method):
+    """The first step in which agents talk."""
+    return next(t for t in range(9) if method.rule.phase(t) in method.rule.talking)
+
+
 def make(name, topology, compressor=None):
     if name in COMPOSED:
         return sj.saddle(COMPOSED[name](topology, 0.1, compressor), sj.sam(0.2, every=2, reuse=True))
     options = {"beta": 0.9, "weight_decay": 0.03, "rho": 0.2, "ascent_every": 2, "ascent_reuse": True}
+    options |= {"local_steps": 2} if name in ROUNDS else {}
     known = {option: value for option, value in options.items() if option in options_of(name)}
     if compressor is not None:
         if "compressor" not in options_of(name):
@@ -107,19 +117,22 @@ def test_a_cycle_of_one_graph_is_that_graph(name):
 
 @every_method
 def test_graphs_take_turns_by_the_one_counter(name):
-    """cycle(a, b) from step 0 and cycle(b, a) from step 1 both see a, then b."""
-    problem, (a, b) = Problem(5, steps=2), (sj.chain(5), sj.star(5))
+    """cycle(a, b) from the first round on and cycle(b, a) from the second both see a, then b."""
+    a, b = sj.chain(5), sj.star(5)
+    length = len(make(name, a).rule.phases)  # the steps of a round, in the last of which agents talk
+    problem = Problem(5, steps=2 * length)
     if name in FIXED_LINKS:
         with pytest.raises(ValueError, match="topology must have the same links in every step"):
             make(name, sj.cycle(a, b)).init(problem.params)
         return
     ends = []
-    for first, graphs in ((0, sj.cycle(a, b)), (1, sj.cycle(b, a))):
+    for first, graphs in ((0, sj.cycle(a, b)), (length, sj.cycle(b, a))):
         method = dataclasses.replace(make(name, graphs), ascent=sj.plain())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
-        for t in range(2):
-            params, state, _ = method.step(problem.loss_fn, params, state, problem.batch(t))
-        assert int(state.t) == first + 2
+        for t in range(2 * length):
+            phase = method.phase(first + t)
+            params, state, _ = method.step(problem.loss_fn, params, state, problem.batch(t), phase=phase)
+        assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)
     other = dataclasses.replace(make(name, sj.cycle(b, a)), ascent=sj.plain())
@@ -187,7 +200,15 @@ def test_devices_change_nothing_but_rounding(name):
     chex.assert_trees_all_close(*results, rtol=1e-5, atol=1e-5)
 
 
-PASSES = {"ngm": 3, "cga": 3, "n_saddle": 4.5, "d_saddle": 1.5, "q_saddle": 1.5, "of_the_readme": 4.5}
+PASSES = {
+    "ngm": 3,
+    "cga": 3,
+    "n_saddle": 4.5,
+    "d_saddle": 1.5,
+    "q_saddle": 1.5,
+    "of_the_readme": 4.5,
+    "dfedsam": 2,
+}
 
 
 @every_method

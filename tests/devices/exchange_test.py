@@ -16,7 +16,7 @@ from saddle_jax.devices.placement import Placement
 from saddle_jax.methods import options_of
 from saddle_jax.training import evaluation
 
-OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03}
+OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03, "rho": 0.2}
 
 
 def make(name, topology, **options):

@@ -16,6 +16,7 @@ from saddle_jax.methods import options_of
 
 BASES = ("dpsgd", "qgm", "ngm")
 SADDLES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
+ROUNDS = ("kgt", "dfedavgm", "dfedsam")  # made for local steps: the laws hold over several rounds
 MOMENTUM = {"beta": 0.9, "weight_decay": 0.03}
 every_method = pytest.mark.parametrize("name", sj.METHODS)
 every_base = pytest.mark.parametrize("name", BASES)
@@ -25,7 +26,7 @@ def make(name, topology, learning_rate=0.1, **options):
     known = options_of(name)
     if missing := [option for option, value in options.items() if value is not None and option not in known]:
         pytest.skip(f"it has no {', '.join(missing)}")
-    usual = {**MOMENTUM, "rho": 0.2, **options}
+    usual = {**MOMENTUM, "rho": 0.2, **({"local_steps": 2} if name in ROUNDS else {}), **options}
     chosen = {option: value for option, value in usual.items() if option in known}
     return sj.METHODS[name](suited(name, topology), learning_rate=learning_rate, **chosen)
 
@@ -214,7 +215,9 @@ def test_stopping_and_going_on_is_the_same_run_bit_for_bit(name):
 def test_diagnostics_are_measured_only_when_asked(name, compressor):
     problem, topology = Problem(5), IRREGULAR
     method = make(name, topology, compressor=compressor)
-    arguments = (problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
+    first = next(t for t in range(9) if method.rule.phase(t) in method.rule.talking)
+    state = method.init(problem.params)._replace(t=jnp.int32(first))
+    arguments = (problem.loss_fn, problem.params, state, problem.batch(0))
     params, _, metrics = method.step(*arguments)
     assert set(metrics) == {"loss"}
     same, _, full = method.step(*arguments, diagnostics=True)

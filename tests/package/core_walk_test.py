@@ -33,6 +33,7 @@ TOOLS = {
     "devices/exchange",
     "devices/lifting",
     "methods/momentum",
+    "methods/rounds",
 }
 ROOMS = ["base", "core"]
 

@@ -19,7 +19,7 @@ from saddle_jax.analysis.theory.bound import Setting, mixing_lambda
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Params
-from saddle_jax.core.network import Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.methods.saddle import q_saddle

@@ -1,0 +1,96 @@
+"""DFedAvgM (Sun, Li, Wang, 2021) and DFedSAM (Shi et al., ICML 2023): local steps with momentum, then gossip.
+
+A round starts at y_0 = x and takes k steps with the heavy ball, whose momentum starts anew in each round:
+
+    y_{j+1} = y_j - eta g(y_j) + beta (y_j - y_{j-1}),    y_{-1} = y_0
+    x      <- W^Q y_k
+
+DFedSAM is the same with the gradient of SAM; Q > 1 is its "multiple gossip steps" (DFedSAM-MGS). Q models per
+link travel in a round, Q / k of a model per step. W must keep the agents' average. Neither is exact on
+heterogeneous data: local steps pull each agent towards its own minimum.
+
+The momentum is the last displacement, as printed. A rate that falls inside a round does not shorten it.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from saddle_jax.ascents.sam import sam
+from saddle_jax.base import checks
+from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.trees import tree_map, zeros_like
+from saddle_jax.methods.momentum import check_decay, decayed
+from saddle_jax.methods.rounds import LOCAL, in_rounds
+
+
+class DFedAvgMState(NamedTuple):
+    """DFedAvgM remembers its last displacement and what its gossip remembers."""
+
+    v: Params  # y_j - y_{j-1}, zero when a round starts [A, ...]
+    way: Any  # the state of the gossip
+
+
+def dfedavgm(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes DFedAvgM; with a compressor its models travel by CHOCO, not by the paper's own quantization.
+
+    The options that are not named here are those of `sj.dpsgd`.
+
+    Args:
+      local_steps: k, the steps of a round; the network is used in every k-th step.
+      beta: coefficient of the heavy ball in [0, 1).
+      gossips: Q, how often neighbours average at the end of a round, over the same graph each time.
+
+    >>> method, x = sj.dfedavgm(sj.complete(2), 0.1, local_steps=2, beta=0.5), jnp.array([0.0, 2.0])
+    >>> state = method.init(x)
+    >>> for _ in range(2):
+    ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([10.0, 0.0]))
+    >>> x  # (0 - 1 - 1.5 + 2) / 2
+    Array([-0.25, -0.25], dtype=float32)
+    """
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    beta = checks.real("beta", beta, at_least=0.0, below=1.0)
+    gossips = checks.whole("gossips", gossips, at_least=1)
+    gossip = of_models(compressor, gamma, order, form)
+
+    def init(x: Params) -> DFedAvgMState:
+        return DFedAvgMState(zeros_like(x), gossip.init(x))
+
+    def step(s: Step, y: Params, state: DFedAvgMState) -> tuple[Params, DFedAvgMState]:
+        eta, way = rate(s.t), state.way
+        g = decayed(s.gradient(y), y, weight_decay)
+        v = tree_map(lambda v, g: beta * v - eta * g, state.v, g)
+        y = tree_map(lambda y, v: y + v, y, v)
+        if s.phase == LOCAL:
+            return y, DFedAvgMState(v, way)
+        for _ in range(gossips):
+            y, way = gossip.mix(s, y, way)
+        return y, DFedAvgMState(zeros_like(v), way)
+
+    return Method("dfedavgm", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+
+
+def dfedsam(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    local_steps: int = 5, rho: Any = 0.01, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+) -> Method:  # fmt: skip
+    """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
+
+    `sj.saddle(sj.dfedsam(...), ascent)` puts another ascent in the place of SAM.
+
+    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).ascent
+    sam(rho=0.01)
+    """
+    method = dfedavgm(
+        topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,
+        weight_decay=weight_decay, gamma=gamma, compressor=compressor, order=order, form=form,
+    )  # fmt: skip
+    return dataclasses.replace(method, name="dfedsam", ascent=sam(rho))

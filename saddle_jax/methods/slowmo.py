@@ -1,0 +1,115 @@
+"""SlowMo (Wang, Tantia, Ballas, Rabbat, ICLR 2020): slow momentum around any method.
+
+The method goes on as ever. After every tau-th step of it
+
+    u <- beta u + (a - xbar) / eta           xbar: the exact average of all agents' models
+    a <- a - alpha eta u                     a_0 = x_0, u_0 = 0
+    x <- a
+
+where eta is the learning rate of that step. All other states of the method are kept. Beside what the method
+sends, each agent sends its model by one all-reduce in tau steps, 2 (A - 1) / A models. The variant without
+one has each agent's own model in the place of xbar; nothing more is sent. SlowMo demands of W what the method
+demands. It does not make a method exact on heterogeneous data that is not.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Params, ScalarOrSchedule
+from saddle_jax.core.method import Method
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.trees import tree_map, zeros_like
+from saddle_jax.methods.momentum import inverse
+
+
+class SlowMoState(NamedTuple):
+    """SlowMo remembers where the last outer step ended, its slow momentum, and the method's own state."""
+
+    a: Params  # the models after the last outer step [A, ...]
+    u: Params  # in units of a gradient [A, ...]
+    rule: Any  # the state of the method's rule
+
+
+def slowmo(
+    method: Method, learning_rate: ScalarOrSchedule, *,
+    every: int = 48, beta: Any = 0.5, alpha: Any = 1.0, average: bool = True,
+) -> Method:  # fmt: skip
+    """Makes the SlowMo version of a method, which may have local steps and any ascent.
+
+    Args:
+      method: any method; what it returns as models is averaged.
+      learning_rate: eta, a number or a schedule: the same that the method was made with.
+      every: tau; the outer step follows the steps tau, 2 tau, ...
+      beta: coefficient of the slow momentum in [0, 1).
+      alpha: the outer step size, > 0.
+      average: False leaves the average of all agents out.
+
+    >>> method = sj.slowmo(sj.dpsgd(sj.complete(2), 0.5), 0.5, every=2)
+    >>> x = jnp.array([1.0, 1.0])
+    >>> state = method.init(x)
+    >>> for _ in range(4):
+    ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([1.0, 0.0]))
+    >>> x  # two steps of 0.25 down from 1, two more, and half of the first two again
+    Array([-0.25, -0.25], dtype=float32)
+    """
+    checks.instance("method", method, Method, "sj.dpsgd(topology, 0.1)")
+    checks.instance("average", average, bool, "True")
+    rate, every = checks.schedule(learning_rate), checks.whole("every", every, at_least=1)
+    beta = checks.real("beta", beta, at_least=0.0, below=1.0)
+    alpha, inner = checks.real("alpha", alpha, above=0.0), method.rule
+
+    def init(x: Params) -> SlowMoState:
+        a = jax.tree.map(jnp.copy, x)  # whoever donates models and state may not donate one array twice
+        return SlowMoState(a, zeros_like(x), inner.init(x))
+
+    def step(s: Step, x: Params, state: SlowMoState) -> tuple[Params, SlowMoState]:
+        kind, fires = divmod(s.phase, 2)
+        x, rule = inner.step(dataclasses.replace(s, phase=kind), x, state.rule)
+        if not fires:
+            return x, state._replace(rule=rule)
+        eta, mean = rate(s.t), s.network.all_reduce(x) if average else x
+
+        def outer(a: Array, u: Array, mean: Array) -> Any:
+            # This is a - alpha eta u with the new u, and no division where a schedule ends at zero.
+            return a - alpha * (eta * beta * u + (a - mean))
+
+        def remember(u: Array, a: Array, mean: Array) -> Any:
+            return beta * u + (a - mean) * inverse(eta)
+
+        a = tree_map(outer, state.a, state.u, mean)
+        return a, SlowMoState(a, tree_map(remember, state.u, state.a, mean), rule)
+
+    phases, opening = _kinds(inner, every)
+    rule = Rule(init, step, inner.demands, phases, opening, _silent(inner, {*phases, *opening}, average))
+    _check_turns(method, rule, every)
+    return dataclasses.replace(method, name=f"{method.name}+slowmo", rule=rule)
+
+
+def _kinds(inner: Rule[Any], every: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns phases and opening: twice the kind of the method's step, and one more where u moves."""
+
+    def kind(inner_kind: int, t: int) -> int:
+        return 2 * inner_kind + int((t + 1) % every == 0)
+
+    period = math.lcm(len(inner.phases), every)
+    phases = tuple(kind(inner.phases[t % len(inner.phases)], t) for t in range(period))
+    return phases, tuple(kind(first, t) for t, first in enumerate(inner.opening))
+
+
+def _silent(inner: Rule[Any], kinds: set[int], average: bool) -> tuple[int, ...]:
+    return tuple(sorted(kind for kind in kinds if kind // 2 in inner.silent and not (kind % 2 and average)))
+
+
+def _check_turns(method: Method, rule: Rule[Any], every: int) -> None:
+    """Checks that graphs which take turns do not move on where the method is silent and SlowMo averages."""
+    if method.topology.period > 1 and any(kind // 2 in method.rule.silent for kind in rule.talking):
+        raise ArgumentError(
+            f"every must let the average of all agents fall on steps in which {method.name} talks, on graphs "
+            f"that take turns: take a multiple of its {len(method.rule.phases)} steps, got {every}"
+        )
