@@ -46,14 +46,14 @@ class Config:
     # What is computed
     method: str = setting(
         "q_saddle",
-        f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, as "
-        "in gradient_tracking(variant=diging)",
+        f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, "
+        "as in gradient_tracking(variant=diging)",
         lambda _, v: parse_method(v),
     )
     ascent: str = setting(
         "auto",
-        f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with options "
-        "as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others",
+        f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with "
+        "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others",
         lambda _, v: check_ascent(v),
     )
     topology: str = setting(

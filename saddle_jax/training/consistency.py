@@ -50,9 +50,8 @@ def check_method(config: "Config") -> None:
 
 
 def check_network(config: "Config") -> None:
-    """Checks what is said of the network by making it."""
+    """Checks that what goes wrong on the network can go wrong for these agents."""
     network.faults_of(config)
-    network.timing_of(config)
 
 
 def check_replicas(config: "Config") -> None:

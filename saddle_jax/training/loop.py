@@ -200,7 +200,7 @@ class _Run:
         self._note_finite([{"step": step, **record} for record in records])
 
     def _sent(self, step: int, counted: Any) -> dict[str, int]:
-        """Returns what an agent has sent after a step: as planned, or as it was counted on a faulty network."""
+        """Returns what an agent has sent after a step: as planned, or as a faulty network counted it."""
         ledger = self.program.ledger
         sent = ledger.wire_bytes_per_agent(step) if counted is None else ledger.bytes_of(counted)
         return {"bytes_sent_per_agent": sent}

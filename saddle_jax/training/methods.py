@@ -42,8 +42,8 @@ def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
 def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     """Returns the options of a method that settings give.
 
-    A setting that was left alone leaves the option to the method, whose own default may be another one. Momentum
-    and weight decay are those of the experiment, the same for all methods that have them.
+    A setting that was left alone leaves the option to the method, whose own default may be another one.
+    Momentum and weight decay are those of the experiment, the same for all methods that have them.
     """
     parameters = tables.options(factory)
     chosen = {}

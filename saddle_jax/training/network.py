@@ -18,12 +18,12 @@ _BITS = {"": 1.0, "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e1
 
 
 def check_seconds(name: str, text: str) -> Any:
-    """Returns the seconds in a text such as 10ms, or the numbers in a file .npy; nothing is zero."""
+    """Checks a time such as 10ms, or the name of a file .npy, and returns the seconds or that name."""
     return _quantity(name, text, _SECONDS, "a time such as 10ms or 0.5s", 0.0)
 
 
 def check_bandwidth(name: str, text: str) -> Any:
-    """Returns the bits per second in a text such as 100Mbit, or the numbers in a file .npy; nothing: no limit."""
+    """Checks bits per second such as 100Mbit, or the name of a file .npy, and returns them or that name."""
     return _quantity(name, text, _BITS, "bits per second such as 100Mbit or 1Gbit", math.inf)
 
 
@@ -65,9 +65,9 @@ def timing_of(config: "Config") -> Timing | None:
     if not (config.latency or config.bandwidth or config.compute_time):
         return None
     timing = Timing(
-        latency=check_seconds("latency", config.latency),
-        bandwidth=check_bandwidth("bandwidth", config.bandwidth),
-        compute=check_seconds("compute_time", config.compute_time),
+        latency=_loaded("latency", check_seconds("latency", config.latency)),
+        bandwidth=_loaded("bandwidth", check_bandwidth("bandwidth", config.bandwidth)),
+        compute=_loaded("compute_time", check_seconds("compute_time", config.compute_time)),
         straggling=config.straggling,
     )
     timing.check_agents(config.agents)
@@ -88,3 +88,15 @@ def _quantity(name: str, text: str, units: dict[str, float], example: str, nothi
     if not found or found.group(2) not in units:
         raise ArgumentError(f"{name} must be {example}, or a file .npy, got {text!r}")
     return float(found.group(1)) * units[found.group(2)]
+
+
+def _loaded(name: str, quantity: Any) -> Any:
+    """Reads a file of numbers; whoever only opens a run again does not come here."""
+    if not isinstance(quantity, str):
+        return quantity
+    try:
+        return np.load(quantity, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArgumentError(
+            f"{name} must be a file that NumPy can read, got {quantity!r}: {error}"
+        ) from error
