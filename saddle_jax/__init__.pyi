@@ -10,12 +10,16 @@ from .base.checks import ArgumentError as ArgumentError
 from .compression.base import Compressor as Compressor
 from .compression.base import Payload as Payload
 from .compression.base import identity as identity
+from .compression.low_rank import low_rank as low_rank
+from .compression.natural import natural as natural
 from .compression.quantization import quantize as quantize
 from .compression.signs import sign as sign
 from .compression.sparsification import random_k as random_k
 from .compression.sparsification import top_k as top_k
+from .compression.ternary import ternary as ternary
 from .core.ascent import Ascent as Ascent
 from .core.ascent import plain as plain
+from .core.faults import Faults as Faults
 from .core.gossip import Gossip as Gossip
 from .core.gossip import choco as choco
 from .core.gossip import exact as exact
@@ -30,6 +34,7 @@ from .core.network import Network as Network
 from .core.network import mix as mix
 from .core.rule import Rule as Rule
 from .core.rule import Step as Step
+from .core.timing import Timing as Timing
 from .core.topology import Topology as Topology
 from .core.topology import from_matrix as from_matrix
 from .core.transforms import choco_gossip as choco_gossip

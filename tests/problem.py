@@ -73,7 +73,9 @@ def run(method, problem, loss_fn=Problem.loss_fn, keys=None, phase=None):
         params, state, metrics = method.step(loss_fn, *carry, batch, key, phase=phase)
         return (params, state), (params, metrics)
 
-    if keys is None:
+    if keys == ():
+        keys = None
+    elif keys is None:
         keys = jax.random.split(jax.random.key(0), problem.steps)
     start = (problem.params, method.init(problem.params))
     (_, state), (history, metrics) = compiled(lambda s, i: jax.lax.scan(body, s, i))(

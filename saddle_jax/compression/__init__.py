@@ -13,5 +13,8 @@ COMPRESSORS: dict[str, Callable[..., Compressor]] = load(
         "top_k": "saddle_jax.compression.sparsification:top_k",
         "random_k": "saddle_jax.compression.sparsification:random_k",
         "sign": "saddle_jax.compression.signs:sign",
+        "natural": "saddle_jax.compression.natural:natural",
+        "ternary": "saddle_jax.compression.ternary:ternary",
+        "low_rank": "saddle_jax.compression.low_rank:low_rank",
     }
 )

@@ -40,6 +40,10 @@ class Compressor(abc.ABC):
     dataclass that defines `compress_vector`, and `stochastic` if it draws random numbers. To be
     encoded it also needs `encode_vector` and `decode_vector`, to be counted `payload_bytes` and
     `paper_bits_of`. Tensors are checked here and handed on as non-empty vectors.
+
+    An operator to which a tensor's shape means something, such as `sj.low_rank`, defines the forms that
+    are given whole tensors instead: `compress_tensor`, `encode_tensor`, `decode_tensor`, `tensor_bytes`
+    and `tensor_paper_bits`. By default they hand the tensor on as a vector.
     """
 
     @property
@@ -51,35 +55,32 @@ class Compressor(abc.ABC):
     def compress(self, x: Array, key: Key | None = None) -> Array:
         """Returns Q(x), of x's shape and dtype. The key is consumed; deterministic operators take None."""
         x = self._checked(x, key)
-        return x if x.size == 0 else self.compress_vector(x.reshape(-1), key).reshape(x.shape)
+        return x if x.size == 0 else self.compress_tensor(x, key)
 
     @final
     def encode(self, x: Array, key: Key | None = None) -> Payload:
         """Packs Q(x) into bytes, such that `decode(encode(x, key)) == compress(x, key)`."""
         x = self._checked(x, key)
-        sections = [] if x.size == 0 else self.encode_vector(x.reshape(-1), key)
+        sections = [] if x.size == 0 else self.encode_tensor(x, key)
         data = jnp.concatenate([jnp.zeros(0, jnp.uint8), *sections])
         return Payload(data, x.shape, np.dtype(x.dtype))
 
     @final
     def decode(self, payload: Payload) -> Array:
         """Returns the tensor that a payload of this operator encodes."""
-        size = math.prod(payload.shape)
-        if size == 0:
+        if math.prod(payload.shape) == 0:
             return jnp.zeros(payload.shape, payload.dtype)
-        return self.decode_vector(payload.data, size, payload.dtype).reshape(payload.shape)
+        return self.decode_tensor(payload.data, payload.shape, payload.dtype)
 
     @final
     def bits(self, shape: Sequence[int], dtype: Any = np.float32) -> int:
         """Returns the exact length of a payload in bits, whatever the tensor holds: 8 per byte sent."""
-        size = math.prod(shape)
-        return 8 * self.payload_bytes(size, np.dtype(dtype).itemsize) if size else 0
+        return 8 * self.tensor_bytes(tuple(shape), np.dtype(dtype).itemsize) if math.prod(shape) else 0
 
     @final
     def paper_bits(self, shape: Sequence[int]) -> int:
         """Returns the bits that the paper's tables count: no norms, no scales, no signs, 16-bit indices."""
-        size = math.prod(shape)
-        return self.paper_bits_of(size) if size else 0
+        return self.tensor_paper_bits(tuple(shape)) if math.prod(shape) else 0
 
     def contraction(self, shape: Sequence[int]) -> float | None:
         """Returns the zeta > 0 of E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 that theory promises, or None."""
@@ -105,6 +106,26 @@ class Compressor(abc.ABC):
     def paper_bits_of(self, size: int) -> int:
         """Returns the bits that the paper would count for `size` numbers."""
         raise NotImplementedError(f"{self} does not tell its cost: define paper_bits_of")
+
+    def compress_tensor(self, x: Array, key: Any) -> Array:
+        """Returns Q of a tensor [...] that is not empty; by default Q of its entries as one vector."""
+        return self.compress_vector(x.reshape(-1), key).reshape(x.shape)
+
+    def encode_tensor(self, x: Array, key: Any) -> list[Array]:
+        """Returns the payload of a tensor [...] as uint8 vectors, in sending order."""
+        return self.encode_vector(x.reshape(-1), key)
+
+    def decode_tensor(self, data: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """Returns the tensor that `encode_tensor` turned into these bytes."""
+        return self.decode_vector(data, math.prod(shape), dtype).reshape(shape)
+
+    def tensor_bytes(self, shape: tuple[int, ...], itemsize: int) -> int:
+        """Returns how many bytes `encode_tensor` makes of a tensor of numbers of `itemsize` bytes."""
+        return self.payload_bytes(math.prod(shape), itemsize)
+
+    def tensor_paper_bits(self, shape: tuple[int, ...]) -> int:
+        """Returns the bits that the paper would count for a tensor of this shape."""
+        return self.paper_bits_of(math.prod(shape))
 
     def _checked(self, x: Array, key: Key | None) -> Array:
         x = jnp.asarray(x)

@@ -1,5 +1,7 @@
 """Numbers to bytes and back: the only place that knows how a payload is laid out in bits."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,3 +36,17 @@ def pack_floats(values: Array) -> Array:
 def unpack_floats(data: Array, count: int, dtype: np.dtype) -> Array:
     """Returns the numbers [count] of a dtype that `pack_floats` packed."""
     return jax.lax.bitcast_convert_type(data.reshape(count, dtype.itemsize), dtype)
+
+
+class Layout(NamedTuple):
+    """A layout counts the bits of a floating-point number: one sign, then exponent, then mantissa."""
+
+    bits: int
+    exponent: int
+    mantissa: int
+
+
+def layout(dtype: Any) -> Layout:
+    """Returns how many bits of what a floating-point dtype has."""
+    form: Any = jnp.finfo(dtype)  # type: ignore[no-untyped-call]  # JAX left it without types
+    return Layout(form.bits, form.nexp, form.nmant)

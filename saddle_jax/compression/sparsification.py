@@ -141,6 +141,10 @@ def top_k(fraction: float) -> Compressor:
 def random_k(fraction: float) -> Compressor:
     """Keeps max(1, floor(fraction * size)) random entries of each tensor, drawn anew at every call.
 
+    The entries are kept as they are: not scaled up by size / k, which would make Q unbiased but no longer a
+    contraction. So it suits compressed gossip (CHOCO) and error feedback, at a gamma the smaller the fewer
+    entries it keeps. Positions do not travel: the receiver draws them again from the seed that is sent.
+
     >>> jnp.count_nonzero(sj.random_k(0.25).compress(jnp.ones(100), jax.random.key(0)))
     Array(25, dtype=int32)
     """

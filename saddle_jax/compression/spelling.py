@@ -1,4 +1,4 @@
-"""Compressors as settings spell them: quantize8, quantize2_biased, top_k0.3, sign."""
+"""Compressors as settings spell them: quantize8, quantize2_biased, top_k0.3, low_rank2, sign."""
 
 import inspect
 import re

@@ -77,6 +77,7 @@ class Gradients:
       phase: which kind of step this is; None decides by t inside the compiled program.
       group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
+      asked: which questions there were.
     """
 
     loss_fn: LossFn
@@ -88,14 +89,17 @@ class Gradients:
     phase: int | None = 0
     group: int = 0
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
+    asked: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
+        self.asked.append("own")
         known = self._known(along)
         return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state, known))
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
+        self.asked.append("mean")
         if own is None and self.ascent.is_linear:
             reached = self._reached()
             return self._answer(lambda phase, state: self._gradient_of_mean(x, reached, state))
@@ -103,6 +107,7 @@ class Gradients:
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
+        self.asked.append("pairs")
         return self._slots(x, own, mean=False)
 
     def _slots(self, x: Params, own: Params | None, mean: bool) -> Params:

@@ -63,6 +63,16 @@ class Ledger:
         """Returns the bytes that an agent has sent after `steps` steps, as the paper counts."""
         return self._total(self.paper, steps) // (8 * self.listeners.shape[1])
 
+    def bytes_of(self, links: Any) -> int:
+        """Returns the bytes that an agent has sent over links that were counted, int [A, kinds that talk].
+
+        A network on which agents come and go counts them, see `FaultState.sent`; the average over agents.
+        """
+        kinds = [self.wire[kind] for kind in self.rule.talking]
+        counted: list[int] = np.asarray(links, np.int64)[: self.listeners.shape[1]].sum(axis=0).tolist()
+        total = sum(count * sent.link for count, sent in zip(counted, kinds, strict=True))
+        return total // self.listeners.shape[1]
+
     @property
     def _first(self) -> int:
         steps = range(len(self.rule.opening) + len(self.rule.phases))

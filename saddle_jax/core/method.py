@@ -9,16 +9,22 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core import metrics, trees
+from saddle_jax.core import demands, metrics, trees
 from saddle_jax.core.ascent import Ascent, plain
+from saddle_jax.core.conditions import FaultState
+from saddle_jax.core.faults import Faults
 from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.network import Faults, Network
+from saddle_jax.core.network import Network
 from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.topology import Keeps, Topology
+from saddle_jax.core.timing import Clock, Timing
+from saddle_jax.core.topology import Topology
+
+# What the random numbers of a step are for, beside those that the network hands out one after the other.
+_FAULTS, _TIMING = 2**30, 2**30 + 1
 
 
 class MethodState(NamedTuple):
@@ -27,6 +33,8 @@ class MethodState(NamedTuple):
     t: Array  # steps taken, int32 []: the only counter of a run
     ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
+    faults: Any = ()  # what the network's faults remember; () without faults
+    clock: Any = ()  # the agents' clocks; () if nobody measures time
 
 
 class Trace(NamedTuple):
@@ -34,6 +42,7 @@ class Trace(NamedTuple):
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
     asked: tuple[Kind, ...]  # which gradients the rule asked for
+    late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,7 +61,8 @@ class Method:
       topology: who hears whom.
       rule: the algorithm.
       ascent: how the gradient of one model is taken, such as `sj.plain()` or `sj.sam(0.05)`.
-      faults: which messages the network loses; None loses none.
+      faults: what the network loses or delays, see `sj.Faults`; None: nothing.
+      timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
     """
 
     name: str
@@ -60,6 +70,7 @@ class Method:
     rule: Rule[Any]
     ascent: Ascent[Any] = plain()
     faults: Faults | None = None
+    timing: Timing | None = None
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
@@ -67,28 +78,32 @@ class Method:
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
         self.rule.check()
-        demands, keeps = self.rule.demands, self.topology.keeps
-        if self.faults is not None and keeps == "mass":
-            raise ArgumentError(
-                f"faults must be None on {self.topology.name}, which keeps {_MEANING[keeps]}: a lost message "
-                f"would take mass away, got {self.faults!r}"
-            )
-        if demands is not None and keeps not in (demands, "average"):
-            raise ArgumentError(
-                f"{self.name} needs a topology that keeps {_MEANING[demands]}, "
-                f"got {self.topology.name}, which keeps {_MEANING[keeps]}"
-            )
+        demands.check_keeps(self.name, self.rule.demands, self.topology)
+        agents = self.topology.size - self.topology.idle
+        if self.faults is not None:
+            checks.instance("faults", self.faults, Faults, "sj.Faults(drop=0.1)")
+            self.faults.check_agents(agents)
+            demands.check_faults(self.faults, self.topology, self.rule)
+        if self.timing is not None:
+            checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
+            self.timing.check_agents(agents)
 
     def init(self, params: Params) -> MethodState:
         """Makes the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
         trees.check_params(params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
-        self._check_state(state)
+        demands.check_state(self.name, state, self.topology.size)
         asked = self.asked(params)  # raises an error if a step would fail
         self._check_kept_per_link(asked, params)
         ascent = initial_states(self.ascent, params, asked, self.topology.slots)
-        return MethodState(jnp.zeros([], jnp.int32), ascent, state)
+        return MethodState(
+            jnp.zeros([], jnp.int32),
+            ascent,
+            state,
+            () if self.faults is None else self._first_faults(self.faults, params),
+            () if self.timing is None else self.timing.init(self.topology.size),
+        )
 
     def step(
         self,
@@ -144,20 +159,62 @@ class Method:
     def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
         """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""
         params, state = call.params, call.state
-        network = Network(self.topology, self.rule.turns(state.t), call.key, self.faults)
+        network = Network(self.topology, self.rule.turns(state.t), call.key)
+        faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
         oracle = Gradients(
             call.loss_fn, self.ascent, call.batch, network, state.t, list(state.ascent), phase, call.group
         )
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
-        _check_alike("models", new, params)
-        _check_alike("state", rule_state, state.rule)
+        demands.check_alike("models", new, params)
+        demands.check_alike("state", rule_state, state.rule)
         if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
             step.note("consensus_distance", trees.consensus_distance(new, present), "")
-        ascent = tuple(oracle.states)
-        return new, MethodState(state.t + 1, ascent, rule_state), self._metrics(step.notes, oracle)
+        after = MethodState(state.t + 1, tuple(oracle.states), rule_state, faults)
+        if network.conditions is not None:
+            # Whoever is away stands still, with all that it remembers.
+            old = (params, state.ascent, state.rule)
+            new, ascent, rule_state = network.conditions.frozen(old, (new, after.ascent, after.rule))
+            after = after._replace(ascent=ascent, rule=rule_state)
+            after = after._replace(faults=faults._replace(past=tuple(network.conditions.past or ())))
+            step.note("sent", faults.sent, "A")
+        if self.timing is not None:
+            clock = self._advance(self.timing, call, phase, network, oracle)
+            step.note("simulated_seconds", clock.seconds, "")
+            after = after._replace(clock=clock)
+        return new, after, self._metrics(step.notes, oracle)
+
+    def _first_faults(self, faults: Faults, params: Params) -> FaultState:
+        talking = self.rule.talking
+        late = [
+            trace.late
+            for kind, trace in zip(self.rule.kinds, self.trace(params), strict=True)
+            if kind in talking
+        ]
+        first = self.topology.graphs[0].occupied
+        return faults.init(first, len(talking), late[0] if late else ())
+
+    def _draw(self, faults: Faults, call: "_Call", kind: int, network: Network) -> FaultState:
+        """Draws what goes wrong in this step and tells the network; returns what the faults remember."""
+        key = None if call.key is None else jax.random.fold_in(call.key, _FAULTS)
+        talking = self.rule.talking.index(kind) if kind in self.rule.talking else None
+        network.conditions, state = faults.draw(key, call.state.t, network.table, call.state.faults, talking)
+        return state
+
+    def _advance(
+        self, timing: Timing, call: "_Call", phase: int | None, network: Network, oracle: Gradients
+    ) -> Clock:
+        """Returns the agents' clocks after the step."""
+        key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
+        t, ascent = call.state.t, self.ascent
+        by_phase = jnp.array([ascent.passes(each) for each in ascent.phases], jnp.float32)
+        passes = by_phase[t % ascent.period] if phase is None else jnp.float32(ascent.passes(phase))
+        degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
+        asked = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.asked]
+        total = passes * sum(asked, start=jnp.zeros(self.topology.size, jnp.float32))
+        return timing.advance(key, t, network, total, call.state.clock)
 
     def phase(self, t: int) -> int:
         """Returns the kind of step number t, counted from 0, for loops that count steps themselves.
@@ -203,33 +260,31 @@ class Method:
         oracle = Rehearsal(self.topology.slots)
 
         def rehearse(x: Params, t: Array, key: Key) -> Any:
-            network = Network(self.topology, t, key, self.faults, book)
+            network = Network(self.topology, t, key, book=book)
+            if self.faults is not None:
+                network.conditions = self.faults.rehearsal(network.table)
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
-            _check_alike("models", new, x)
-            _check_alike("state", new_state, state)
-            return ()
+            demands.check_alike("models", new, x)
+            demands.check_alike("state", new_state, state)
+            return () if network.conditions is None else tuple(network.conditions.noted)
 
-        jax.eval_shape(rehearse, params, jnp.int32(0), jax.random.key(0))
+        late = jax.eval_shape(rehearse, params, jnp.int32(0), jax.random.key(0))
         if book and kind in self.rule.silent:
             raise ArgumentError(
                 f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"
             )
-        return Trace(tuple(book), tuple(oracle.asked))
-
-    def _check_state(self, state: Any) -> None:
-        for path, leaf in jax.tree.leaves_with_path(state):
-            if jnp.ndim(leaf) and jnp.shape(leaf)[0] != self.topology.size:
-                raise ArgumentError(
-                    f"state{jax.tree_util.keystr(path)} of {self.name} must be a scalar or have leading axis "
-                    f"A = {self.topology.size}, got shape {jnp.shape(leaf)}"
-                )
+        return Trace(tuple(book), tuple(oracle.asked), late)
 
     def _check_kept_per_link(self, asked: tuple[Kind, ...], params: Params) -> None:
         """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
         per_pair = set(asked) - {"own"} and self.ascent.keeps_state(one)
+        if per_pair and self.faults is not None and self.faults.loses:
+            raise ArgumentError(
+                f"faults must lose nothing for {self.ascent}, which remembers pairs, got {self.faults!r}"
+            )
         if per_pair and not self.topology.has_fixed_links:
             raise ArgumentError(
                 f"topology must have the same links in every step for {self.ascent}, which remembers pairs, "
@@ -275,27 +330,3 @@ class _Call(NamedTuple):
     key: Key | None
     diagnostics: bool
     group: int
-
-
-_MEANING: dict[Keeps, str] = {
-    "average": "the agents' average (W doubly stochastic)",
-    "rows": "agreement (rows of W sum to one)",
-    "mass": "the agents' sum (columns of W sum to one)",
-}
-
-
-def _check_alike(what: str, new: Tree, old: Tree) -> None:
-    """Checks that a rule returned a tree of the same structure, shapes and dtypes as it was given."""
-    given: Any = jax.tree.structure(old)
-    returned: Any = jax.tree.structure(new)
-    if returned != given:
-        raise ArgumentError(
-            f"the rule must return {what} of the structure that it got, {given}, got {returned}"
-        )
-    for (path, x), y in zip(jax.tree.leaves_with_path(new), jax.tree.leaves(old), strict=True):
-        if jnp.shape(x) != jnp.shape(y) or jnp.result_type(x) != jnp.result_type(y):
-            raise ArgumentError(
-                f"the rule must return {what} of the shapes and dtypes that it got, "
-                f"{jnp.result_type(y)}{list(jnp.shape(y))} for {what}{jax.tree_util.keystr(path)}, "
-                f"got {jnp.result_type(x)}{list(jnp.shape(x))}"
-            )

@@ -1,7 +1,7 @@
 """How W x is computed over the agent axis: as sums over the table of neighbours, or as one product with W."""
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -66,8 +66,12 @@ def dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
     return lifting.on_shards(of_a_shard)(tree, exchange.everything(tree), rows)
 
 
-def table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[..., Array]) -> Tree:
-    """Sums over slots; the weight of a message that has not `arrived` stays with the agent's own model."""
+def table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
+    """Adds up the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `mixed` or `pulled`.
+
+    `heard` is the tree as the others hear it, and `weights` [A, K] are those of what arrived. Where rows of W
+    sum to one, differences to the own row are added up: the first slot's weight follows from the others.
+    """
     stochastic = graph.keeps != "mass"
 
     def of_a_shard(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
@@ -81,10 +85,8 @@ def table(graph: Topology, tree: Tree, arrived: Array | None, apply: Callable[..
 
         return jax.tree.map(leaf, own, heard)
 
-    weights = jnp.asarray(graph.weights)
-    if arrived is not None:
-        weights = jnp.where(arrived, weights, 0)
-    return lifting.on_shards(of_a_shard)(tree, *exchange.bring(graph.neighbours, tree), weights)
+    rows, places = exchange.bring(graph.neighbours, heard)
+    return lifting.on_shards(of_a_shard)(tree, rows, places, jnp.asarray(weights))
 
 
 def gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:

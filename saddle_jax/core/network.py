@@ -15,8 +15,9 @@ Sharding, lost messages and the books live here. Only this module uses the excha
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,22 +27,13 @@ from jax.extend.core import get_opaque_trace_state
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Tree
 from saddle_jax.core import mixing
+from saddle_jax.core.conditions import Conditions, Table
+from saddle_jax.core.faults import Faults
 from saddle_jax.core.messages import Message, Round
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import check_params, check_stacked, consensus
 from saddle_jax.devices import exchange, lifting
-
-
-class Faults(Protocol):
-    """Faults say what a network does to messages, as a pure function of key, step, round and graph.
-
-    The weight of a message that is lost stays with the model of whoever did not hear it. So agreement is
-    kept, but the agents' average only if messages are lost both ways.
-    """
-
-    def arrived(self, key: Key | None, t: Array, round_number: int, graph: Topology) -> Array:
-        """Returns which messages of the k-th neighbour reach agent i, bool [A, K]; its own always does."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -50,16 +42,17 @@ class Network:
 
     Attributes:
       topology: who hears whom.
-      t: the step, int32 [] or a Python integer; it chooses among graphs that take turns.
+      t: how often agents have talked before, int32 [] or a Python integer; it chooses among graphs that take
+        turns.
       random: the key of this step; None if nobody draws random numbers.
-      faults: which messages are lost; None loses none.
+      conditions: what is lost or late in this step; None: nothing.
       book: one entry per round, written while the step is traced.
     """
 
     topology: Graphs
     t: Any = 0
     random: Key | None = None
-    faults: Faults | None = None
+    conditions: Conditions | None = None
     book: list[Round] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,19 +61,36 @@ class Network:
         self._returning: int | None = None
 
     @property
+    def faults(self) -> Faults | None:
+        """What may go wrong on this network; None: nothing."""
+        return None if self.conditions is None else self.conditions.faults
+
+    @property
     def width(self) -> int:
         """The number of slots K: the largest number of neighbours, and the agent itself."""
         return self.topology.slots
 
     @property
     def weights(self) -> Array:
-        """The weight of each agent's k-th neighbour in this step, float [A, K]."""
-        return self._table([graph.weights for graph in self.topology.graphs])
+        """The weight of each agent's k-th neighbour in this step, float [A, K]: with faults, as it came."""
+        if self.conditions is None:
+            return self.table.weights
+        return self.conditions.weights(self.table, self.topology.keeps)
+
+    @property
+    def table(self) -> Table:
+        """The graph of this step, as it would be without faults."""
+        graphs = self.topology.graphs
+        return Table(
+            self._turn([graph.neighbours for graph in graphs]),
+            self._turn([graph.weights for graph in graphs]),
+            self.occupied,
+        )
 
     @property
     def occupied(self) -> Array:
         """Which slots hold a neighbour in this step, bool [A, K]; the others are free."""
-        return self._table([graph.occupied for graph in self.topology.graphs])
+        return self._turn([graph.occupied for graph in self.topology.graphs])
 
     def key(self) -> Key | None:
         """Returns a key for each caller of its own: the n-th call of a step gets the n-th key."""
@@ -103,7 +113,7 @@ class Network:
     def hear(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
         self._begin(x, sent, axes=1)
-        return self._heard(x)
+        return self._own_first(self._heard(self._as_heard(x)), x)
 
     def send(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Sends one message over each link: x[i, k] goes to agent i's k-th neighbour; leaves [A, K, ...].
@@ -119,11 +129,14 @@ class Network:
                     f"[A, K, ...] = [{self.topology.size}, {self.width}, ...], got shape {leaf.shape}"
                 )
 
-        def run(graph: Topology, arrived: Array) -> Tree:
-            rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), x)
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._as_heard(x))
+        arrived = self._arrived
+
+        def run(graph: Topology) -> Tree:
             return mixing.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
 
-        return self._by_graph(run)
+        received = self._by_graph(run)
+        return self._own_first(received, jax.tree.map(lambda leaf: leaf[:, 0], x))
 
     def all_reduce(self, x: Tree) -> Tree:
         """Returns the exact mean over all agents, in everybody's row, leaves [A, ...].
@@ -185,8 +198,27 @@ class Network:
         own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())
         return heard, jnp.asarray(own * self.width + np.arange(self.width))
 
+    def clocks(self, times: Array) -> Array:
+        """Returns the times [A] of each agent's neighbours, [A, K]; nothing travels, nothing is charged."""
+        heard: Array = self._heard(times, faults=False)
+        return heard
+
+    @property
+    def _arrived(self) -> Array:
+        return self.occupied if self.conditions is None else self.conditions.arrived
+
+    def _as_heard(self, x: Tree) -> Tree:
+        return x if self.conditions is None else self.conditions.as_heard(x)
+
+    def _own_first(self, received: Tree, own: Tree) -> Tree:
+        """Returns pairs [A, K, ...] whose first slot, the agent itself, is never late."""
+        if self.faults is None or not self.faults.delay:
+            return received
+        return jax.tree.map(lambda pairs, own: pairs.at[:, 0].set(own), received, own)
+
     def _heard(self, x: Tree, faults: bool = True) -> Tree:
-        return self._by_graph(lambda graph, arrived: mixing.gathered(graph.neighbours, x, arrived), faults)
+        arrived = self._arrived if faults else self.occupied
+        return self._by_graph(lambda graph: mixing.gathered(graph.neighbours, x, arrived))
 
     def _weigh(self, x: Tree, sent: Any, form: Form, apply: Callable[..., Array]) -> Tree:
         check_params(x, self.topology.size, "x")
@@ -194,10 +226,13 @@ class Network:
         # The rounding of bfloat16 would drown what W tells apart.
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
-        def run(graph: Topology, arrived: Array) -> Tree:
-            if self.faults is None and mixing.mixing_form(graph, form) == "dense":
+        heard = self._as_heard(wide)
+        weights = None if self.conditions is None else self.weights
+
+        def run(graph: Topology) -> Tree:
+            if weights is None and mixing.mixing_form(graph, form) == "dense":
                 return mixing.dense(graph, wide, apply)
-            return mixing.table(graph, wide, arrived if self.faults else None, apply)
+            return mixing.table(graph, wide, heard, graph.weights if weights is None else weights, apply)
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
@@ -205,19 +240,12 @@ class Network:
         check_stacked("x", x, self.topology.size)
         self.charge(Message(x) if sent is None else sent, axes)
 
-    def _by_graph(self, run: Callable[[Topology, Array], Tree], faults: bool = True) -> Tree:
-        """Calls run(graph, arrived) with the graph of this step and what arrives over its links [A, K]."""
-
-        def branch(graph: Topology) -> Callable[[], Tree]:
-            arrived = jnp.asarray(graph.occupied)
-            if self.faults is not None and faults:
-                arrived &= self.faults.arrived(self.random, self.t, len(self.book), graph)
-            return lambda: run(graph, arrived)
-
-        branches = [branch(graph) for graph in self.topology.graphs]
+    def _by_graph(self, run: Callable[[Topology], Tree]) -> Tree:
+        """Calls run(graph) with the graph of this step."""
+        branches = [functools.partial(run, graph) for graph in self.topology.graphs]
         return branches[0]() if len(branches) == 1 else jax.lax.switch(self.t % len(branches), branches)
 
-    def _table(self, tables: list[np.ndarray]) -> Array:
+    def _turn(self, tables: list[np.ndarray]) -> Array:
         return jnp.asarray(
             tables[0] if len(tables) == 1 else jnp.asarray(np.stack(tables))[self.t % len(tables)]
         )

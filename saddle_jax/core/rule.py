@@ -77,6 +77,8 @@ class Step:
         """
         self._send_models(x, sent)
         pairs = self.oracle.pairs(x, own)
+        if self.network.conditions is not None:
+            pairs = trees.scale_slices(pairs, self.network.conditions.arrived)
         self.network.expect_return(pairs)
         self._note_norms(pairs, "AK")
         return pairs
@@ -103,9 +105,12 @@ class Step:
             raise ArgumentError(
                 f"topology must be undirected to exchange cross-gradients, got {self.network.topology.name}"
             )
-        if self.network.faults is not None:
-            # Batches are brought to models here, so that no message is there to be lost.
-            raise ArgumentError(f"faults must be None for cross-gradients, got {self.network.faults!r}")
+        faults = self.network.faults
+        if faults is not None and (faults.is_one_way or faults.delay):
+            # A model goes there and a gradient comes back in the same step.
+            raise ArgumentError(
+                f"faults must be symmetric and without delay for cross-gradients, got {faults!r}"
+            )
         if sent is None or len(sent):
             self.network.charge(Message(x) if sent is None else sent)
 

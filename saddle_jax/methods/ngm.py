@@ -85,6 +85,10 @@ def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[P
     p = jax.tree.map(jnp.add, g, error)
     # A free slot holds no pair: nothing is sent there and nothing is remembered.
     p = trees.scale_slices(p, s.network.occupied)
+    if s.network.faults is not None and s.network.faults.loses:
+        raise ArgumentError(
+            f"faults must lose nothing for error feedback, which is kept per link, got {s.network.faults!r}"
+        )
     if not s.network.topology.has_fixed_links:
         raise ArgumentError(
             "topology must have the same links in every step for error feedback, which is kept per link, "

@@ -132,7 +132,8 @@ class Config:
     )
     compressor: str = _setting(
         "none",
-        "compressor of messages: none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign",
+        "compressor of messages: none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign, "
+        "natural, ternary, low_rank2",
         lambda _, v: parse_compressor(v),
     )
     order: str = _setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", _one_of(ORDERS))

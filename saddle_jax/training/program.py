@@ -237,7 +237,7 @@ class Program:
         if self.at_once == 1:
             return of_one(carry, *arguments)
         # The step's number is the same for all runs: without an axis it can decide what is computed.
-        axes: Any = Carry(0, MethodState(t=None, ascent=0, rule=0), 0)  # type: ignore[arg-type]
+        axes: Any = Carry(0, MethodState(t=None, ascent=0, rule=0, faults=0, clock=0), 0)  # type: ignore[arg-type]
         lifted = jax.vmap(of_one, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
         carry = carry._replace(state=carry.state._replace(t=carry.state.t[0]))
         carry, metrics = lifted(carry, *arguments)

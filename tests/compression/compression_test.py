@@ -26,6 +26,8 @@ OPERATORS = [
     sj.top_k(0.01),
     sj.random_k(0.3),
     sj.sign(),
+    sj.low_rank(1),
+    sj.low_rank(2),
 ]
 OPERATORS += [operator for operator in one_of_each(COMPRESSORS).values() if operator not in OPERATORS]
 SHAPES = [(), (7,), (3, 3, 2), (2, 0, 3)]
@@ -248,6 +250,13 @@ def test_costs_by_hand():
     assert sj.top_k(0.001).bits(shape) == (32 + 16) * 36  # indices are shorter than a bitmap
     assert sj.random_k(0.3).bits(shape) == 64 + 32 * k  # the seed is sent, not the positions
     assert sj.sign().bits((9,)) == 32 + 16  # the last byte is filled up
+    assert sj.natural().bits(shape) == sj.natural().paper_bits(shape) == 9 * size
+    assert sj.natural().bits(shape, jnp.float64) == 12 * size
+    assert sj.natural().bits(()) == 16
+    assert sj.ternary().bits(shape) == 32 + 8 * 7_373  # five numbers in a byte
+    assert sj.ternary().paper_bits(shape) == 2 * size
+    assert sj.low_rank(2).bits(shape) == sj.low_rank(2).paper_bits(shape) == 32 * 2 * (576 + 64)
+    assert sj.low_rank(2).bits(shape, jnp.bfloat16) == 16 * 2 * (576 + 64)
 
 
 # ---- all agents ----
@@ -285,6 +294,8 @@ BAD = {
     "fraction 0": (lambda: sj.top_k(0.0), r"fraction must be a number > 0 and <= 1, got 0.0"),
     "fraction 2": (lambda: sj.random_k(2), r"fraction must be .* got 2"),
     "fraction nan": (lambda: sj.top_k(float("nan")), r"fraction must be .* got nan"),
+    "rank 0": (lambda: sj.low_rank(0), "rank must be an integer >= 1, got 0"),
+    "half rank": (lambda: sj.low_rank(1.5), "rank must be .* got 1.5"),
     "key": (
         lambda: sj.quantize(8).compress(jnp.ones(3)),
         r"key must be given to quantize\(bits=8.* got None",

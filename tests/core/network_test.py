@@ -1,8 +1,5 @@
 """The network of a step against W written out in NumPy, and what it refuses."""
 
-import dataclasses
-
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,49 +93,6 @@ def test_every_caller_gets_random_numbers_of_its_own():
     again = Network(sj.ring(3), 0, jax.random.key(0))
     np.testing.assert_array_equal(jax.random.key_data(again.key()), keys[0])
     assert Network(sj.ring(3)).key() is None
-
-
-class OneWay:
-    """These faults lose everything that agent 1 sends."""
-
-    def arrived(self, key, t, round_number, graph):
-        del key, t, round_number
-        return jnp.asarray((graph.neighbours != 1) | (np.arange(graph.neighbours.shape[1]) == 0))
-
-
-@pytest.mark.usefixtures("x64")
-def test_the_weight_of_a_lost_message_stays_with_the_own_model():
-    graph, x = sj.ring(5), numbers(5, 3)
-    network = Network(graph, faults=OneWay())
-    w = graph.mixing.copy()
-    w[[0, 2], [0, 2]] += w[[0, 2], [1, 1]]
-    w[[0, 2], [1, 1]] = 0
-    np.testing.assert_allclose(network.mix(jnp.asarray(x)), w @ x, atol=1e-14)
-    np.testing.assert_allclose(network.mix(jnp.asarray(x), form="dense"), w @ x, atol=1e-14)
-    heard = np.asarray(network.hear(jnp.asarray(x)))
-    assert (heard[0] == 0).all(axis=1).tolist() == [False, True, False]
-    method = sj.Method("lossy", graph, sj.dpsgd(graph, 0.1).rule, faults=OneWay())
-    problem = Problem(5)
-    lost, _, _ = method.step(problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
-    whole = sj.dpsgd(graph, 0.1)
-    complete, _, _ = whole.step(problem.loss_fn, problem.params, whole.init(problem.params), problem.batch(0))
-    assert not np.allclose(lost["w"][0], complete["w"][0])
-    chex.assert_trees_all_close(
-        *(jax.tree.map(lambda x: x[np.array([1, 3, 4])], m) for m in (lost, complete))
-    )
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda graph: sj.qgm(graph, 0.1, compressor=sj.sign()), "faults must be None for compressed gossip"),
-        (lambda graph: sj.ngm(graph, 0.1), "faults must be None for cross-gradients, got .*OneWay"),
-    ],
-)
-def test_who_would_be_wrong_where_messages_are_lost_refuses_it(make, message):
-    method = dataclasses.replace(make(sj.ring(5)), faults=OneWay())
-    with pytest.raises(sj.ArgumentError, match=message):
-        method.init(Problem(5).params)
 
 
 @pytest.mark.parametrize(
@@ -257,10 +211,6 @@ BAD = {
     "axes": (
         lambda: sj.Step(0, None, None, None).note("x", 0, "B"),
         "axes must be one of .* got 'B'",
-    ),
-    "lost mass": (
-        lambda: sj.Method("sgp", MASS, sj.Rule(lambda x: (), None), faults=OneWay()),
-        "faults must be None on mass, which keeps the agents' sum .* a lost message would take mass away",
     ),
     "t": (
         lambda: sj.gossip(CYCLE).update(X, (), X),

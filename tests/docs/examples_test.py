@@ -24,9 +24,10 @@ PRINTED = {
     ],
     "sweep": [(r"0\.003 .*\n +0\.010 .*\n +0\.030 +([\d.]+)", 0, 1e-3)],
     "unreliable_network": [
-        (r" 0% lost: consensus distance ([\d.]+)", 0.03, 0.1),
-        (r"80% lost: consensus distance ([\d.]+)", 0.2, 1.0),
-        (r"80% lost: .* error of the average ([\d.]+)", 0.0, 0.1),
+        (r"nothing lost: consensus distance ([\d.]+)", 0.03, 0.1),
+        (r"50 % lost: consensus distance ([\d.]+)", 0.15, 0.3),
+        (r"50 % lost: .* error of the average ([\d.]+)", 0.0, 0.002),
+        (r"one way: .* error of the average ([\d.]+)", 0.005, 0.1),
     ],
 }
 

@@ -145,6 +145,9 @@ def test_the_table_of_costs_is_what_the_code_says():
         "top_k(0.3)": sj.top_k(0.3),
         "random_k(0.3)": sj.random_k(0.3),
         "sign()": sj.sign(),
+        "natural()": sj.natural(),
+        "ternary()": sj.ternary(),
+        "low_rank(2)": sj.low_rank(2),
     }
     for name, operator in operators.items():
         row = f"| `{name}` | {operator.bits((3, 3, 64, 64)):,} | {operator.paper_bits((3, 3, 64, 64)):,} |"

@@ -1,0 +1,84 @@
+"""Whether the parts of a method fit together, and whether a rule returns what it must: one line for each."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Tree
+from saddle_jax.core.faults import Faults
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.rule import Rule
+from saddle_jax.core.topology import Keeps
+
+_MEANING: dict[Keeps, str] = {
+    "average": "the agents' average (W doubly stochastic)",
+    "rows": "agreement (rows of W sum to one)",
+    "mass": "the agents' sum (columns of W sum to one)",
+}
+
+
+def check_keeps(name: str, demanded: Keeps | None, topology: Graphs) -> None:
+    """Checks that a graph keeps what a rule demands of it."""
+    keeps = topology.keeps
+    if demanded is not None and keeps not in (demanded, "average"):
+        raise ArgumentError(
+            f"{name} needs a topology that keeps {_MEANING[demanded]}, "
+            f"got {topology.name}, which keeps {_MEANING[keeps]}"
+        )
+
+
+def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
+    """Checks that what goes wrong has a meaning on this graph and with this rule."""
+    if topology.keeps == "mass":
+        if faults.missing != "self":
+            raise ArgumentError(
+                f"missing must be 'self' on {topology.name}, whose senders keep what they cannot deliver, "
+                f"got {faults.missing!r}"
+            )
+        if faults.delay and faults.has_absences:
+            raise ArgumentError(
+                f"delay must be 0 on {topology.name} where agents are away: what is under way to them would "
+                f"take mass away, got {faults.delay}"
+            )
+    if faults.burst is not None and not topology.has_fixed_links:
+        raise ArgumentError(
+            f"burst must be None on {topology.name}, whose links are others in every step, got {faults.burst}"
+        )
+    if faults.delay and not topology.has_fixed_links:
+        raise ArgumentError(
+            f"delay must be 0 on {topology.name}, whose links are others in every step, got {faults.delay}"
+        )
+    if faults.delay and len(rule.talking) > 1:
+        raise ArgumentError(
+            f"delay must be 0 for a method with {len(rule.talking)} kinds of steps that talk, "
+            f"got {faults.delay}"
+        )
+
+
+def check_state(name: str, state: Any, size: int) -> None:
+    """Checks that every leaf of a rule's state is [A, ...] or a scalar."""
+    for path, leaf in jax.tree.leaves_with_path(state):
+        if jnp.ndim(leaf) and jnp.shape(leaf)[0] != size:
+            raise ArgumentError(
+                f"state{jax.tree_util.keystr(path)} of {name} must be a scalar or have leading axis "
+                f"A = {size}, got shape {jnp.shape(leaf)}"
+            )
+
+
+def check_alike(what: str, new: Tree, old: Tree) -> None:
+    """Checks that a rule returned a tree of the same structure, shapes and dtypes as it was given."""
+    given: Any = jax.tree.structure(old)
+    returned: Any = jax.tree.structure(new)
+    if returned != given:
+        raise ArgumentError(
+            f"the rule must return {what} of the structure that it got, {given}, got {returned}"
+        )
+    for (path, x), y in zip(jax.tree.leaves_with_path(new), jax.tree.leaves(old), strict=True):
+        if jnp.shape(x) != jnp.shape(y) or jnp.result_type(x) != jnp.result_type(y):
+            raise ArgumentError(
+                f"the rule must return {what} of the shapes and dtypes that it got, "
+                f"{jnp.result_type(y)}{list(jnp.shape(y))} for {what}{jax.tree_util.keystr(path)}, "
+                f"got {jnp.result_type(x)}{list(jnp.shape(x))}"
+            )

@@ -1,0 +1,269 @@
+"""What an unreliable network does: messages are lost or late, agents are away.
+
+Everything is drawn from the step's key and the numbers of the agents concerned. So the same seed loses the
+same messages, whatever the method, and on any number of devices. A link that fails in a step fails for all
+rounds of that step: what travels together, such as push-sum's x and w, is lost together.
+
+What happens to the weight w_ij of a message that did not arrive (`missing`):
+
+    "self"           it stays with the own model: rows of W still sum to one. If messages are lost both ways
+                     (`symmetric`), columns do too: the agents' average is kept, and so is what trackers track
+    "renormalise"    the weights of what arrived are scaled up to sum to one: columns then do not
+
+On a column-stochastic graph (push-sum) the weight returns to the sender, which keeps what it could not
+deliver: the mass is kept.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Key, Tree
+from saddle_jax.core.conditions import Conditions, FaultState, Table
+
+Missing = Literal["self", "renormalise"]
+MISSING = ("self", "renormalise")
+
+# What the numbers drawn from a step's key are for.
+_LINKS, _AGENTS = 1, 2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Faults:
+    """Faults say what a network loses or delays: `dataclasses.replace(method, faults=sj.Faults(drop=0.1))`.
+
+    Attributes:
+      drop: the share of messages that are lost, in [0, 1).
+      offline: the share of steps in which an agent is offline, in [0, 1). It neither hears nor is heard.
+      delay: by how many rounds of gossip messages are late; until the first one comes, nothing arrives.
+      symmetric: whether a link fails both ways at once; False loses each direction by itself.
+      missing: what happens to the weight of a message that did not arrive, "self" or "renormalise": above.
+      burst: the mean number of steps that a link fails in a row (Gilbert and Elliott's model: a failing link
+        loses all, a good one nothing); None loses each message independently of the step before.
+      absence: the mean number of steps that an agent stays away; None draws each step by itself.
+      computes: whether an agent that is offline goes on training alone; False freezes it, with all its state.
+      joins: {agent: step}, agents that come in at a step and are away before; they begin with the first
+        model.
+      leaves: {agent: step}, agents that are away from a step on.
+      arrived: which messages arrive, in place of `drop`: masks bool [T, A, A], where [t, i, j] lets i hear j
+        in step t (they repeat after T steps); or a function (key, t, neighbours [A, K]) -> bool [A, K].
+      online: which agents are online, in place of `offline`: masks bool [T, A], or (key, t) -> bool [A].
+
+    >>> sj.Faults(drop=0.1, symmetric=False)
+    Faults(drop=0.1, symmetric=False)
+    """
+
+    drop: Any = 0.0
+    offline: Any = 0.0
+    delay: int = 0
+    symmetric: bool = True
+    missing: Missing = "self"
+    burst: Any = None
+    absence: Any = None
+    computes: bool = False
+    joins: Mapping[int, int] | None = None
+    leaves: Mapping[int, int] | None = None
+    arrived: Any = None
+    online: Any = None
+
+    def __post_init__(self) -> None:
+        checks.whole("delay", self.delay, at_least=0)
+        checks.choice("missing", self.missing, MISSING)
+        checks.instance("symmetric", self.symmetric, bool, "True")
+        checks.instance("computes", self.computes, bool, "True")
+        for rate, length in (("drop", "burst"), ("offline", "absence")):
+            share = checks.real(rate, getattr(self, rate), at_least=0.0, below=1.0)
+            object.__setattr__(self, rate, share)
+            _check_length(rate, share, length, getattr(self, length))
+        for name, rate, axes in (("arrived", "drop", 3), ("online", "offline", 2)):
+            _check_mask(name, getattr(self, name), axes, rate, getattr(self, rate))
+
+    def __repr__(self) -> str:
+        given = [(field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self)]
+        shown = [
+            f"{name}={'...' if np.ndim(value) else value}"
+            for name, value, usual in given
+            if np.ndim(value) or isinstance(value, jax.core.Tracer) or value != usual
+        ]
+        return f"Faults({', '.join(shown)})"
+
+    @property
+    def loses(self) -> bool:
+        """Whether a message may never arrive; a number that is traced may."""
+        return self.has_absences or self.arrived is not None or _is_above_zero(self.drop)
+
+    @property
+    def has_absences(self) -> bool:
+        """Whether agents may be away in some step."""
+        away = self.online is not None or bool(self.joins) or bool(self.leaves)
+        return away or _is_above_zero(self.offline)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether one of two neighbours may hear the other while the other does not."""
+        if callable(self.arrived):
+            return True
+        if self.arrived is not None:
+            return not np.array_equal(self.arrived, np.swapaxes(self.arrived, 1, 2))
+        return _is_above_zero(self.drop) and not self.symmetric
+
+    def check_agents(self, size: int) -> None:
+        """Checks that everything that is said of single agents is said of those that there are."""
+        for name in ("joins", "leaves"):
+            for agent, step in (getattr(self, name) or {}).items():
+                checks.whole(f"{name}: agent", agent, at_least=0, at_most=size - 1)
+                checks.whole(f"{name}: step of agent {agent}", step, at_least=0)
+        for name, shape in (("arrived", (size, size)), ("online", (size,))):
+            mask = getattr(self, name)
+            if mask is not None and not callable(mask) and np.shape(mask)[1:] != shape:
+                letters = "[T, A, A]" if name == "arrived" else "[T, A]"
+                raise ArgumentError(
+                    f"{name} must be {letters} with A = {size} agents, got shape {np.shape(mask)}"
+                )
+
+    def init(self, occupied: np.ndarray, kinds: int, past: tuple[Tree, ...]) -> FaultState:
+        """Makes the state before the first step; `past` has the shapes [A, ...] of rounds that are late."""
+        size, slots = occupied.shape
+
+        def earlier(x: Any) -> Array:
+            return jnp.zeros((size, self.delay, *x.shape[1:]), x.dtype)
+
+        return FaultState(
+            failing=jnp.zeros((size, slots), bool) if self.burst is not None else (),
+            away=jnp.zeros(size, bool) if self.absence is not None else (),
+            arrivals=jnp.zeros((size, self.delay, slots), bool) if self.delay else (),
+            past=jax.tree.map(earlier, past) if self.delay else (),
+            sent=jnp.zeros((size, kinds), jnp.int32),
+        )
+
+    def draw(
+        self, key: Key | None, t: Array, table: Table, state: FaultState, kind: int | None
+    ) -> tuple[Conditions, FaultState]:
+        """Draws the conditions of step t.
+
+        Args:
+          key: the step's key; None is enough for masks and delay alone.
+          t: the number of the step, int32 [].
+          table: the graph of the step.
+          state: from the step before.
+          kind: the position of the step's kind in `FaultState.sent`; None in a step in which nobody talks.
+        """
+        if key is None and self._draws:
+            raise ArgumentError(f"key must be given to a step with {self!r}, which draws, got None")
+        keys = (
+            (None, None) if key is None else tuple(jax.random.fold_in(key, use) for use in (_LINKS, _AGENTS))
+        )
+        whole, failing = self._whole(keys[0], t, table, state.failing)
+        online, away = self._online(keys[1], t, len(whole), state.away)
+        both = online[:, None] & online[table.neighbours]
+        delivered = (table.occupied & whole & both).at[:, 0].set(table.occupied[:, 0])
+        state = state._replace(failing=failing, away=away)
+        arrived = delivered
+        if self.delay and kind is not None:
+            coming, own = state.arrivals, table.occupied[:, :1]
+            arrived = jnp.concatenate([own, (coming[:, 0] & online[:, None])[:, 1:]], axis=1)
+            state = state._replace(arrivals=jnp.roll(coming, -1, axis=1).at[:, -1].set(delivered))
+        if kind is not None:
+            others = (table.occupied & both).at[:, 0].set(False)
+            over = jnp.zeros(len(others), jnp.int32).at[table.neighbours].add(others.astype(jnp.int32))
+            state = state._replace(sent=state.sent.at[:, kind].add(over))
+        return Conditions(self, arrived, delivered, online, list(state.past)), state
+
+    def rehearsal(self, table: Table) -> Conditions:
+        """Returns conditions of an abstract step, in which everything arrives."""
+        return Conditions(self, table.occupied, table.occupied, jnp.ones(len(table.occupied), bool))
+
+    @property
+    def _draws(self) -> bool:
+        functions = callable(self.arrived) or callable(self.online)
+        return functions or _is_above_zero(self.drop) or _is_above_zero(self.offline)
+
+    def _whole(self, key: Any, t: Array, table: Table, failing: Any) -> tuple[Array, Any]:
+        """Returns which links lose nothing in this step, bool [A, K], and which are in a burst of losses."""
+        neighbours = table.neighbours
+        if callable(self.arrived):
+            return jnp.asarray(self.arrived(key, t, neighbours)), failing
+        own = jnp.arange(len(neighbours))[:, None]
+        if self.arrived is not None:
+            mask = jnp.asarray(self.arrived, bool)[t % len(self.arrived)]
+            return mask[own, neighbours], failing
+        if not _is_above_zero(self.drop):
+            return jnp.ones(neighbours.shape, bool), failing
+        ends = jnp.broadcast_arrays(own, neighbours)
+        if self.symmetric:
+            ends = [jnp.minimum(*ends), jnp.maximum(*ends)]
+        drawn = jax.vmap(jax.vmap(lambda i, j: _uniform(key, i, j)))(*ends)
+        failing_now = _next(drawn, t, failing, self.drop, self.burst)
+        return ~failing_now, failing_now if self.burst is not None else failing
+
+    def _online(self, key: Any, t: Array, size: int, away: Any) -> tuple[Array, Any]:
+        """Returns which agents are online in this step, bool [A], and which come and go by themselves."""
+        agents = jnp.arange(size)
+        online = jnp.ones(size, bool)
+        if self.online is not None:
+            masks = self.online
+            given = masks(key, t) if callable(masks) else jnp.asarray(masks)[t % len(masks)]
+            online = jnp.pad(jnp.asarray(given), (0, size - len(given)), constant_values=True)  # idle agents
+        elif _is_above_zero(self.offline):
+            away_now = _next(
+                jax.vmap(lambda i: _uniform(key, i))(agents), t, away, self.offline, self.absence
+            )
+            online, away = ~away_now, away_now if self.absence is not None else away
+        for steps, joining in ((self.joins, True), (self.leaves, False)):
+            if steps:
+                at = np.full(size, -1 if joining else np.iinfo(np.int32).max, np.int32)
+                at[list(steps)] = list(steps.values())
+                online &= t >= at if joining else t < at
+        return online, away
+
+
+def _uniform(key: Key, *numbers: Any) -> Array:
+    """Draws a number in [0, 1) that depends on the key and these numbers alone."""
+    for number in numbers:
+        key = jax.random.fold_in(key, number)
+    return jax.random.uniform(key)
+
+
+def _next(drawn: Array, t: Array, bad: Any, share: Any, length: Any) -> Array:
+    """Returns what is bad in this step: independently, or as a chain of two states goes on.
+
+    The chain leaves the bad state with probability 1 / length and enters it such that it is bad in a `share`
+    of all steps; it begins in that state of balance.
+    """
+    now: Array = drawn < share
+    if length is None:
+        return now
+    leaves, enters = 1.0 / length, share / ((1.0 - share) * length)
+    return jnp.where(t == 0, now, jnp.where(bad, drawn >= leaves, drawn < enters))
+
+
+def _is_above_zero(rate: Any) -> bool:
+    return isinstance(rate, jax.core.Tracer) or rate > 0
+
+
+def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
+    """Checks the mean length of a bad state: a link cannot enter it more often than always."""
+    if length is None:
+        return
+    least = 1.0
+    if not isinstance(share, jax.core.Tracer):
+        least = max(least, share / (1.0 - share))
+    checks.real(f"{name}, the mean number of steps at {rate} = {share},", length, at_least=least)
+
+
+def _check_mask(name: str, mask: Any, axes: int, rate: str, share: Any) -> None:
+    is_mask = mask is not None and not callable(mask)
+    if is_mask and (np.ndim(mask) != axes or np.asarray(mask).dtype != bool or not len(mask)):
+        letters = "[T, A, A]" if axes == 3 else "[T, A]"
+        raise ArgumentError(
+            f"{name} must be masks bool {letters} or a function, got "
+            f"{np.asarray(mask).dtype} {list(np.shape(mask))}"
+        )
+    if mask is not None and _is_above_zero(share):
+        raise ArgumentError(f"{rate} must be 0 beside {name}, which says what is lost, got {share}")
