@@ -7,7 +7,6 @@ import numpy as np
 import optax
 import published_relay as published
 import pytest
-from lost import Lost
 from problem import Problem, run
 from quadratics import Quadratics
 
@@ -46,7 +45,7 @@ def check(name, missing, rho=0.0, heard=None, steps=6, **options):
     method = sj.relay_sgd(topology, SCHEDULE, missing=missing, **options)
     method = sj.saddle(method, rho) if rho else method
     if heard is not None:
-        method = dataclasses.replace(method, faults=Lost(heard))
+        method = dataclasses.replace(method, faults=sj.Faults(arrived=heard))
         options["heard"] = lambda t, i, j: heard[t, i, j]
     history, _, _ = run(method, problem)
     expected = published.relay_sgd(
