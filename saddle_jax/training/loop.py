@@ -209,12 +209,9 @@ class _Run:
         """Returns one line of metrics.jsonl from each replica's."""
         if not self.config.has_replicas:
             return records[0]
-        sent = [record.pop("bytes_sent_per_agent", None) for record in records]
-        same = {"bytes_sent_per_agent": sent[0]} if len(set(sent)) == 1 and sent[0] is not None else {}
-        if not same:  # each lost other messages
-            records = [
-                {**record, "bytes_sent_per_agent": count} for record, count in zip(records, sent, strict=True)
-            ]
+        sent = {record["bytes_sent_per_agent"] for record in records if record.get("bytes_sent_per_agent")}
+        same = {"bytes_sent_per_agent": sent.pop()} if len(sent) == 1 else {}  # unless each lost others
+        records = [{name: record[name] for name in record if name not in same} for record in records]
         return {**sweep.together(records), **same}
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
@@ -245,7 +242,7 @@ class _Run:
         """Measures every replica that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
             records = [
-                {**measure(number, self._models(number)), **self._spent(number)} if sound else {}
+                measure(number, self._models(number)) if sound else {}
                 for number, sound in enumerate(self._sound)
             ]
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
@@ -262,9 +259,10 @@ class _Run:
         return {**self._sent(self.step, sent), **seconds}
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
-        return self._of_each(
-            lambda number, params: evaluation.score(self.program, number, params, every_agent)
-        )
+        def score(number: int, params: Params) -> dict[str, Any]:
+            return evaluation.score(self.program, number, params, every_agent) | self._spent(number)
+
+        return self._of_each(score)
 
     def _measure(self) -> None:
         measure = self.curvature
