@@ -73,7 +73,7 @@ def run(method, problem, loss_fn=Problem.loss_fn, keys=None, phase=None):
         params, state, metrics = method.step(loss_fn, *carry, batch, key, phase=phase)
         return (params, state), (params, metrics)
 
-    if keys == ():
+    if isinstance(keys, tuple):  # (): steps without a key
         keys = None
     elif keys is None:
         keys = jax.random.split(jax.random.key(0), problem.steps)

@@ -5,8 +5,8 @@
     g~ = grad F(x + xi; d+),            d+ the int(gamma B) samples of d whose loss rose most from x to x + xi
 
 The norm runs over all tensors that M chose. The losses take two forward passes, which count as no backward
-pass. The authors' code compares with the last loss that is chosen and drops that one sample; here there are
-exactly int(gamma B), and at least one.
+pass but take about the time that gamma = 1/2 saves. The authors' code compares with the last loss that is
+chosen and drops that one sample; here there are exactly int(gamma B), and at least one.
 """
 
 from collections.abc import Mapping

@@ -5,11 +5,12 @@ from typing import Any
 
 from saddle_jax.ascents import ASCENTS
 from saddle_jax.base import calls, checks, tables
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.ascent import Ascent
 
 # Options that are functions, which a text cannot give.
 _FUNCTIONS = ("share",)
-_NAMES = ["auto", "none", *(name for name in ASCENTS if name != "plain")]
+_NAMES = ["auto", "none", *ASCENTS]
 
 
 def check_ascent(text: str) -> tuple[str, dict[str, Any]]:
@@ -39,6 +40,8 @@ def parse_ascent(text: str, share: Callable[[Any], Any] | None = None, **setting
         return ASCENTS["plain"]()
     open_options = {key: value for key, value in settings.items() if takes(text, key)}
     functions = {"share": share} if "share" in tables.options(ASCENTS[name]) else {}
+    if name == "sam" and "rho" not in {**open_options, **options}:
+        raise ArgumentError(f"ascent must say the rho of sam, as sam(rho=0.1), got {text!r}")
     return ASCENTS[name](**functions, **open_options, **options)
 
 

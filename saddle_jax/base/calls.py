@@ -17,7 +17,9 @@ def parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
-        if isinstance(call.func, ast.Name) and not call.args and all(word.arg for word in call.keywords):
+        words = [word.arg for word in call.keywords]
+        plain = isinstance(call.func, ast.Name) and not call.args and all(words)
+        if isinstance(call.func, ast.Name) and plain and len(set(words)) == len(words):
             return call.func.id, {str(word.arg): _value(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass

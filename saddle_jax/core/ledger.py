@@ -68,16 +68,16 @@ class Ledger:
 
         A network on which agents come and go counts them, see `FaultState.sent`; the average over agents.
         """
-        return self._over(self.wire, links) // self.listeners.shape[1]
+        return self._counted(self.wire, links) // self.listeners.shape[1]
 
     def paper_bytes_of(self, links: Any) -> int:
-        """Returns the bytes that an agent has sent over links that were counted, as the paper counts."""
-        return self._over(self.paper, links) // (8 * self.listeners.shape[1])
+        """Returns the bytes that an agent has sent over such links, as the paper counts."""
+        return self._counted(self.paper, links) // (8 * self.listeners.shape[1])
 
-    def _over(self, sent: dict[int, Sent], links: Any) -> int:
+    def _counted(self, sent: dict[int, Sent], links: Any) -> int:
         counted: list[int] = np.asarray(links, np.int64)[: self.listeners.shape[1]].sum(axis=0).tolist()
         kinds = [sent[kind] for kind in self.rule.talking]
-        return sum(count * each.link for count, each in zip(counted, kinds, strict=True))
+        return sum(count * kind.link for count, kind in zip(counted, kinds, strict=True))
 
     @property
     def _first(self) -> int:
@@ -144,12 +144,13 @@ def readable(count: float) -> str:
 
 
 def table(ledger: Ledger, steps: int, links: Any = None) -> dict[str, Any]:
-    """Returns both totals after `steps` steps, under the names that result.json uses.
-
-    `links`, int [A, kinds that talk], says over how many something was really sent; None: as planned.
-    """
+    """Returns both totals after `steps` steps, or of `links` that were counted, as result.json names them."""
     if links is not None:
-        wire, paper = ledger.bytes_of(links), ledger.paper_bytes_of(links)
-    else:
-        wire, paper = ledger.wire_bytes_per_agent(steps), ledger.paper_bytes_per_agent(steps)
-    return {"bytes_sent_per_agent": wire, "paper_bytes_sent_per_agent": paper}
+        return {
+            "bytes_sent_per_agent": ledger.bytes_of(links),
+            "paper_bytes_sent_per_agent": ledger.paper_bytes_of(links),
+        }
+    return {
+        "bytes_sent_per_agent": ledger.wire_bytes_per_agent(steps),
+        "paper_bytes_sent_per_agent": ledger.paper_bytes_per_agent(steps),
+    }

@@ -10,7 +10,6 @@ import optax
 import printed_algorithms as printed
 import published_compressed as published
 import pytest
-from lost import Lost
 from problem import GRAPHS, IRREGULAR, Problem, run
 from quadratics import Quadratics
 
@@ -176,8 +175,8 @@ def test_copies_need_links_that_stay(name):
 
 @pytest.mark.parametrize("name", ["dcd", "ecd", "beer", "motef", "ada_gossip"])
 def test_copies_need_messages_that_arrive(name):
-    method = dataclasses.replace(getattr(sj, name)(sj.ring(5), 0.1), faults=Lost(np.ones((4, 5, 5), bool)))
-    with pytest.raises(ValueError, match="faults must be None for compressed gossip"):
+    method = dataclasses.replace(getattr(sj, name)(sj.ring(5), 0.1), faults=sj.Faults(drop=0.1))
+    with pytest.raises(ValueError, match="faults must lose nothing for compressed gossip"):
         method.init(Problem(5).params)
 
 
@@ -189,7 +188,7 @@ def test_deep_squeeze_goes_on_where_messages_get_lost():
     mixing += np.diag(1 - mixing.sum(axis=1))
     problem, options = Problem(5), {"compressor": sj.top_k(0.4)}
     method = sj.deep_squeeze(IRREGULAR, 0.1, **options)
-    history, _, _ = run(dataclasses.replace(method, faults=Lost(heard)), problem)
+    history, _, _ = run(dataclasses.replace(method, faults=sj.Faults(arrived=heard)), problem)
     expected, _, _ = run(sj.deep_squeeze(sj.from_matrix(mixing), 0.1, **options), problem)
     chex.assert_trees_all_close(history, expected, atol=1e-12)
     other, _, _ = run(method, problem)
