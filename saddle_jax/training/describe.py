@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax
 
 from saddle_jax import models
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import Partition
@@ -48,6 +48,7 @@ def record(program: Program) -> dict[str, Any]:
         "parameters": models.count(shapes) // program.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
         "steps": program.problem.steps,
+        "passes_per_step": passes_per_step(program.method, program.shapes_of_one.params),
     }
 
 
@@ -74,6 +75,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     taken = "" if group >= program.placement.per_device else f", {group} at a time"
     taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
     whose = f" (of seed {problem.config.seed})" if config.seeds else ""
+    unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
         "method": phrases.of_method(config, method),
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
@@ -87,7 +89,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
         "steps": f"{problem.steps:,} ({config.epochs} epochs of {problem.batches.steps_per_epoch}), "
         f"eta {rate} ({config.schedule})",
         "traffic": f"each agent sends {readable(per_step)} per step, "
-        f"{readable(program.ledger.wire_bytes_per_agent(problem.steps))} in all",
+        f"{readable(program.ledger.wire_bytes_per_agent(problem.steps))} in all{unless}",
         "folder": str(workdir),
     }
     if config.has_replicas:

@@ -1,7 +1,6 @@
 """What a heading says of a run's method and of its network, as far as the run has what it speaks of."""
 
 import re
-from typing import Any
 
 from saddle_jax.core.method import Method
 from saddle_jax.training import methods, network
@@ -60,16 +59,18 @@ def of_faults(config: Config) -> str:
 
 def of_timing(config: Config) -> str:
     """Says how long messages and gradients take; an empty text if the settings do not say."""
+    spread = f" (log-normal, sigma {config.straggling:g})" if config.straggling else ""
+    said = (
+        ("latency", network.check_seconds, lambda value: f"latency {_seconds(value)}"),
+        ("bandwidth", network.check_bandwidth, _bits),
+        ("compute_time", network.check_seconds, lambda value: f"{_seconds(value)} per backward pass"),
+    )
     parts = []
-    if config.latency:
-        parts.append(f"latency {_quantity(network.check_seconds, 'latency', config, _seconds)}")
-    if config.bandwidth:
-        parts.append(_quantity(network.check_bandwidth, "bandwidth", config, _bits))
-    if config.compute_time:
-        each = _quantity(network.check_seconds, "compute_time", config, _seconds)
-        spread = f" (log-normal, sigma {config.straggling:g})" if config.straggling else ""
-        parts.append(f"{each} per backward pass{spread}")
-    return ", ".join(parts)
+    for name, check, words in said:
+        if getattr(config, name):
+            value = check(name, getattr(config, name))
+            parts.append(f"{name} from {value}" if isinstance(value, str) else words(value))
+    return ", ".join(parts) + (spread if config.compute_time else "")
 
 
 def duration(seconds: float) -> str:
@@ -82,11 +83,6 @@ def duration(seconds: float) -> str:
 
 _WEIGHTS = {"self": "weight to self", "renormalise": "the others' weights scaled up"}
 _AWAY = {False: "standing still", True: "training alone"}
-
-
-def _quantity(check: Any, name: str, config: Config, written: Any) -> str:
-    value = check(name, getattr(config, name))
-    return f"of {value}" if isinstance(value, str) else written(value)
 
 
 def _seconds(seconds: float) -> str:
