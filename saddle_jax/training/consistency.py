@@ -50,7 +50,7 @@ def check_method(config: "Config") -> None:
 
 
 def check_network(config: "Config") -> None:
-    """Checks that what goes wrong on the network can go wrong for these agents, and that times have meaning."""
+    """Checks that what goes wrong can go wrong for these agents, and that only a given time varies."""
     network.faults_of(config)
     if config.straggling and not config.compute_time:
         raise ArgumentError(

@@ -82,7 +82,11 @@ def _quantity(name: str, text: str, units: dict[str, float], example: str, nothi
     found = re.fullmatch(r"(\d+\.?\d*(?:e[+-]?\d+)?)\s*([a-zA-Z]*)", text.strip())
     if not found or found.group(2) not in units:
         raise ArgumentError(f"{name} must be {example}, or a file .npy, got {text!r}")
-    return float(found.group(1)) * units[found.group(2)]
+    value = float(found.group(1)) * units[found.group(2)]
+    if math.isinf(value) or (value == 0 and math.isinf(nothing)):  # nothing arrives without bandwidth
+        least = "finite" if math.isinf(value) else "above 0"
+        raise ArgumentError(f"{name} must be {least}, {example}, got {text!r}")
+    return value
 
 
 def _loaded(name: str, quantity: Any) -> Any:
