@@ -53,8 +53,8 @@ def faults_of(config: "Config") -> Faults | None:
         burst=config.burst or None,
         absence=config.absence or None,
         computes=config.offline_computes,
-        joins=check_steps("joins", config.joins),
-        leaves=check_steps("leaves", config.leaves),
+        joins=check_steps("joins", config.joins) or None,
+        leaves=check_steps("leaves", config.leaves) or None,
     )
     faults.check_agents(config.agents)
     return faults if faults.loses or faults.delay else None
