@@ -47,10 +47,10 @@ class FixedPoints:
         for i in range(len(x)):
             own = self.W[i, i] * self.pair(i, i, x, 0.0)
             others = [j for j in range(len(x)) if j != i and self.W[i, j] > 0]
-            M = np.array([self.W[i, j] * self.pair(i, j, x, 0.0) for j in others])
-            base = own + M.sum(axis=0) / 2
-            u, _ = scipy.optimize.nnls(M.T, -base)
-            directions.append(base + M.T @ u)
+            rows = np.array([self.W[i, j] * self.pair(i, j, x, 0.0) for j in others])
+            base = own + rows.sum(axis=0) / 2
+            u, _ = scipy.optimize.nnls(rows.T, -base)
+            directions.append(base + rows.T @ u)
         return self.L @ x - self.eta / (1 - beta) * np.array(directions)
 
     def gut(self, x, mu):
