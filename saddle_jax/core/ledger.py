@@ -68,10 +68,16 @@ class Ledger:
 
         A network on which agents come and go counts them, see `FaultState.sent`; the average over agents.
         """
-        kinds = [self.wire[kind] for kind in self.rule.talking]
+        return self._counted(self.wire, links) // self.listeners.shape[1]
+
+    def paper_bytes_of(self, links: Any) -> int:
+        """Returns the bytes that an agent has sent over such links, as the paper counts."""
+        return self._counted(self.paper, links) // (8 * self.listeners.shape[1])
+
+    def _counted(self, sent: dict[int, Sent], links: Any) -> int:
         counted: list[int] = np.asarray(links, np.int64)[: self.listeners.shape[1]].sum(axis=0).tolist()
-        total = sum(count * sent.link for count, sent in zip(counted, kinds, strict=True))
-        return total // self.listeners.shape[1]
+        kinds = [sent[kind] for kind in self.rule.talking]
+        return sum(count * kind.link for count, kind in zip(counted, kinds, strict=True))
 
     @property
     def _first(self) -> int:
@@ -137,8 +143,13 @@ def readable(count: float) -> str:
     return f"{count / 1000**power:.2f} {' kMGT'[power]}B"
 
 
-def table(ledger: Ledger, steps: int) -> dict[str, Any]:
-    """Returns both totals after `steps` steps under the names that result.json uses."""
+def table(ledger: Ledger, steps: int, links: Any = None) -> dict[str, Any]:
+    """Returns both totals after `steps` steps, or of `links` that were counted, as result.json names them."""
+    if links is not None:
+        return {
+            "bytes_sent_per_agent": ledger.bytes_of(links),
+            "paper_bytes_sent_per_agent": ledger.paper_bytes_of(links),
+        }
     return {
         "bytes_sent_per_agent": ledger.wire_bytes_per_agent(steps),
         "paper_bytes_sent_per_agent": ledger.paper_bytes_per_agent(steps),

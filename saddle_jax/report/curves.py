@@ -8,7 +8,7 @@ import numpy as np
 
 from saddle_jax.report.gathered import gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds_together
+from saddle_jax.report.seeds import band, colour_of, finish, has, labels, over_seeds, seeds_together
 
 
 def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> None:
@@ -16,7 +16,9 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> No
     groups = seeds_together(gather(workdirs))
     seeded = any(len(group) > 1 for group in groups)
     names = labels(groups) if seeded else [group[0].name for group in groups]
-    figure, axes = new_figure(width=10, height=3.2, rows=1, columns=3)
+    legend_rows = (len(groups) + 1) // 2
+    height = 3.2 + 0.14 * max(0, legend_rows - 3)  # the legend is below the panels
+    figure, axes = new_figure(width=10, height=height, rows=1, columns=3)
     panels = (
         ("train_loss", "training loss", 1, "log"),
         ("test_accuracy", "test accuracy of the consensus model, %", 100, "linear"),
@@ -27,7 +29,7 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> No
         for number, (group, label) in enumerate(zip(groups, names, strict=True)):
             if has(group, name):
                 epochs, mean, spread = over_seeds(group, name)
-                band(cell, epochs, scale * mean, scale * spread, label, f"C{number % 10}")
+                band(cell, epochs, scale * mean, scale * spread, label, colour_of(number, len(groups)))
         for line in cell.lines:
             handles[line.get_label()] = line
             if len(line.get_xdata()) < 60:

@@ -295,7 +295,9 @@ class _Run:
         for k in range(len(last)):
             end = evaluation.ending(status, last[k], int(self.first_bad[k]), self.last_finite[k])
             ends.append({**end, "params_sha256": evaluation.params_sha256(self.program, self._models(k))})
+            faults = self.program.state(self.carry, k).faults
             ends[-1] |= self._spent(k)
+            ends[-1] |= table(self.program.ledger, self.step, faults.sent if faults else None)
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = (
             evaluation.summary(self.config, ends) if self.config.has_replicas else ends[0]
