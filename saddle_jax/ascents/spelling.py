@@ -13,7 +13,7 @@ _FUNCTIONS = ("share",)
 _NAMES = ["auto", "none", *ASCENTS]
 
 
-def check_ascent(text: str) -> tuple[str, dict[str, Any]]:
+def parse_ascent(text: str) -> tuple[str, dict[str, Any]]:
     """Returns the name of an ascent and the options that its spelling gives, both checked."""
     name, options = calls.parse("ascent", text)
     checks.known("ascent", name, _NAMES)
@@ -21,13 +21,13 @@ def check_ascent(text: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def takes(text: str, option: str) -> bool:
+def leaves_open(text: str, option: str) -> bool:
     """Tells whether a spelt ascent has an option that its spelling leaves open."""
-    name, options = check_ascent(text)
+    name, options = parse_ascent(text)
     return option in _options(name) and option not in options
 
 
-def parse_ascent(text: str, share: Callable[[Any], Any] | None = None, **settings: Any) -> Ascent[Any]:
+def make_ascent(text: str, share: Callable[[Any], Any] | None = None, **settings: Any) -> Ascent[Any]:
     """Makes the ascent that a text spells.
 
     Args:
@@ -35,10 +35,10 @@ def parse_ascent(text: str, share: Callable[[Any], Any] | None = None, **setting
       share: the learning rate as a share of its largest, for GSAM's radius.
       settings: options that the text leaves open; those that the ascent does not have are left out.
     """
-    name, options = check_ascent(text)
+    name, options = parse_ascent(text)
     if name in ("auto", "none"):
         return ASCENTS["plain"]()
-    open_options = {key: value for key, value in settings.items() if takes(text, key)}
+    open_options = {key: value for key, value in settings.items() if leaves_open(text, key)}
     functions = {"share": share} if "share" in tables.options(ASCENTS[name]) else {}
     if name == "sam" and "rho" not in {**open_options, **options}:
         raise ArgumentError(f"ascent must say the rho of sam, as sam(rho=0.1), got {text!r}")

@@ -7,6 +7,7 @@ evaluated: the text is read as Python's grammar reads it, and everything else is
 """
 
 import ast
+import warnings
 from typing import Any
 
 from saddle_jax.base.checks import ArgumentError, did_you_mean
@@ -15,13 +16,15 @@ from saddle_jax.base.checks import ArgumentError, did_you_mean
 def parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
     """Returns the name and the options in a text such as "looksam(every=10)"; `what` names the setting."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's own, of a grammar that is refused below
+            tree = ast.parse(text.strip(), mode="eval").body
         call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
         words = [word.arg for word in call.keywords]
         plain = isinstance(call.func, ast.Name) and not call.args and all(words)
         if isinstance(call.func, ast.Name) and plain and len(set(words)) == len(words):
             return call.func.id, {str(word.arg): _value(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     raise ArgumentError(f"{what} must be NAME or NAME(option=value, ...) with plain values, got {text!r}")
 
@@ -53,4 +56,10 @@ def _value(node: ast.expr) -> Any:
         return node.id
     if isinstance(node, ast.List | ast.Tuple):
         return [_value(element) for element in node.elts]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        node_of_number = node.operand
+    else:
+        node_of_number = node
+    if not isinstance(node_of_number, ast.Constant):
+        raise ValueError("no plain value")
     return ast.literal_eval(node)

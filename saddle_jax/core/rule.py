@@ -138,6 +138,7 @@ class Rule(NamedTuple, Generic[State]):
     phases: tuple[int, ...] = (0,)  # the kinds of the steps of one period
     opening: tuple[int, ...] = ()  # the kinds of the first steps
     silent: tuple[int, ...] = ()  # the kinds in which nobody talks: graphs that take turns wait meanwhile
+    movable: bool = True  # whether the models may be set from outside between two steps, as SlowMo does
 
     @property
     def kinds(self) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.core.graphs import Cycle, cycle
 from saddle_jax.core.topology import Links, Topology, are_connected
-from saddle_jax.graphs.weights import draw_until, with_own
+from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
 
 def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) -> Topology:
@@ -39,7 +39,7 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
     True
     """
     n = checks.whole("n", n, at_least=2)
-    degree = checks.whole("degree", degree, at_least=1)
+    degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
     name = f"equi_static({n}, {degree}, seed={seed}{_undirected(undirected)})"
     shifts = draw_until(
         name,
@@ -74,7 +74,7 @@ def equi_dynamic(n: int, count: int, seed: int = 0, undirected: bool = False, et
     equi_dynamic(16, 8, seed=0): 16 agents, period 8, 8 x 16 directed links, spectral gap ... per step
     """
     n = checks.whole("n", n, at_least=2)
-    count = checks.whole("count", count, at_least=1)
+    count = checks.whole("count", count, at_least=1, at_most=MOST_TURNS)
     eta = checks.real("eta", eta, above=0.0, at_most=1.0)
     given = f"{_undirected(undirected)}{'' if eta == 0.5 else f', eta={eta:g}'}"
     name = f"equi_dynamic({n}, {count}, seed={seed}{given})"

@@ -22,6 +22,9 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.topology import Topology, from_links
 from saddle_jax.graphs.weights import draw_until, metropolis
 
+# With more, a drawing takes minutes, and the graph is no longer sparse.
+_MOST_NEIGHBOURS = 64
+
 
 def expander(n: int, degree: int = 4, seed: int = 0) -> Topology:
     """Draws random regular graphs until one has the spectral gap 1 - (2 sqrt(d - 1) + 1) / (d + 1) or more.
@@ -30,7 +33,7 @@ def expander(n: int, degree: int = 4, seed: int = 0) -> Topology:
     expander(100, 4, seed=0): 100 agents, degree 4, 400 directed links, spectral gap 0.1...
     """
     n = checks.whole("n", n, at_least=4)
-    degree = checks.whole("degree", degree, at_least=3, at_most=n - 1)
+    degree = checks.whole("degree", degree, at_least=3, at_most=min(n - 1, _MOST_NEIGHBOURS))
     if n * degree % 2:
         raise ArgumentError(f"n * degree must be even for a regular graph, got {n} * {degree}")
     name = f"expander({n}, {degree}, seed={seed})"

@@ -11,7 +11,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.graphs import Cycle, cycle
 from saddle_jax.core.topology import Topology, are_connected
-from saddle_jax.graphs.weights import draw_until, with_own
+from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
 
 def random_matchings(n: int, count: int, seed: int = 0) -> Cycle:
@@ -21,7 +21,7 @@ def random_matchings(n: int, count: int, seed: int = 0) -> Cycle:
     random_matchings(8, 4, seed=0): 8 agents, period 4, 4 x 8 directed links, spectral gap ... per step
     """
     n = checks.whole("n", n, at_least=2)
-    count = checks.whole("count", count, at_least=1)
+    count = checks.whole("count", count, at_least=1, at_most=MOST_TURNS)
     if count == 1 and n > 2:
         raise ArgumentError(f"count must be at least 2 to connect {n} agents, got 1")
     name = f"random_matchings({n}, {count}, seed={seed})"

@@ -17,6 +17,8 @@ from saddle_jax.graphs import GRAPHS
 
 # The number of agents alone describes these graphs, and these observed ones have a number of their own.
 _SIMPLE = {name for name, graph in GRAPHS.items() if list(tables.options(graph)) == ["n"]}
+# Somebody else's settings may say anything: what a name can ask for is bounded.
+_LONGEST = 300
 _OBSERVED = {name for name, graph in GRAPHS.items() if not tables.options(graph)}
 _USAGE = {
     "torus": "torus or torus:ROWSxCOLUMNS",
@@ -27,6 +29,8 @@ _USAGE = {
 
 def check_topology(text: str) -> None:
     """Checks the name of a graph, apart from what depends on the number of agents."""
+    if len(text) > _LONGEST:
+        raise ArgumentError(f"topology must be at most {_LONGEST} letters long, got {len(text)}")
     for part in text.split("+"):
         kind, _, setting = part.partition(":")
         checks.known("topology", kind, GRAPHS)

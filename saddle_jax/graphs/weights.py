@@ -12,6 +12,9 @@ from saddle_jax.core.topology import Links, Topology, from_links
 
 _T = TypeVar("_T")
 
+# How many graphs may take turns: each is a branch of the compiled step.
+MOST_TURNS = 1000
+
 # How many random graphs are drawn before a good one is declared out of reach.
 _MAX_DRAWS = 1000
 

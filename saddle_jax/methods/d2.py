@@ -20,6 +20,7 @@ et al., ICLR 2021).
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
@@ -122,7 +123,8 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
     del momentum
 
     def init(x: Params) -> OriginalState:
-        return OriginalState(x, zeros_like(x), gossip.init(x))
+        old = jax.tree.map(jnp.copy, x)  # whoever donates models and state may not donate one array twice
+        return OriginalState(old, zeros_like(x), gossip.init(x))
 
     def step(s: Step, x: Params, state: OriginalState) -> tuple[Params, OriginalState]:
         eta = rate(s.t)
@@ -131,7 +133,7 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
         new, way = gossip.mix(s, half, state.way)
         return new, OriginalState(x, g, way)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, demands="average", movable=False)
 
 
 def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[RelayState]:

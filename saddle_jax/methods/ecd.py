@@ -7,7 +7,7 @@ With steps t = 1, 2, ... and the estimates y-hat of everybody's model, which sta
     y-hat = (1 - 2/t) y-hat + (2/t) Q(z)
 
 It sends one compressed extrapolation per link and step. W keeps the average, and links must stay. z grows
-with t: Q must be unbiased, such as a stochastic quantizer or random-k; with top-k it drifts away. It is not
+with t: Q must be unbiased, such as a stochastic quantizer; with top-k it drifts away. It is not
 exact on heterogeneous data (the bias of D-PSGD).
 """
 
@@ -72,4 +72,4 @@ def ecd(
         y_hat = tree_map(lambda y, q: (1 - 2 / t) * y + 2 / t * q, state.y_hat, q)
         return new, ECDState(m, y_hat)
 
-    return Method("ecd", topology, Rule(init, step, demands="average"))
+    return Method("ecd", topology, Rule(init, step, demands="average", movable=False))

@@ -66,6 +66,11 @@ def slowmo(
     rate, every = checks.schedule(learning_rate), checks.whole("every", every, at_least=1)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
     alpha, inner = checks.real("alpha", alpha, above=0.0), method.rule
+    if not inner.movable:
+        raise ArgumentError(
+            f"method must be one whose models may be set from outside, unlike D2's original form and ECD, "
+            f"which remember where they were, got {method.name}"
+        )
 
     def init(x: Params) -> SlowMoState:
         a = jax.tree.map(jnp.copy, x)  # whoever donates models and state may not donate one array twice

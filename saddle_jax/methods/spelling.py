@@ -7,7 +7,7 @@ from saddle_jax.base import calls, checks
 from saddle_jax.methods import METHODS, options_of
 
 # What the settings of a run say elsewhere, and a spelling does not.
-_ELSEWHERE = ("topology", "learning_rate")
+_ELSEWHERE = ("topology", "learning_rate", "compressor")
 
 
 @functools.lru_cache(maxsize=256)
@@ -20,7 +20,7 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def takes(text: str, option: str) -> bool:
+def leaves_open(text: str, option: str) -> bool:
     """Tells whether a spelt method has an option that its spelling leaves open."""
     name, options = parse_method(text)
     return option in options_of(name) and option not in options

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.ascents import ASCENTS
-from saddle_jax.ascents.spelling import parse_ascent
+from saddle_jax.ascents.spelling import make_ascent
 from saddle_jax.base import tables
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
@@ -85,7 +85,7 @@ def facts_of_ascent(name: str) -> AscentFacts:
     """Measures an ascent on one model; "none" is the plain gradient."""
     rho = tables.options(factory_of(name)).get("rho")
     needs_rho = rho is not None and rho.default is rho.empty
-    ascent = parse_ascent(name, rho=Config.rho) if needs_rho else parse_ascent(name)
+    ascent = make_ascent(name, rho=Config.rho) if needs_rho else make_ascent(name)
     state = jax.eval_shape(ascent.init, {"w": jax.ShapeDtypeStruct(_WEIGHTS, jnp.float32)})
     return AscentFacts(name, ascent.passes_per_step, _in_models(state, 1), about(factory_of(name)).citation)
 

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from saddle_jax.ascents import ASCENTS
-from saddle_jax.ascents.spelling import check_ascent
+from saddle_jax.ascents.spelling import parse_ascent
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.compression.spelling import parse_compressor as parse_compressor
@@ -54,7 +54,7 @@ class Config:
         "auto",
         f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with "
         "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others",
-        lambda _, v: check_ascent(v),
+        lambda _, v: parse_ascent(v),
     )
     topology: str = setting(
         "ring",
@@ -260,6 +260,7 @@ class Config:
             raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
         build_topology(self)
         consistency.check_method(self)
+        consistency.check_ascent(self)
         consistency.check_network(self)
         consistency.check_replicas(self)
 

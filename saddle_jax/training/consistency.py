@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from saddle_jax.ascents import spelling as ascents
 from saddle_jax.base.checks import ArgumentError, is_traced
 from saddle_jax.graphs.spelling import is_random
-from saddle_jax.methods.spelling import parse_method, takes
+from saddle_jax.methods import options_of
+from saddle_jax.methods.spelling import leaves_open, parse_method
 from saddle_jax.training import network
 from saddle_jax.training import sweep as replicas
 
@@ -35,7 +36,7 @@ def settings_without_meaning(
     return {
         name: defaults[name]
         for name in OPTIONS
-        if _differs(settings[name], defaults[name]) and not takes(method, name)
+        if _differs(settings[name], defaults[name]) and not leaves_open(method, name)
     }
 
 
@@ -48,8 +49,22 @@ def check_method(config: "Config") -> None:
             f"{option} must be {default} for {config.method}, which has no such option or says it itself, "
             f"got {getattr(config, option)!r}"
         )
-    if config.ascent == "none" and takes(config.method, "rho"):
+    if config.ascent in ("none", "plain") and "rho" in options_of(name):
         raise ArgumentError(f"ascent must not be none for {name}, which climbs: name the method without it")
+
+
+def check_ascent(config: "Config") -> None:
+    """Checks that the settings of SAM are not set beside another ascent, whose options its name carries."""
+    name, options = ascents.parse_ascent(config.ascent)
+    if name == "auto":
+        return
+    for option, setting in (("rho", "rho"), ("every", "ascent_every"), ("reuse", "ascent_reuse")):
+        default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
+        if _differs(getattr(config, setting), default) and (name != "sam" or option in options):
+            raise ArgumentError(
+                f"{setting} must be {default} beside ascent {config.ascent}, whose options its brackets hold, "
+                f"got {getattr(config, setting)!r}"
+            )
 
 
 def check_network(config: "Config") -> None:
@@ -67,9 +82,9 @@ def check_replicas(config: "Config") -> None:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
     swept = replicas.parse_sweep(config.sweep)
     for name in ("rho", "gamma", "beta", "weight_decay"):
-        has = takes(config.method, name)
+        has = leaves_open(config.method, name)
         if name == "rho" and config.ascent != "auto":
-            has = ascents.takes(config.ascent, "rho")
+            has = config.ascent == "sam"
         if name in swept and not has:
             raise ArgumentError(
                 f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"

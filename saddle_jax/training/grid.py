@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from saddle_jax.ascents.spelling import check_ascent
+from saddle_jax.ascents.spelling import parse_ascent
 from saddle_jax.base import calls
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.compression.spelling import parse_compressor
@@ -78,7 +78,7 @@ def parse_grid(
     for compressor in grid.compressors:
         parse_compressor(compressor)
     for ascent in grid.ascents:
-        check_ascent(ascent)
+        parse_ascent(ascent)
     for topology in grid.topologies:
         check_topology(topology)
     return grid

@@ -1,15 +1,13 @@
 """From settings to a method: its options, its ascent, what wraps it, and its network."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import optax
 
-from saddle_jax.ascents.spelling import parse_ascent
+from saddle_jax.ascents.spelling import make_ascent, parse_ascent
 from saddle_jax.base import tables
-from saddle_jax.base.checks import is_traced
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods import METHODS
@@ -31,10 +29,10 @@ def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
     options = _options(config, METHODS[name]) | given
     method = METHODS[name](topology, learning_rate=schedule, **options)
     if config.ascent != "auto":
-        ascent = parse_ascent(
+        ascent = make_ascent(
             config.ascent,
             share=lambda t: schedule(t) / config.learning_rate,
-            **_options_of_ascent(config),
+            **_options_of_sam(config),
         )
         method = saddle(method, ascent, name=method.name if config.ascent == "none" else None)
     if config.slowmo_every:
@@ -51,29 +49,21 @@ def in_force(config: Config) -> dict[str, Any]:
 
 
 def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
-    """Returns the options of a method that settings give.
-
-    A setting that was left alone leaves the option to the method, whose own default may be another one.
-    Momentum and weight decay are those of the experiment, the same for all methods that have them.
-    """
-    parameters = tables.options(factory)
-    chosen = {}
-    for option in parameters:
-        setting = getattr(config, option, None)
-        if option in NOT_SETTINGS or setting is None:
-            continue
-        left_alone = not is_traced(setting) and setting == getattr(Config, option)
-        if (
-            not left_alone
-            or option in OF_THE_EXPERIMENT
-            or parameters[option].default is inspect.Parameter.empty
-        ):
-            chosen[option] = parse_compressor(setting) if option == "compressor" else setting
-    return chosen
+    """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
+    options = {name: getattr(config, name) for name in tables.options(factory) if hasattr(config, name)}
+    del options["topology"], options["learning_rate"]
+    if "mu" in options and config.mu < 0:
+        del options["mu"]
+    if "local_steps" in options and not config.local_steps:
+        del options["local_steps"]
+    if "compressor" in options:
+        options["compressor"] = parse_compressor(config.compressor)
+    return options
 
 
-def _options_of_ascent(config: Config) -> dict[str, Any]:
-    """Returns the settings of SAM; the other ascents have radii of their own, unless rho is set or swept."""
-    if config.ascent == "sam":
-        return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
-    return {"rho": config.rho} if is_traced(config.rho) or config.rho != Config.rho else {}
+def _options_of_sam(config: Config) -> dict[str, Any]:
+    """Returns the settings of SAM; the options of other ascents are said where they are named."""
+    name, _ = parse_ascent(config.ascent)
+    if name != "sam":
+        return {}
+    return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}

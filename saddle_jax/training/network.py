@@ -1,6 +1,7 @@
 """The network of a run, as its settings describe it: what goes wrong, and how long things take."""
 
 import math
+import os
 import re
 from typing import TYPE_CHECKING, Any, cast
 
@@ -93,6 +94,8 @@ def _loaded(name: str, quantity: Any) -> Any:
     """Reads a file of numbers; whoever only opens a run again does not come here."""
     if not isinstance(quantity, str):
         return quantity
+    if not os.path.isfile(quantity):  # a pipe would be waited for
+        raise ArgumentError(f"{name} must be a file, got {quantity!r}")
     try:
         return np.load(quantity, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

@@ -4,7 +4,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.ascents import ASCENTS
-from saddle_jax.ascents.spelling import parse_ascent
+from saddle_jax.ascents.spelling import make_ascent
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ from saddle_jax.ascents.spelling import parse_ascent
     ],
 )
 def test_a_text_is_the_call_that_it_looks_like(text, settings, expected):
-    assert str(parse_ascent(text, **settings)) == expected
+    assert str(make_ascent(text, **settings)) == expected
 
 
 @pytest.mark.parametrize("name", ASCENTS)
 def test_an_ascent_reads_its_own_name(name):
-    ascent = parse_ascent(name, rho=0.2)
-    assert str(parse_ascent(str(ascent))) == str(ascent)
+    ascent = make_ascent(name, rho=0.2)
+    assert str(make_ascent(str(ascent))) == str(ascent)
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_an_ascent_reads_its_own_name(name):
 )
 def test_what_is_no_ascent_is_refused_in_one_line(text, message):
     with pytest.raises(sj.ArgumentError, match=f"^{message.replace('?', '[?]')}$"):
-        parse_ascent(text)
+        make_ascent(text)

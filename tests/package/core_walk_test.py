@@ -20,6 +20,7 @@ WALK = [  # in the order of reading
 TOOLS = {
     "base/checks",
     "base/types",
+    "base/about",
     "core/conditions",
     "core/demands",
     "core/faults",

@@ -1,0 +1,131 @@
+"""From settings to a method: each setting reaches it, or is refused in one line."""
+
+import dataclasses
+import functools
+
+import jax
+import optax
+import pytest
+
+import saddle_jax as sj
+from saddle_jax.methods import METHODS
+from saddle_jax.training import methods
+from saddle_jax.training.config import Config, build_topology
+
+
+def built(**settings):
+    config = Config(agents=8, **settings)
+    return methods.build(config, build_topology(config), optax.constant_schedule(config.learning_rate))
+
+
+@pytest.fixture
+def options(monkeypatch):
+    """Builds a method and returns the options that its factory was called with."""
+
+    def options_of(method, **settings):
+        name, called = method.partition("(")[0], {}
+        factory = METHODS[name]
+
+        @functools.wraps(factory)
+        def spy(topology, learning_rate, **options):
+            called.update(options)
+            return factory(topology, learning_rate, **options)
+
+        monkeypatch.setitem(METHODS, name, spy)
+        built(method=method, **settings)
+        return called
+
+    return options_of
+
+
+def test_a_setting_reaches_the_method_whatever_its_value(options):
+    assert options("beer", gamma=1.0)["gamma"] == 1.0
+    assert options("beer", gamma=0.3)["gamma"] == 0.3
+    assert options("beer(gamma=0.2)")["gamma"] == 0.2
+    assert options("gut", nesterov=True)["nesterov"] is True
+    assert options("dfedsam", rho=0.05)["rho"] == 0.05
+    assert options("qgm", mu=0.0)["mu"] == 0.0
+    assert "mu" not in options("qgm")
+    assert options("qgm", local_steps=3)["local_steps"] == 3
+    assert "local_steps" not in options("kgt")
+    assert options("qgm", compressor="top_k0.3")["compressor"] == sj.top_k(0.3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ascent"),
+    [
+        ({"method": "qgm"}, "plain()"),
+        ({"method": "q_saddle"}, "sam(rho=0.05)"),
+        ({"method": "qgm", "ascent": "sam", "rho": 0.2, "ascent_every": 5}, "sam(rho=0.2, every=5)"),
+        ({"method": "qgm", "ascent": "sam(rho=0.1)", "ascent_every": 5}, "sam(rho=0.1, every=5)"),
+        ({"method": "qgm", "ascent": "asam"}, "asam(rho=0.5, eta=0.01)"),
+        ({"method": "q_saddle", "ascent": "lesam(rho=0.3)"}, "lesam(rho=0.3)"),
+        ({"method": "dfedsam", "ascent": "esam"}, "esam(rho=0.05, beta=0.6, gamma=0.5)"),
+    ],
+)
+def test_the_ascent_is_the_one_that_is_named(settings, ascent):
+    assert str(built(**settings).ascent) == ascent
+
+
+def test_gsam_follows_the_learning_rate():
+    config = Config(agents=8, method="qgm", ascent="gsam(rho_max=0.4, rho_min=0.1)", learning_rate=0.2)
+    method = methods.build(config, sj.ring(8), optax.piecewise_constant_schedule(0.2, {3: 0.5}))
+    constant = methods.build(config, sj.ring(8), optax.constant_schedule(0.2))
+    assert method.ascent.needs == ("t",)
+    model, ends = {"x": jax.numpy.ones(2)}, []
+    for each in (method, constant):
+        gradient = sj.Method("g", sj.isolated(1), sj.Rule(lambda x: (), _gradient), ascent=each.ascent)
+        x = sj.replicate(model, 1)
+        state = gradient.init(x)._replace(t=jax.numpy.int32(5))
+        ends.append(
+            gradient.step(lambda p, d: (p["x"] ** 3).sum() + d.sum(), x, state, jax.numpy.ones((1, 1)))[0]
+        )
+    assert abs(ends[0]["x"] - ends[1]["x"]).max() > 1e-3
+
+
+def _gradient(s, x, state):
+    return s.gradient(x), state
+
+
+def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
+    assert built(method="gradient_tracking", slowmo_every=4).rule.phases[3] != 0
+    for method in ("ecd", "d2(variant=original)"):
+        with pytest.raises(sj.ArgumentError, match="method must be one whose models may be set from outside"):
+            built(method=method, beta=0.0, slowmo_every=4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "kgt", "beta": 0.5}, "beta must be 0.9 for kgt, which has no such option .* got 0.5"),
+        ({"method": "gut(mu=0.02)", "mu": 0.5}, "mu must be -1.0 for gut.mu=0.02., which .* says it itself"),
+        ({"method": "dfedsam(rho=0.02)", "ascent": "none"}, "ascent must not be none for dfedsam"),
+        (
+            {"method": "qgm", "ascent": "looksam", "ascent_every": 10},
+            "ascent_every must be 1 beside ascent looksam",
+        ),
+        (
+            {"method": "qgm", "ascent": "sam(rho=0.1)", "rho": 0.2},
+            r"rho must be 0.05 beside ascent sam\(rho=0.1\)",
+        ),
+        ({"method": "qgm", "ascent": "gsam", "sweep": "rho:0.1,0.2"}, "sweep must not name rho for qgm"),
+        ({"method": "dpsgd(compressor=sign)"}, "method dpsgd takes .* got option 'compressor'"),
+        ({"method": "qgm(beta={1, 2})"}, r"method must be NAME or NAME\(option=value"),
+        ({"method": "qgm(beta={[]: 1})"}, r"method must be NAME or NAME\(option=value"),
+        ({"topology": "spanning_tree:" * 3000 + "ring"}, "topology must be at most 300 letters long"),
+        ({"topology": "random_matchings:1000000000"}, "count must be an integer >= 1 and <= 1000"),
+        ({"topology": "equi_static:1000000000"}, "degree must be an integer >= 1 and <= 9"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_in_one_line(settings, message):
+    with pytest.raises(sj.ArgumentError, match=message) as error:
+        Config(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("numpy.load", lambda *_, **__: pytest.fail("a file was opened"))
+    config = Config(latency=str(tmp_path / "latency.npy"))
+    with pytest.raises(sj.ArgumentError, match="latency must be a file, got"):
+        methods.build(config, sj.ring(10), optax.constant_schedule(0.1))
+    assert dataclasses.replace(config, latency="10ms").latency == "10ms"
