@@ -39,7 +39,7 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
     True
     """
     n = checks.whole("n", n, at_least=2)
-    degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
+    degree = checks.whole("degree", degree, at_least=1, at_most=MOST_TURNS)
     name = f"equi_static({n}, {degree}, seed={seed}{_undirected(undirected)})"
     shifts = draw_until(
         name,

@@ -62,7 +62,7 @@ def check_ascent(config: "Config") -> None:
         default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
         if _differs(getattr(config, setting), default) and (name != "sam" or option in options):
             raise ArgumentError(
-                f"{setting} must be {default} beside ascent {config.ascent}, whose options its brackets hold, "
+                f"{setting} must be {default} beside ascent {config.ascent}, which has options of its own, "
                 f"got {getattr(config, setting)!r}"
             )
 

@@ -114,7 +114,7 @@ def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
         ({"method": "qgm(beta={[]: 1})"}, r"method must be NAME or NAME\(option=value"),
         ({"topology": "spanning_tree:" * 3000 + "ring"}, "topology must be at most 300 letters long"),
         ({"topology": "random_matchings:1000000000"}, "count must be an integer >= 1 and <= 1000"),
-        ({"topology": "equi_static:1000000000"}, "degree must be an integer >= 1 and <= 9"),
+        ({"topology": "equi_static:1000000000"}, "degree must be an integer >= 1 and <= 1000"),
     ],
 )
 def test_what_has_no_meaning_is_refused_in_one_line(settings, message):
