@@ -2,16 +2,20 @@
 
 import importlib.metadata
 import pathlib
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
 
 from saddle_jax import models
+from saddle_jax.base import tables
 from saddle_jax.core.ledger import readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import Partition
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
+from saddle_jax.methods.spelling import parse_method, takes
+from saddle_jax.training.config import Config
 from saddle_jax.training.program import Program
 from saddle_jax.training.sweep import SWEPT, name_of, parse_sweep
 from saddle_jax.version import __version__
@@ -76,8 +80,9 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     ascent = method.ascent
     sam = "" if ascent.is_linear and "rho" not in swept else f", rho {number('rho')}"
     sam += f" once in {ascent.period} steps" if ascent.period > 1 else ""
-    kind = "Nesterov" if config.nesterov else "heavy ball"
-    order = f" ({config.order} order)" if "order" in options_of(config.method) else ""
+    if config.ascent != "auto":
+        sam = f", ascent {config.ascent}"
+    order = f" ({config.order} order)" if takes(config.method, "order") else ""
     compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
@@ -85,8 +90,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
     whose = f" (of seed {problem.config.seed})" if config.seeds else ""
     rows = {
-        "method": f"{config.method}{sam}, momentum {number('beta')} ({kind}), "
-        f"weight decay {number('weight_decay')}, gamma {number('gamma')}{compressed}",
+        "method": f"{config.method}{sam}{_options(config, number)}{compressed}",
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
         "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
         f"from {dataset.source}",
@@ -103,6 +107,23 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
         rows["replicas"] = f"{len(program.problems)} in one program: {' x '.join(named)}"
     return "\n".join(f"{name:<10} {text}" for name, text in rows.items())
+
+
+def _options(config: Config, number: Callable[[str], str]) -> str:
+    """Says the options of the method that its spelling leaves to settings, or to the method itself."""
+    factory, text = tables.options(METHODS[parse_method(config.method)[0]]), ""
+    own = {name: factory[name].default for name in ("nesterov", "gamma") if name in factory}
+    if takes(config.method, "beta"):
+        text += f", momentum {number('beta')}"
+    if takes(config.method, "nesterov"):
+        left_alone = config.nesterov == Config.nesterov
+        text += " (Nesterov)" if (own["nesterov"] if left_alone else config.nesterov) else " (heavy ball)"
+    if takes(config.method, "weight_decay"):
+        text += f", weight decay {number('weight_decay')}"
+    if takes(config.method, "gamma"):
+        said = number("gamma")
+        text += f", gamma {own['gamma']:g}" if said == f"{Config.gamma:g}" else f", gamma {said}"
+    return text
 
 
 def progress(epoch: float, found: dict[str, Any]) -> str:

@@ -211,7 +211,7 @@ class _Run:
             return records[0]
         sent = [record.pop("bytes_sent_per_agent", None) for record in records]
         same = {"bytes_sent_per_agent": sent[0]} if len(set(sent)) == 1 and sent[0] is not None else {}
-        if not same:  # each lost other messages
+        if len(set(sent)) > 1:  # each lost other messages
             records = [
                 {**record, "bytes_sent_per_agent": count} for record, count in zip(records, sent, strict=True)
             ]
