@@ -209,12 +209,11 @@ class _Run:
         """Returns one line of metrics.jsonl from each replica's."""
         if not self.config.has_replicas:
             return records[0]
-        sent = [record.pop("bytes_sent_per_agent", None) for record in records]
-        same = {"bytes_sent_per_agent": sent[0]} if len(set(sent)) == 1 and sent[0] is not None else {}
-        if len(set(sent)) > 1:  # each lost other messages
-            records = [
-                {**record, "bytes_sent_per_agent": count} for record, count in zip(records, sent, strict=True)
-            ]
+        counts = {record.get("bytes_sent_per_agent") for record in records} - {None}
+        if len(counts) != 1:  # each lost other messages
+            return sweep.together(records)
+        same = {"bytes_sent_per_agent": counts.pop()}
+        records = [{name: value for name, value in record.items() if name not in same} for record in records]
         return {**sweep.together(records), **same}
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
