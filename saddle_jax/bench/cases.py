@@ -10,6 +10,7 @@ from saddle_jax.bench import machine
 from saddle_jax.bench.child import compile_jobs, memory_jobs
 from saddle_jax.bench.growth import growth_jobs
 from saddle_jax.bench.jobs import Job, Options
+from saddle_jax.bench.methods import method_jobs
 from saddle_jax.bench.parts import compressor_jobs, evaluation_jobs, gossip_jobs
 from saddle_jax.bench.rows import Row, result
 from saddle_jax.bench.steps import step_jobs
@@ -30,6 +31,7 @@ CASES: dict[str, Case] = {
     "gossip": Case("a round of gossip against a copy, 10 to 1,000 agents, three graphs", gossip_jobs),
     "compressors": Case("each compressor against a copy", compressor_jobs),
     "evaluation": Case("evaluation of the consensus model", evaluation_jobs),
+    "methods": Case("each method and ascent against D-PSGD: step time and compile time", method_jobs),
     "compile": Case("compile time of each step", compile_jobs),
     "memory": Case("peak memory of each step", memory_jobs),
     "growth": Case("step time and memory against agents, model size and degree", growth_jobs),

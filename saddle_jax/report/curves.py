@@ -1,43 +1,102 @@
-"""Loss and accuracy over a run, or over several for comparison."""
+"""Loss and accuracy over a run, or over several for comparison: against epochs, or what they cost."""
 
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.report.gathered import gather
+from saddle_jax.base.errors import RunError
+from saddle_jax.core.ledger import readable
+from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.seeds import band, colour_of, finish, has, labels, over_seeds, seeds_together
 
 
-def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike) -> None:
-    """Draws training loss, test accuracy and consensus distance over epochs; seeds as mean and band."""
-    groups = seeds_together(gather(workdirs))
+class Axis(NamedTuple):
+    """What a curve may be drawn against."""
+
+    metric: str
+    title: str
+    missing: str  # what to do about runs that did not record it
+
+
+AXES = {
+    "epoch": Axis("epoch", "epoch", ""),
+    "step": Axis("step", "step", ""),
+    "bytes": Axis("bytes_sent_per_agent", "bytes sent per agent", "that say what they sent"),
+    "passes": Axis(
+        "backward_passes", "backward passes per agent", "of a version that counts backward passes"
+    ),
+    "seconds": Axis(
+        "simulated_seconds",
+        "simulated seconds",
+        "with --config.latency, --config.bandwidth or --config.compute_time, which simulate time",
+    ),
+}
+
+
+class _Panel(NamedTuple):
+    metric: str
+    title: str
+    factor: int
+    scale: str
+    x: Axis
+
+
+def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike, x: str | None = None) -> None:
+    """Draws training loss, test accuracy and consensus distance; seeds as mean and band.
+
+    Against epochs; or against what `x` names, one of AXES. Left open for runs with simulated time, the
+    accuracy is drawn once more, against bytes, backward passes and simulated seconds.
+    """
+    runs = gather(workdirs)
+    groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
     names = labels(groups) if seeded else [group[0].name for group in groups]
-    legend_rows = (len(groups) + 1) // 2
-    height = 3.2 + 0.14 * max(0, legend_rows - 3)  # the legend is below the panels
-    figure, axes = new_figure(width=10, height=height, rows=1, columns=3)
-    panels = (
-        ("train_loss", "training loss", 1, "log"),
-        ("test_accuracy", "test accuracy of the consensus model, %", 100, "linear"),
-        ("consensus_distance", "consensus distance", 1, "log"),
-    )
-    handles = {}
-    for cell, (name, title, scale, kind) in zip(axes.ravel(), panels, strict=True):
-        for number, (group, label) in enumerate(zip(groups, names, strict=True)):
-            if has(group, name):
-                epochs, mean, spread = over_seeds(group, name)
-                band(cell, epochs, scale * mean, scale * spread, label, colour_of(number, len(groups)))
-        for line in cell.lines:
-            handles[line.get_label()] = line
-            if len(line.get_xdata()) < 60:
-                line.set_marker(".")
-        cell.set_title(title, fontsize=8)
-        finish(cell, "epoch", "")
-        if cell.lines and all(np.min(line.get_ydata(), initial=np.inf) > 0 for line in cell.lines):
-            cell.set_yscale(kind)
+    _check_recorded(runs, x or "epoch")
+    panels = _panels(AXES[x or "epoch"])
+    if x is None and any(has(group, "simulated_seconds") for group in groups):
+        panels += [panels[1]._replace(x=AXES[name]) for name in ("bytes", "passes", "seconds")]
+    rows = len(panels) // 3
+    legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # below the panels
+    figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
+    handles: dict[Any, Any] = {}
+    for cell, panel in zip(axes.ravel(), panels, strict=True):
+        _draw(cell, panel, groups, names)
+        handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
     save(figure, path)
+
+
+def _panels(x: Axis) -> list[_Panel]:
+    return [
+        _Panel("train_loss", "training loss", 1, "log", x),
+        _Panel("test_accuracy", "test accuracy of the consensus model, %", 100, "linear", x),
+        _Panel("consensus_distance", "consensus distance", 1, "log", x),
+    ]
+
+
+def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequence[str]) -> None:
+    for number, (group, label) in enumerate(zip(groups, names, strict=True)):
+        if has(group, panel.metric) and has(group, panel.x.metric):
+            x, mean, spread = over_seeds(group, panel.metric, panel.x.metric)
+            band(cell, x, panel.factor * mean, panel.factor * spread, label, colour_of(number, len(groups)))
+    for line in cell.lines:
+        if len(line.get_xdata()) < 60:
+            line.set_marker(".")
+    cell.set_title(panel.title, fontsize=8)
+    finish(cell, panel.x.title, "")
+    if panel.x is AXES["bytes"]:
+        cell.locator_params(axis="x", nbins=4)  # its labels are long
+        cell.xaxis.set_major_formatter(lambda count, _: readable(count))
+    if cell.lines and all(np.min(line.get_ydata(), initial=np.inf) > 0 for line in cell.lines):
+        cell.set_yscale(panel.scale)
+
+
+def _check_recorded(runs: Sequence[Run], x: str) -> None:
+    for run in runs:
+        if run.metrics and not run.curve(AXES[x].metric)[0]:
+            raise RunError(f"curves against {x} need runs {AXES[x].missing}, got {run.name}")

@@ -26,10 +26,13 @@ from saddle_jax.report.seeds import (
 from saddle_jax.training.config import build_topology
 
 
-def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Draws a figure of KINDS; runs that did not record what it shows are a RunError."""
+def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path, x: str | None = None) -> None:
+    """Draws a figure of KINDS; runs that did not record what it shows are a RunError.
+
+    `x` is what curves are drawn against, one of `curves.AXES`; None: epochs.
+    """
     if kind == "curves":
-        plot_curves(workdirs, path)
+        plot_curves(workdirs, path, x)
     else:
         _DRAWN[kind](gather(workdirs), path)
 

@@ -92,7 +92,7 @@ def _read(workdir: pathlib.Path, name: str) -> list[Run]:
             about=_about(about, number),
             state="running" if running else str(end.get("status", "unfinished")),
             result=_cleaned(end, workdir / "result.json"),
-            metrics=_metrics(workdir, end, number),
+            metrics=_metrics(workdir, end, number, about.get("passes_per_step")),
             sharpness=_sharpness(workdir / "sharpness.json"),
             landscape=_landscape(workdir),
             paper=_paper(workdir / "paper.json"),
@@ -149,10 +149,11 @@ def class_names(run: Run, classes: int) -> list[str]:
     return [str(number) for number in range(classes)]
 
 
-def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """Reads the lines, of a replica its part, and adds to evaluations how much had been sent by then.
+def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int, passes: Any) -> list[dict[str, Any]]:
+    """Reads the lines, of a replica its part, and adds how much had been sent and computed by then.
 
-    Each step costs the same, so the last count gives all.
+    Lines of older versions may not say what had been sent: each step costs the same, and the last count gives
+    all. So do the backward passes of a step, the mean over its agents and kinds.
     """
     path = workdir / "metrics.jsonl"
     try:
@@ -167,6 +168,8 @@ def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int) -> list
         step, sent = counts[-1] if counts else (0, 0)
         for record in records if step else []:
             record.setdefault(name, record["step"] * sent // step)
+    if isinstance(passes, int | float) and math.isfinite(passes):
+        records = [{**record, "backward_passes": record["step"] * passes} for record in records]
     return records
 
 

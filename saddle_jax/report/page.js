@@ -7,6 +7,8 @@
     step: "step",
     bytes_sent_per_agent: "bytes sent per agent",
     paper_bytes_sent_per_agent: "bytes sent per agent, as the paper counts",
+    backward_passes: "backward passes per agent",
+    simulated_seconds: "simulated seconds",
   };
   let against = "epoch";
 

@@ -37,7 +37,16 @@ PANELS = (
     ("gradient_compression_error", "Compression error ‖Q(θ) - θ‖ of gradients", True, 1),
     ("gradient_compression_input", "‖θ‖ before compression, of gradients", True, 1),
 )
-_NO_CURVES = {"step", "epoch", "bytes_sent_per_agent", "paper_bytes_sent_per_agent", "agent_accuracy_std"}
+# What curves are drawn against, which page.js offers, and what goes with another curve.
+_NO_CURVES = {
+    "step",
+    "epoch",
+    "bytes_sent_per_agent",
+    "paper_bytes_sent_per_agent",
+    "backward_passes",
+    "simulated_seconds",
+    "agent_accuracy_std",
+}
 
 
 def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:

@@ -65,7 +65,9 @@ def results(runs: Sequence[Run]) -> str:
     rest = ("test_loss", "consensus_distance")
     published = any(run.paper for run in runs)
     head = ["run", "state", "test accuracy", *(["the paper's"] if published else []), "agents' mean", "std"]
+    timed = any(run.result.get("simulated_seconds") is not None for run in runs)
     head += [*(name.replace("_", " ") for name in rest), "steps", "seconds"]
+    head += ["simulated seconds"] if timed else []
     rows: list[list[Any]] = [head + (["where", "our scale"] if published else [])]
     for run in runs:
         result = {**_last_evaluation(run), **run.result}
@@ -75,6 +77,7 @@ def results(runs: Sequence[Run]) -> str:
         row += [_percent(result.get(name)) for name in ("agent_accuracy_mean", "agent_accuracy_std")]
         row += [*(_exact(result.get(name)) for name in rest), str(result.get("steps", run.last_step))]
         row += [_exact(result.get("seconds"), "{:.1f}")]
+        row += [_exact(result.get("simulated_seconds"))] if timed else []
         table_name = f"Table {paper['table']}, " if paper["table"] else ""
         rows.append(row + ([table_name + paper["row"], paper["scale"]] if published else []))
     return table("results", rows)

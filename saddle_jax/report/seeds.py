@@ -44,13 +44,24 @@ def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]
     return epochs, [[curve[epoch] for epoch in epochs] for curve in curves]
 
 
-def over_seeds(group: Sequence[Run], name: str) -> tuple[list[float], np.ndarray, np.ndarray]:
-    """Returns epochs, mean and standard deviation over seeds; layers are summed."""
+def over_seeds(
+    group: Sequence[Run], name: str, x: str = "epoch"
+) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """Returns epochs, mean and standard deviation over seeds; layers are summed.
+
+    In place of epochs, `x` may name a metric that all lines have, such as "simulated_seconds": its mean.
+    """
     epochs, values = common(group, name)
     table = np.asarray(values, np.float64)
     if table.ndim == 3:
         table = table.sum(axis=2)
-    return epochs, table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
+    mean, spread = table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
+    if x == "epoch":
+        return epochs, mean, spread
+    logged, places = common(group, x)
+    place = dict(zip(logged, np.mean(places, axis=0).tolist(), strict=True))
+    kept = [number for number, epoch in enumerate(epochs) if epoch in place]
+    return [place[epochs[number]] for number in kept], mean[kept], spread[kept]
 
 
 def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:

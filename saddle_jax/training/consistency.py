@@ -53,8 +53,12 @@ def check_method(config: "Config") -> None:
 
 
 def check_network(config: "Config") -> None:
-    """Checks that what goes wrong on the network can go wrong for these agents."""
+    """Checks that what goes wrong can go wrong for these agents, and that only a given time varies."""
     network.faults_of(config)
+    if config.straggling and not config.compute_time:
+        raise ArgumentError(
+            f"straggling must be 0 without compute_time, of which it is the spread, got {config.straggling:g}"
+        )
 
 
 def check_replicas(config: "Config") -> None:

@@ -2,20 +2,16 @@
 
 import importlib.metadata
 import pathlib
-from collections.abc import Callable
 from typing import Any, cast
 
 import jax
 
 from saddle_jax import models
-from saddle_jax.base import tables
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import Partition
-from saddle_jax.methods import METHODS
-from saddle_jax.methods.spelling import parse_method, takes
-from saddle_jax.training.config import Config
+from saddle_jax.training import phrases
 from saddle_jax.training.program import Program
 from saddle_jax.training.sweep import SWEPT, name_of, parse_sweep
 from saddle_jax.version import __version__
@@ -52,6 +48,7 @@ def record(program: Program) -> dict[str, Any]:
         "parameters": models.count(shapes) // program.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
         "steps": program.problem.steps,
+        "passes_per_step": passes_per_step(program.method, program.shapes_of_one.params),
     }
 
 
@@ -72,58 +69,33 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     config, problem, method = program.config, program.problem, program.method
     dataset = problem.dataset
     count = models.count(jax.eval_shape(problem.first_params)) // config.agents
-    swept = parse_sweep(config.sweep)
-
-    def number(name: str) -> str:
-        return "swept" if name in swept else f"{getattr(config, name):g}"
-
-    ascent = method.ascent
-    sam = "" if ascent.is_linear and "rho" not in swept else f", rho {number('rho')}"
-    sam += f" once in {ascent.period} steps" if ascent.period > 1 else ""
-    if config.ascent != "auto":
-        sam = f", ascent {config.ascent}"
-    order = f" ({config.order} order)" if takes(config.method, "order") else ""
-    compressed = "" if config.compressor == "none" else f", {config.compressor}{order}"
+    rate = "swept" if "learning_rate" in parse_sweep(config.sweep) else f"{config.learning_rate:g}"
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
     taken = "" if group >= program.placement.per_device else f", {group} at a time"
     taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
     whose = f" (of seed {problem.config.seed})" if config.seeds else ""
+    unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
-        "method": f"{config.method}{sam}{_options(config, number)}{compressed}",
+        "method": phrases.of_method(config, method),
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
+        "network": phrases.of_faults(config),
+        "time": phrases.of_timing(config),
         "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
         f"from {dataset.source}",
         "partition": f"{problem.partition.name}: {problem.partition.skew}{whose}",
         "model": f"{config.model}, {count:,} parameters, {config.norm}",
         "devices": f"{program.placement}{taken}",
         "steps": f"{problem.steps:,} ({config.epochs} epochs of {problem.batches.steps_per_epoch}), "
-        f"eta {number('learning_rate')} ({config.schedule})",
+        f"eta {rate} ({config.schedule})",
         "traffic": f"each agent sends {readable(per_step)} per step, "
-        f"{readable(program.ledger.wire_bytes_per_agent(problem.steps))} in all",
+        f"{readable(program.ledger.wire_bytes_per_agent(problem.steps))} in all{unless}",
         "folder": str(workdir),
     }
     if config.has_replicas:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
         rows["replicas"] = f"{len(program.problems)} in one program: {' x '.join(named)}"
-    return "\n".join(f"{name:<10} {text}" for name, text in rows.items())
-
-
-def _options(config: Config, number: Callable[[str], str]) -> str:
-    """Says the options of the method that its spelling leaves to settings, or to the method itself."""
-    factory, text = tables.options(METHODS[parse_method(config.method)[0]]), ""
-    own = {name: factory[name].default for name in ("nesterov", "gamma") if name in factory}
-    if takes(config.method, "beta"):
-        text += f", momentum {number('beta')}"
-    if takes(config.method, "nesterov"):
-        left_alone = config.nesterov == Config.nesterov
-        text += " (Nesterov)" if (own["nesterov"] if left_alone else config.nesterov) else " (heavy ball)"
-    if takes(config.method, "weight_decay"):
-        text += f", weight decay {number('weight_decay')}"
-    if takes(config.method, "gamma"):
-        said = number("gamma")
-        text += f", gamma {own['gamma']:g}" if said == f"{Config.gamma:g}" else f", gamma {said}"
-    return text
+    return "\n".join(f"{name:<10} {text}" for name, text in rows.items() if text)
 
 
 def progress(epoch: float, found: dict[str, Any]) -> str:
@@ -167,6 +139,10 @@ def closing_table(result: dict[str, Any]) -> str:
         rows["consensus distance"] = f"{result['consensus_distance']:.4g}"
     wire, paper = result["bytes_sent_per_agent"], result["paper_bytes_sent_per_agent"]
     rows["sent per agent"] = f"{readable(wire)}  ({readable(paper)} as the paper counts)"
+    if result.get("simulated_seconds") is not None:
+        std = result.get("simulated_seconds_std")
+        spread = f" +- {phrases.duration(std)}" if std else ""
+        rows["simulated time"] = f"{phrases.duration(result['simulated_seconds'])}{spread}  (on this network)"
     rows["steps, time"] = f"{result['steps']:,} in {result['seconds']:.1f} s"
     if "ready_seconds" in result:
         rows["steps, time"] += f"  (ready in {result['ready_seconds']:.1f} s)"

@@ -41,8 +41,8 @@ def is_finite(program: Program, params: Params) -> bool:
 
 def params_sha256(program: Program, params: Params) -> str:
     """Returns the hash of all agents' models, idle rows apart, wherever they were computed."""
-    agents, pull = program.config.agents, program.placement.pull
-    return tree_sha256(jax.tree.map(lambda x: np.asarray(pull(_whole, x))[:agents], params))
+    agents = program.config.agents
+    return tree_sha256(jax.tree.map(lambda x: np.asarray(program.whole(x))[:agents], params))
 
 
 def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,12 @@ def _means(ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
     scores = [{name: value for name, value in end.items() if isinstance(value, float)} for end in sound]
     means = sweep.without_lists(sweep.together(scores))
     at = {name: end[name] for end in sound for name in ("evaluated_at_step",) if name in end}
-    return {**means, **at, "diverged": len(ends) - len(sound)}
+    sent = {
+        name: round(sum(end[name] for end in sound) / len(sound))
+        for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent")
+        if sound and all(name in end for end in sound)
+    }
+    return {**means, **at, **sent, "diverged": len(ends) - len(sound)}
 
 
 def _all_finite(tree: Any) -> Any:
@@ -106,7 +111,3 @@ def _one_agent(params: Params, agent: int) -> Params:
         return jnp.sum(jnp.where(is_it, x, 0), axis=0, dtype=x.dtype)
 
     return jax.tree.map(leaf, params)
-
-
-def _whole(x: Any) -> Any:
-    return x

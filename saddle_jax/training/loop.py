@@ -194,27 +194,24 @@ class _Run:
         self.pending = None
         occupied = self.program.method.topology.at(step - 1).occupied[: self.config.agents]
         fetched = self.program.of_each(jax.device_get(metrics))
-        records = [_numbers(each, occupied) | self._sent(step, each.get("sent")) for each in fetched]
+        ledger = self.program.ledger
+        records = [_numbers(each, occupied) | table(ledger, step, each.get("sent")) for each in fetched]
         self._note_bad([int(record.pop("first_bad")) for record in records])
         self.metrics.write({"step": step, "epoch": step / self.per_epoch, **self._joined(records)})
         self._note_finite([{"step": step, **record} for record in records])
-
-    def _sent(self, step: int, counted: Any) -> dict[str, int]:
-        """Returns what an agent has sent after a step: as planned, or as a faulty network counted it."""
-        ledger = self.program.ledger
-        sent = ledger.wire_bytes_per_agent(step) if counted is None else ledger.bytes_of(counted)
-        return {"bytes_sent_per_agent": sent}
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Returns one line of metrics.jsonl from each replica's."""
         if not self.config.has_replicas:
             return records[0]
-        counts = {record.get("bytes_sent_per_agent") for record in records} - {None}
-        if len(counts) != 1:  # each lost other messages
-            return sweep.together(records)
-        same = {"bytes_sent_per_agent": counts.pop()}
-        records = [{name: value for name, value in record.items() if name not in same} for record in records]
-        return {**sweep.together(records), **same}
+        # Where agents come and go, each replica has sent another number of messages.
+        counts = {
+            name: {record[name] for record in records if name in record}
+            for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent")
+        }
+        same = {name: values.pop() for name, values in counts.items() if len(values) == 1}
+        rest = [{name: value for name, value in record.items() if name not in same} for record in records]
+        return {**sweep.together(rest), **same}
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
         for number, record in enumerate(records):
@@ -244,7 +241,7 @@ class _Run:
         """Measures every replica that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
             records = [
-                {**measure(number, self._models(number)), **self._spent(number)} if sound else {}
+                measure(number, self._models(number)) if sound else {}
                 for number, sound in enumerate(self._sound)
             ]
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
@@ -255,15 +252,15 @@ class _Run:
 
     def _spent(self, number: int) -> dict[str, Any]:
         """Returns what a replica has sent by now, and how long it would have taken on its network."""
-        state = self.program.state(self.carry, number)
-        sent = state.faults.sent if state.faults else None
-        seconds = {"simulated_seconds": float(state.clock.seconds)} if state.clock else {}
-        return {**self._sent(self.step, sent), **seconds}
+        counted = self.program.counted(self.carry, number)
+        seconds = {"simulated_seconds": float(counted["seconds"])} if "seconds" in counted else {}
+        return {**table(self.program.ledger, self.step, counted.get("sent")), **seconds}
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
-        return self._of_each(
-            lambda number, params: evaluation.score(self.program, number, params, every_agent)
-        )
+        def score(number: int, params: Params) -> dict[str, Any]:
+            return evaluation.score(self.program, number, params, every_agent) | self._spent(number)
+
+        return self._of_each(score)
 
     def _measure(self) -> None:
         measure = self.curvature
@@ -294,9 +291,7 @@ class _Run:
         for k in range(len(last)):
             end = evaluation.ending(status, last[k], int(self.first_bad[k]), self.last_finite[k])
             ends.append({**end, "params_sha256": evaluation.params_sha256(self.program, self._models(k))})
-            faults = self.program.state(self.carry, k).faults
             ends[-1] |= self._spent(k)
-            ends[-1] |= table(self.program.ledger, self.step, faults.sent if faults else None)
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = (
             evaluation.summary(self.config, ends) if self.config.has_replicas else ends[0]

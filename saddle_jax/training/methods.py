@@ -42,6 +42,14 @@ def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
     return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
 
 
+def in_force(config: Config) -> dict[str, Any]:
+    """Returns the options that the method has and its spelling leaves open, with the values they have."""
+    name, given = parse_method(config.method)
+    own = {option: parameter.default for option, parameter in tables.options(METHODS[name]).items()}
+    in_force = own | _options(config, METHODS[name])
+    return {option: value for option, value in in_force.items() if option not in given}
+
+
 def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     """Returns the options of a method that settings give.
 

@@ -53,8 +53,8 @@ def faults_of(config: "Config") -> Faults | None:
         burst=config.burst or None,
         absence=config.absence or None,
         computes=config.offline_computes,
-        joins=check_steps("joins", config.joins),
-        leaves=check_steps("leaves", config.leaves),
+        joins=check_steps("joins", config.joins) or None,
+        leaves=check_steps("leaves", config.leaves) or None,
     )
     faults.check_agents(config.agents)
     return faults if faults.loses or faults.delay else None
@@ -78,16 +78,15 @@ def _quantity(name: str, text: str, units: dict[str, float], example: str, nothi
     if not text:
         return nothing
     if text.endswith(".npy"):
-        try:
-            return np.load(text, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ArgumentError(
-                f"{name} must be a file that NumPy can read, got {text!r}: {error}"
-            ) from error
+        return text
     found = re.fullmatch(r"(\d+\.?\d*(?:e[+-]?\d+)?)\s*([a-zA-Z]*)", text.strip())
     if not found or found.group(2) not in units:
         raise ArgumentError(f"{name} must be {example}, or a file .npy, got {text!r}")
-    return float(found.group(1)) * units[found.group(2)]
+    value = float(found.group(1)) * units[found.group(2)]
+    if math.isinf(value) or (value == 0 and math.isinf(nothing)):  # nothing arrives without bandwidth
+        least = "finite" if math.isinf(value) else "above 0"
+        raise ArgumentError(f"{name} must be {least}, {example}, got {text!r}")
+    return value
 
 
 def _loaded(name: str, quantity: Any) -> Any:

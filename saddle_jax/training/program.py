@@ -285,13 +285,20 @@ class Program:
 
         return jax.jit(at, out_shardings=self.placement.shardings(self.shapes_of_one.params))
 
-    def state(self, carry: list[Carry], number: int) -> MethodState:
-        """Returns what the network of one run remembers, fetched from the devices, without the rest."""
+    def counted(self, carry: list[Carry], number: int) -> dict[str, Any]:
+        """Returns what the network of one run has counted: links `sent` and `seconds`, if it does."""
         part, place = divmod(number, self.at_once)
-        state = carry[part].state
-        kept = state._replace(ascent=(), rule=(), faults=state.faults and state.faults._replace(past=()))
-        fetched: MethodState = jax.device_get(kept)
-        return fetched if self.at_once == 1 else jax.tree.map(lambda leaf: leaf[place], fetched)
+        state, kept = carry[part].state, {}
+        if state.faults:
+            kept["sent"] = state.faults.sent
+        if state.clock:
+            kept["seconds"] = state.clock.seconds
+        fetched: dict[str, Any] = jax.device_get(self.whole(kept))
+        return fetched if self.at_once == 1 else {name: leaf[place] for name, leaf in fetched.items()}
+
+    def whole(self, tree: Tree) -> Tree:
+        """Returns arrays that lie on several devices on one of them."""
+        return self.placement.pull(_same, tree)
 
     def first_bad(self, carry: list[Carry]) -> np.ndarray:
         """Returns the first step of each run whose loss was not finite, int [R]; -1: none yet."""
@@ -325,6 +332,10 @@ def build(config: Config) -> Program:
             f"with partition {config.partition}: train them one by one"
         )
     return of_problems(config, *runs)
+
+
+def _same(tree: Tree) -> Tree:
+    return tree
 
 
 def of_problems(config: Config, *runs: Problem) -> Program:

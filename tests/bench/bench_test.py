@@ -15,6 +15,7 @@ from saddle_jax.bench.timing import Spread
 from saddle_jax.bench.work import Work
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import lifting
+from saddle_jax.methods import METHODS
 from saddle_jax.report.growth import plot_growth
 from saddle_jax.training import classification
 
@@ -111,6 +112,16 @@ def test_compile_time_and_memory_of_a_process_of_its_own():
     assert found["program"]["alias"] == pytest.approx(4 * numbers, rel=0.01)  # donated
     assert found["peak_bytes"] >= found["compiled_bytes"] >= found["start_bytes"] > 10e6
     assert found["compile_seconds"] > found["step_seconds"] > 0
+
+
+def test_methods_are_measured_beside_dpsgd():
+    """Also an ascent that draws, and a method on a tree."""
+    todo = {job.what: job for job in cases.jobs_of(["methods"], jobs.Options(quick=True, repeats=1))}
+    assert {*METHODS, "qgm+sam", "qgm+esam"} <= todo.keys()
+    for row in cases.run([todo[name] for name in ("qgm+esam", "relay_sgd")], lambda _: None):
+        assert row.against == "dpsgd"
+        assert row.figures["step / dpsgd's"] == pytest.approx(1 / row.ratio.median)
+        assert row.figures["compile CPU s"] > 0
 
 
 def test_both_sides_evaluate_alike():

@@ -8,11 +8,9 @@ import pytest
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training import describe
 from saddle_jax.training.comparison import runs_of
 from saddle_jax.training.config import Config
 from saddle_jax.training.grid import parse_grid
-from saddle_jax.training.program import build
 from saddle_jax.training.run_name import run_name, safe
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
@@ -159,17 +157,3 @@ def test_methods_and_ascents_are_listed_and_described(capsys):
     assert (record["name"], record["passes"], record["options"][1]["default"]) == ("looksam", 1.2, 5)
     assert cli.main(["saddle", "methods", "qgn"]) == 2
     assert "got 'qgn'; did you mean 'qgm'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("qgm", "qgm, momentum 0.9 (Nesterov), weight decay 0.0001, gamma 1"),
-        ("gut(point=current, mu=0.05)", "mu=0.05), momentum 0.9 (heavy ball), weight decay 0.0001, gamma 1"),
-        ("kgt", "kgt, weight decay 0.0001, gamma 1"),
-        ("beer", "beer, weight decay 0.0001, gamma 0.1"),
-    ],
-)
-def test_the_heading_of_a_run_says_the_options_that_its_method_has(method, expected, tmp_path):
-    config = Config(method=method, agents=4, model="logistic", epochs=1)
-    assert f"{expected}\n" in describe.heading(build(config), tmp_path)

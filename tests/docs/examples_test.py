@@ -23,6 +23,10 @@ PRINTED = {
         (r"largest difference from one device: (\S+)", 0, 1e-5),
     ],
     "sweep": [(r"0\.003 .*\n +0\.010 .*\n +0\.030 +([\d.]+)", 0, 1e-3)],
+    "limits": [
+        (r"\| dpsgd \| ([\d.]+) \(1.00\) \|", 0.03, 0.04),
+        (r"\| d2 \| exact \| exact \| ([\d.]+) ", 0.1, 0.5),
+    ],
     "unreliable_network": [
         (r"nothing lost: consensus distance ([\d.]+)", 0.03, 0.1),
         (r"50 % lost: consensus distance ([\d.]+)", 0.15, 0.3),

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from fixed_points import FixedPoints
 from problem import IRREGULAR
 from quadratics import Quadratics
 from tracking_test import PUSH, PUSH_TURNS, TURNS
@@ -14,7 +15,55 @@ import saddle_jax as sj
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-# Each with a learning rate and a graph.
+ETA = 0.02
+# How each method is made beyond its defaults, what is zero where it ends, and the worst agent's distance from
+# the optimum there. On IRREGULAR, on PUSH or on a chain.
+LIMITS = {
+    "dpsgd": ({}, FixedPoints.adapt_then_combine, 0.156),
+    "d_saddle": ({"rho": 0.1}, lambda p, x: p.adapt_then_combine(x, rho=0.1), 0.167),
+    # Nesterov's step beside a momentum that ends at zero is 1 + beta times as long.
+    "qgm": ({}, lambda p, x: p.adapt_then_combine(x, factor=1.9), 0.276),
+    "q_saddle": ({"rho": 0.1}, lambda p, x: p.adapt_then_combine(x, factor=1.9, rho=0.1), 0.292),
+    "ngm": ({}, lambda p, x: p.ngm(x, beta=0.9), 0.81),
+    "n_saddle": ({"rho": 0.1}, lambda p, x: p.ngm(x, beta=0.9, rho=0.1), 0.85),
+    "gradient_tracking": ({}, FixedPoints.agreement, 0.0),
+    "d2": ({}, FixedPoints.agreement, 0.0),
+    "gut": ({}, lambda p, x: p.gut(x, mu=0.9), 0.0205),
+    "momentum_tracking": ({}, FixedPoints.agreement, 0.0),
+    "sgp": ({}, FixedPoints.sgp, 0.044),
+    "push_diging": ({}, FixedPoints.agreement, 0.0),
+    "decentlam": ({}, FixedPoints.adapt_then_combine, 0.156),
+    "cga": ({}, lambda p, x: p.cga(x, beta=0.9), 0.76),
+    "relay_sgd": ({}, FixedPoints.agreement, 0.0),
+    "deep_squeeze": ({}, lambda p, x: p.adapt_then_combine(x, gamma=0.9), 0.175),
+    "dcd": ({}, FixedPoints.adapt_while_combining, 0.187),
+    "ecd": ({}, FixedPoints.adapt_while_combining, 0.187),
+    "beer": ({"gamma": 0.5}, FixedPoints.agreement, 0.0),
+    "motef": ({"gamma": 0.5}, FixedPoints.agreement, 0.0),
+    "ada_gossip": ({"gamma": 0.02, "beta2": 0.9}, lambda p, x: p.ada_gossip(x, gamma=0.02), 0.345),
+    "kgt": ({}, FixedPoints.agreement, 0.0),
+    "dfedavgm": ({}, lambda p, x: p.local_steps(x, steps=5, beta=0.9), 0.98),
+    "dfedsam": ({}, lambda p, x: p.local_steps(x, steps=5, beta=0.9, rho=0.01), 0.98),
+}
+OTHER_GRAPHS = {"sgp": PUSH, "push_diging": PUSH, "relay_sgd": sj.chain(5)}
+
+
+def test_every_method_has_a_limit():
+    assert LIMITS.keys() == sj.METHODS.keys()
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_method_ends_where_its_equation_says(name):
+    options, equation, distance = LIMITS[name]
+    problem, graph = Quadratics(5), OTHER_GRAPHS.get(name, IRREGULAR)
+    models, _ = problem.end(sj.METHODS[name](graph, ETA, **options), steps=4000)
+    left = equation(FixedPoints(graph.mixing, problem.h, problem.c, ETA), models)
+    assert np.abs(left).max() < 1e-9
+    found = np.linalg.norm(models - problem.optimum, axis=1).max()
+    assert found == pytest.approx(distance, rel=0.01, abs=1e-8)
+
+
+# Variants, each with a learning rate and a graph.
 EXACT = {
     "gt": lambda: sj.gradient_tracking(IRREGULAR, 0.1),
     "gt diging": lambda: sj.gradient_tracking(IRREGULAR, 0.1, variant="diging"),

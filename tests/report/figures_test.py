@@ -151,6 +151,45 @@ def test_curves_are_means_over_the_seeds_that_did_not_diverge(tmp_path, drawn):
     np.testing.assert_allclose(line_data(drawn[-1].axes[0])["lost"], 250.0 / np.array([1.1, 2.1]))
 
 
+def test_curves_against_what_they_cost(tmp_path, drawn):
+    """Two seeds whose agents waited differently long; the second one's clock runs at twice the pace."""
+
+    def timed(pace):
+        return [{**line, "simulated_seconds": pace * line["step"]} for line in folders.metrics()]
+
+    about = {"passes_per_step": 1.5}
+    runs = [
+        folders.write_run(
+            tmp_path / f"seed{seed}", dataclasses.replace(COMP, seed=seed), lines=timed(pace), about=about
+        )
+        for seed, pace in enumerate((1.0, 2.0))
+    ]
+    steps = np.array([4, 8])
+    places = {
+        "epoch": steps / 4,
+        "step": steps,
+        "bytes": 1000 * steps,
+        "passes": 1.5 * steps,
+        "seconds": 1.5 * steps,
+    }
+    for x, expected in places.items():
+        figures.draw("curves", runs, tmp_path / "out.png", x)
+        loss, accuracy, _ = drawn[-1].axes
+        np.testing.assert_allclose(accuracy.lines[0].get_xdata(), expected)
+        np.testing.assert_allclose(loss.lines[0].get_xdata()[[3, 7]], expected)
+        assert accuracy.get_xlabel() == curves.AXES[x].title
+    figures.draw("curves", runs, tmp_path / "out.png")  # epochs, and the accuracy against all of that
+    titles = [cell.get_xlabel() for cell in drawn[-1].axes]
+    costs = ["bytes sent per agent", "backward passes per agent", "simulated seconds"]
+    assert titles == ["epoch"] * 3 + costs
+    np.testing.assert_allclose(drawn[-1].axes[5].lines[0].get_xdata(), places["seconds"])
+
+    untimed = folders.write_run(tmp_path / "untimed")
+    for x, said in (("seconds", "which simulate time, got untimed"), ("passes", "of a version that counts")):
+        with pytest.raises(RunError, match=said):
+            figures.draw("curves", [runs[0], untimed], tmp_path / "out.png", x)
+
+
 def test_bits_are_what_was_sent(tmp_path, drawn):
     """A ring of three: two neighbours, 100 parameters, 8 steps."""
     cases = {"none": (32, (0.6, 0.8)), "quantize8": (9, (0.5, 0.6))}
@@ -206,6 +245,9 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
         ("zeta",): "arguments must be KIND DIR... and options, got zeta",
         ("zeta", tmp_path): "holds no run",
         ("compression", run): "compression needs compressed runs with --config.diagnostics=true, got run",
+        ("curves", run, "--x=hour"): "x must be one of epoch, step, bytes, passes, seconds, for curves, got",
+        ("zeta", run, "--x=step"): "got 'step' for zeta",
+        ("curves", run, "--x=seconds"): "curves against seconds need runs with --config.latency",
         ("curves", run, "--output=x.gif"): "output must end in .png, .pdf or .svg, got 'x.gif'",
         ("curves", run, "--output=/nowhere/x.png"): "output must be a file that can be written",
     }

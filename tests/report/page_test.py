@@ -42,6 +42,23 @@ def refused(capsys, *arguments):
 # ---- Content
 
 
+def test_curves_can_be_drawn_against_simulated_time(tmp_path):
+    lines = [{**line, "simulated_seconds": 0.5 * line["step"]} for line in folders.metrics()]
+    about, end = {"passes_per_step": 2.0}, {"simulated_seconds": 4.0}
+    run = folders.write_run(tmp_path / "run", lines=lines, about=about, result=end)
+    page = make_page(tmp_path, run)
+    data = data_of(page)
+    steps = np.array(data["runs"][0]["columns"]["step"])
+    assert data["runs"][0]["columns"]["simulated_seconds"] == (0.5 * steps).tolist()
+    assert data["runs"][0]["columns"]["backward_passes"] == (2.0 * steps).tolist()
+    axes = {"simulated_seconds", "backward_passes", "bytes_sent_per_agent", "step", "epoch"}
+    assert not axes & {panel["key"] for panel in data["panels"]}  # they are axes, not curves
+    text = page.read_text()
+    assert all(f"    {name}: " in text for name in axes)  # which the script offers
+    assert '<th scope="col">simulated seconds</th>' in text
+    assert '<td data-value="4.0">4</td>' in text
+
+
 def test_every_number_of_a_run_is_in_the_page(tmp_path):
     run = folders.write_run(
         tmp_path / "run", lines=folders.metrics(gradient_norm_by_layer=lambda s: [s, 2.5])
@@ -55,6 +72,7 @@ def test_every_number_of_a_run_is_in_the_page(tmp_path):
     assert columns["paper_bytes_sent_per_agent"] == [800 * line["step"] for line in lines]
     text = page.read_text()
     assert "62.50 %" in text
+    assert "simulated seconds</th>" not in text
     assert "8.00 kB" in text
     assert "6.40 kB" in text
     assert "spectral gap 1.0000" in text

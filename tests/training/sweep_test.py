@@ -278,10 +278,7 @@ def test_verbs_take_one_replica_or_say_so(trained, capsys, tmp_path):
         ({"seeds": "0,1,0"}, "seeds must name each number once, got '0,1,0' with 0 twice"),
         ({"seeds": "0,1", "seed": 3}, "seed must not be given beside seeds = 0,1, got 3"),
         ({"sweep": "learning_rat:1,2"}, r"got 'learning_rat:1,2'; did you mean 'learning_rate'\?"),
-        (
-            {"sweep": "agents:1,2"},
-            "with one of learning_rate, rho, gamma, beta, weight_decay, drop, offline, got 'agents",
-        ),
+        ({"sweep": "agents:1,2"}, "weight_decay, drop, offline, got 'agents"),
         ({"sweep": "beta"}, "sweep must give numbers for beta, such as beta:0.1,0.2, got 'beta'"),
         ({"sweep": "beta:0.1,x"}, "sweep must give numbers for beta"),
         ({"sweep": "beta:0.1,0.10"}, "sweep of beta must name each number once"),

@@ -1,0 +1,39 @@
+"""Where methods end when messages get lost, as a table: `limits.py 0.2 qgm d2`, or `limits.py 0.2 all`."""
+
+import dataclasses
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import saddle_jax as sj
+
+random, p = np.random.default_rng(0), float(sys.argv[1] if sys.argv[1:] else 0.2)
+h, c, start = random.uniform(0.5, 1.5, (5, 4)), random.normal(size=(5, 4)), random.normal(size=4)
+optimum = (h * c).sum(axis=0, keepdims=True) / h.sum(axis=0)  # of all agents; each alone would end at its c
+push = sj.directed(np.roll(np.eye(5), 1, axis=0) + np.eye(5)[[2, 1, 0, 3, 4]])
+graphs = {"relay_sgd": sj.chain(5), "sgp": push, "push_diging": push}
+one_way, renormalised = {"drop": p, "symmetric": False}, {"drop": p, "missing": "renormalise"}
+
+
+def limit(name, faults):
+    def step(carry, key):
+        x, state, _ = method.step(lambda x, d: 0.5 * d[0] @ (x - d[1]) ** 2, *carry, (h, c), key)
+        return (x, state), (jnp.linalg.norm(x - optimum, axis=1).max(), jnp.linalg.norm(x.mean(axis=0)))
+
+    try:
+        method = sj.METHODS[name](graphs.get(name, sj.ring(5)), 0.02, *[0.1] * name.endswith("_saddle"))
+        method, x = dataclasses.replace(method, faults=sj.Faults(**faults)), jnp.tile(start, (5, 1))
+        carry, keys = (x, method.init(x)), jax.random.split(jax.random.key(0), 4000)
+    except sj.ArgumentError:
+        return "refused"
+    worst, norm = (line[-1000:].mean() for line in jax.lax.scan(step, carry, keys)[1])
+    return "exact" if worst < 1e-8 else f"{worst:.2g} ({norm / np.linalg.norm(optimum):.2f})"
+
+
+print("| method | nothing lost | both ways | one way | renormalised | agents offline |\n" + 6 * "|---" + "|")
+for name in sj.METHODS if sys.argv[2:] == ["all"] else sys.argv[2:] or ["dpsgd", "d2", "push_diging"]:
+    with jax.enable_x64(True):
+        cells = [limit(name, faults) for faults in ({}, {"drop": p}, one_way, renormalised, {"offline": p})]
+    print(f"| {name} |", " | ".join(cells), "|", flush=True)

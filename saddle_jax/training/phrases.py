@@ -1,0 +1,108 @@
+"""What a heading says of a run's method and of its network, as far as the run has what it speaks of."""
+
+import re
+
+from saddle_jax.core.method import Method
+from saddle_jax.training import methods, network
+from saddle_jax.training.config import Config
+from saddle_jax.training.sweep import parse_sweep
+
+_SWEPT = "swept"
+
+
+def of_method(config: Config, method: Method) -> str:
+    """Names the method, its ascent and the options that it has, as they are in force."""
+    swept, options = parse_sweep(config.sweep), methods.in_force(config)
+
+    def number(name: str) -> str:
+        return _SWEPT if name in swept else f"{options[name]:g}"
+
+    parts = [config.method]
+    if not method.ascent.is_linear:
+        name = method.ascent.name
+        parts.append(re.sub(r"rho=[^,)]*", f"rho={_SWEPT}", name) if "rho" in swept else name)
+    if "beta" in options:
+        kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]
+        parts.append(f"momentum {number('beta')}{kind}")
+    for name, meaning in (("mu", "mu"), ("weight_decay", "weight decay"), ("gamma", "gamma")):
+        if name in swept or isinstance(options.get(name), int | float):
+            parts.append(f"{meaning} {number(name)}")
+    if options.get("local_steps", 1) > 1:
+        parts.append(f"gossip in every {_ordinal(options['local_steps'])} step")
+    if config.slowmo_every:
+        parts.append(f"SlowMo every {config.slowmo_every} steps (momentum {config.slowmo_beta:g})")
+    if options.get("compressor") is not None:
+        parts.append(config.compressor + (f" ({options['order']} order)" if "order" in options else ""))
+    return ", ".join(parts)
+
+
+def of_faults(config: Config) -> str:
+    """Says what goes wrong on the network; an empty text if nothing does."""
+    swept, parts = parse_sweep(config.sweep), []
+
+    def share(name: str) -> str:
+        return f"a {_SWEPT} share" if name in swept else f"{100 * getattr(config, name):g} %"
+
+    if config.drop or "drop" in swept:
+        ways = "both ways" if config.symmetric else "each way by itself"
+        bursts = f", {config.burst:g} steps in a row" if config.burst else ""
+        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.missing]})")
+    if config.delay:
+        parts.append(f"messages {_count(config.delay, 'round')} late")
+    if config.offline or "offline" in swept:
+        stay = f", {config.absence:g} steps in a row" if config.absence else ""
+        parts.append(f"{share('offline')} of agents offline ({_AWAY[config.offline_computes]}{stay})")
+    for text, verb in ((config.joins, "joins"), (config.leaves, "leaves")):
+        parts += [f"agent {a} {verb} at step {t:,}" for a, t in network.check_steps(verb, text).items()]
+    return ", ".join(parts)
+
+
+def of_timing(config: Config) -> str:
+    """Says how long messages and gradients take; an empty text if the settings do not say."""
+    spread = f" (log-normal, sigma {config.straggling:g})" if config.straggling else ""
+    said = (
+        ("latency", network.check_seconds, lambda value: f"latency {_seconds(value)}"),
+        ("bandwidth", network.check_bandwidth, _bits),
+        ("compute_time", network.check_seconds, lambda value: f"{_seconds(value)} per backward pass"),
+    )
+    parts = []
+    for name, check, words in said:
+        if getattr(config, name):
+            value = check(name, getattr(config, name))
+            parts.append(f"{name} from {value}" if isinstance(value, str) else words(value))
+    return ", ".join(parts) + (spread if config.compute_time else "")
+
+
+def duration(seconds: float) -> str:
+    """Writes a time for people: 738 becomes "12.3 min"."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return _seconds(seconds)
+
+
+_WEIGHTS = {"self": "weight to self", "renormalise": "the others' weights scaled up"}
+_AWAY = {False: "standing still", True: "training alone"}
+
+
+def _seconds(seconds: float) -> str:
+    for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:g} s"
+
+
+def _bits(rate: float) -> str:
+    for unit, size in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)):
+        if rate >= size:
+            return f"{rate / size:g} {unit}/s"
+    return f"{rate:g} bit/s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number // 10 % 10 != 1 else "th"
+    return f"{number}{ending}"

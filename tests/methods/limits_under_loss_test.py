@@ -1,0 +1,90 @@
+"""Where methods end when messages get lost: docs/limits.md has the tables that examples/limits.py prints."""
+
+import pathlib
+import re
+import runpy
+import sys
+
+import pytest
+
+import saddle_jax as sj
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NETWORKS = ("nothing lost", "both ways", "one way", "renormalised", "agents offline")
+
+TRACKING = {"gradient_tracking", "d2", "momentum_tracking", "kgt"}
+COPIES = {"dcd", "ecd", "beer", "motef", "ada_gossip"}
+PUSH = {"sgp", "push_diging"}
+CROSSED = {"ngm", "n_saddle", "cga"}
+EXACT = {
+    "nothing lost": TRACKING | {"push_diging", "relay_sgd", "beer", "motef"},
+    "both ways": TRACKING | {"push_diging"},
+    "one way": {"push_diging"},
+    "renormalised": set(),
+    "agents offline": TRACKING | {"push_diging"},
+}
+REFUSED = {
+    "nothing lost": set(),
+    "both ways": COPIES,
+    "one way": COPIES | CROSSED,
+    "renormalised": COPIES | PUSH,
+    "agents offline": COPIES,
+}
+
+
+def rows(text):
+    """The lines of a table, {method: {network: cell}}."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    assert tuple(lines[0][1:]) == NETWORKS
+    return {name: dict(zip(NETWORKS, cells, strict=True)) for name, *cells in lines[2:]}
+
+
+def documented():
+    """The tables of the page, by the share that is lost."""
+    text = (ROOT / "docs" / "limits.md").read_text()
+    found = re.findall(r"examples/limits.py ([\d.]+) all`.*?\n\n((?:\|.*\n)+)", text)
+    return {share: rows(table) for share, table in found}
+
+
+TABLES = documented()
+
+
+@pytest.mark.parametrize("share", ["0.05", "0.2"])
+def test_the_page_tells_of_all_methods_what_is_known_of_them(share):
+    table = TABLES[share]
+    assert table.keys() == sj.METHODS.keys()
+    for network in NETWORKS:
+        for word, expected in (("exact", EXACT), ("refused", REFUSED)):
+            assert {name for name in table if table[name][network] == word} == expected[network], network
+
+
+def check(share, name, monkeypatch, capsys):
+    """Prints a line of the table anew."""
+    monkeypatch.setattr(sys, "argv", ["limits.py", share, name])
+    runpy.run_path(str(ROOT / "examples" / "limits.py"))
+    found, page = rows(capsys.readouterr().out)[name], TABLES[share][name]
+    for network in NETWORKS:
+        words = [cell[network].strip(")").split(" (") for cell in (found, page)]
+        assert len(words[0]) == len(words[1]), (network, found[network], page[network])
+        if len(words[0]) == 1:
+            assert found[network] == page[network], network
+            continue
+        (distance, norm), stated = (list(map(float, numbers)) for numbers in words)
+        assert [distance, norm] == pytest.approx(stated, rel=0.1), network
+        assert 0.8 < norm < 1.5, network  # nobody's models shrink
+
+
+# One of each kind; the others are of the same kinds.
+FEW = ("dpsgd", "gradient_tracking", "d2", "kgt", "push_diging", "relay_sgd", "ngm", "dcd")
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_method_ends_where_the_page_says(name, monkeypatch, capsys):
+    check("0.2", name, monkeypatch, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", ["0.05", "0.2"])
+@pytest.mark.parametrize("name", sj.METHODS)
+def test_every_method_ends_where_the_page_says(name, share, monkeypatch, capsys):
+    check(share, name, monkeypatch, capsys)

@@ -1,0 +1,330 @@
+"""Settings of unreliable networks and of time on them: from the command line to what a run leaves behind."""
+
+import dataclasses
+import math
+
+import folders
+import numpy as np
+import pytest
+from dying import Deadly, Killed
+
+import saddle_jax as sj
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.cli.__main__ import main
+from saddle_jax.report.gathered import gather
+from saddle_jax.training import describe, loop, methods, network, phrases, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.program import build
+from saddle_jax.training.progress import Screen
+
+# Three agents, an epoch of 15 steps; models of 650 numbers.
+SMALL = Config(
+    agents=3, model="logistic", method="dpsgd", epochs=1, batch_size=32, alpha=1.0, learning_rate=0.05,
+    devices="1", checkpoint_every_steps=4, log_every_steps=5, eval_agents="never",
+)  # fmt: skip
+TIMED = {"latency": "10ms", "bandwidth": "1Mbit", "compute_time": "50ms"}
+STEP = 0.05 + 0.01 + 8 * 4 * 650 / 1e6
+QUIET = Screen(quiet=True)
+
+
+def small(**changes):
+    return dataclasses.replace(SMALL, **changes)
+
+
+# ---- Settings
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10ms", 0.01),
+        ("0.5s", 0.5),
+        ("3", 3.0),
+        ("250 us", 2.5e-4),
+        ("2min", 120.0),
+        ("1e-3s", 1e-3),
+        ("", 0),
+    ],
+)
+def test_times_have_units(text, seconds):
+    assert network.check_seconds("latency", text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [
+        ("100Mbit", 1e8),
+        ("1.5Gbit", 1.5e9),
+        ("56kbit", 56e3),
+        ("9600", 9600.0),
+        ("1Tbit", 1e12),
+        ("", math.inf),
+    ],
+)
+def test_bandwidths_have_units(text, bits):
+    assert network.check_bandwidth("bandwidth", text) == pytest.approx(bits)
+
+
+def test_settings_become_faults_and_times(tmp_path):
+    assert network.faults_of(SMALL) is None
+    assert network.timing_of(SMALL) is None
+    lossy = small(
+        drop=0.2, burst=3, symmetric=False, missing="renormalise", delay=1, offline=0.1, absence=4,
+        offline_computes=True, joins="1:7", leaves="0:9,2:11",
+    )  # fmt: skip
+    assert repr(network.faults_of(lossy)) == (
+        "Faults(drop=0.2, offline=0.1, delay=1, symmetric=False, missing=renormalise, burst=3.0, "
+        "absence=4.0, computes=True, joins={1: 7}, leaves={0: 9, 2: 11})"
+    )
+    assert repr(network.timing_of(small(**TIMED, straggling=0.3))) == (
+        "Timing(latency=0.01, bandwidth=1000000.0, compute=0.05, straggling=0.3)"
+    )
+    paths = {}
+    for name, shape in (("latency", (3, 3)), ("bandwidth", (3, 3)), ("compute_time", (5, 3))):
+        paths[name] = str(tmp_path / f"{name}.npy")
+        np.save(paths[name], np.arange(1.0, 1 + math.prod(shape)).reshape(shape))
+    timing = network.timing_of(small(**paths))
+    assert timing.latency[2, 0] == 7
+    assert timing.bandwidth.shape == (3, 3)
+    assert timing.compute.shape == (5, 3)
+    method = methods.build(small(**TIMED, drop=0.2), sj.ring(3), lambda t: 0.1)
+    assert (method.faults.drop, method.timing.latency) == (0.2, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"latency": "10pc"}, "latency must be a time such as 10ms or 0.5s, or a file .npy, got '10pc'"),
+        ({"latency": "-1ms"}, "latency must be a time"),
+        ({"latency": "nan"}, "latency must be a time"),
+        ({"bandwidth": "100Mb"}, "bandwidth must be bits per second such as 100Mbit or 1Gbit, or a file"),
+        ({"bandwidth": "0Mbit"}, "bandwidth must be above 0, bits per second such as .*, got '0Mbit'"),
+        ({"compute_time": "1e999s"}, "compute_time must be finite, a time such as .*, got '1e999s'"),
+        ({"straggling": 0.3}, "straggling must be 0 without compute_time, .* got 0.3"),
+        ({"latency": "{tmp}/no.npy"}, "latency must be a file that NumPy can read, got '.*no.npy'"),
+        ({"latency": "{tmp}/text.npy"}, "latency must be a file that NumPy can read"),
+        ({"latency": "{tmp}/four.npy"}, r"latency must be of 3 agents, got shape \(4, 4\)"),
+        ({"drop": 1.0}, "drop must be .* below|drop must be .*< 1"),
+        ({"drop": 0.9, "burst": 2.0}, "burst, the mean number of steps at drop = 0.9, must be .* got 2"),
+        ({"joins": "3:10"}, "joins: agent must be .* got 3"),
+        ({"joins": "1:10,1:20"}, "joins must name each agent once"),
+        ({"leaves": "1"}, "leaves must be AGENT:STEP with commas between, such as 3:100,7:250, got '1'"),
+        ({"missing": "lost"}, "missing must be"),
+        ({"delay": 1, "topology": "one_peer_exponential", "agents": 4}, "delay must be 0 on"),
+        ({"sweep": "drop:0.1,1.5"}, "drop must be"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_mistakes_are_told_in_one_line(changes, message, tmp_path):
+    (tmp_path / "text.npy").write_text("no numbers")
+    np.save(tmp_path / "four.npy", np.ones((4, 4)))
+    changes = {
+        name: value.format(tmp=tmp_path) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
+    with pytest.raises(ArgumentError, match=message) as caught:
+        build(small(**changes)).method  # noqa: B018
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_tells_them_in_one_line_too(tmp_path, capsys):
+    common = [
+        "saddle",
+        "train",
+        "--config.model=logistic",
+        "--config.agents=3",
+        f"--workdir={tmp_path / 'x'}",
+    ]
+    for flag in ("--config.latency=soon", "--config.bandwidth=/nowhere/links.npy", "--config.drop=2"):
+        assert main([*common, flag]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+# ---- Runs
+
+
+def test_a_timed_run_says_how_long_it_would_have_taken(tmp_path, capsys):
+    result = loop.train(small(**TIMED), tmp_path / "run", Screen())
+    assert result["simulated_seconds"] == pytest.approx(15 * STEP, rel=1e-5)
+    lines = run_folder.read_metrics(tmp_path / "run")
+    assert [line["step"] for line in lines] == [5, 10, 15, 15]  # the last one evaluates
+    for line in lines:
+        assert line["simulated_seconds"] == pytest.approx(line["step"] * STEP, rel=1e-5)
+    told = capsys.readouterr().out
+    assert "time       latency 10 ms, 1 Mbit/s, 50 ms per backward pass\n" in told
+    assert "simulated time       1.21 s  (on this network)\n" in told
+    assert "network" not in told.replace("(on this network)", "")
+    (run,) = gather([tmp_path / "run"])
+    assert run.curve("test_accuracy", "simulated_seconds")[0] == [result["simulated_seconds"]]
+    assert run.curve("train_loss", "backward_passes")[0] == [5, 10, 15]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"drop": 0.3},
+        {"drop": 0.3, "burst": 3.0, "symmetric": False, "missing": "renormalise"},
+        {"delay": 2, "method": "qgm"},
+        {"offline": 0.3, "absence": 2.0},
+        {"offline": 0.3, "offline_computes": True, "method": "q_saddle"},
+        {"joins": "1:6", "leaves": "0:9"},
+        {"compute_time": "50ms", "straggling": 0.5},
+    ],
+    ids=str,
+)
+def test_a_run_with_each_fault_learns_and_says_what_it_sent(changes, tmp_path):
+    result = loop.train(small(**changes), tmp_path / "run", QUIET)
+    assert result["status"] == "finished"
+    assert result["test_accuracy"] > 0.3
+    assert ("simulated_seconds" in result) == ("compute_time" in changes)
+    planned = 15 * 2 * 4 * 650
+    (line,) = [line for line in run_folder.read_metrics(tmp_path / "run") if "test_loss" in line]
+    for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
+        assert result[name] == line[name]
+        if changes.keys() & {"offline", "joins"}:
+            assert 0 < result[name] < planned
+        else:
+            assert result[name] == planned  # what was lost has been sent
+    if "joins" in changes:  # two are there in steps 0 to 5 and from 9 on, all between
+        assert result["bytes_sent_per_agent"] == (6 * 2 + 3 * 6 + 6 * 2) * 4 * 650 // 3
+
+
+def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
+    """What links and agents are in, what is late and what the clocks say, is saved."""
+    config = small(
+        drop=0.3, burst=3.0, offline=0.2, absence=2.0, delay=2, **TIMED, straggling=0.5, log_every_steps=1
+    )
+    whole = loop.train(config, tmp_path / "whole", QUIET)
+    for steps in (3, 7, 1):
+        with pytest.raises(Killed):
+            loop.train(config, tmp_path / "killed", Deadly(steps))
+    result = loop.train(config, tmp_path / "killed", QUIET)
+    same = ("params_sha256", "simulated_seconds", "bytes_sent_per_agent", "test_loss")
+    assert [result[name] for name in same] == [whole[name] for name in same]
+    assert run_folder.read_metrics(tmp_path / "killed") == run_folder.read_metrics(tmp_path / "whole")
+    assert whole["simulated_seconds"] > 15 * 0.05
+
+
+@pytest.mark.parametrize("group", [0, 12], ids=["in turn", "at once"])
+def test_swept_faults_are_the_runs_they_would_be_alone(group, tmp_path):
+    """One program; each seed and share of lost messages is a run of its own, down to its books and clocks."""
+    config = small(seeds="0,1", sweep="drop:0,0.4 offline:0,0.3", group=group, **TIMED)
+    result = loop.train(config, tmp_path / "all", QUIET)
+    lines = run_folder.read_metrics(tmp_path / "all")
+    runs = gather([tmp_path / "all"])
+    for number in (0, 7):  # nothing goes wrong; everything does
+        alone = loop.train(config.each()[number], tmp_path / str(number), QUIET)
+        found = result["replicas"][number]
+        for name in ("test_loss", "test_accuracy", "consensus_distance"):
+            assert found[name] == pytest.approx(alone[name], rel=2e-3, abs=3e-3)
+        for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
+            assert found[name] == alone[name] == runs[number].result[name]
+        assert found["simulated_seconds"] == pytest.approx(alone["simulated_seconds"], rel=1e-5)
+        (own,) = gather([tmp_path / str(number)])
+        for name in ("simulated_seconds", "bytes_sent_per_agent"):
+            assert runs[number].curve("train_loss", name)[0] == pytest.approx(
+                own.curve("train_loss", name)[0]
+            )
+    sent = [end["bytes_sent_per_agent"] for end in result["replicas"]]
+    assert sent[0] == 15 * 2 * 4 * 650 > sent[7]
+    assert result["bytes_sent_per_agent"] == round(np.mean(sent))
+    assert lines[0]["bytes_sent_per_agent_by_replica"][0] == 5 * 2 * 4 * 650
+    assert result["settings"][0]["bytes_sent_per_agent"] == sent[0]
+
+
+def test_every_verb_reads_such_runs(tmp_path, capsys):
+    folder, out = tmp_path / "runs", tmp_path / "out"
+    out.mkdir()
+    loop.train(small(**TIMED, sweep="drop:0,0.4", offline=0.2), folder / "swept", QUIET)
+    loop.train(small(**TIMED, drop=0.2), folder / "one", QUIET)
+    both = [str(folder / "swept"), str(folder / "one")]
+    for x in ("epoch", "step", "bytes", "passes", "seconds"):
+        assert main(["saddle", "figure", "curves", *both, f"--x={x}", f"--output={out / x}.png"]) == 0
+    assert main(["saddle", "report", *both, f"--output={out / 'page.html'}"]) == 0
+    assert main(["saddle", "list", str(folder)]) == 0
+    assert main(["saddle", "evaluate", both[1]]) == 0
+    assert main(["saddle", "evaluate", both[0], "--replica=1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert "simulated seconds" in (out / "page.html").read_text()
+    untimed = folders.write_run(folder / "untimed")
+    asked = ["saddle", "figure", "curves", both[1], str(untimed), "--x=seconds", f"--output={out / 'n.png'}"]
+    assert main(asked) == 2
+    assert capsys.readouterr().err == (
+        "saddle: curves against seconds need runs with --config.latency, --config.bandwidth or "
+        "--config.compute_time, which simulate time, got untimed\n"
+    )
+
+
+def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path):
+    path = tmp_path / "times.npy"
+    np.save(path, np.array([0.1, 0.2, 0.4]))
+    result = loop.train(small(compute_time=str(path)), tmp_path / "run", QUIET)
+    assert result["simulated_seconds"] == pytest.approx(15 * 0.4, rel=1e-5)
+    path.unlink()
+    (run,) = gather([tmp_path / "run"])
+    assert run.config.compute_time == str(path)
+
+
+# ---- In words
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"method": "qgm"}, "qgm, momentum 0.9 (Nesterov), weight decay 0.0001, gamma 1"),
+        ({"nesterov": False, "gamma": 0.5},
+         "dpsgd, momentum 0.9 (heavy ball), weight decay 0.0001, gamma 0.5"),
+        ({"method": "push_diging", "topology": "directed_ring"}, "push_diging, weight decay 0.0001"),
+        ({"method": "beer", "compressor": "sign"}, "beer, weight decay 0.0001, gamma 0.1, sign"),
+        ({"method": "kgt"}, "kgt, weight decay 0.0001, gamma 1, gossip in every 5th step"),
+        ({"method": "gradient_tracking(beta=0.5)"},
+         "gradient_tracking(beta=0.5), weight decay 0.0001, gamma 1"),
+        ({"method": "q_saddle", "ascent_every": 5, "sweep": "rho:0,0.1 gamma:0.5,1"},
+         "q_saddle, sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
+        ({"ascent": "looksam(every=3)", "slowmo_every": 4, "compressor": "top_k0.3"},
+         "dpsgd, looksam(rho=0.1, every=3, alpha=0.7), momentum 0.9 (Nesterov), weight decay 0.0001, "
+         "gamma 1, SlowMo every 4 steps (momentum 0.5), top_k0.3 (choco order)"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_heading_names_what_the_method_has(changes, said):
+    program = build(small(**changes))
+    assert phrases.of_method(program.config, program.method) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ""),
+        ({"drop": 0.1, "offline": 0.05},
+         "10 % of messages lost (both ways, weight to self), 5 % of agents offline (standing still)"),
+        ({"drop": 0.1, "burst": 3, "symmetric": False, "missing": "renormalise", "delay": 1},
+         "10 % of messages lost (each way by itself, 3 steps in a row, the others' weights scaled up), "
+         "messages 1 round late"),
+        ({"sweep": "drop:0.1,0.2", "offline": 0.2, "absence": 5, "offline_computes": True, "joins": "1:2000"},
+         "a swept share of messages lost (both ways, weight to self), "
+         "20 % of agents offline (training alone, 5 steps in a row), agent 1 joins at step 2,000"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_heading_says_what_goes_wrong(changes, said):
+    assert phrases.of_faults(small(**changes)) == said
+
+
+def test_times_are_written_for_people():
+    assert phrases.of_timing(SMALL) == ""
+    timed = small(**TIMED, straggling=0.3)
+    assert phrases.of_timing(timed).endswith("50 ms per backward pass (log-normal, sigma 0.3)")
+    assert phrases.of_timing(small(bandwidth="links.npy")) == "bandwidth from links.npy"
+    written = {738: "12.3 min", 7300: "2.0 h", 100: "100 s", 0.0123: "12.3 ms", 2e-6: "2 us", 0: "0 s"}
+    for seconds, text in written.items():
+        assert phrases.duration(seconds) == text
+
+
+def test_results_of_replicas_have_a_spread_of_time():
+    ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "replicas": []}
+    ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
+    told = describe.closing_table(ended | {"simulated_seconds": 738.0, "simulated_seconds_std": 1.5})
+    assert "simulated time       12.3 min +- 1.5 s  (on this network)" in told
+    assert "simulated" not in describe.closing_table(ended)
