@@ -45,6 +45,9 @@ MINUTES = {
         "--config.model=logistic --config.epochs=1 --config.eval_every_epochs=1"
     ),
     "bin/saddle compare": "--config.model=logistic --config.epochs=1",
+    "bin/saddle compare --methods=dpsgd,d2": (
+        "--config.model=logistic --config.epochs=1 --methods=d2 --topologies=ring --drops=0,0.1"
+    ),
     "bin/saddle sharpness": "--images=64",
     "bin/saddle landscape": "--images=64 --points=3",
     "bin/saddle theory runs/mine": "--samples=64",

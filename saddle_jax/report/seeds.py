@@ -81,11 +81,11 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
 def colour_of(number: int, count: int) -> Any:
     """Returns the colour of a line: one of matplotlib's ten, or, of more lines, a hue of its own.
 
-    Neighbours in the legend are far apart on the circle of hues, and differ in lightness.
+    Neighbours on the circle of hues differ in lightness, too.
     """
     if count <= 10:
         return f"C{number}"
-    return colorsys.hls_to_rgb((number * 0.618034) % 1, (0.35, 0.55, 0.7)[number % 3], 0.75)
+    return colorsys.hls_to_rgb(number / count, (0.35, 0.55, 0.7)[number % 3], 0.75)
 
 
 def band(

@@ -1,14 +1,16 @@
 """The figures drawn from run folders show what the folders say."""
 
 import dataclasses
+import itertools
 
 import folders
+import matplotlib.colors
 import numpy as np
 import pytest
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report import curves, figures, plots
+from saddle_jax.report import curves, figures, plots, seeds
 from saddle_jax.training.config import Config
 
 COMP = Config(agents=3, model="mlp", method="qgm", epochs=2, compressor="quantize8", diagnostics=True)
@@ -29,6 +31,13 @@ def drawn(monkeypatch):
     monkeypatch.setattr(plots, "new_figure", spy)
     monkeypatch.setattr(curves, "new_figure", spy)
     return made
+
+
+@pytest.mark.parametrize("count", [2, 10, 16, 24])
+def test_lines_have_colours_that_differ(count):
+    colours = [matplotlib.colors.to_rgb(seeds.colour_of(number, count)) for number in range(count)]
+    between = [np.abs(np.subtract(one, other)).max() for one, other in itertools.combinations(colours, 2)]
+    assert min(between) > 0.1
 
 
 def models(factor):

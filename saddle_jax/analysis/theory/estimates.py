@@ -23,6 +23,7 @@ from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slice
 from saddle_jax.data.recipes import Recipe
 from saddle_jax.devices.lifting import lift
 from saddle_jax.methods import options_of
+from saddle_jax.methods.spelling import parse_method
 from saddle_jax.training import classification
 from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
@@ -46,6 +47,7 @@ class Estimates(NamedTuple):
 
     def setting(self, config: Config, steps: int) -> Setting:
         """Returns the theorem's setting of a run with these constants and T steps."""
+        name, given = parse_method(config.method)
         return Setting(
             L=self.L,
             sigma=self.sigma,
@@ -55,7 +57,7 @@ class Estimates(NamedTuple):
             eta=config.learning_rate,
             beta=config.beta,
             mu=config.beta if config.mu < 0 else config.mu,
-            rho=config.rho if "rho" in options_of(config.method) else 0.0,
+            rho=given.get("rho", config.rho) if "rho" in options_of(name) else 0.0,
             agents=config.agents,
             steps=steps,
         )

@@ -1,0 +1,159 @@
+"""A comparison varies methods with options, ascents, graphs and lost messages; what cannot be is told."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.training.comparison import runs_of
+from saddle_jax.training.config import Config
+from saddle_jax.training.grid import parse_grid
+from saddle_jax.training.run_name import run_name, safe
+
+TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
+BAD = {
+    "method": (["--methods=qgm,gutt"], "method must be one of .* got 'gutt'; did you mean 'gut'"),
+    "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
+    "ascent": (["--ascents=sam,asamm"], "ascent must be one of .* got 'asamm'"),
+    "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
+    "drop": (["--drops=0,1.5"], "drops must be numbers >= 0 and < 1, got 0,1.5"),
+    "no number": (["--drops=some"], "drops must be numbers >= 0 and < 1, got some"),
+    "twice": (["--drops=0.1", "--config.drop=0.1"], "config.drop must not be given to compare: --drops="),
+    "none": (["--methods=q_saddle", "--ascents=none"], "ascent must not be none for q_saddle"),
+    "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
+    "setting": (["--methods=sgp", "--config.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
+    "unknown": (["methods-of-mine"], "arguments must be nothing and options"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_in_a_grid_is_one_line_and_leaves_nothing(case, tmp_path, capsys):
+    arguments, expected = BAD[case]
+    folder = tmp_path / "grid"
+    assert cli.main(["saddle", "compare", f"--workdir={folder}", *arguments, "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert re.search(expected, error)
+    assert error.count("\n") == 1
+    assert not folder.exists()
+
+
+def table(folder):
+    with (folder / "comparison.csv").open() as file:
+        return list(csv.reader(file))
+
+
+def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
+    grid = ["--methods=dpsgd,gradient_tracking(variant=diging)", "--ascents=none,sam(rho=0.1)", "--seeds=0"]
+    grid += ["--topologies=ring,karate", f"--workdir={tmp_path}"]
+    assert cli.main(["saddle", "compare", *grid, *TINY]) == 2
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 4  # karate has 34 agents; each combination once
+    assert "dpsgd-none-none-karate: topology 'karate' cannot have 4 agents" in told.err
+    names = {path.parent.name for path in tmp_path.glob("*/result.json")}
+    spelt = "gradient_tracking_variant=diging"
+    assert names == {
+        f"{method}-none-{ascent}-ring-seed0"
+        for method in ("dpsgd", spelt)
+        for ascent in ("none", "sam_rho=0.1")
+    }
+    rows = table(tmp_path)
+    assert rows[0] == ["method", "topology", "none", "sam(rho=0.1)"]
+    result = json.loads((tmp_path / f"{spelt}-none-sam_rho=0.1-ring-seed0" / "result.json").read_text())
+    assert rows[3][:2] == ["gradient_tracking(variant=diging)", "ring"]
+    assert rows[3][3] == f"{100 * result['test_accuracy']:.2f}"
+    assert rows[4][2:] == ["-", "-"]
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_path, capsys):
+    grid = ["compare", "--methods=dpsgd", "--drops=0,0.2,0.9", "--seeds=0", *TINY]
+    assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'one'}"]) == 0
+    assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--notogether"]) == 0
+    capsys.readouterr()
+    names = {path.parent.name for path in (tmp_path / "one").glob("*/result.json")}
+    assert names == {"dpsgd-none-drop0-seed0", "dpsgd-none-drops0.2,0.9-seed0"}
+    names = {path.parent.name for path in (tmp_path / "apart").glob("*/result.json")}
+    assert names == {f"dpsgd-none-drop{drop}-seed0" for drop in ("0", "0.2", "0.9")}
+    assert table(tmp_path / "one") == table(tmp_path / "apart")
+    assert table(tmp_path / "one")[0] == ["method", "drop 0", "drop 0.2", "drop 0.9"]
+
+
+def settings(**changes):
+    return Config().to_json() | {"agents": 4, "model": "logistic"} | changes
+
+
+def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_path):
+    grid = parse_grid("qgm,kgt,ngm", "none", "0")
+    found = runs_of(settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, together=False)
+    assert found.refused == []
+    configs = {path.name.partition("-")[0]: config for path, config in found.runs.items()}
+    assert {name: config.nesterov for name, config in configs.items()} == {
+        "qgm": False,
+        "kgt": True,
+        "ngm": False,
+    }
+    assert configs["ngm"].self_gradient == "mixed"
+    assert found.notes == [
+        "qgm has no self_gradient, or says it itself: not set for it",
+        "kgt has no nesterov, self_gradient, or says it itself: not set for it",
+    ]
+
+
+def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
+    found = runs_of(settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, together=False)
+    assert [path.name for path in found.runs] == [
+        f"{method}-{compressor}-seed{seed}"
+        for seed in (0, 1)
+        for method in ("qgm", "dpsgd")
+        for compressor in ("none", "sign")
+    ]
+
+
+def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds(tmp_path):
+    grid = parse_grid("dpsgd", "none,sign", "0,1,2", drops="0,0.1")
+    found = runs_of(settings(), grid, tmp_path, together=False)
+    assert len(found.refused) == 1
+    assert found.refused[0].startswith("dpsgd-sign-drop0.1: faults must")
+    assert len(found.runs) == 9
+
+
+def test_commas_belong_to_the_graph_or_method_that_they_stand_in():
+    grid = parse_grid(
+        "gut(mu=0.5, point=current),qgm",
+        "none",
+        "0",
+        topologies="circulant:1,2,equi_static:4,undirected,ring",
+    )
+    assert grid.methods == ("gut(mu=0.5, point=current)", "qgm")
+    assert grid.topologies == ("circulant:1,2", "equi_static:4,undirected", "ring")
+    with pytest.raises(ArgumentError, match="topology must be one of"):
+        parse_grid("qgm", "none", "0", topologies="ring,5")
+
+
+def test_folders_have_names_that_need_no_quotes():
+    assert safe("gut(mu=0.5, point='current')") == "gut_mu=0.5,point=current"
+    assert [safe(text) for text in ("top_k0.3", "torus:5x8", "ring+star")] == [
+        "top_k0.3",
+        "torus_5x8",
+        "ring+star",
+    ]
+    config = Config(method="gut(mu=0.05, point=current)", ascent="looksam(every=10)")
+    assert run_name(config) == "digits-cnn-gut_mu=0.05,point=current-looksam_every=10-ring10-seed0"
+    assert run_name(Config(topology="torus:2x5")) == "digits-cnn-q_saddle-torus_2x510-seed0"
+
+
+def test_methods_and_ascents_are_listed_and_described(capsys):
+    assert cli.main(["saddle", "methods"]) == 0
+    assert re.search(r"^kgt +2/5 +1 +2 +yes +doubly stochastic", capsys.readouterr().out, re.M)
+    assert cli.main(["saddle", "methods", "gut"]) == 0
+    assert "--config.method='gut(point=mixed)'" in capsys.readouterr().out
+    assert cli.main(["saddle", "ascents"]) == 0
+    assert re.search(r"^esam +1.5", capsys.readouterr().out, re.M)
+    assert cli.main(["saddle", "ascents", "looksam", "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert (record["name"], record["passes"], record["options"][1]["default"]) == ("looksam", 1.2, 5)
+    assert cli.main(["saddle", "methods", "qgn"]) == 2
+    assert "got 'qgn'; did you mean 'qgm'" in capsys.readouterr().err
