@@ -14,9 +14,12 @@ import jax.numpy as jnp
 
 from saddle_jax.ascents.sam import perturbation
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
 from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
 from saddle_jax.core.trees import layer_names, tree_map
+
+ABOUT = About("Kwon et al., ICML 2021")
 
 # The authors' code takes what is called "weight" in torch; these are flax's names for the same parameters. A
 # normalisation's "scale" is one of them: torch calls it "weight" too.

@@ -17,10 +17,13 @@ import jax.numpy as jnp
 
 from saddle_jax.ascents.sam import perturbation
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params
 from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
 from saddle_jax.core.trees import tree_map
+
+ABOUT = About("Du et al., ICLR 2022")
 
 
 def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> Ascent[tuple[()]]:

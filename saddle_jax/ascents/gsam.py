@@ -17,10 +17,13 @@ import jax.numpy as jnp
 from saddle_jax.ascents.projection import orthogonal
 from saddle_jax.ascents.sam import perturbation
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Params
 from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
 from saddle_jax.core.trees import tree_map
+
+ABOUT = About("Zhuang et al., ICLR 2022")
 
 
 def gsam(

@@ -15,9 +15,12 @@ import jax.numpy as jnp
 
 from saddle_jax.ascents.sam import perturbation
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
 from saddle_jax.core.ascent import Ascent, GradientFn, plain
 from saddle_jax.core.trees import tree_map
+
+ABOUT = About("Fan et al., ICML 2024")
 
 
 def lesam(rho: Any = 0.1) -> Ascent[Any]:

@@ -14,9 +14,12 @@ import jax.numpy as jnp
 from saddle_jax.ascents.projection import orthogonal
 from saddle_jax.ascents.sam import perturbation
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
 from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
 from saddle_jax.core.trees import agent_norms, tree_map, zeros_like
+
+ABOUT = About("Liu et al., CVPR 2022")
 
 _CLIMBS, _BETWEEN = 0, 1
 

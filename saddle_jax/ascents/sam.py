@@ -14,9 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
 from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
 from saddle_jax.core.trees import agent_norms, tree_map
+
+ABOUT = About("Foret et al., ICLR 2021")
 
 # Keeps xi finite where the gradient vanishes.
 _NORM_FLOOR = 1e-12

@@ -7,7 +7,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.training.config import Config
+from saddle_jax.training.config import Config, check_setting
 from saddle_jax.training.settings_file import load_settings
 
 _DEFINERS: dict[Any, Any] = {
@@ -27,14 +27,29 @@ def config_options(options: flags.FlagValues) -> None:
 
 def read_options(options: flags.FlagValues) -> Config:
     """Returns the file's settings, or the defaults, with the given fields on top."""
-    given: dict[str, Any] = {
+    with mistakes():
+        return dataclasses.replace(_base(options), **_given(options))
+
+
+def read_for_many(options: flags.FlagValues) -> dict[str, Any]:
+    """Returns the same for several methods: each field is checked, but not whether they go together."""
+    with mistakes():
+        base = _base(options)
+        for name, value in _given(options).items():
+            check_setting(name, value)
+    return base.to_json() | _given(options)
+
+
+def _base(options: flags.FlagValues) -> Config:
+    return load_settings(options["config"].value) if options["config"].value else Config()
+
+
+def _given(options: flags.FlagValues) -> dict[str, Any]:
+    return {
         field.name: options[f"config.{field.name}"].value
         for field in dataclasses.fields(Config)
         if options[f"config.{field.name}"].present
     }
-    with mistakes():
-        base = load_settings(options["config"].value) if options["config"].value else Config()
-        return dataclasses.replace(base, **given)
 
 
 def show_config(arguments: Sequence[str]) -> None:

@@ -6,6 +6,8 @@ VERBS = {
     "config": ("saddle_jax.cli.settings", "show_config"),
     "reproduce": ("saddle_jax.cli.reproduce", "run"),
     "compare": ("saddle_jax.cli.compare", "run"),
+    "methods": ("saddle_jax.cli.methods", "show_methods"),
+    "ascents": ("saddle_jax.cli.methods", "show_ascents"),
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.runs", "evaluate"),
     "export": ("saddle_jax.cli.runs", "export"),
@@ -25,7 +27,10 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   train                     train; --config=FILE.py[:VARIANT], --config.FIELD=VALUE, --workdir=DIR;
                             several runs in one program: --config.seeds=0,1,2 --sweep=learning_rate:0.05,0.1
   config                    every setting, its value and its meaning
-  compare                   --methods=qgm,q_saddle --compressors=none,quantize8 --seeds=0,1,2 --workdir=DIR
+  methods [NAME]            what each method sends, computes, remembers and demands; of one, all options
+  ascents [NAME]            the same of the ways to take a gradient: SAM and its relatives; --json
+  compare                   all of --methods=qgm,d2 --compressors=none,quantize8 --ascents=none,sam
+                            --topologies=ring,torus --drops=0,0.1 --seeds=0,1,2, and a table; --workdir=DIR
   reproduce                 a table of the paper beside ours; --table=1 --scale=cpu --workdir=DIR, or --list
   list DIR                  runs and their state
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1

@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, State
+
+ABOUT = About("")  # nobody: it is the gradient
 
 Need = Literal["key", "t", "along"]
 NEEDS: tuple[Need, ...] = ("key", "t", "along")

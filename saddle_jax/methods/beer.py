@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
 from saddle_jax.core.method import Method
@@ -23,6 +24,8 @@ from saddle_jax.core.mixing import FORMS, Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
+
+ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, demands="fixed links")
 
 OPENING, LATER = 0, 1  # kinds of steps
 

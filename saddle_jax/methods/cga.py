@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core import trees
@@ -31,6 +32,8 @@ from saddle_jax.devices.lifting import on_shards
 from saddle_jax.methods import cga_program
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, check_undirected, fed_back
+
+ABOUT = About("Esfandiari et al., ICML 2021", demands="undirected")
 
 _RIDGE = 1e-12  # makes the solution unique where rows depend on each other
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, check_rate, of_models
@@ -32,6 +33,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import Momentum, check_decay, decayed, inverse, local_momentum
 from saddle_jax.methods.stability import are_known, smallest_eigenvalue
+
+ABOUT = About("Tang et al., ICML 2018", exact=True, demands="symmetric")
 
 Variant = Literal["auto", "plus", "original", "relay"]
 

@@ -11,6 +11,7 @@ heterogeneous data: its bias is that of D-PSGD without momentum. A compressor pu
 from typing import Any, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
 from saddle_jax.core.method import Method
@@ -18,6 +19,8 @@ from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
+
+ABOUT = About("Yuan et al., ICCV 2021")
 
 
 class DecentLaMState(NamedTuple):

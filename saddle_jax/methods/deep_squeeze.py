@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_optional_compressor, check_rate, compressed
 from saddle_jax.core.method import Method
@@ -23,6 +24,8 @@ from saddle_jax.core.mixing import FORMS, Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+ABOUT = About("Tang et al., 2019")
 
 
 class DeepSqueezeState(NamedTuple):

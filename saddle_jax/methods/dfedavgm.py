@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from saddle_jax.ascents.sam import sam
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
 from saddle_jax.core.method import Method
@@ -25,6 +26,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 from saddle_jax.methods.rounds import LOCAL, in_rounds
+
+ABOUT = About("Sun et al. 2021, Shi et al. 2023")
 
 
 class DFedAvgMState(NamedTuple):

@@ -12,6 +12,7 @@ grows with eta; momentum multiplies it by 1 / (1 - beta) in "atc" and "awc".
 from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_both, of_models
 from saddle_jax.core.method import Method
@@ -20,6 +21,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 from saddle_jax.methods.rounds import LOCAL, in_rounds
+
+ABOUT = About("Lian et al., NeurIPS 2017")
 
 
 class DPSGDState(NamedTuple):

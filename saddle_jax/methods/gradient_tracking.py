@@ -20,6 +20,7 @@ al., NeurIPS 2022).
 from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_both
@@ -28,6 +29,8 @@ from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+ABOUT = About("Nedic et al., SIAM 2017", exact=True)
 
 
 class GradientTrackingState(NamedTuple):

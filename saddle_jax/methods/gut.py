@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_rate, of_models
@@ -40,6 +41,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
 from saddle_jax.methods.stability import are_known, smallest_eigenvalue
+
+ABOUT = About("Aketi et al., NeurIPS 2023")
 
 
 class GUTState(NamedTuple):

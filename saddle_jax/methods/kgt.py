@@ -15,6 +15,7 @@ tracking, "adapt then combine". Where the rate changes inside a round, k eta is 
 from typing import Any, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
 from saddle_jax.core.method import Method
@@ -23,6 +24,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse
 from saddle_jax.methods.rounds import LOCAL, in_rounds
+
+ABOUT = About("Liu et al., 2023", exact=True)
 
 
 class KGTState(NamedTuple):

@@ -12,6 +12,7 @@ compressor puts CHOCO on both quantities; the published compressed method is MoT
 from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_both
 from saddle_jax.core.method import Method
@@ -19,6 +20,8 @@ from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+ABOUT = About("Takezawa et al., TMLR 2023", exact=True)
 
 OPENING = 1  # the kind of the first step of init="mean"
 

@@ -13,11 +13,14 @@ keeps the average, and links must stay. It is exact on heterogeneous data, with 
 from typing import Any
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.beer import beer_rule
+
+ABOUT = About("Islamov et al., 2024", exact=True, demands="fixed links")
 
 
 def motef(

@@ -1,4 +1,13 @@
-"""NGM (Aketi et al., 2023): descend along the neighbourhood's mean of cross-gradients. Algorithms 3 and 4."""
+"""NGM (Aketi et al., 2023): descend along the neighbourhood's mean of cross-gradients. Algorithms 3 and 4.
+
+With g_ij = grad F_j(x_i; d_j), the gradient of agent i's model on neighbour j's data:
+
+    g_i = sum_j w_ij g_ij
+    x   = x + gamma (W - I) x - eta d(g)       d: the local momentum
+
+It sends a model and gets a gradient back on each link and step. W keeps the average, and the graph is
+undirected. It is not exact on heterogeneous data.
+"""
 
 from typing import Any, Literal, NamedTuple
 
@@ -7,6 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule, Tree
 from saddle_jax.core import trees
@@ -18,6 +28,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+ABOUT = About("Aketi et al., 2023", demands="undirected")
 
 SelfGradient = Literal["current", "mixed"]
 SELF_GRADIENTS = ("current", "mixed")

@@ -12,6 +12,7 @@ stochastic it is gradient tracking's "atc".
 from typing import Any, NamedTuple
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
@@ -19,6 +20,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import scale_slices, tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 from saddle_jax.methods.sgp import unbiased, whole_mass
+
+ABOUT = About("Nedic et al., SIAM 2017", exact=True)
 
 
 class PushDIGingState(NamedTuple):

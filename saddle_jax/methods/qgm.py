@@ -1,5 +1,10 @@
 """QGM (Lin et al., 2021): momentum from the step that gossip really made. Algorithms 1 and 2.
 
+    m     = beta m-hat + g
+    x_new = W (x - eta m)                            with Nesterov g + beta m in the place of m
+    m-hat <- mu m-hat + (1 - mu) (x - x_new) / eta
+
+It sends one model per link and step. W keeps the average and may vary. It is not exact on heterogeneous data.
 With k local steps the momentum waits inside a round, and then takes the mean step of the round,
 
     m-hat <- mu m-hat + (1 - mu) / k sum_j d_j,    d_j = (x_j - x_{j+1}) / eta_j
@@ -12,6 +17,7 @@ from typing import Any, NamedTuple
 import optax
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, of_models
 from saddle_jax.core.method import Method
@@ -21,6 +27,8 @@ from saddle_jax.core.transforms import gossip_of, transform_of
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse
 from saddle_jax.methods.rounds import LOCAL, in_rounds
+
+ABOUT = About("Lin et al., 2021")
 
 
 class QGMState(NamedTuple):

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core import trees
@@ -30,6 +31,8 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+ABOUT = About("Vogels et al., NeurIPS 2021", exact=True, demands="a tree, whatever its weights")
 
 Missing = Literal["own", "last", "counts", "first"]
 MISSING = ("own", "last", "counts", "first")

@@ -12,6 +12,7 @@ from typing import Any
 
 from saddle_jax.ascents.sam import sam
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import ScalarOrSchedule
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.method import Method
@@ -19,6 +20,8 @@ from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm
+
+ABOUT = About("Choudhary et al., WACV 2025")
 
 
 def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
@@ -59,6 +62,7 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
     own_names = {parameter.name for parameter in own}
     inherited = [p for p in inspect.signature(base).parameters.values() if p.name not in own_names]
     factory.__name__ = factory.__qualname__ = name
+    factory.__wrapped__ = base  # type: ignore[attr-defined]  # inspect.unwrap finds the method within
     factory.__signature__ = inspect.Signature([*own, *inherited], return_annotation=Method)  # type: ignore[attr-defined]
     factory.__doc__ = (
         f"Makes {about}: `sj.saddle` of `sj.{base.__name__}`, whose other options it takes.\n\n"

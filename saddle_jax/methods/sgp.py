@@ -15,12 +15,15 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
+from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import scale_slices, tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
+
+ABOUT = About("Assran et al., ICML 2019")
 
 
 class SGPState(NamedTuple):

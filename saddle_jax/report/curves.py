@@ -11,7 +11,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds_together
+from saddle_jax.report.seeds import band, colour_of, finish, has, labels, over_seeds, seeds_together
 
 
 class Axis(NamedTuple):
@@ -60,7 +60,8 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike, x: st
     if x is None and any(has(group, "simulated_seconds") for group in groups):
         panels += [panels[1]._replace(x=AXES[name]) for name in ("bytes", "passes", "seconds")]
     rows = len(panels) // 3
-    figure, axes = new_figure(width=10, height=3.2 * rows, rows=rows, columns=3)
+    legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # below the panels
+    figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
     handles: dict[Any, Any] = {}
     for cell, panel in zip(axes.ravel(), panels, strict=True):
         _draw(cell, panel, groups, names)
@@ -82,7 +83,7 @@ def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequ
     for number, (group, label) in enumerate(zip(groups, names, strict=True)):
         if has(group, panel.metric) and has(group, panel.x.metric):
             x, mean, spread = over_seeds(group, panel.metric, panel.x.metric)
-            band(cell, x, panel.factor * mean, panel.factor * spread, label, f"C{number % 10}")
+            band(cell, x, panel.factor * mean, panel.factor * spread, label, colour_of(number, len(groups)))
     for line in cell.lines:
         if len(line.get_xdata()) < 60:
             line.set_marker(".")

@@ -1,5 +1,6 @@
 """Runs that differ in the seed alone: one line, their mean, with a band of one standard deviation."""
 
+import colorsys
 import json
 import statistics
 from collections.abc import Sequence
@@ -77,8 +78,18 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
     return texts
 
 
+def colour_of(number: int, count: int) -> Any:
+    """Returns the colour of a line: one of matplotlib's ten, or, of more lines, a hue of its own.
+
+    Neighbours in the legend are far apart on the circle of hues, and differ in lightness.
+    """
+    if count <= 10:
+        return f"C{number}"
+    return colorsys.hls_to_rgb((number * 0.618034) % 1, (0.35, 0.55, 0.7)[number % 3], 0.75)
+
+
 def band(
-    axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: str
+    axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: Any
 ) -> None:
     """Draws a line, and one standard deviation to both sides."""
     axes.plot(x, mean, linewidth=1.2, label=label, color=colour)

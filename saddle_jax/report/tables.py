@@ -5,9 +5,11 @@ import dataclasses
 import io
 import pathlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from saddle_jax.base.files import in_one_go
+from saddle_jax.training.grid import Grid, number
 from saddle_jax.training.run_folder import read_config, read_result
 
 
@@ -32,42 +34,65 @@ class Cell:
         return f"{self.mean:.2f}{spread}{star}"
 
 
-def gather(workdirs: Sequence[pathlib.Path]) -> dict[tuple[str, str], Cell]:
-    """Returns cells by (method, compressor), from the runs that have ended."""
-    folders_by_cell: dict[tuple[str, str], list[pathlib.Path]] = {}
+def gather(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tuple[Any, ...], Cell]:
+    """Returns cells by the settings that tell them apart, from the runs that have ended, also of sweeps."""
+    results_by_cell: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for workdir in workdirs:
-        config = read_config(workdir)
-        folders_by_cell.setdefault((config.method, config.compressor), []).append(workdir)
-    return {key: cell_of(folders) for key, folders in folders_by_cell.items()}
+        configs, results = read_config(workdir).each(), _results(workdir)
+        for config, result in zip(configs, results, strict=True) if results else ():
+            key = tuple(getattr(config, axis) for axis in axes)
+            results_by_cell.setdefault(key, []).append(result)
+    return {key: _cell(results) for key, results in results_by_cell.items()}
 
 
 def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
     """Returns the cell of runs that differ in the seed only, one or several to a folder, if they ended."""
-    folders = [result for result in map(read_result, workdirs) if result is not None]
-    results = [result for folder in folders for result in folder.get("replicas", [folder])]
+    return _cell([result for workdir in workdirs for result in _results(workdir)])
+
+
+def _results(workdir: pathlib.Path) -> list[dict[str, Any]]:
+    """Returns the result of each run of a folder; of none if they have not ended."""
+    result = read_result(workdir)
+    return [] if result is None else result.get("replicas", [result])
+
+
+def _cell(results: Sequence[dict[str, Any]]) -> Cell:
     return Cell(
         tuple(100 * r["test_accuracy"] for r in results if r["status"] == "finished"),
         sum(r["status"] == "diverged" for r in results),
     )
 
 
-def comparison(
-    cells: dict[tuple[str, str], Cell], methods: Sequence[str], compressors: Sequence[str]
-) -> list[list[str]]:
-    """Lists a method a row: its accuracy under every compressor, and the drop from the first, as text."""
-    header = ["method"]
-    for compressor in compressors:
-        header += [compressor] if compressor == compressors[0] else [compressor, "drop"]
-    rows = [header]
-    for method in methods:
-        base = cells.get((method, compressors[0]), Cell(()))
-        row = [method, base.text()]
-        for compressor in compressors[1:]:
-            cell = cells.get((method, compressor), Cell(()))
-            drop = "-" if base.mean is None or cell.mean is None else f"{base.mean - cell.mean:.2f}"
-            row += [cell.text(), drop]
-        rows.append(row)
-    return rows
+def comparison(cells: dict[tuple[Any, ...], Cell], grid: Grid) -> list[list[str]]:
+    """Lists the accuracies as text: a method (on a graph) a row, everything else that varies a column.
+
+    If compressors alone vary, each has beside it how much accuracy drops from the first.
+    """
+    rows, columns = grid.rows(), grid.columns()
+    only_compressors = list(columns[0]) == ["compressor"]
+    header = [*rows[0]]
+    for column in columns:
+        with_drop = only_compressors and column is not columns[0]
+        header += [_label(column, grid), "drop"] if with_drop else [_label(column, grid)]
+    table = [header]
+    for row in rows:
+        found = [
+            cells.get(tuple({**row, **column}[axis] for axis in grid.axes), Cell(())) for column in columns
+        ]
+        line, base = [*row.values(), found[0].text()], found[0].mean
+        for cell in found[1:]:
+            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:.2f}"
+            line += [cell.text(), drop] if only_compressors else [cell.text()]
+        table.append(line)
+    return table
+
+
+def _label(column: Mapping[str, Any], grid: Grid) -> str:
+    """Names a column; a single compressor of all is not worth a word where something else varies."""
+    parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
+    parts += [column["ascent"]] if "ascent" in column else []
+    parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
+    return ", ".join(parts)
 
 
 def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:

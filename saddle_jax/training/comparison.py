@@ -2,47 +2,130 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.training.config import Config
+from saddle_jax.training import consistency, methods
+from saddle_jax.training.config import Config, build_topology
+from saddle_jax.training.grid import Grid, number
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
+from saddle_jax.training.run_name import safe
 
 
-def parse_seeds(texts: Sequence[str]) -> list[str]:
-    """Checks that seeds are whole numbers and returns each of them once, written in one way."""
-    if not all(text.isdecimal() for text in texts):
-        raise ArgumentError(f"seeds must be whole numbers, got {','.join(texts)}")
-    return [str(int(text)) for text in dict.fromkeys(texts)]
+class Runs(NamedTuple):
+    """The runs of a grid by their folders, and what is to be said before they start."""
+
+    runs: dict[pathlib.Path, Config]
+    notes: list[str]  # which settings a method does without
+    refused: list[str]  # what cannot be run, and why
 
 
-def runs_of(
-    base: Config,
-    methods: Sequence[str],
-    compressors: Sequence[str],
-    seeds: Sequence[str],
-    folder: pathlib.Path,
-    *,
-    together: bool,
-) -> dict[pathlib.Path, Config]:
-    """Lists the runs of all methods, compressors and seeds by their folders.
+class _Group(NamedTuple):
+    """The runs of one method on one graph and so on, before seeds: the beginning of their folders' names."""
 
-    Runs whose folders exist keep them. With `together`, the other seeds of a method and compressor share a
-    program and a folder, where memory suffices.
+    name: str
+    config: Config
+
+
+def runs_of(settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, *, together: bool) -> Runs:
+    """Lists the runs of a grid by their folders.
+
+    Runs whose folders exist keep them. With `together`, the other seeds of a cell share a program and a
+    folder, where memory suffices, and so do the shares of lost messages, which a program can sweep.
+
+    Args:
+      settings: those of all runs, which need not have a meaning for each method.
+      grid: what is varied.
+      folder: of the comparison.
+      together: whether several runs may be one program.
     """
     joint: dict[pathlib.Path, Config] = {}
-    single: dict[str, dict[pathlib.Path, Config]] = {seed: {} for seed in seeds}  # a table fills evenly
-    for method in methods:
-        for compressor in compressors:
-            config = dataclasses.replace(base, method=method, compressor=compressor)
-            name = f"{method}-{compressor}"
-            joint_runs, remaining = _joint_runs(config, folder, name, seeds, together)
-            joint |= joint_runs
-            for seed in remaining:
-                single[seed][folder / f"{name}-seed{seed}"] = dataclasses.replace(config, seed=int(seed))
-    return joint | {path: config for runs in single.values() for path, config in runs.items()}
+    single: dict[str, dict[pathlib.Path, Config]] = {seed: {} for seed in grid.seeds}  # a table fills evenly
+    found = Runs({}, [], [])
+    for group in _groups(settings, grid, folder, together, found):
+        joint_runs, remaining = _joint_runs(group.config, folder, group.name, grid.seeds, together)
+        joint |= joint_runs
+        for seed in remaining:
+            config = dataclasses.replace(group.config, seed=int(seed))
+            single[seed][folder / f"{group.name}-seed{seed}"] = config
+    return found._replace(
+        runs=joint | {path: config for runs in single.values() for path, config in runs.items()}
+    )
+
+
+def _groups(
+    settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, together: bool, found: Runs
+) -> Iterator[_Group]:
+    """Yields all that differs in more than the seed; adds to the notes and to what is refused."""
+    own = {method: _own(settings, method, found) for method in grid.methods}
+    for place in grid.without_drops():
+        values = {**own[place["method"]], **place}
+        name = "-".join(safe(str(value)) for value in place.values())
+        many = _swept(values, name, grid, folder, together)
+        drops = [drop for drop in grid.drops if not (many and drop)]
+        changes = [(f"-drop{number(drop)}", {"drop": drop}) for drop in drops] if grid.drops else [("", {})]
+        for ending, change in changes:
+            group = _group(name + ending, {**values, **change}, found)
+            if group:
+                yield group
+        if many:
+            yield many
+
+
+def _own(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any]:
+    """Returns the settings without those that mean nothing to a method."""
+    without = consistency.settings_without_meaning(method, settings, Config().to_json())
+    without.pop("compressor", None)  # which the grid says
+    if without:
+        found.notes.append(f"{method} has no {', '.join(without)}, or says it itself: not set for it")
+    return {**settings, **without}
+
+
+def _group(name: str, values: Mapping[str, Any], found: Runs) -> _Group | None:
+    try:
+        return _Group(name, _checked(values))
+    except ArgumentError as error:
+        found.refused.append(f"{name}: {error}")
+        return None
+
+
+def _checked(values: Mapping[str, Any]) -> Config:
+    """Makes the settings of a run; an ArgumentError tells why there can be no such run.
+
+    A method may refuse its graph, and its step what goes wrong on the network. A trace of the step, which
+    computes nothing, finds that before any data is loaded and once for all seeds.
+    """
+    config = Config(**values)
+    for each in config.each()[-1:]:
+        method = methods.build(each, build_topology(each), optax.constant_schedule(each.learning_rate))
+        jax.eval_shape(method.init, {"w": jax.ShapeDtypeStruct((each.agents, 64, 64), jnp.float32)})
+    return config
+
+
+def _swept(
+    values: Mapping[str, Any], name: str, grid: Grid, folder: pathlib.Path, together: bool
+) -> _Group | None:
+    """Returns the settings that sweep over all shares of lost messages but zero, if one program can."""
+    drops = [number(drop) for drop in grid.drops if drop]
+    if len(drops) < 2 or values["sweep"]:
+        return None
+    name_of_all = f"{name}-drops{','.join(drops)}"
+    exists = any(folder.glob(f"{name_of_all}-seed*/config.json"))
+    apart = any(any(folder.glob(f"{name}-drop{drop}-seed*/config.json")) for drop in drops)
+    if not exists and (apart or not together):
+        return None
+    try:
+        config = _checked({**values, "sweep": f"drop:{','.join(drops)}"})
+    except ArgumentError:  # each drop by itself will tell
+        return None
+    return _Group(name_of_all, config) if exists or _fit(config) else None
 
 
 def _joint_runs(
@@ -66,6 +149,13 @@ def _joint_runs(
 def _fit_together(config: Config, seeds: str) -> bool:
     """Tells whether these seeds can be one program, and whether memory suffices for it."""
     try:
-        return fits(build(dataclasses.replace(config, seeds=seeds)))
-    except (ValueError, RunError, OSError):  # random graphs, unequal epochs; or the run itself will say it
+        return _fit(dataclasses.replace(config, seeds=seeds))
+    except ValueError:  # random graphs
+        return False
+
+
+def _fit(config: Config) -> bool:
+    try:
+        return fits(build(config))
+    except (ValueError, RunError, OSError):  # unequal epochs; or the run itself will say it
         return False

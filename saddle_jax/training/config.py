@@ -249,14 +249,9 @@ class Config:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is bool and not isinstance(value, bool):
-                raise ArgumentError(f"{field.name} must be true or false, got {value!r}")
             if field.type is float and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, field.name, float(value))
-            if field.type is str and not isinstance(value, str):
-                raise ArgumentError(f"{field.name} must be text, got {value!r}")
-            if field.metadata["check"]:
-                field.metadata["check"](field.name, value)
+            check_setting(field.name, value)
         if self.warmup_epochs >= self.epochs:
             raise ArgumentError(
                 f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}"
@@ -283,6 +278,17 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Returns the settings as plain values, in the order above."""
         return dataclasses.asdict(self)
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Checks one setting by itself, apart from whether it goes with the others."""
+    field = Config.__dataclass_fields__[name]
+    if field.type is bool and not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be true or false, got {value!r}")
+    if field.type is str and not isinstance(value, str):
+        raise ArgumentError(f"{name} must be text, got {value!r}")
+    if field.metadata["check"]:
+        field.metadata["check"](name, value)
 
 
 def from_json(settings: dict[str, Any]) -> Config:

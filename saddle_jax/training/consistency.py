@@ -1,6 +1,7 @@
 """Whether the settings of a run go together: one line for each that does not."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saddle_jax.ascents import spelling as ascents
@@ -27,20 +28,22 @@ OPTIONS = (
 )
 
 
-def settings_without_meaning(config: "Config") -> dict[str, Any]:
-    """Returns the options that are set and that the method does not have, with their defaults."""
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+def settings_without_meaning(
+    method: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the options that settings give and that a method does not have, with their defaults."""
     return {
         name: defaults[name]
         for name in OPTIONS
-        if _differs(getattr(config, name), defaults[name]) and not takes(config.method, name)
+        if _differs(settings[name], defaults[name]) and not takes(method, name)
     }
 
 
 def check_method(config: "Config") -> None:
     """Checks that the method has the options that are set, and that it needs the ascent that is named."""
     name, _ = parse_method(config.method)
-    for option, default in settings_without_meaning(config).items():
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
         raise ArgumentError(
             f"{option} must be {default} for {config.method}, which has no such option or says it itself, "
             f"got {getattr(config, option)!r}"

@@ -204,13 +204,12 @@ class _Run:
         """Returns one line of metrics.jsonl from each replica's."""
         if not self.config.has_replicas:
             return records[0]
-        counts = ("bytes_sent_per_agent", "paper_bytes_sent_per_agent")
         # Where agents come and go, each replica has sent another number of messages.
-        same = {
-            name: records[0][name]
-            for name in counts
-            if len({r.get(name) for r in records}) == 1 and name in records[0]
+        counts = {
+            name: {record[name] for record in records if name in record}
+            for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent")
         }
+        same = {name: values.pop() for name, values in counts.items() if len(values) == 1}
         rest = [{name: value for name, value in record.items() if name not in same} for record in records]
         return {**sweep.together(rest), **same}
 
@@ -242,7 +241,7 @@ class _Run:
         """Measures every replica that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
             records = [
-                {**measure(number, self._models(number)), **self._spent(number)} if sound else {}
+                measure(number, self._models(number)) if sound else {}
                 for number, sound in enumerate(self._sound)
             ]
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
@@ -258,9 +257,10 @@ class _Run:
         return {**table(self.program.ledger, self.step, counted.get("sent")), **seconds}
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
-        return self._of_each(
-            lambda number, params: evaluation.score(self.program, number, params, every_agent)
-        )
+        def score(number: int, params: Params) -> dict[str, Any]:
+            return evaluation.score(self.program, number, params, every_agent) | self._spent(number)
+
+        return self._of_each(score)
 
     def _measure(self) -> None:
         measure = self.curvature

@@ -19,7 +19,10 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.training import network
 from saddle_jax.training.config import Config, parse_compressor
 
-_OF_THE_EXPERIMENT = ("beta", "weight_decay")
+OF_THE_EXPERIMENT = ("beta", "weight_decay")
+# What no setting of the same name gives: `missing` is what RelaySGD puts in the place of a model, and as a
+# setting what becomes of a lost message's weight.
+NOT_SETTINGS = ("topology", "learning_rate", "missing")
 
 
 def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
@@ -57,12 +60,12 @@ def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     chosen = {}
     for option in parameters:
         setting = getattr(config, option, None)
-        if option in ("topology", "learning_rate") or setting is None:
+        if option in NOT_SETTINGS or setting is None:
             continue
         left_alone = not is_traced(setting) and setting == getattr(Config, option)
         if (
             not left_alone
-            or option in _OF_THE_EXPERIMENT
+            or option in OF_THE_EXPERIMENT
             or parameters[option].default is inspect.Parameter.empty
         ):
             chosen[option] = parse_compressor(setting) if option == "compressor" else setting

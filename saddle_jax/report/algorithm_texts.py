@@ -1,0 +1,140 @@
+"""Methods and ascents in words: a table of all of them, and a page of text for each."""
+
+import dataclasses
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from saddle_jax.methods import METHODS
+from saddle_jax.methods.slowmo import slowmo
+from saddle_jax.report.algorithms import (
+    AscentFacts,
+    MethodFacts,
+    factory_of,
+    facts_of_ascent,
+    facts_of_method,
+)
+from saddle_jax.report.options import Option, options_of
+from saddle_jax.report.tables import as_text
+from saddle_jax.training.config import Config
+from saddle_jax.training.methods import NOT_SETTINGS, OF_THE_EXPERIMENT
+
+_LEGEND = (
+    "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
+    "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate. Measured "
+    "on a ring of eight agents (a chain where a tree is demanded), with the options that settings give."
+)
+_WIDTH = 100
+
+
+def options_of_method(name: str) -> list[Option]:
+    """Lists the options of a method; what its own docstring leaves out, those of its relatives say."""
+    factory = METHODS[name]
+    relatives = [each for each in METHODS.values() if each.__module__ == factory.__module__]
+    settings = {field.name for field in dataclasses.fields(Config)} - {*NOT_SETTINGS}
+    return options_of(factory, settings, [*relatives, METHODS["dpsgd"]])
+
+
+def options_of_ascent(name: str) -> list[Option]:
+    """Lists the options of an ascent; of the settings, only the radius is also one of theirs."""
+    return options_of(factory_of(name), {"rho"})
+
+
+def table_of_methods(methods: Sequence[MethodFacts]) -> str:
+    """Makes the table of methods, one a row, and a line on what can be put around each of them."""
+    rows = [["method", "sends", "passes", "state", "exact", "demands", "citation"]]
+    rows += [
+        [m.name, m.sends, f"{m.passes:g}", f"{m.state:g}", "yes" if m.exact else "no", m.demands, m.citation]
+        for m in methods
+    ]
+    around = "slowmo_every=N puts SlowMo around any of them: " + _first_paragraph(slowmo)
+    return "\n".join(
+        [as_text(rows), "", _wrapped(around), "", _wrapped(_LEGEND), "saddle methods NAME tells more."]
+    )
+
+
+def table_of_ascents(ascents: Sequence[AscentFacts]) -> str:
+    """Makes the table of ascents, one a row, with their options."""
+    rows = [["ascent", "passes", "state", "options", "citation"]]
+    for a in ascents:
+        options = ", ".join(option.line() for option in options_of_ascent(a.name)) or "-"
+        rows.append([a.name, f"{a.passes:g}", f"{a.state:g}", options, a.citation or "-"])
+    told = "passes: backward passes per gradient; state: models that it remembers."
+    return f"{as_text(rows)}\n\n{told}\nsaddle ascents NAME tells more."
+
+
+def describe_method(name: str) -> str:
+    """Writes a method's equations, what it costs and demands, its options and an example."""
+    facts, factory = facts_of_method(name), METHODS[name]
+    base = inspect.unwrap(factory)
+    modules = [_module_doc(each) for each in ([factory] if base is factory else [factory, base])]
+    costs = [
+        ["sends", f"{facts.sends} (models per link and step, uncompressed)"],
+        ["computes", f"{_count(facts.passes, 'backward pass', 'es')} per step"],
+        ["remembers", _count(facts.state, "model")],
+        ["demands", facts.demands],
+        ["exact", "on heterogeneous data too" if facts.exact else "not on heterogeneous data"],
+        ["citation", facts.citation],
+    ]
+    options = options_of_method(name)
+    experiment = [option.name for option in options if option.name in OF_THE_EXPERIMENT]
+    settings = ", ".join(f"{option} = {getattr(Config, option):g}" for option in experiment)
+    told = f"* a setting, too; a run has {settings}" if settings else "* a setting, too"
+    return "\n\n".join(
+        [
+            *modules,
+            f"Measured on {facts.graph}, with the options that settings give:\n"
+            + "\n".join(f"  {left:<10} {right}" for left, right in costs),
+            f"Options ({told}):\n{_list(options)}",
+            f"Example:\n  saddle train --config.method={_call(name, options)} "
+            f"--config.topology={facts.graph.partition('(')[0]}",
+        ]
+    )
+
+
+def describe_ascent(name: str) -> str:
+    """Writes an ascent's equations, what it costs, its options and an example."""
+    facts, options = facts_of_ascent(name), options_of_ascent(name)
+    doc = inspect.getdoc(factory_of(name)) or ""
+    parts = [doc.splitlines()[0] if name == "none" else _module_doc(factory_of(name))]
+    passes = _count(facts.passes, "backward pass", "es")
+    parts.append(f"It takes {passes} per gradient and remembers {_count(facts.state, 'model')}.")
+    if options:
+        parts.append(f"Options (* a setting, too):\n{_list(options)}")
+    call = _call(name, options)
+    return "\n\n".join([*parts, f"Example:\n  saddle train --config.method=qgm --config.ascent={call}"])
+
+
+def _list(options: Sequence[Option]) -> str:
+    lines = []
+    for option in options:
+        mark = "*" if option.is_setting else " "
+        text = f"{option.line():<20} {option.meaning}"
+        lines.append(textwrap.fill(text, _WIDTH, initial_indent=f"  {mark} ", subsequent_indent=" " * 25))
+    return "\n".join(lines)
+
+
+def _call(name: str, options: Sequence[Option]) -> str:
+    """Spells a call with the first option that only a spelling can give, for a shell."""
+    for option in options:
+        if not option.is_setting and isinstance(option.default, str | int | float):
+            return f"'{name}({option.name}={option.default})'"
+    return name
+
+
+def _count(number: float, what: str, plural: str = "s") -> str:
+    return f"{number:g} {what}{'' if number == 1 else plural}"
+
+
+def _module_doc(factory: Callable[..., Any]) -> str:
+    return inspect.getdoc(sys.modules[factory.__module__]) or ""
+
+
+def _first_paragraph(factory: Callable[..., Any]) -> str:
+    return " ".join(_module_doc(factory).split("\n\n")[0].split())
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _WIDTH)

@@ -1,0 +1,94 @@
+"""What `saddle methods` and `saddle ascents` say is what methods do, and nothing is left out."""
+
+import re
+
+import pytest
+
+from saddle_jax.ascents import ASCENTS
+from saddle_jax.base.about import About, about
+from saddle_jax.methods import METHODS
+from saddle_jax.report import algorithm_texts, algorithms
+
+# By hand, from the papers: models (and numbers) per link and step, backward passes on a ring.
+PAPERS = {
+    "dpsgd": ("1", 1),
+    "q_saddle": ("1", 2),
+    "n_saddle": ("2", 6),
+    "gradient_tracking": ("2", 1),
+    "d2": ("1", 1),
+    "sgp": ("1 + a number", 1),
+    "push_diging": ("2 + a number", 1),
+    "relay_sgd": ("1 + a number", 1),
+    "beer": ("2", 1),
+    "kgt": ("2/5", 1),
+    "dfedsam": ("1/5", 2),
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_what_is_measured_is_what_the_papers_say(name):
+    facts = algorithms.facts_of_method(name)
+    assert (facts.sends, facts.passes) == PAPERS[name]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_cannot_be_measured_in_its_own_file(name):
+    said, facts = about(METHODS[name]), algorithms.facts_of_method(name)
+    assert re.search(r"\d{4}$", said.citation)
+    assert facts.citation == said.citation
+    assert facts.demands
+    doc = algorithm_texts.describe_method(name)
+    assert facts.sends in doc
+    assert ("It is exact on heterogeneous data" in " ".join(doc.split())) == said.exact
+    for option in algorithm_texts.options_of_method(name):
+        assert option.meaning, option.name
+        assert option.line() in doc
+
+
+def test_a_saddle_version_is_as_exact_and_demanding_as_its_base():
+    assert about(METHODS["n_saddle"]) == About("Choudhary et al., WACV 2025", False, "undirected")
+    assert about(METHODS["ngm"]).citation == "Aketi et al., 2023"
+
+
+def test_a_graph_that_a_method_refuses_is_not_measured_on():
+    assert algorithms.facts_of_method("relay_sgd").graph == "chain(8)"
+    assert algorithms.facts_of_method("dpsgd").graph == "ring(8)"
+
+
+def test_states_are_counted_in_models():
+    states = {name: algorithms.facts_of_method(name).state for name in ("dpsgd", "beer", "gut")}
+    assert states == {"dpsgd": 1, "beer": 4, "gut": 3}  # momentum; V, G, H, g'; d', c, m
+
+
+def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
+    lines = algorithm_texts.table_of_methods(
+        [algorithms.facts_of_method(name) for name in METHODS]
+    ).splitlines()
+    assert [line.split()[0] for line in lines[2 : 2 + len(METHODS)]] == [*METHODS]
+    assert max(map(len, lines)) <= 120
+    assert "slowmo_every" in " ".join(lines)
+
+
+def test_the_table_of_ascents():
+    facts = {name: algorithms.facts_of_ascent(name) for name in algorithms.ascents()}
+    assert len(facts) == len(ASCENTS)
+    passes = {"none": 1, "sam": 2, "looksam": 1.2, "lesam": 1, "gsam": 2}
+    assert {name: facts[name].passes for name in passes} == passes
+    assert (facts["looksam"].state, facts["sam"].state) == (1, 0)
+    for name in facts:
+        text = algorithm_texts.describe_ascent(name)
+        assert f"--config.ascent='{name}(" in text or f"--config.ascent={name}" in text
+        assert all(option.meaning for option in algorithm_texts.options_of_ascent(name))
+    listed = algorithm_texts.table_of_ascents([*facts.values()])
+    assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
+    # The Dirichlet alpha, a setting, is not LookSAM's.
+    assert {o.name for o in algorithm_texts.options_of_ascent("looksam") if o.is_setting} == {"rho"}
+
+
+@pytest.mark.parametrize("name", ["missing", "point"])
+def test_an_option_is_a_setting_only_if_it_means_the_same(name):
+    """The setting `missing` is about lost messages, RelaySGD's about models; `point` is no setting at all."""
+    method = {"missing": "relay_sgd", "point": "gut"}[name]
+    (option,) = [each for each in algorithm_texts.options_of_method(method) if each.name == name]
+    assert not option.is_setting
+    assert f"{method}({name}=" in algorithm_texts.describe_method(method)
