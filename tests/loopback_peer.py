@@ -12,24 +12,28 @@ PACKET = 1500  # bytes, as on Ethernet
 
 
 class TokenBucket:
-    """Lets bytes through at a given rate: whoever has sent more than its tokens waits for new ones."""
+    """Lets bytes through at a given rate: whoever has no tokens left waits for new ones.
+
+    It is empty at first. Tokens are kept, so who sleeps too long, on a busy machine, may catch up.
+    """
 
     def __init__(self, bytes_per_second):
-        self._rate, self._free_at = bytes_per_second, 0.0
+        self._rate, self._free_at = bytes_per_second, time.perf_counter()
 
     def take(self, count):
-        self._free_at = max(self._free_at, time.perf_counter()) + count / self._rate
+        self._free_at += count / self._rate
         time.sleep(max(0.0, self._free_at - time.perf_counter()))
 
 
 def exchange(link, message, rounds, bits_per_second, latency):
     """Both ends send at once and wait for each other, round after round: the seconds, and what came last."""
-    bucket, other = TokenBucket(bits_per_second / 8), b""
+    other = b""
     link.settimeout(PATIENCE)
     link.sendall(b"!")  # both begin when both are there
     receive(link, 1)
     began = time.perf_counter()
     for _ in range(rounds):
+        bucket = TokenBucket(bits_per_second / 8)  # an empty one: nobody saves tokens while it waits
         # A message fits into the sockets' buffers: no end waits until the other reads.
         for start in range(0, len(message), PACKET):
             packet = message[start : start + PACKET]

@@ -75,6 +75,15 @@ def timing_of(config: "Config") -> Timing | None:
     return timing
 
 
+def without_files(config: "Config") -> dict[str, Any]:
+    """Returns times and rates in place of those that the settings take from files.
+
+    For whoever only opens a run again: its models are the same whatever time they took.
+    """
+    instead = {"latency": "0s", "bandwidth": "1bit", "compute_time": "0s"}
+    return {name: value for name, value in instead.items() if getattr(config, name).endswith(".npy")}
+
+
 def _quantity(name: str, text: str, units: dict[str, float], example: str, nothing: float) -> Any:
     if not text:
         return nothing
@@ -91,7 +100,7 @@ def _quantity(name: str, text: str, units: dict[str, float], example: str, nothi
 
 
 def _loaded(name: str, quantity: Any) -> Any:
-    """Reads a file of numbers; whoever only opens a run again does not come here."""
+    """Returns the numbers of a file that the settings name; others are numbers already."""
     if not isinstance(quantity, str):
         return quantity
     if not os.path.isfile(quantity):  # a pipe would be waited for

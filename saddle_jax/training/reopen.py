@@ -14,7 +14,7 @@ from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import BUILTIN
-from saddle_jax.training import build, program
+from saddle_jax.training import build, network, program
 from saddle_jax.training.build import Problem
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
@@ -61,7 +61,8 @@ def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
             f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "
             f"add {shlex.quote('--data_dir=' + recorded) if recorded.isprintable() else '--data_dir=DIR'}"
         )
-    return dataclasses.replace(config, devices="1", data_dir=data_dir or "")
+    files = network.without_files(config)
+    return dataclasses.replace(config, devices="1", data_dir=data_dir or "", **files)
 
 
 def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:

@@ -15,7 +15,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax.core.ledger import open_ledger
 
-BITS_PER_SECOND, LATENCY, ROUNDS, NUMBERS = 8e6, 0.02, 4, 15_000
+BITS_PER_SECOND, LATENCY, ROUNDS, NUMBERS = 8e6, 0.05, 4, 15_000
 
 
 def over_loopback(messages):

@@ -256,7 +256,7 @@ def test_every_verb_reads_such_runs(tmp_path, capsys):
     )
 
 
-def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path):
+def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
     path = tmp_path / "times.npy"
     np.save(path, np.array([0.1, 0.2, 0.4]))
     result = loop.train(small(compute_time=str(path)), tmp_path / "run", QUIET)
@@ -264,6 +264,10 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path):
     path.unlink()
     (run,) = gather([tmp_path / "run"])
     assert run.config.compute_time == str(path)
+    assert (
+        main(["saddle", "evaluate", str(tmp_path / "run")]) == 0
+    )  # nor is any other file read that it names
+    assert f"test accuracy {100 * result['test_accuracy']:.2f} %" in capsys.readouterr().out
 
 
 # ---- In words
