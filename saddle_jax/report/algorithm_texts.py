@@ -19,7 +19,7 @@ from saddle_jax.report.algorithms import (
 from saddle_jax.report.options import Option, options_of
 from saddle_jax.report.tables import as_text
 from saddle_jax.training.config import Config
-from saddle_jax.training.methods import NOT_SETTINGS, OF_THE_EXPERIMENT
+from saddle_jax.training.methods import NOT_SETTINGS
 
 _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
@@ -79,8 +79,8 @@ def describe_method(name: str) -> str:
         ["citation", facts.citation],
     ]
     options = options_of_method(name)
-    experiment = [option.name for option in options if option.name in OF_THE_EXPERIMENT]
-    settings = ", ".join(f"{option} = {getattr(Config, option):g}" for option in experiment)
+    usual = [option.name for option in options if option.name in ("beta", "weight_decay", "gamma")]
+    settings = ", ".join(f"{option} = {getattr(Config, option):g}" for option in usual)
     told = f"* a setting, too; a run has {settings}" if settings else "* a setting, too"
     return "\n\n".join(
         [

@@ -17,7 +17,6 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.training import network
 from saddle_jax.training.config import Config, parse_compressor
 
-OF_THE_EXPERIMENT = ("beta", "weight_decay")
 # What no setting of the same name gives: `missing` is what RelaySGD puts in the place of a model, and as a
 # setting what becomes of a lost message's weight.
 NOT_SETTINGS = ("topology", "learning_rate", "missing")
@@ -50,8 +49,8 @@ def in_force(config: Config) -> dict[str, Any]:
 
 def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
-    options = {name: getattr(config, name) for name in tables.options(factory) if hasattr(config, name)}
-    del options["topology"], options["learning_rate"]
+    names = [name for name in tables.options(factory) if hasattr(config, name) and name not in NOT_SETTINGS]
+    options = {name: getattr(config, name) for name in names}
     if "mu" in options and config.mu < 0:
         del options["mu"]
     if "local_steps" in options and not config.local_steps:

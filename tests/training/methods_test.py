@@ -129,3 +129,8 @@ def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
     with pytest.raises(sj.ArgumentError, match="latency must be a file, got"):
         methods.build(config, sj.ring(10), optax.constant_schedule(0.1))
     assert dataclasses.replace(config, latency="10ms").latency == "10ms"
+
+
+def test_what_becomes_of_a_lost_message_is_no_option_of_relay_sgd(options):
+    assert "missing" not in options("relay_sgd", topology="chain", drop=0.1, missing="renormalise")
+    assert options("relay_sgd(missing=last)", topology="chain")["missing"] == "last"
