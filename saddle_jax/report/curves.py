@@ -11,7 +11,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.seeds import band, colour_of, finish, has, labels, over_seeds, seeds_together
+from saddle_jax.report.seeds import band, finish, has, labels, looks, over_seeds, seeds_together
 
 
 class Axis(NamedTuple):
@@ -80,10 +80,10 @@ def _panels(x: Axis) -> list[_Panel]:
 
 
 def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequence[str]) -> None:
-    for number, (group, label) in enumerate(zip(groups, names, strict=True)):
+    for group, label, look in zip(groups, names, looks(groups), strict=True):
         if has(group, panel.metric) and has(group, panel.x.metric):
             x, mean, spread = over_seeds(group, panel.metric, panel.x.metric)
-            band(cell, x, panel.factor * mean, panel.factor * spread, label, colour_of(number, len(groups)))
+            band(cell, x, panel.factor * mean, panel.factor * spread, label, *look)
     for line in cell.lines:
         if len(line.get_xdata()) < 60:
             line.set_marker(".")

@@ -11,15 +11,14 @@ import numpy as np
 from saddle_jax.report.gathered import Run
 from saddle_jax.training.config import IRRELEVANT
 
+_LINES = ("-", "--", ":", "-.")
+
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
     """Groups the runs that differ in the seed alone, in the order given."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        settings = {
-            name: value for name, value in run.config.to_json().items() if name not in ("seed", *IRRELEVANT)
-        }
-        groups.setdefault(json.dumps(settings), []).append(run)
+        groups.setdefault(_without(run), []).append(run)
     return list(groups.values())
 
 
@@ -88,11 +87,36 @@ def colour_of(number: int, count: int) -> Any:
     return colorsys.hls_to_rgb(number / count, (0.35, 0.55, 0.7)[number % 3], 0.75)
 
 
+def looks(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
+    """Returns colour and line of each group; groups that differ in the ascent alone share the colour."""
+    ascents = list(dict.fromkeys(group[0].config.ascent for group in groups))
+    others = [_without(group[0], "ascent") for group in groups]
+    hues = list(dict.fromkeys(others))
+    if len(hues) in (1, len(groups)) or len(ascents) > len(_LINES):
+        return [(colour_of(number, len(groups)), "-") for number in range(len(groups))]
+    return [
+        (colour_of(hues.index(other), len(hues)), _LINES[ascents.index(group[0].config.ascent)])
+        for group, other in zip(groups, others, strict=True)
+    ]
+
+
+def _without(run: Run, *names: str) -> str:
+    """Returns a run's settings as text, without some and without those that cannot change a number."""
+    left_out = {"seed", *IRRELEVANT, *names}
+    return json.dumps({name: value for name, value in run.config.to_json().items() if name not in left_out})
+
+
 def band(
-    axes: Any, x: Sequence[float], mean: np.ndarray, spread: np.ndarray, label: str, colour: Any
+    axes: Any,
+    x: Sequence[float],
+    mean: np.ndarray,
+    spread: np.ndarray,
+    label: str,
+    colour: Any,
+    line: str = "-",
 ) -> None:
     """Draws a line, and one standard deviation to both sides."""
-    axes.plot(x, mean, linewidth=1.2, label=label, color=colour)
+    axes.plot(x, mean, linewidth=1.2, linestyle=line, label=label, color=colour)
     if spread.any():
         axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, color=colour)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import types
 
 import folders
 import matplotlib.colors
@@ -275,3 +276,13 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
 )
 def test_legends_show_what_tells_runs_apart(names, shown):
     assert plots.labels(names) == shown
+
+
+def test_groups_that_differ_in_the_ascent_share_a_colour():
+    def group(**settings):
+        return [types.SimpleNamespace(config=Config(**settings))]
+
+    pairs = [group(method=method, ascent=ascent) for method in ("qgm", "d2") for ascent in ("none", "sam")]
+    assert seeds.looks(pairs) == [("C0", "-"), ("C0", "--"), ("C1", "-"), ("C1", "--")]
+    of_one = [group(method="qgm", ascent=ascent) for ascent in ("none", "sam")]
+    assert seeds.looks(of_one) == [("C0", "-"), ("C1", "-")]
