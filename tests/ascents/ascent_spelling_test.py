@@ -19,7 +19,7 @@ from saddle_jax.ascents.spelling import make_ascent
         ("asam()", {"rho": 0.3, "every": 5}, "asam(rho=0.3, eta=0.01)"),
         ("looksam(every=10, alpha=0.5)", {"rho": 0.2}, "looksam(rho=0.2, every=10, alpha=0.5)"),
         ("looksam", {"every": 7}, "looksam(rho=0.1, every=7, alpha=0.7)"),
-        ("gsam( rho_max = 2e-1 )", {"rho": 0.7}, "gsam(rho_max=0.2, rho_min=0.1, alpha=0.6)"),
+        ("gsam( rho_max = 2e-1 )", {"rho": 0.7}, "gsam(rho_max=0.2, rho_min=0.02, alpha=0.4)"),
         (" esam(gamma=0.3) ", {}, "esam(rho=0.05, beta=0.6, gamma=0.3)"),
         ("lesam", {"rho": 0.4, "reuse": True}, "lesam(rho=0.4)"),
         ("lesam(rho=0)", {"rho": 0.4}, "plain()"),
