@@ -33,7 +33,7 @@ def gsam(
 
     Args:
       rho_max: radius of the perturbation at the largest learning rate, >= 0; 0 is the plain gradient. The
-        authors' JAX code has 0.6, 0.1 and 0.6 here, for vision transformers: small networks do not survive it.
+        authors' JAX code has 0.6, 0.1 and 0.6, for vision transformers: too much for small networks.
       rho_min: radius at the smallest learning rate, in [0, rho_max]; only `share` leads there.
       alpha: how much of the orthogonal part is taken away, >= 0; 0 is `sj.sam(rho_max)`.
       share: a function of the step t, (eta_t - eta_min) / (eta_max - eta_min) in [0, 1]: how far the
