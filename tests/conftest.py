@@ -1,5 +1,6 @@
 """JAX is strict here: four host devices, no implicit rank promotion (warnings are errors by pyproject)."""
 
+import gc
 import os
 
 import jax
@@ -11,6 +12,10 @@ jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+# A worker holds thousands of compiled programs: Python would walk through all of them again and again.
+gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture

@@ -48,6 +48,15 @@ MINUTES = {
         "--config.model=logistic --config.epochs=1 --config.eval_every_epochs=1"
     ),
     "bin/saddle compare": "--config.model=logistic --config.epochs=1",
+    "bin/saddle compare --methods=dpsgd,qgm,ngm": (
+        "--config.model=logistic --config.epochs=1 --methods=cga --seeds=0"
+    ),
+    "bin/saddle compare --methods=qgm --ascents=": (
+        "--config.model=logistic --config.epochs=1 --ascents=none,gsam --seeds=0"
+    ),
+    "bin/saddle compare --methods=dpsgd,qgm,gradient_tracking": (
+        "--config.model=logistic --config.epochs=1 --methods=kgt --drops=0.1 --seeds=0"
+    ),
     "bin/saddle compare --methods=dpsgd,d2": (
         "--config.model=logistic --config.epochs=1 --methods=d2 --topologies=ring --drops=0,0.1"
     ),
@@ -63,6 +72,7 @@ MINUTES = {
     "bin/saddle bench --json": "--list",
     "bin/saddle bench --quick": "--list",
     "bin/saddle bench n_saddle": "--list",
+    "bin/saddle bench methods": "--list",
     "bin/saddle bench gossip": "--list",
     "bin/saddle bench many": "--list",
     "bin/saddle bench growth": "--list",

@@ -1,6 +1,7 @@
 """The laws of a step, each over all methods: the paper's, and composed ones that it does not have."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -57,7 +58,8 @@ def test_every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar(name, compresso
         by_agent_or_link = leaf.shape in ((5,), (5, method.topology.slots))
         assert leaf.ndim == 0 or by_agent_or_link or leaf.shape[1:] in shapes or leaf.shape[2:] in shapes
         assert leaf.ndim == 0 or len(leaf) == 5
-    _, after, _ = method.step(problem.loss_fn, problem.params, state, problem.batch(0), jax.random.key(0))
+    given = (problem.params, state, problem.batch(0), jax.random.key(0))
+    _, after, _ = jax.eval_shape(functools.partial(method.step, problem.loss_fn), *given)
     chex.assert_trees_all_equal_shapes_and_dtypes(state, after)
 
 
@@ -129,9 +131,10 @@ def test_graphs_take_turns_by_the_one_counter(name):
     for first, graphs in ((0, sj.cycle(a, b)), (length, sj.cycle(b, a))):
         method = dataclasses.replace(make(name, graphs), ascent=sj.plain())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
+        step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
         for t in range(2 * length):
             phase = method.phase(first + t)
-            params, state, _ = method.step(problem.loss_fn, params, state, problem.batch(t), phase=phase)
+            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), phase=phase)
         assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)

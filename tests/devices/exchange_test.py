@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problem import IRREGULAR, Problem, compiled
-from suited import suited
+from suited import suited, with_and_without
 
 import saddle_jax as sj
 from saddle_jax.devices import exchange, lifting
@@ -56,8 +56,7 @@ def train(method, problem, devices, batch_devices=1, group=0):
     return jax.device_get((params, state, metrics))
 
 
-@pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)
-@pytest.mark.parametrize("name", sj.METHODS)
+@with_and_without(sj.quantize(8))
 def test_devices_change_nothing_but_rounding_and_the_sharding_stays(name, compressor):
     problem, method = Problem(8), make(name, sj.ring(8), compressor=compressor)
     alone = train(method, problem, 1)

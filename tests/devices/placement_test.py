@@ -139,15 +139,15 @@ def test_another_format_is_told_in_one_line(tmp_path):
     assert {json.loads(seal.read_text())["format"] for seal in seals} == {RUN_FORMAT}
     about = json.loads((tmp_path / "config.json").read_text())
     assert about["format"] == RUN_FORMAT
-    seals[-1].write_text(json.dumps({**json.loads(seals[-1].read_text()), "format": 3}))
+    seals[-1].write_text(json.dumps({**json.loads(seals[-1].read_text()), "format": RUN_FORMAT + 1}))
     warnings = []
     with pytest.raises(RunError, match="no whole checkpoint"):
         reopen.open_run(tmp_path, warnings.append)
-    assert "it is in format 3, and this version reads format 2" in warnings[0]
+    assert f"it is in format {RUN_FORMAT + 1}, and this version reads format {RUN_FORMAT}" in warnings[0]
     del about["format"]
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(
-        RunError, match="holds a run in format 1, and this version reads format 2: train it again"
+        RunError, match=f"holds a run in format 1, and this version reads format {RUN_FORMAT}: train it again"
     ):
         run_folder.read_config(tmp_path)
 

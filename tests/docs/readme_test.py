@@ -77,9 +77,23 @@ def test_the_composed_method_learns_what_its_parts_promise():
     assert topology.size == 12
 
 
-def test_the_compressor_of_ones_own_serves_in_a_method():
+def test_the_method_on_the_internet_loses_messages_and_tells_the_time():
     names = {}
     exec(EXAMPLES[3], names)
+    method, x = names["on_the_internet"], jnp.ones((10, 3))
+    state = method.init(x)
+    for t in range(3):
+        x, state, metrics = method.step(
+            lambda p, d: jnp.sum(p * d), x, state, jnp.ones((10, 3)), jax.random.key(t)
+        )
+    each = 0.05 + 0.01 + 2 * 3 * 32 / 1e8  # a gradient, and one round of two times three numbers
+    np.testing.assert_allclose(metrics["simulated_seconds"], 3 * each, rtol=1e-5)
+    assert state.faults.sent.max() <= 6
+
+
+def test_the_compressor_of_ones_own_serves_in_a_method():
+    names = {}
+    exec(EXAMPLES[4], names)
     method = names["method"]
     params = jnp.full((8, 3), 4.0)
     updated, _, _ = method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.zeros((8, 3)))
@@ -90,7 +104,7 @@ def test_the_compressor_of_ones_own_serves_in_a_method():
 
 def test_models_and_data_as_shown(capsys):
     names = {}
-    exec(EXAMPLES[4], names)
+    exec(EXAMPLES[5], names)
     assert names["images"].shape == (10, 32, 8, 8, 1)
     assert "classes per agent" in capsys.readouterr().out
 

@@ -6,10 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from problem import IRREGULAR, Problem, run
-from suited import TREES, suited
+from suited import TREES, suited, with_and_without
 
 import saddle_jax as sj
 from saddle_jax.methods import options_of
@@ -155,12 +153,9 @@ def test_the_gossip_of_ngm_does_not_move_the_mean(compressor):
     chex.assert_trees_all_close(sj.consensus(end), sj.consensus(start), atol=1e-12)
 
 
-@pytest.mark.parametrize("compressor", [None, sj.top_k(0.3)], ids=str)
-@every_method
-@settings(deadline=None, max_examples=2)
-@given(order=st.permutations(range(5)))
-def test_permuting_the_agents_permutes_the_result(order, name, compressor):
-    order = np.array(order)
+@with_and_without(sj.top_k(0.3))
+def test_permuting_the_agents_permutes_the_result(name, compressor):
+    order = np.array([3, 0, 4, 2, 1])
     with jax.enable_x64(True):
         problem, permuted = Problem(5), Problem(5)
         permuted.x, permuted.y = problem.x[:, order], problem.y[:, order]
@@ -172,8 +167,7 @@ def test_permuting_the_agents_permutes_the_result(order, name, compressor):
         chex.assert_trees_all_close(result, jax.tree.map(lambda x: x[:, order], history), atol=1e-11)
 
 
-@pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)
-@every_method
+@with_and_without(sj.quantize(8))
 def test_a_second_step_does_not_recompile_and_keeps_shapes_and_dtypes(name, compressor):
     problem = Problem(6)
     schedule = optax.piecewise_constant_schedule(0.1, {1: 0.1})
@@ -210,8 +204,7 @@ def test_stopping_and_going_on_is_the_same_run_bit_for_bit(name):
     chex.assert_trees_all_equal(go(*halfway, range(2, 4)), through)
 
 
-@pytest.mark.parametrize("compressor", [None, sj.sign()], ids=str)
-@every_method
+@with_and_without(sj.sign())
 def test_diagnostics_are_measured_only_when_asked(name, compressor):
     problem, topology = Problem(5), IRREGULAR
     method = make(name, topology, compressor=compressor)

@@ -15,6 +15,7 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.report.page import embed
 from saddle_jax.training import run_folder
 from saddle_jax.training.config import Config
+from saddle_jax.version import RUN_FORMAT
 
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash
 HOSTILE = f"</script><script>document.title='hacked'</script>{HOSTILE_NAME}'\u2028"
@@ -147,7 +148,7 @@ def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
         "paper.json": ("{", "cannot be read"),
         "landscape.npz": ("PK", "cannot be read"),
         "config.json": (
-            '{"format": 2, "config": {}, "devices": 5, "partition": {}}',
+            f'{{"format": {RUN_FORMAT}, "config": {{}}, "devices": 5, "partition": {{}}}}',
             "devices must be a list",
         ),
     }
