@@ -1,5 +1,6 @@
 """A small non-convex problem, different for every agent and step, with its gradient by hand in NumPy."""
 
+import dataclasses
 import functools
 
 import jax
@@ -82,3 +83,8 @@ def run(method, problem, loss_fn=Problem.loss_fn, keys=None, phase=None):
         start, (problem.batches, keys)
     )
     return history, state, metrics
+
+
+def faulty(method, **options):
+    """The same method on a network with faults."""
+    return dataclasses.replace(method, faults=sj.Faults(**options))
