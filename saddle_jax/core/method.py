@@ -124,7 +124,8 @@ class Method:
           params: stacked models [A, ...].
           state: the state from `init` or from the step before.
           batch: one batch per agent, stacked [A, B, ...].
-          key: consumed; only compressors that draw random numbers need one.
+          key: consumed; compressors and ascents that draw random numbers need one, and so do faults and
+            agents that straggle.
           phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.

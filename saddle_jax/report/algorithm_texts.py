@@ -38,8 +38,8 @@ def options_of_method(name: str) -> list[Option]:
 
 
 def options_of_ascent(name: str) -> list[Option]:
-    """Lists the options of an ascent; of the settings, only the radius is also one of theirs."""
-    return options_of(factory_of(name), {"rho"})
+    """Lists the options of an ascent; SAM's radius alone is a setting of the same name, too."""
+    return options_of(factory_of(name), {"rho"} if name == "sam" else set())
 
 
 def table_of_methods(methods: Sequence[MethodFacts]) -> str:

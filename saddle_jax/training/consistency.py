@@ -84,7 +84,7 @@ def check_replicas(config: "Config") -> None:
     for name in ("rho", "gamma", "beta", "weight_decay"):
         has = leaves_open(config.method, name)
         if name == "rho" and config.ascent != "auto":
-            has = config.ascent == "sam"
+            has = ascents.parse_ascent(config.ascent)[0] == "sam" and ascents.leaves_open(config.ascent, name)
         if name in swept and not has:
             raise ArgumentError(
                 f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"

@@ -192,7 +192,8 @@ class _Run:
             return
         step, metrics = self.pending
         self.pending = None
-        occupied = self.program.method.topology.at(step - 1).occupied[: self.config.agents]
+        method = self.program.method
+        occupied = method.topology.at(method.rule.turns(step - 1)).occupied[: self.config.agents]
         fetched = self.program.of_each(jax.device_get(metrics))
         ledger = self.program.ledger
         records = [_numbers(each, occupied) | table(ledger, step, each.get("sent")) for each in fetched]

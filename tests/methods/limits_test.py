@@ -97,7 +97,7 @@ def test_they_stay_exact_when_messages_are_lost_both_ways(name):
     assert not Quadratics(5).distance(one_way) < 1e-3
 
 
-def same_end(method, other):
+def assert_same_end(method, other):
     """Both end at the same models, which are not the optimum."""
     problem = Quadratics(5)
     models, _ = problem.end(method)
@@ -108,7 +108,7 @@ def same_end(method, other):
 @pytest.mark.parametrize("variant", ["atc", "awc"])
 def test_momentum_multiplies_the_bias_of_dpsgd(variant):
     """Momentum 0.9 ends where a learning rate ten times as large does."""
-    same_end(
+    assert_same_end(
         sj.dpsgd(IRREGULAR, 0.01, beta=0.9, nesterov=False, variant=variant),
         sj.dpsgd(IRREGULAR, 0.1, variant=variant),
     )
@@ -117,7 +117,7 @@ def test_momentum_multiplies_the_bias_of_dpsgd(variant):
 @pytest.mark.parametrize("name", ["qgm", "decentlam"])
 def test_momentum_of_gossiped_steps_keeps_the_bias_of_dpsgd(name):
     options = {"nesterov": False} if name == "qgm" else {}
-    same_end(sj.METHODS[name](IRREGULAR, 0.05, beta=0.9, **options), sj.dpsgd(IRREGULAR, 0.05))
+    assert_same_end(sj.METHODS[name](IRREGULAR, 0.05, beta=0.9, **options), sj.dpsgd(IRREGULAR, 0.05))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_momentum_of_gossiped_steps_keeps_the_bias_of_dpsgd(name):
 def test_gut_shrinks_the_bias_of_dpsgd(options, factor):
     """It ends where (1 - mu) g = (1 - mu + mu b) L x / eta; b is 1 without momentum."""
     method = sj.gut(IRREGULAR, 0.05, point="current", **options)
-    same_end(method, sj.dpsgd(IRREGULAR, 0.05 * factor, variant="awc"))
+    assert_same_end(method, sj.dpsgd(IRREGULAR, 0.05 * factor, variant="awc"))
 
 
 def test_gut_has_a_tenth_of_the_bias_of_dpsgd():

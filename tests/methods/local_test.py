@@ -51,7 +51,7 @@ def check(history, expected):
             )
 
 
-def compare(name, graph, *, rho=0.0, k=K, compressor=None, transcribed=None, **others):
+def assert_published(name, graph, *, rho=0.0, k=K, compressor=None, transcribed=None, **others):
     factory, transcription, options = METHODS[name]
     options = {"weight_decay": 0.03, **options, **others}
     problem = Problem(graph.size, steps=STEPS)
@@ -71,13 +71,13 @@ def compare(name, graph, *, rho=0.0, k=K, compressor=None, transcribed=None, **o
 )
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_are_the_published_algorithms(name, graph, rho):
-    compare(name, graph, rho=rho)
+    assert_published(name, graph, rho=rho)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", ["dpsgd", "qgm", "dfedavgm", "kgt"])
 def test_what_travels_may_be_compressed(name):
-    compare(name, IRREGULAR, compressor=sj.top_k(0.4), transcribed=top_k(0.4), gamma=0.6)
+    assert_published(name, IRREGULAR, compressor=sj.top_k(0.4), transcribed=top_k(0.4), gamma=0.6)
 
 
 @pytest.mark.usefixtures("x64")
@@ -93,7 +93,7 @@ def test_what_travels_may_be_compressed(name):
     ],
 )
 def test_other_options_are_the_published_ones(name, options):
-    compare(name, IRREGULAR, **options)
+    assert_published(name, IRREGULAR, **options)
 
 
 @pytest.mark.usefixtures("x64")

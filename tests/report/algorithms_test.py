@@ -81,8 +81,12 @@ def test_the_table_of_ascents():
         assert all(option.meaning for option in algorithm_texts.options_of_ascent(name))
     listed = algorithm_texts.table_of_ascents([*facts.values()])
     assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
-    # The Dirichlet alpha, a setting, is not LookSAM's.
-    assert {o.name for o in algorithm_texts.options_of_ascent("looksam") if o.is_setting} == {"rho"}
+    # The Dirichlet alpha, a setting, is not LookSAM's, and the setting rho is SAM's alone.
+    settings = {
+        name: {option.name for option in algorithm_texts.options_of_ascent(name) if option.is_setting}
+        for name in facts
+    }
+    assert settings == {name: {"rho"} if name == "sam" else set() for name in facts}
 
 
 @pytest.mark.parametrize("name", ["missing", "point"])

@@ -59,6 +59,10 @@ def test_a_setting_reaches_the_method_whatever_its_value(options):
         ({"method": "qgm", "ascent": "sam", "rho": 0.2, "ascent_every": 5}, "sam(rho=0.2, every=5)"),
         ({"method": "qgm", "ascent": "sam(rho=0.1)", "ascent_every": 5}, "sam(rho=0.1, every=5)"),
         ({"method": "qgm", "ascent": "asam"}, "asam(rho=0.5, eta=0.01)"),
+        (
+            {"method": "qgm", "ascent": "sam(every=5)", "sweep": "rho:0.1,0.2", "rho": 0.2},
+            "sam(rho=0.2, every=5)",
+        ),
         ({"method": "q_saddle", "ascent": "lesam(rho=0.3)"}, "lesam(rho=0.3)"),
         ({"method": "dfedsam", "ascent": "esam"}, "esam(rho=0.05, beta=0.6, gamma=0.5)"),
     ],
