@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+from saddle_jax.cli import __main__ as cli
 from saddle_jax.training.config import Config
 from saddle_jax.version import RUN_FORMAT
 
@@ -59,3 +60,10 @@ def metrics(factor=1.0, count=8, **more):
             score = {"test_accuracy": 0.1 + factor * step / 37, "test_loss": factor / step}
             lines.append({"step": step, "epoch": epoch, **score, "consensus_distance": 0.3 / step})
     return lines
+
+
+def make_page(tmp_path, *workdirs):
+    """Writes the page of runs with the command, and returns where it is."""
+    output = tmp_path / "page.html"
+    assert cli.main(["saddle", "report", *map(str, workdirs), f"--output={output}"]) == 0
+    return output
