@@ -1,0 +1,265 @@
+"""Things that a user brings, by the file or the module that they are in, with or without options:
+
+    mine.py:gradient_tracking        work/mine.py:method(beta=0.5)        package.module:Net
+
+Options are plain values, see `calls`. <NAME> stands for an object of the Python program that made a run: it
+can be listed, and not loaded. To parse a spelling imports nothing and looks at no file.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import os
+import pathlib
+import re
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from saddle_jax.base import calls, sources
+from saddle_jax.base.checks import ArgumentError, did_you_mean
+from saddle_jax.base.errors import short_line
+from saddle_jax.base.sources import Source
+
+# Somebody else's settings may say anything: what a spelling can be is bounded.
+_LONGEST = 500
+_FILE = r"(?:[A-Za-z]:)?[^():<>,]+\.py"
+_WORD = r"[^\W\d]\w*"
+_MODULE = rf"{_WORD}(?:\.{_WORD})*"
+_OBJECT = re.compile(r"<[^<>]+>")
+_HEAD = re.compile(rf"{_FILE}(?::.*)?|{_MODULE}:{_WORD}\s*")
+_SPELLING = re.compile(rf"({_FILE}|{_MODULE}):({_WORD}(?:\(.*\))?)")
+
+_modules: dict[str, types.ModuleType] = {}  # files that were run, by the names of their modules
+
+
+class BroughtError(ArgumentError):
+    """A user's own program failed, as it was imported or called; `trace` is its traceback, without ours."""
+
+    def __init__(self, message: str, trace: str):
+        super().__init__(message)
+        self.trace = trace
+
+
+class Brought(NamedTuple):
+    """A spelling in its parts: the place is FILE.py or a module, or "" for an object of a program."""
+
+    place: str
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the thing is in a file that is named by its path."""
+        return self.place.endswith(".py")
+
+
+def is_brought(text: str) -> bool:
+    """Tells by its form alone whether a text means something that is brought, and no name of ours."""
+    return bool(_OBJECT.fullmatch(text) or _HEAD.fullmatch(text.partition("(")[0]))
+
+
+def parse(what: str, text: str) -> Brought:
+    """Returns the parts of a spelling; `what` names the setting. Nothing is imported."""
+    if len(text) > _LONGEST:
+        raise ArgumentError(f"{what} must be at most {_LONGEST} letters long, got {len(text)}")
+    if text.isprintable():
+        if _OBJECT.fullmatch(text):
+            return Brought("", text[1:-1], {})
+        if found := _SPELLING.fullmatch(text.strip()):
+            return Brought(found[1], *calls.parse(what, found[2]))
+    raise ArgumentError(
+        f"{what} must be FILE.py:NAME or module:NAME, with or without (option=value, ...), got {text!r}"
+    )
+
+
+def load(what: str, text: str) -> Any:
+    """Imports what a text spells and returns it, without calling it.
+
+    A file is run from its path, under a module's name of its own, and once however many names are taken from
+    it; its folder is searched for what it imports.
+
+    Raises:
+      BroughtError: it failed as it was imported.
+    """
+    place, name, _ = parse(what, text)
+    module = _module(what, text)
+    try:
+        with failing_as(f"{what} {text} cannot be imported"):
+            return getattr(module, name)
+    except BroughtError as error:
+        if not isinstance(error.__cause__, AttributeError):
+            raise
+    names = [each for each in vars(module) if not each.startswith("_")]
+    raise ArgumentError(f"{what} must be in {place}, got no {name!r} there{did_you_mean(name, names)}")
+
+
+def factory(what: str, text: str) -> Callable[..., Any]:
+    """Loads a function or a class that makes the thing, whatever it is."""
+    thing: Callable[..., Any] = load(what, text)
+    if not callable(thing):
+        raise ArgumentError(f"{what} {text} must be a function or a class, got {_shown(thing)}")
+    return thing
+
+
+def make(
+    what: str, text: str, kind: type | tuple[type, ...] | types.UnionType, *arguments: Any, **offered: Any
+) -> Any:
+    """Makes the thing that a text spells, and checks that it is of a kind.
+
+    Args:
+      what: the setting.
+      text: the spelling of a factory, or of a thing that is of this kind already.
+      kind: what the factory must return.
+      arguments: what every factory of this kind takes.
+      offered: what a factory is given if it has a parameter of that name; the spelling's options go before.
+
+    Raises:
+      ArgumentError: one line for an option that the factory does not take, or for another kind.
+      BroughtError: the factory failed.
+    """
+    options = parse(what, text).options
+    thing = load(what, text)
+    if isinstance(thing, kind) and not isinstance(thing, type):
+        calls.check_options(what, text.partition("(")[0], options, [])
+        return thing
+    made = call(what, text, factory(what, text), *arguments, **offered)
+    if not isinstance(made, kind):
+        raise ArgumentError(f"{what} {text} must return {_names(kind)}, got {_shown(made)}")
+    return made
+
+
+def call(what: str, text: str, thing: Callable[..., Any], *arguments: Any, **offered: Any) -> Any:
+    """Calls a factory with these arguments, the spelling's options and those of `offered` that it takes."""
+    options = parse(what, text).options
+    takes = options_of(thing)
+    named = {name: value for name, value in offered.items() if name in takes} | options
+    taken = list(takes)[len(arguments) :]
+    if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+        calls.check_options(what, text.partition("(")[0], options, taken)
+    try:
+        inspect.signature(thing).bind(*arguments, **named)
+    except TypeError as error:
+        raise ArgumentError(f"{what} {text} cannot be called: {error}") from error
+    except ValueError:  # some of C have no signature, and tell it themselves
+        pass
+    with failing_as(f"{what} {text} failed"):
+        return thing(*arguments, **named)
+
+
+def options_of(thing: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Returns the parameters of a thing by name; what is not in Python may tell none."""
+    try:
+        return dict(inspect.signature(thing).parameters)
+    except ValueError:
+        return {}
+
+
+def source(what: str, text: str) -> Source:
+    """Returns the file that a spelt thing is in; the file of a module is found by importing it."""
+    spelt = parse(what, text)
+    if spelt.is_file:
+        return sources.read(what, spelt.place)
+    path = getattr(_module(what, text), "__file__", None)
+    if not path:
+        raise ArgumentError(f"{what} must be in a module that has a file, got {text!r}")
+    return sources.read(what, path)
+
+
+def at(text: str, place: str) -> str:
+    """Returns a spelling of the same thing in another place."""
+    return place + text[len(parse("spelling", text).place) :]
+
+
+@contextlib.contextmanager
+def failing_as(line: str) -> Iterator[None]:
+    """Turns what a user's own program raises into a BroughtError; what it refuses itself stays one line."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {short_line(error)}"
+        raise BroughtError(f"{line}: {reason}", _trace(error)) from error
+
+
+def run_file(found: Source) -> types.ModuleType:
+    """Runs a Python file as a module of its own and returns the module; what it raises passes through."""
+    place = os.path.realpath(found.path)
+    key = hashlib.sha256(f"{place}\n{found.sha256}".encode()).hexdigest()[:16]
+    name = f"_brought_{key}_{found.path.stem}"
+    if name in _modules:
+        return _modules[name]
+    module = types.ModuleType(name)
+    module.__file__ = place
+    sys.modules[name] = module  # dataclasses and pickles look there
+    try:
+        with folder_on_path(found.path):
+            exec(compile(found.content, place, "exec", dont_inherit=True), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    _modules[name] = module
+    return module
+
+
+@contextlib.contextmanager
+def folder_on_path(path: pathlib.Path) -> Iterator[None]:
+    """Lets the folder of a file be searched first for what is imported inside."""
+    folder = os.path.dirname(os.path.realpath(path))
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the file may have removed it
+            sys.path.remove(folder)
+
+
+def _module(what: str, text: str) -> types.ModuleType:
+    place = parse(what, text).place
+    if not place:
+        raise ArgumentError(
+            f"{what} {text} was made from Python objects: open it with saddle_jax.training.Run"
+        )
+    if place.endswith(".py"):
+        found = sources.read(what, place)
+        with failing_as(f"{what} {text} cannot be imported"):
+            return run_file(found)
+    try:
+        with failing_as(f"{what} {text} cannot be imported"):
+            return importlib.import_module(place)
+    except BroughtError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and f"{place}.".startswith(f"{cause.name}."):
+            raise ArgumentError(f"{what} must be in a module, got no {place!r}{_nearby(text)}") from cause
+        raise
+
+
+def _nearby(text: str) -> str:
+    """Returns the end of a message if the module is a file here, where modules are not searched."""
+    place, _, rest = text.partition(":")
+    file = place.replace(".", "/") + ".py"
+    return f"; for the file that is here use {file}:{rest}" if os.path.isfile(file) else ""
+
+
+def _trace(error: BaseException) -> str:
+    """Returns a traceback as Python prints it, without the frames of importing and our own."""
+    found = traceback.TracebackException.from_exception(error)
+    ours = (__file__, importlib.__file__, "<frozen importlib._bootstrap")
+    rest = [frame for frame in found.stack if not frame.filename.startswith(ours)]
+    found.stack = traceback.StackSummary.from_list(rest)
+    lines = list(found.format())
+    return "".join(lines if rest else [line for line in lines if not line.startswith("Traceback ")])
+
+
+def _names(kind: Any) -> str:
+    kinds = kind if isinstance(kind, tuple) else getattr(kind, "__args__", (kind,))
+    return " or ".join(f"a {each.__name__}" for each in kinds)
+
+
+def _shown(thing: Any) -> str:
+    text = repr(thing)
+    return text if len(text) < 100 and text.isprintable() else f"a {type(thing).__name__}"
