@@ -5,7 +5,7 @@ import jax
 
 import saddle_jax as sj
 from saddle_jax import data, models
-from saddle_jax.training import classification
+from saddle_jax.training import classification, objectives
 
 
 class Maxout(nn.Module):
@@ -18,20 +18,19 @@ class Maxout(nn.Module):
 
 
 model, digits = Maxout(), data.load("digits")
-partition = data.make_partition("dirichlet", digits.train_labels, 10, alpha=0.1, seed=0)
+partition = data.make_partition("dirichlet", digits.train["targets"], 10, alpha=0.1, seed=0)
 batches = data.Batches(partition, batch_size=32, seed=0)
 method = sj.q_saddle(sj.ring(10), learning_rate=0.1, rho=0.05)
-params = sj.replicate(models.init(model, digits.image_shape, jax.random.key(0)), 10)  # leaves [A, ...]
+params = sj.replicate(models.init(model, digits.input_shape, jax.random.key(0)), 10)  # leaves [A, ...]
 state, loss_fn = method.init(params), classification.cross_entropy(model)
 step = jax.jit(method.step, static_argnums=0)
 
 for t in range(40):
     samples, mask = batches.step(*divmod(t, batches.steps_per_epoch))  # [A, B]
-    images = digits.recipe.for_evaluation(data.take(digits.train_images, samples))
-    batch = {"images": images, "labels": digits.train_labels[samples], "mask": mask}
+    images = digits.recipe.for_evaluation(data.take(digits.train["inputs"], samples))
+    batch = {"inputs": images, "targets": digits.train["targets"][samples], "mask": mask}
     params, state, metrics = step(loss_fn, params, state, batch)
 
-score = classification.evaluate(
-    model, sj.consensus(params), digits.test_images, digits.test_labels, digits.recipe
-)
-print(f"{partition.skew}\ntest accuracy of the consensus model: {100 * score.accuracy:.1f} %")
+objective = objectives.make("classification", models.functions(model))
+score = objectives.evaluate(objective, sj.consensus(params), digits.test, digits.recipe)
+print(f"{partition.skew}\ntest accuracy of the consensus model: {100 * score['accuracy']:.1f} %")

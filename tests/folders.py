@@ -9,6 +9,15 @@ from saddle_jax.version import RUN_FORMAT
 
 SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)
 
+# What config.json says of classification.
+OBJECTIVE = {
+    "name": "classification",
+    "metrics": [
+        {"name": "accuracy", "better": "higher", "title": "accuracy", "percent": True},
+        {"name": "loss", "better": "lower", "title": "loss", "percent": False},
+    ],
+}
+
 
 def write_run(folder, config=SMALL, *, status="finished", lines=None, about=None, result=None, **files):
     """config.json, metrics.jsonl, result.json (not if status is None) and further JSON files."""
@@ -36,7 +45,7 @@ def write_run(folder, config=SMALL, *, status="finished", lines=None, about=None
             "test_accuracy": 0.625,
             "test_loss": 0.5,
             "consensus_distance": 0.25,
-            "agent_accuracies": [0.5, 0.625, 0.75],
+            "agent_accuracy_each": [0.5, 0.625, 0.75],
             "agent_accuracy_mean": 0.625,
             "agent_accuracy_std": 0.1,
             "bytes_sent_per_agent": 8000,

@@ -10,7 +10,6 @@ import numpy as np
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices import hosts, joining
 from saddle_jax.training import feeding
-from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
 from saddle_jax.training.program import build
 
@@ -42,16 +41,18 @@ def refuse_on(process):
 
 def decode_own_agents_alone():
     program = build(Config(agents=7, model="logistic", batch_size=8))
-    problem = program.problem
-    counted = Counted(problem.dataset.train_images)
-    Problem.is_streamed = True
-    dataset = dataclasses.replace(problem.dataset, train_images=counted)
-    streamed = dataclasses.replace(program, problems=(dataclasses.replace(problem, dataset=dataset),))
-    images, labels, order, _ = next(feeding.streamed(streamed, 0))
-    samples = np.asarray(problem.batches.step(0, 0)[0])  # [7, 8]
+    replica = program.replica
+    counted = Counted(replica.dataset.train["inputs"])
+    dataset = dataclasses.replace(replica.dataset, train={**replica.dataset.train, "inputs": counted})
+    streamed = dataclasses.replace(program, replicas=(dataclasses.replace(replica, dataset=dataset),))
+    tree, order, _ = next(feeding.streamed(streamed, 0))
+    samples = np.asarray(replica.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle
     assert (counted.asked[0] == own.reshape(-1)).all()
-    for shards, source in ((images, counted.images), (labels, problem.dataset.train_labels)):
+    for shards, source in (
+        (tree["inputs"], counted.images),
+        (tree["targets"], replica.dataset.train["targets"]),
+    ):
         assert shards.shape[0] == 8 * 8
         for shard in shards.addressable_shards:
             start = shard.index[0].start or 0

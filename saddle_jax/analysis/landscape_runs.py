@@ -11,7 +11,7 @@ from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base.types import Params
 from saddle_jax.devices import policy
 from saddle_jax.training import reopen
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.progress import Screen
 
 
@@ -32,14 +32,14 @@ class Scan:
 
 def open_runs(
     workdirs: Sequence[pathlib.Path], data_dir: str | None, screen: Screen
-) -> list[tuple[Problem, int, Params]]:
+) -> list[tuple[Replica, int, Params]]:
     """Opens runs at their newest checkpoints; `screen` shows what had to be passed over."""
     return [reopen.open_run(workdir, screen.warn, data_dir) for workdir in workdirs]
 
 
 def surfaces(
     names: Sequence[str],
-    runs: Sequence[tuple[Problem, int, Params]],
+    runs: Sequence[tuple[Replica, int, Params]],
     x: np.ndarray,
     scan: Scan,
     screen: Screen,
@@ -48,13 +48,13 @@ def surfaces(
     group = policy.landscape_points()
     losses = []
     screen.start(len(runs) * len(x) ** 2, 0)
-    for name, (problem, step, params) in zip(names, runs, strict=True):
+    for name, (replica, step, params) in zip(names, runs, strict=True):
         model = reopen.choose(params, None)
         plane = landscape.directions(scan.kind, model, jax.random.key(scan.seed))
-        chunks = sharpness.training_chunks(problem, scan.images)
-        count = sum(int(batch["mask"].sum()) for _, batch in chunks)
-        screen.line(f"{name}: step {step:,}, {count:,} of its training images, not augmented")
-        loss_fn = sharpness.loss_of(problem, "fast")
+        chunks = sharpness.training_chunks(replica, scan.images)
+        count = min(scan.images, len(np.unique(replica.partition.samples)))
+        screen.line(f"{name}: step {step:,}, {count:,} of its training samples, not augmented")
+        loss_fn = sharpness.loss_of(replica, "fast")
         loss = landscape.surface(loss_fn, model, plane, x, x, chunks, group=group, progress=screen.advance)
         middle = len(x) // 2
         screen.line(f"{name}: loss {loss[middle, middle]:.4f}, up to {np.nanmax(loss):.4f} around it")

@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax import models
 from saddle_jax.analysis import hessian
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.types import Batch, LossFn, Params
+from saddle_jax.data.dataset import Dataset
 from saddle_jax.models.convolution import Lowering
-from saddle_jax.training import classification
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.run_folder import write_json
 
 DATA = ("train", "own")
@@ -29,57 +28,58 @@ FILE = "sharpness.json"
 _CHUNK = 128
 
 
-def training_chunks(problem: Problem, images: int, agent: int | None = None) -> list[tuple[float, Batch]]:
-    """Returns at most `images` training images in batches of one shape, with weights that sum to one.
+def training_chunks(replica: Replica, samples: int, agent: int | None = None) -> list[tuple[float, Batch]]:
+    """Returns at most so many training samples in batches, with weights that sum to one.
 
-    They are of all agents' data, or of one agent's. The choice is the same for every model of a run,
-    and for every run with the same partition.
+    They are of all agents' data, or of one agent's. The choice is the same for every model of a run, and for
+    every run with the same partition. Batches have one shape if the objective reads a mask; otherwise the
+    last one is shorter.
     """
-    dataset, partition = problem.dataset, problem.partition
+    dataset, partition, masked = replica.dataset, replica.partition, replica.objective.masked
     agents = range(partition.agents) if agent is None else [agent]
-    samples = np.unique(np.concatenate([partition.samples[i][: partition.sizes[i]] for i in agents]))
-    chosen = np.sort(np.random.RandomState(0).permutation(samples)[:images])
+    own = np.unique(np.concatenate([partition.samples[i][: partition.sizes[i]] for i in agents]))
+    chosen = np.sort(np.random.RandomState(0).permutation(own)[:samples])
     size = min(_CHUNK, len(chosen))
     chunks = []
     for start in range(0, len(chosen), size):
         members = chosen[start : start + size]
-        filled = np.resize(members, size)  # the last chunk repeats images, which its mask leaves out
-        pixels = jnp.asarray(np.asarray(dataset.train_images[filled]))
-        batch = {
-            "images": dataset.recipe.for_evaluation(pixels),
-            "labels": jnp.asarray(dataset.train_labels[filled]),
-            "mask": jnp.asarray(np.arange(size) < len(members), jnp.float32),
-        }
+        # With a mask the last chunk repeats samples, which it leaves out.
+        filled = np.resize(members, size) if masked else members
+        batch = dataset.prepared(_stored(dataset, filled))
+        if masked:
+            batch = {**batch, "mask": jnp.asarray(np.arange(size) < len(members), jnp.float32)}
         chunks.append((len(members) / len(chosen), batch))
     return chunks
 
 
-def loss_of(problem: Problem, lowering: Lowering) -> LossFn:
-    """Returns (params, batch) -> cross-entropy; runs of the same model share it, and its compilation."""
-    config = problem.config
-    return _loss(config.model, problem.dataset.num_classes, config.norm, lowering)
+def _stored(dataset: Dataset, samples: np.ndarray) -> Batch:
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[samples])), dataset.train)
 
 
-@functools.cache
-def _loss(name: str, classes: int, norm: Any, lowering: Lowering) -> LossFn:
-    with_accuracy = classification.cross_entropy(models.build(name, classes, norm=norm, lowering=lowering))
-    return lambda params, batch: with_accuracy(params, batch)[0]
+def loss_of(replica: Replica, lowering: Lowering) -> LossFn:
+    """Returns (params, batch) -> loss; runs of the same model share it, and its compilation."""
+    return _without_aux(replica.loss_of(lowering))
+
+
+@functools.lru_cache(maxsize=16)
+def _without_aux(loss: LossFn) -> LossFn:
+    return lambda params, batch: loss(params, batch)[0]
 
 
 def measure(
-    problem: Problem, params: Params, images: int, agent: int | None = None, **options: Any
+    replica: Replica, params: Params, images: int, agent: int | None = None, **options: Any
 ) -> hessian.Spectrum:
     """Measures one model's Hessian on `training_chunks`; options are those of `hessian.spectrum`.
 
     The start vectors are the same for all models.
     """
-    chunks = training_chunks(problem, images, agent)
-    return hessian.spectrum(loss_of(problem, "plain"), params, chunks, jax.random.key(0), **options)
+    chunks = training_chunks(replica, images, agent)
+    return hessian.spectrum(loss_of(replica, "plain"), params, chunks, jax.random.key(0), **options)
 
 
-def metrics(problem: Problem, params: Params) -> dict[str, float]:
+def metrics(replica: Replica, params: Params) -> dict[str, float]:
     """Returns what training logs about the sharpness of its consensus model."""
-    spectrum = measure(problem, params, problem.config.sharpness_images)
+    spectrum = measure(replica, params, replica.config.sharpness_images)
     return {name: getattr(spectrum, name) for name in ("lambda_max", "lambda_min", "trace")}
 
 

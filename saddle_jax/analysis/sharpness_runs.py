@@ -10,7 +10,7 @@ from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.training import reopen
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.progress import Screen
 
 CONSENSUS = "consensus"
@@ -50,27 +50,27 @@ def name_of(whose: Whose) -> str:
 
 
 def targets_of(
-    runs: Mapping[pathlib.Path, Problem], epochs: Sequence[str], agents: Sequence[str]
+    runs: Mapping[pathlib.Path, Replica], epochs: Sequence[str], agents: Sequence[str]
 ) -> list[Target]:
     """Lists the models that a user asks for: ["all"] or some epochs, ["none"], ["all"] or some agents."""
     return [
         Target(workdir, step, whose)
-        for workdir, problem in runs.items()
-        for owners in [_owners(agents, problem.config.agents)]
-        for step in _steps(epochs, workdir, problem)
+        for workdir, replica in runs.items()
+        for owners in [_owners(agents, replica.config.agents)]
+        for step in _steps(epochs, workdir, replica)
         for whose in owners
     ]
 
 
-def _steps(epochs: Sequence[str], workdir: pathlib.Path, problem: Problem) -> list[int]:
+def _steps(epochs: Sequence[str], workdir: pathlib.Path, replica: Replica) -> list[int]:
     """Returns the steps of the checkpoints at these epochs."""
-    stages = reopen.stages(workdir, problem)
+    stages = reopen.stages(workdir, replica)
     if epochs == ["all"]:
         return list(stages)
     steps = []
     for text in epochs:
         try:
-            step = round(float(text) * problem.batches.steps_per_epoch)
+            step = round(float(text) * replica.batches.steps_per_epoch)
         except (ValueError, OverflowError) as error:
             raise ArgumentError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
         if step not in stages:
@@ -101,9 +101,9 @@ class _Record:
       is_replaced: whether the file holds measurements with other settings, which the first new one replaces.
     """
 
-    def __init__(self, workdir: pathlib.Path, problem: Problem, how: Measurement):
-        self.workdir, self._problem, self._how = workdir, problem, how
-        samples = int(problem.partition.sizes.sum())
+    def __init__(self, workdir: pathlib.Path, replica: Replica, how: Measurement):
+        self.workdir, self._replica, self._how = workdir, replica, how
+        samples = int(replica.partition.sizes.sum())
         self.settings = {
             "data": how.data,
             "images": min(how.images, samples),
@@ -123,17 +123,17 @@ class _Record:
 
     def epoch(self, target: Target) -> float:
         """Returns the epoch of a model's checkpoint."""
-        return target.step / self._problem.batches.steps_per_epoch
+        return target.step / self._replica.batches.steps_per_epoch
 
     def open_models(self, step: int) -> Params:
         """Opens all agents' models [A, ...] at the checkpoint of one step."""
-        return reopen.open_stage(self.workdir, self._problem, step)
+        return reopen.open_stage(self.workdir, self._replica, step)
 
     def measure(self, target: Target, params: Params, progress: Callable[[], None]) -> Spectrum:
         """Measures one of the models `params` [A, ...] and writes it down."""
         agent = None if target.whose == CONSENSUS else int(target.whose)
         spectrum = sharpness.measure(
-            self._problem,
+            self._replica,
             reopen.choose(params, agent),
             self._how.images,
             agent if self._how.data == "own" else None,
@@ -149,10 +149,10 @@ class _Record:
 
 
 def measure_missing(
-    runs: Mapping[pathlib.Path, Problem], targets: Sequence[Target], how: Measurement, screen: Screen
+    runs: Mapping[pathlib.Path, Replica], targets: Sequence[Target], how: Measurement, screen: Screen
 ) -> None:
     """Adds to every run's sharpness.json the models that it lacks, checkpoint by checkpoint."""
-    records = {workdir: _Record(workdir, problem, how) for workdir, problem in runs.items()}
+    records = {workdir: _Record(workdir, replica, how) for workdir, replica in runs.items()}
     for record in records.values():
         if record.is_replaced:
             screen.line(f"{record.workdir / sharpness.FILE} was measured with other settings: it is replaced")

@@ -62,6 +62,11 @@ def is_brought(text: str) -> bool:
     return bool(_OBJECT.fullmatch(text) or _HEAD.fullmatch(text.partition("(")[0]))
 
 
+def is_object(text: str) -> bool:
+    """Tells whether a text stands for an object of the Python program that made a run."""
+    return bool(_OBJECT.fullmatch(text))
+
+
 def parse(what: str, text: str) -> Brought:
     """Returns the parts of a spelling; `what` names the setting. Nothing is imported."""
     if len(text) > _LONGEST:

@@ -31,7 +31,7 @@ def input_share(
 
     def make_batch(samples, mask, key):
         chosen = recipe.for_agents(key, data.take(images, samples))
-        return {"images": chosen, "labels": data.take(labels, samples), "mask": mask}
+        return {"inputs": chosen, "targets": data.take(labels, samples), "mask": mask}
 
     batch = jax.jit(make_batch)
     step = jax.jit(lambda p, s, b: method.step(classification.cross_entropy(model), p, s, b)[:2])

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from saddle_jax import models
 from saddle_jax.bench import machine
 from saddle_jax.bench.jobs import Job, Options, pytorch
 from saddle_jax.bench.rows import Row, compared
@@ -24,7 +25,7 @@ from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.graphs.named import complete, ring, torus
-from saddle_jax.training import classification
+from saddle_jax.training import objectives
 
 _RESNET20_SIZE = 272_474
 _KEY = jax.random.key(0)
@@ -93,14 +94,16 @@ def evaluation_jobs(case: str, options: Options) -> list[Job]:
     return [Job(case, what, functools.partial(_evaluate, case, what, work, count, options))]
 
 
-def evaluations(work: Work, count: int) -> dict[str, Callable[[], classification.Score]]:
+def evaluations(work: Work, count: int) -> dict[str, Callable[[], dict[str, float]]]:
     """Returns our evaluation and, if PyTorch is installed, its own in two memory formats, on equal models."""
     random, recipe = np.random.default_rng(0), RECIPES["cifar10"]
     images = random.integers(0, 256, (count, *work.image_shape), np.uint8)
     labels = random.integers(0, 10, count)
-    model, params = work.network(), work.params()
-    runs: dict[str, Callable[[], classification.Score]] = {
-        "ours": lambda: classification.evaluate(model, consensus(params), images, labels, recipe)
+    params = work.params()
+    objective = objectives.make("classification", models.functions(work.network()))
+    samples = {"inputs": images, "targets": labels}
+    runs: dict[str, Callable[[], dict[str, float]]] = {
+        "ours": lambda: objectives.evaluate(objective, consensus(params), samples, recipe)
     }
     opponent, layouts = pytorch("evaluation"), pytorch("layout")
     if opponent is not None and layouts is not None:

@@ -84,12 +84,12 @@ class Work:
         )
 
     def batch(self) -> dict[str, np.ndarray]:
-        """Returns images [A, B, H, W, C], labels [A, B] and mask [A, B]."""
+        """Returns inputs [A, B, H, W, C], targets [A, B] and mask [A, B]."""
         random = np.random.default_rng(2)
         shape = (self.agents, self.batch_size)
         return {
-            "images": random.standard_normal((*shape, *self.image_shape), np.float32),
-            "labels": random.integers(0, _CLASSES, shape, np.int32),
+            "inputs": random.standard_normal((*shape, *self.image_shape), np.float32),
+            "targets": random.integers(0, _CLASSES, shape, np.int32),
             "mask": np.ones(shape, np.float32),
         }
 

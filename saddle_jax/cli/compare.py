@@ -9,7 +9,7 @@ from absl import flags
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.report.tables import as_text, comparison, gather, write_all
+from saddle_jax.report.tables import as_text, comparison, gather, headline_of, write_all
 from saddle_jax.training.grid import parse_grid
 
 # The lists of the grid: the setting that each varies, its default, its meaning.
@@ -50,7 +50,10 @@ def run(arguments: Sequence[str]) -> int:
     if not ended:
         raise UsageError(f"no run of {folder} could be made")
     rows = comparison(gather(ended, grid.axes), grid)
-    title = "test accuracy of the consensus model, %, mean +- standard deviation over seeds"
+    headline = headline_of(ended)
+    title = (
+        f"test {headline.title} of the consensus model{headline.unit}, mean +- standard deviation over seeds"
+    )
     print(f"\n{title}\n{as_text(rows)}")
     paths = write_all(rows, folder, "comparison")
     plot_curves(ended, folder / "comparison.png")

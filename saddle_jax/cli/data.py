@@ -52,8 +52,10 @@ def _show(arguments: Sequence[str]) -> None:
         check_named_output(options.plot, "plot")
         dataset = data.load(name, options.data_dir)
     print(describe_dataset(dataset))
-    path = options.plot or f"{name}.png"
-    images, labels, names = dataset.train_images, dataset.train_labels, dataset.class_names
+    labels, path = dataset.labels, options.plot or f"{name}.png"
+    if dataset.recipe is None or labels is None:
+        return  # there are no images of classes
+    images, names = dataset.train["inputs"], dataset.class_names
     _draw(path, lambda: plot_contact_sheet(images, labels, names, path))
 
 
@@ -70,7 +72,8 @@ def _partition(arguments: Sequence[str]) -> None:
     with mistakes():
         check_named_output(path, "plot")
         dataset = data.load(options.dataset, options.data_dir)
-        labels = dataset.train_labels
+        if (labels := dataset.labels) is None or dataset.shares is not None:
+            raise UsageError(f"dataset must have classes to be dealt out by, got {options.dataset!r}")
         partition = data.make_partition(kind, labels, agents, alpha=options.alpha, seed=options.seed)
     print(describe_partition(dataset.name, partition, dataset.class_names))
     if path:

@@ -27,13 +27,18 @@ def evaluate(arguments: Sequence[str]) -> None:
     options = _model_options()
     (name,) = parse(options, arguments, ["DIR"])
 
+    from saddle_jax.training.phrases import score
     from saddle_jax.training.reopen import choose, open_run
 
     with mistakes():
-        problem, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
-        score = problem.evaluate(choose(params, options.agent))
+        replica, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
+        found = {
+            f"test_{name}": value for name, value in replica.evaluate(choose(params, options.agent)).items()
+        }
     whose = "consensus model" if options.agent is None else f"agent {options.agent}"
-    print(f"{whose} at step {step:,}: test accuracy {100 * score.accuracy:.2f} %, loss {score.loss:.4f}")
+    metrics = [metric.record() for metric in replica.objective.metrics]
+    shown = ", ".join(f"{metric['title']} {score(found, metric)}" for metric in metrics)
+    print(f"{whose} at step {step:,}: test {shown}")
 
 
 def export(arguments: Sequence[str]) -> None:
@@ -51,8 +56,8 @@ def export(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
         check_named_output(options.output)
-        problem, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
-        model, config = choose(params, options.agent), problem.config
+        replica, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
+        model, config = choose(params, options.agent), replica.config
         about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
         content = encode(model, options.format, about)
         with in_one_go(path) as partial:

@@ -5,6 +5,7 @@ from saddle_jax.data.batches import take as take
 from saddle_jax.data.dataset import DataError as DataError
 from saddle_jax.data.dataset import Dataset as Dataset
 from saddle_jax.data.partition import dirichlet_partition as dirichlet_partition
+from saddle_jax.data.partition import given_partition as given_partition
 from saddle_jax.data.partition import iid_partition as iid_partition
 from saddle_jax.data.partition import make_partition as make_partition
 from saddle_jax.data.partition import per_agent_dirichlet_partition as per_agent_dirichlet_partition

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Key
+from saddle_jax.base.types import Array, Key, Tree
 from saddle_jax.core.trees import agent_keys
 from saddle_jax.data.skew import Partition
 
@@ -29,11 +29,13 @@ class Batches:
       partition: the samples of each agent.
       batch_size: B, the samples per agent and step.
       seed: the seed of the order and of the augmentation.
+      partial: whether the last batch may be partial; otherwise an epoch ends with the last whole batch.
     """
 
     partition: Partition
     batch_size: int
     seed: int
+    partial: bool = True
 
     def __post_init__(self):
         checks.whole("batch_size", self.batch_size, at_least=1)
@@ -46,8 +48,9 @@ class Batches:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of steps in an epoch, ceil(M / B)."""
-        return -(-self.partition.samples.shape[1] // self.batch_size)
+        """The number of steps in an epoch, ceil(M / B), or without a partial batch floor(M / B)."""
+        whole, rest = divmod(self.partition.samples.shape[1], self.batch_size)
+        return whole + (rest > 0 and self.partial)
 
     def epoch(self, epoch: int) -> tuple[Array, Array]:
         """Returns an epoch's sample numbers int32 [steps, A, B] and its mask float32 [steps, B]."""
@@ -56,6 +59,7 @@ class Batches:
             jnp.asarray(self.partition.sizes, jnp.int32),
             _epoch_key(jax.random.key(self.seed), _ORDER, epoch),
             self.batch_size,
+            self.steps_per_epoch,
         )
 
     def step(self, epoch: int, step: int) -> tuple[Array, Array]:
@@ -77,8 +81,8 @@ def _epoch_key(root: Key, purpose: int, epoch: Any) -> Key:
     return jax.random.fold_in(jax.random.fold_in(root, purpose), epoch)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _epoch(samples: Array, sizes: Array, key: Key, batch_size: int) -> tuple[Array, Array]:
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _epoch(samples: Array, sizes: Array, key: Key, batch_size: int, steps: int) -> tuple[Array, Array]:
     agents, share = samples.shape
     position = jnp.arange(share, dtype=jnp.int32)
 
@@ -90,15 +94,14 @@ def _epoch(samples: Array, sizes: Array, key: Key, batch_size: int) -> tuple[Arr
         return row[chosen]
 
     shuffled = jax.vmap(order)(samples, sizes, agent_keys(key, agents))
-    steps = -(-share // batch_size)
-    filling = steps * batch_size - share
+    filling = max(0, steps * batch_size - share)
     # The filling repeats the first samples, with weight zero.
-    padded = jnp.concatenate([shuffled, shuffled[:, :filling]], axis=1)
+    padded = jnp.concatenate([shuffled, shuffled[:, :filling]], axis=1)[:, : steps * batch_size]
     mask = (jnp.arange(steps * batch_size) < share).astype(jnp.float32)
     by_step = padded.reshape(agents, steps, batch_size).swapaxes(0, 1)
     return by_step, mask.reshape(steps, batch_size)
 
 
-def take(images: Any, samples: Array) -> Array:
-    """Gathers images [N, ...] by sample numbers of any shape [...], on the device."""
-    return jnp.take(images, samples, axis=0, mode="clip")
+def take(data: Tree, samples: Array) -> Tree:
+    """Gathers samples [N, ...], an array or a tree of arrays, by their numbers [...], on the device."""
+    return jax.tree.map(lambda leaf: jnp.take(leaf, samples, axis=0, mode="clip"), data)

@@ -27,10 +27,8 @@ def load_digits() -> Dataset:
     train, test = order[_DIGITS_TEST:], order[:_DIGITS_TEST]
     return Dataset(
         name="digits",
-        train_images=images[train],
-        train_labels=labels[train],
-        test_images=images[test],
-        test_labels=labels[test],
+        train={"inputs": images[train], "targets": labels[train]},
+        test={"inputs": images[test], "targets": labels[test]},
         class_names=tuple("0123456789"),
         recipe=measured_recipe(images[train]),
         source="embedded in saddle_jax",
@@ -54,10 +52,8 @@ def load_synthetic() -> Dataset:
     test_images, test_labels = draw(500)
     return Dataset(
         name="synthetic",
-        train_images=train_images,
-        train_labels=train_labels,
-        test_images=test_images,
-        test_labels=test_labels,
+        train={"inputs": train_images, "targets": train_labels},
+        test={"inputs": test_images, "targets": test_labels},
         class_names=tuple(f"cluster {c}" for c in range(10)),
         recipe=measured_recipe(train_images),
         source="made from a fixed seed",

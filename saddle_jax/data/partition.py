@@ -5,6 +5,7 @@ Each function takes labels [N] and returns sample numbers [A, N // A], one row p
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,24 @@ def make_partition(kind: str, labels: Any, agents: int, *, alpha: float, seed: i
     if sizes is None:
         sizes = np.full(agents, samples.shape[1])
     return Partition(name, samples, sizes, labels)
+
+
+def given_partition(shares: Sequence[Any], agents: int, labels: np.ndarray | None, size: int) -> Partition:
+    """Makes the partition of data that is divided already: the sample numbers of each agent.
+
+    `labels` are those of all samples [N], N = `size`; None where there are none.
+    """
+    if len(shares) != agents:
+        raise ArgumentError(f"agents must be {len(shares)} for data that is divided so, got {agents}")
+    for agent, share in enumerate(shares):
+        if not len(share):
+            raise ArgumentError(f"every agent must have samples, got none for agent {agent}")
+    sizes = np.array([len(share) for share in shares])
+    samples = np.stack([np.resize(np.asarray(share, np.int64), sizes.max()) for share in shares])
+    if samples.min() < 0 or samples.max() >= size:
+        raise ArgumentError(f"sample numbers must be 0 to {size - 1}, got {samples.min()} to {samples.max()}")
+    known = np.zeros(size, np.int32) if labels is None else labels
+    return Partition(f"given({agents} agents)", samples, sizes, known)
 
 
 def _checked(labels: Any, agents: int) -> tuple[np.ndarray, int]:

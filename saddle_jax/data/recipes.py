@@ -6,7 +6,7 @@ from typing import Literal
 import jax
 
 from saddle_jax.base import checks
-from saddle_jax.base.types import Array, Key
+from saddle_jax.base.types import Array, Batch, Key
 from saddle_jax.core.trees import agent_keys
 from saddle_jax.data.augment import centre_crop, flip_and_crop, flip_and_resized_crop, normalise
 from saddle_jax.devices.lifting import on_shards
@@ -56,6 +56,11 @@ class Recipe:
     def for_agents(self, key: Key, images: Array) -> Array:
         """Does `for_training` for all agents, uint8 [A, B, H, W, C], each with its own key."""
         return on_shards(jax.vmap(self.for_training))(agent_keys(key, images.shape[0]), images)
+
+
+def prepared(recipe: Recipe | None, batch: Batch) -> Batch:
+    """Prepares the inputs of a batch [B, ...] for evaluation; without a recipe they are as they are."""
+    return batch if recipe is None else {**batch, "inputs": recipe.for_evaluation(batch["inputs"])}
 
 
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -3,6 +3,7 @@
 import os
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -57,21 +58,18 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
         )
 
     read = _stream if name in _STREAMED else _read
-    train_images, train_labels = read(version, "train", records["train"], _STORED_SIZE.get(name))
-    test_images, test_labels = read(version, test, records[test], _STORED_SIZE.get(name))
+    train = read(version, "train", records["train"], _STORED_SIZE.get(name))
     return Dataset(
         name=name,
-        train_images=train_images,
-        train_labels=train_labels,
-        test_images=test_images,
-        test_labels=test_labels,
+        train=train,
+        test=read(version, test, records[test], _STORED_SIZE.get(name)),
         class_names=prepared.class_names(version),
-        recipe=RECIPES.get(name) or builtin.measured_recipe(train_images),
+        recipe=RECIPES.get(name) or builtin.measured_recipe(train["inputs"]),
         source=str(version),
     )
 
 
-def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None):
+def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None) -> dict[str, Any]:
     """Reads a split: images mapped from the cache, labels in memory."""
 
     def write(folder: pathlib.Path) -> None:
@@ -80,10 +78,12 @@ def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: 
 
     folder = cached(version, records, f"{split}-{size}" if size else split, write)
     images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
-    return images, np.load(folder / "labels.npy", allow_pickle=False)
+    return {"inputs": images, "targets": np.load(folder / "labels.npy", allow_pickle=False)}
 
 
-def _stream(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None):
+def _stream(
+    version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None
+) -> dict[str, Any]:
     """Opens a split whose images are decoded on demand; its labels are in memory and in the cache."""
     assert size is not None, "streamed images have one size"
     what = records[0].name
@@ -94,7 +94,7 @@ def _stream(version: pathlib.Path, split: str, records: list[pathlib.Path], size
     folder = cached(version, records, f"{split}-labels", write)
     source = prepared.open_split(version, split)
     images = StreamedImages(source, what, prepared.middle_square(size), size)
-    return images, np.load(folder / "labels.npy", allow_pickle=False)
+    return {"inputs": images, "targets": np.load(folder / "labels.npy", allow_pickle=False)}
 
 
 def _unknown(name: str, folder: pathlib.Path) -> str:

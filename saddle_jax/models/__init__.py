@@ -1,7 +1,6 @@
 """The paper's networks and a few small ones: flax modules of one model, without an agent axis.
 
-Anything with `init(key, images)` and `apply(variables, images)` works too: a flax module of your own needs no
-registration.
+A model of your own needs no registration: `functions` says which kinds there may be.
 """
 
 import functools
@@ -12,9 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks, tables
-from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Key, Params
+from saddle_jax.base.types import Key, Params
 from saddle_jax.models.convolution import LOWERINGS, Lowering
+from saddle_jax.models.functions import Functions as Functions
+from saddle_jax.models.functions import functions as functions
 from saddle_jax.models.layers import NORMS, Norm
 
 # A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `lowering`
@@ -53,21 +53,23 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
     return MODELS[name](num_classes=num_classes, **{o: chosen[o] for o in chosen if o in known})
 
 
-def init(model: Any, image_shape: Sequence[int], key: Key) -> Params:
-    """Draws the initial parameters of one model for images of this shape (height, width, channels)."""
-    height, width, _ = image_shape
-    smallest = getattr(model, "smallest_image", 1)
-    if min(height, width) < smallest:
-        raise ArgumentError(
-            f"{type(model).__name__} needs images of at least {smallest}x{smallest}, got {height}x{width}"
-        )
-    return _variables(model, key, jnp.zeros((1, *image_shape), jnp.float32))["params"]
+def init(model: Any, input_shape: Sequence[int], key: Key) -> Params:
+    """Draws the initial parameters of one model for float32 inputs of this shape, of images (H, W, C).
+
+    `model` is anything that `functions` takes.
+    """
+    return initialise(functions(model), jax.ShapeDtypeStruct((1, *input_shape), jnp.float32), key)
+
+
+def initialise(model: Functions, inputs: Any, key: Key) -> Params:
+    """Draws the initial parameters of one model for inputs of these shapes and dtypes [1, ...]."""
+    return _initialised(model, key, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), inputs))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _variables(model: Any, key: Key, images: Array) -> Any:
+def _initialised(model: Functions, key: Key, inputs: Any) -> Params:
     """Initialises a model; compiled once for all runs of equal models, because compiling takes seconds."""
-    return model.init(key, images)
+    return model.init(key, inputs)
 
 
 def count(params: Params) -> int:

@@ -92,14 +92,14 @@ def measure(config: Config) -> Size:
     """Builds a run, which also shows that it can be built, and returns its size."""
     program = build(config)
     # An evaluation is a forward pass, a third of a gradient, over the test set.
-    batches = len(program.problem.dataset.test_labels) / (config.agents * config.batch_size)
+    batches = program.replica.dataset.test_size / (config.agents * config.batch_size)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
-        steps=program.problem.steps,
+        steps=program.replica.steps,
         passes=passes_per_step(program.method, program.shapes_of_one.params),
         evaluations=evaluations * batches / 3,
-        bytes_sent=program.ledger.wire_bytes_per_agent(program.problem.steps),
+        bytes_sent=program.ledger.wire_bytes_per_agent(program.replica.steps),
         probe=(config.dataset, config.model, config.agents, config.batch_size),
     )
 
@@ -109,7 +109,7 @@ def seconds_per_pass(config: Config) -> float:
     program = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
     carry, feed = program.start(), Feed(program)
     times = []
-    for step in range(min(_PROBE_STEPS + 1, program.problem.batches.steps_per_epoch)):
+    for step in range(min(_PROBE_STEPS + 1, program.replica.batches.steps_per_epoch)):
         inputs = feed.at(step)
         started = time.perf_counter()
         carry, _ = program.steps(carry, inputs, step)

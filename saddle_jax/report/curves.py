@@ -1,4 +1,4 @@
-"""Loss and accuracy over a run, or over several for comparison: against epochs, or what they cost."""
+"""Loss and test metric over a run, or over several for comparison: against epochs, or what they cost."""
 
 import os
 import pathlib
@@ -10,6 +10,7 @@ import numpy as np
 from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.report.gathered import Run, gather
+from saddle_jax.report.measures import Measure, same
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.seeds import band, finish, has, labels, looks, over_seeds, seeds_together
 
@@ -46,17 +47,17 @@ class _Panel(NamedTuple):
 
 
 def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike, x: str | None = None) -> None:
-    """Draws training loss, test accuracy and consensus distance; seeds as mean and band.
+    """Draws training loss, the metric of the test and consensus distance; seeds as mean and band.
 
     Against epochs; or against what `x` names, one of AXES. Left open for runs with simulated time, the
-    accuracy is drawn once more, against bytes, backward passes and simulated seconds.
+    metric is drawn once more, against bytes, backward passes and simulated seconds.
     """
     runs = gather(workdirs)
     groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
     names = labels(groups) if seeded else [group[0].name for group in groups]
     _check_recorded(runs, x or "epoch")
-    panels = _panels(AXES[x or "epoch"])
+    panels = _panels(AXES[x or "epoch"], same([run.measures for run in runs]))
     if x is None and any(has(group, "simulated_seconds") for group in groups):
         panels += [panels[1]._replace(x=AXES[name]) for name in ("bytes", "passes", "seconds")]
     rows = len(panels) // 3
@@ -71,10 +72,12 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike, x: st
     save(figure, path)
 
 
-def _panels(x: Axis) -> list[_Panel]:
+def _panels(x: Axis, headline: Measure) -> list[_Panel]:
+    title = f"test {headline.title} of the consensus model{headline.unit}"
+    scale = "linear" if headline.better == "higher" else "log"
     return [
         _Panel("train_loss", "training loss", 1, "log", x),
-        _Panel("test_accuracy", "test accuracy of the consensus model, %", 100, "linear", x),
+        _Panel(headline.key, title, headline.factor, scale, x),
         _Panel("consensus_distance", "consensus distance", 1, "log", x),
     ]
 

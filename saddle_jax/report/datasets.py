@@ -1,7 +1,9 @@
 """Datasets and partitions in words: counts, shapes, and who holds what."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
 from saddle_jax.data.dataset import Dataset
@@ -10,18 +12,25 @@ from saddle_jax.data.skew import Partition
 
 def describe_dataset(dataset: Dataset) -> str:
     """Describes a dataset in four lines: classes, both splits, and what a model sees."""
-    lines = [f"{dataset.name}: {dataset.num_classes} classes, from {dataset.source}"]
-    for split, images, labels in (
-        ("train", dataset.train_images, dataset.train_labels),
-        ("test", dataset.test_images, dataset.test_labels),
-    ):
-        counts = np.bincount(labels, minlength=dataset.num_classes)
-        shape = "x".join(map(str, images.shape[1:]))
-        lines.append(
-            f"  {split:<5} {len(labels):>9,} images {shape}, {counts.min():,} to {counts.max():,} per class"
-        )
-    lines.append(f"  a model sees {'x'.join(map(str, dataset.image_shape))}, {dataset.recipe}")
+    classes = f"{len(dataset.class_names)} classes" if dataset.class_names else "no classes"
+    lines = [f"{dataset.name}: {classes}, for {dataset.objective}, from {dataset.source}"]
+    what = "samples" if dataset.recipe is None else "images"
+    for split, samples in (("train", dataset.train), ("test", dataset.test)):
+        leaf = jax.tree.leaves(samples)[0]
+        shape = "x".join(map(str, leaf.shape[1:])) or "of one number"
+        counts = _per_class(samples, dataset)
+        lines.append(f"  {split:<5} {leaf.shape[0]:>9,} {what} {shape}{counts}")
+    seen = "x".join(map(str, dataset.input_shape)) or "one number"
+    lines.append(f"  a model sees {seen}" + (f", {dataset.recipe}" if dataset.recipe else ""))
     return "\n".join(lines)
+
+
+def _per_class(samples: Any, dataset: Dataset) -> str:
+    targets = samples.get("targets") if isinstance(samples, dict) else None
+    if dataset.dealt_by is not None or dataset.labels is None or targets is None:
+        return ""
+    counts = np.bincount(np.asarray(targets), minlength=len(dataset.class_names))
+    return f", {counts.min():,} to {counts.max():,} per class"
 
 
 def describe_partition(dataset: str, partition: Partition, class_names: Sequence[str]) -> str:

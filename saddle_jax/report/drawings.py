@@ -9,6 +9,8 @@ from html import escape
 
 import numpy as np
 
+from saddle_jax.report.measures import Measure
+
 # What is still worth drawing; for larger ones the page says so in words.
 _MOST_BUBBLES = 40_000
 
@@ -46,34 +48,39 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
     return "".join(parts)
 
 
-def agent_bars(accuracies: Sequence[float], consensus: float | None, run: int) -> str:
-    """Draws each agent's accuracy as a bar, the consensus model's as a line; `run` numbers its colour."""
-    step = 22.0 if len(accuracies) <= 40 else 8.0
-    left, height = 44.0, 150.0
-    width = left + step * len(accuracies) + 12
+def agent_bars(scores: Sequence[float], consensus: float | None, run: int, measure: Measure) -> str:
+    """Draws each agent's result as a bar, the consensus model's as a line; `run` numbers its colour."""
+    step = 22.0 if len(scores) <= 40 else 8.0
+    left, height = 44.0 if measure.percent else 64.0, 150.0
+    width = left + step * len(scores) + 12
+    top = 1.0 if measure.percent else max(*scores, consensus or 0.0, 1e-300)
 
     def level(value: float) -> float:
-        return 12 + (height - 42) * (1 - min(max(value, 0.0), 1.0))
+        return 12 + (height - 42) * (1 - min(max(value / top, 0.0), 1.0))
 
+    def label(value: float) -> str:
+        return f"{100 * value:.0f} %" if measure.percent else f"{value:.3g}"
+
+    meaning = f"test {escape(measure.title)} of each agent's own model"
     parts = [
         f'<svg class="bars" viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px;'
-        f'--run:var(--run-{run % 10})" role="img" aria-label="test accuracy of each agent\'s own model">'
+        f'--run:var(--run-{run % 10})" role="img" aria-label="{meaning}">'
     ]
-    for value in (0.0, 0.5, 1.0):
+    for value in (0.0, 0.5 * top, top):
         y = level(value)
         parts.append(f'<path class="grid" d="M{left - 4:.0f} {y:.1f}H{width - 8:.0f}"/>')
-        parts.append(f'<text class="end" x="{left - 8:.0f}" y="{y:.1f}" dy="4">{100 * value:.0f} %</text>')
-    for agent, value in enumerate(accuracies):
+        parts.append(f'<text class="end" x="{left - 8:.0f}" y="{y:.1f}" dy="4">{label(value)}</text>')
+    for agent, value in enumerate(scores):
         x, y = left + step * agent, level(value)
         parts.append(
             f'<rect x="{x + 2:.1f}" y="{y:.1f}" width="{step - 4:.1f}" height="{level(0) - y:.1f}">'
-            f"<title>agent {agent}: {100 * value:.2f} %</title></rect>"
+            f"<title>agent {agent}: {measure.text(value)}</title></rect>"
         )
         if step > 10:
             parts.append(f'<text x="{x + step / 2:.1f}" y="{height - 16:.0f}">{agent}</text>')
     if consensus is not None:
         y = level(consensus)
-        title = f"consensus model: {100 * consensus:.2f} %"
+        title = f"consensus model: {measure.text(consensus)}"
         parts.append(
             f'<path class="mean" d="M{left:.0f} {y:.1f}H{width - 8:.0f}"><title>{title}</title></path>'
         )

@@ -12,6 +12,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
+from saddle_jax.report.measures import same
 from saddle_jax.report.plots import new_figure, plot_counts, save
 from saddle_jax.report.seeds import (
     band,
@@ -116,11 +117,9 @@ def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws the consensus model's accuracy against what was sent, one line per method."""
-    groups = [
-        [run for run in group if run.state == "finished" and run.result.get("test_accuracy") is not None]
-        for group in seeds_together(runs)
-    ]
+    """Draws the consensus model's metric against what was sent, one line per method."""
+    headline = same([run.measures for run in runs])
+    groups = [[run for run in group if run.score() is not None] for group in seeds_together(runs)]
     groups = [group for group in groups if group]
     if not groups:
         raise RunError("bits needs finished runs, got none")
@@ -134,13 +133,13 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), titles, strict=True):
         for label, members in lines.items():
             points = sorted(
-                (what(group[0]), *mean_and_spread([100 * run.result["test_accuracy"] for run in group]))
+                (what(group[0]), *mean_and_spread([headline.factor * (run.score() or 0.0) for run in group]))
                 for group in members
             )
             x, mean, spread = zip(*points, strict=True)
             axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
         axes.set_xscale("log")
-        finish(axes, name, "test accuracy, %")
+        finish(axes, name, f"test {headline.title}{headline.unit}")
         places = sorted({float(f"{what(group[0]):.3g}") for group in groups})
         if len(places) <= 8:
             ticks = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
@@ -154,32 +153,16 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws each partition's class allocation; it is rebuilt from the data where it was not recorded."""
+    """Draws each partition's class allocation; data without classes have none."""
     plots: dict[str, tuple[str, np.ndarray, Sequence[str]]] = {}
     for run in runs:
         title = str(run.fact("partition", "name") or run.name)
         counts = class_counts(run)
-        names: Sequence[str] = [] if counts is None else class_names(run, counts.shape[1])
         if counts is None:
-            counts, names = _rebuilt(run)
+            raise RunError(f"{run.name} has no classes whose allocation could be drawn")
+        names = class_names(run, counts.shape[1])
         plots.setdefault(str(run.fact("partition", "fingerprint")), (title, counts, names))
     plot_counts(list(plots.values()), path)
-
-
-def _rebuilt(run: Run) -> tuple[np.ndarray, Sequence[str]]:
-    from saddle_jax.training.build import build
-
-    try:
-        problem = build(run.config)
-    except (ValueError, OSError) as error:
-        raise RunError(
-            f"{run.name} did not record its class counts, and its data are not here: {error}"
-        ) from error
-    if problem.partition.fingerprint != run.fact("partition", "fingerprint"):
-        raise RunError(
-            f"{run.name} did not record its class counts, and the data here give another partition"
-        )
-    return problem.partition.class_counts, problem.dataset.class_names
 
 
 def _bits_per_number(run: Run) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.errors import RunError
+from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
 from saddle_jax.training.config import Config
 from saddle_jax.training.run_folder import is_locked, read_config, read_metrics, read_result
 from saddle_jax.training.sweep import name_of, of_replica, settings_of
@@ -30,6 +31,7 @@ class Run:
       sharpness: sharpness.json, if there is one.
       landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz.
       paper: paper.json, the published figure that this run reproduces.
+      measures: the metrics of its evaluations, the one that tables show first.
     """
 
     name: str
@@ -41,6 +43,16 @@ class Run:
     sharpness: dict[str, Any] | None = None
     landscape: dict[str, list] | None = None
     paper: dict[str, str] | None = None
+    measures: tuple[Measure, ...] = CLASSIFICATION
+
+    @property
+    def headline(self) -> Measure:
+        """Returns the metric that tables show first."""
+        return self.measures[0]
+
+    def score(self) -> float | None:
+        """Returns the headline's number of a run that finished; None if it has none."""
+        return self.result.get(self.headline.key) if self.state == "finished" else None
 
     @property
     def last_step(self) -> int:
@@ -75,7 +87,7 @@ def gather(workdirs: Sequence[pathlib.Path]) -> list[Run]:
 def _read(workdir: pathlib.Path, name: str) -> list[Run]:
     config, result = read_config(workdir), read_result(workdir)
     about = _json(workdir / "config.json") or {}
-    for part in ("versions", "dataset", "partition", "topology"):
+    for part in ("versions", "dataset", "objective", "partition", "topology"):
         if not isinstance(about.setdefault(part, {}), dict):
             raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be an object")
     for part in ("devices", "layers", "partitions"):
@@ -96,6 +108,7 @@ def _read(workdir: pathlib.Path, name: str) -> list[Run]:
             sharpness=_sharpness(workdir / "sharpness.json"),
             landscape=_landscape(workdir),
             paper=_paper(workdir / "paper.json"),
+            measures=measures(about, name),
         )
         class_counts(run)  # refuses what is no table of counts
         runs.append(run)
@@ -174,7 +187,7 @@ def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int, passes:
 
 
 # What may be more than a number: in metrics, lists; in result.json, also texts and tables.
-_LISTS = ("agent_accuracies", "x", "y", "loss")
+_LISTS = ("x", "y", "loss")
 _OTHERS = ("status", "params_sha256", "profile", "last_finite")
 
 
@@ -184,7 +197,7 @@ def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
     def clean(name: str, value: Any) -> Any:
         if value is None or name in _OTHERS:
             return value
-        if isinstance(value, list) and (name in _LISTS or name.endswith("_by_layer")):
+        if isinstance(value, list) and (name in _LISTS or name.endswith(("_by_layer", "_each"))):
             return [clean(name, one) for one in value]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise RunError(f"{path} cannot be read: {name[:40]!r} must be a number, got {str(value)[:40]!r}")

@@ -276,13 +276,13 @@
         ]),
       );
   }
-  const told = data.runs.filter((run) => Array.isArray(run.agent_accuracies));
+  const told = data.runs.filter((run) => Array.isArray(run.agents));
   if (told.length)
     document.querySelector("#agents p").append(
       " ",
       csvButton("agents", () => [
-        ["run", "agent", "test_accuracy"],
-        ...told.flatMap((run) => run.agent_accuracies.map((value, agent) => [run.name, agent, value])),
+        ["run", "agent", "test"],
+        ...told.flatMap((run) => run.agents.map((value, agent) => [run.name, agent, value])),
       ]),
     );
   window.addEventListener("beforeprint", () => {

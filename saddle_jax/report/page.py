@@ -18,17 +18,13 @@ from typing import Any
 from saddle_jax.base.files import in_one_go
 from saddle_jax.report import graph_drawings, sections
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
+from saddle_jax.report.measures import Measure
 from saddle_jax.training.config import build_topology
 from saddle_jax.version import __version__
 
 # The curves that have a place of their own: metric, title, logarithmic at first, factor to what is drawn.
-PANELS = (
-    ("train_loss", "Training loss", True, 1),
-    ("test_accuracy", "Test accuracy of the consensus model, %", False, 100),
-    ("test_loss", "Test loss of the consensus model", True, 1),
+_PANELS = (
     ("consensus_distance", "Consensus distance", True, 1),
-    ("train_accuracy", "Training accuracy, %", False, 100),
-    ("agent_accuracy_mean", "Test accuracy, mean over the agents' own models, %", False, 100),
     ("learning_rate", "Learning rate", True, 1),
     ("gradient_norm", "Gradient norm", True, 1),
     ("update_norm", "Update norm", True, 1),
@@ -45,8 +41,22 @@ _NO_CURVES = {
     "paper_bytes_sent_per_agent",
     "backward_passes",
     "simulated_seconds",
-    "agent_accuracy_std",
 }
+
+
+def panels(measures: Sequence[Measure]) -> list[tuple[str, str, bool, int]]:
+    """Lists the curves that have a place of their own, for runs with these metrics."""
+    first: list[tuple[str, str, bool, int]] = [("train_loss", "Training loss", True, 1)]
+    for one in measures:
+        title = f"Test {one.title} of the consensus model{one.unit}"
+        first.append((one.key, title, one.better == "lower", one.factor))
+    last = []
+    for one in measures:
+        if one.name != "loss":
+            last.append((f"train_{one.name}", f"Training {one.title}{one.unit}", False, one.factor))
+        title = f"Test {one.title}, mean over the agents' own models{one.unit}"
+        last.append((f"agent_{one.name}_mean", title, one.better == "lower", one.factor))
+    return [*first, _PANELS[0], *last, *_PANELS[1:]]
 
 
 def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
@@ -95,11 +105,14 @@ def embed(content: Any) -> str:
 def page_data(runs: Sequence[Run]) -> dict[str, Any]:
     """Returns what the script draws and writes as CSV: every number of every run, by column."""
     metrics = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
-    curves = [name for name in metrics if name not in _NO_CURVES and _is_scalar(runs, name)]
-    if all(len(run.curve("agent_accuracy_mean")[0]) < 2 for run in runs):
-        curves = [name for name in curves if name != "agent_accuracy_mean"]  # the results say it
-    placed = [panel for panel in PANELS if panel[0] in curves]
-    others = [(name, name, False, 1) for name in curves if name not in {panel[0] for panel in PANELS}]
+    known = list(dict.fromkeys(one for run in runs for one in run.measures))
+    left_out = _NO_CURVES | {f"agent_{one.name}_std" for one in known}
+    curves = [name for name in metrics if name not in left_out and _is_scalar(runs, name)]
+    for name in [f"agent_{one.name}_mean" for one in known]:
+        if all(len(run.curve(name)[0]) < 2 for run in runs):
+            curves = [curve for curve in curves if curve != name]  # the results say it
+    placed = [panel for panel in panels(known) if panel[0] in curves]
+    others = [(name, name, False, 1) for name in curves if name not in {panel[0] for panel in placed}]
     return {
         "panels": [
             {"key": key, "title": title, "log": log, "factor": factor}
@@ -114,7 +127,7 @@ def page_data(runs: Sequence[Run]) -> dict[str, Any]:
                     if any(name in record for record in run.metrics)
                 },
                 "layers": [str(name) for name in run.about["layers"]],
-                "agent_accuracies": run.result.get("agent_accuracies"),
+                "agents": run.result.get(f"agent_{run.headline.name}_each"),
                 "class_counts": None if (counts := class_counts(run)) is None else counts.tolist(),
                 "class_names": [] if counts is None else class_names(run, counts.shape[1]),
                 "edges": graph_drawings.edges(build_topology(run.config)),

@@ -122,12 +122,12 @@ def _signed(value: float | None) -> str:
 
 def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike) -> None:
     """Draws mean and deviation of every entry: the paper's as a grey bar, ours as a blue dot."""
-    entries = [entry for entry, cell in cells.items() if cell.accuracies or entry.printed]
+    entries = [entry for entry, cell in cells.items() if cell.scores or entry.printed]
     figure, axes = new_figure(width=8, height=1.6 + 0.2 * len(entries))
     for row, entry in enumerate(reversed(entries)):
         if entry.printed is not None:
             axes.barh(row, entry.printed.mean, xerr=entry.printed.std, color="#d0d0d0", ecolor="#909090")
-        for accuracy in cells[entry].accuracies:
+        for accuracy in cells[entry].scores:
             axes.plot(accuracy, row, "o", color="#4063d8", markersize=4, alpha=0.8)
     axes.set_yticks(range(len(entries)), [entry.name for entry in reversed(entries)], fontsize=6)
     axes.set_xlabel("test accuracy of the consensus model, %: bar the paper's, dots our seeds", fontsize=8)

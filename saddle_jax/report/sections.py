@@ -12,6 +12,7 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import drawings, graph_drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
+from saddle_jax.report.measures import Measure
 from saddle_jax.report.seeds import mean_and_spread, seeds_together
 from saddle_jax.training.config import IRRELEVANT, build_topology
 
@@ -52,8 +53,8 @@ def notes(runs: Sequence[Run]) -> Iterable[str]:
         yield f'<p class="note"><strong>{escape(run.name)}</strong> {escape(state)}.</p>'
 
 
-def _percent(value: Any) -> Any:
-    return "-" if value is None else (f"{100 * value:.2f} %", value)
+def _score(measure: Measure, value: Any) -> Any:
+    return "-" if value is None else (measure.text(value), value)
 
 
 def _exact(value: Any, text: str = "{:.4g}") -> Any:
@@ -62,20 +63,25 @@ def _exact(value: Any, text: str = "{:.4g}") -> Any:
 
 def results(runs: Sequence[Run]) -> str:
     """Makes the table of how every run ended, beside the published figure where it reproduces one."""
-    rest = ("test_loss", "consensus_distance")
+    known = list(dict.fromkeys(one for run in runs for one in run.measures))
+    headlines = list(dict.fromkeys(run.headline for run in runs))
+    others = [one for one in known if one not in headlines]
     published = any(run.paper for run in runs)
-    head = ["run", "state", "test accuracy", *(["the paper's"] if published else []), "agents' mean", "std"]
+    named = [f"test {one.title}" for one in headlines]
+    head = ["run", "state", *named, *(["the paper's"] if published else []), "agents' mean", "std"]
     timed = any(run.result.get("simulated_seconds") is not None for run in runs)
-    head += [*(name.replace("_", " ") for name in rest), "steps", "seconds"]
+    head += [*(f"test {one.title}" for one in others), "consensus distance", "steps", "seconds"]
     head += ["simulated seconds"] if timed else []
     rows: list[list[Any]] = [head + (["where", "our scale"] if published else [])]
     for run in runs:
         result = {**_last_evaluation(run), **run.result}
         paper = run.paper or {"paper": "-", "table": "", "row": "-", "scale": "-"}
-        row = [run.name, run.state, _percent(result.get("test_accuracy"))]
+        row = [run.name, run.state, *(_score(one, result.get(one.key)) for one in headlines)]
         row += [paper["paper"]] if published else []
-        row += [_percent(result.get(name)) for name in ("agent_accuracy_mean", "agent_accuracy_std")]
-        row += [*(_exact(result.get(name)) for name in rest), str(result.get("steps", run.last_step))]
+        mean, std = (result.get(f"agent_{run.headline.name}_{what}") for what in ("mean", "std"))
+        row += [_score(run.headline, mean), _score(run.headline, std)]
+        row += [_score(one, result.get(one.key)) for one in others]
+        row += [_exact(result.get("consensus_distance")), str(result.get("steps", run.last_step))]
         row += [_exact(result.get("seconds"), "{:.1f}")]
         row += [_exact(result.get("simulated_seconds"))] if timed else []
         table_name = f"Table {paper['table']}, " if paper["table"] else ""
@@ -84,7 +90,7 @@ def results(runs: Sequence[Run]) -> str:
 
 
 def _last_evaluation(run: Run) -> dict[str, Any]:
-    return next((r for r in reversed(run.metrics) if r.get("test_accuracy") is not None), {})
+    return next((r for r in reversed(run.metrics) if r.get(run.headline.key) is not None), {})
 
 
 def seeds(runs: Sequence[Run]) -> str:
@@ -94,17 +100,15 @@ def seeds(runs: Sequence[Run]) -> str:
         return ""
     names = _differing([run.config.to_json() for run in runs])
     named = [name for name in names if name not in ("seed", *IRRELEVANT)]
-    rows: list[list[Any]] = [["method", *(n for n in named if n != "method"), "seeds", "mean, %", "std"]]
+    varied = [name for name in named if name != "method"]
+    rows: list[list[Any]] = [["method", *varied, "seeds", "metric", "mean", "std"]]
     for group in groups:
         shared = group[0].config.to_json()
-        scores = [
-            100 * run.result["test_accuracy"]
-            for run in group
-            if run.state == "finished" and run.result.get("test_accuracy") is not None
-        ]
+        headline = group[0].headline
+        scores = [score for run in group if (score := run.score()) is not None]
         mean, spread = mean_and_spread(scores) if scores else (None, None)
-        row = [shared["method"], *(_text(shared[n]) for n in named if n != "method"), str(len(scores))]
-        rows.append([*row, _exact(mean, "{:.2f}"), _exact(spread, "{:.2f}")])
+        row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(scores))]
+        rows.append([*row, headline.title, _score(headline, mean), _score(headline, spread)])
     note = "<p>Runs that differ in the seed alone; of those that finished.</p>"
     return f"<h3>Mean over seeds</h3>{note}{table('seeds', rows)}"
 
@@ -121,9 +125,9 @@ def _differing(many: Sequence[dict[str, Any]]) -> list[str]:
 def _facts(run: Run) -> dict[str, str]:
     """Returns versions, devices and the like in one flat table."""
     flat = {"devices": ", ".join(map(str, run.about["devices"])) or "not recorded"}
-    for part in ("dataset", "partition", "topology", "versions"):
+    for part in ("dataset", "objective", "partition", "topology", "versions"):
         for name, value in run.about[part].items():
-            if name not in ("class_counts", "class_names"):
+            if name not in ("class_counts", "class_names", "metrics"):
                 flat[f"{part}: {name}"] = _text(value)
     return flat | {name: _text(run.fact(name)) for name in ("parameters", "steps")}
 
@@ -150,34 +154,24 @@ def settings(runs: Sequence[Run]) -> str:
 
 def evaluations(runs: Sequence[Run]) -> str:
     """Makes the table of every evaluation, for readers without a script."""
-    rows = [["run", "epoch", "test accuracy", "test loss", "consensus distance"]]
+    known = list(dict.fromkeys(one for run in runs for one in run.measures))
+    rows = [["run", "epoch", *(f"test {one.title}" for one in known), "consensus distance"]]
     for run in runs:
         for r in run.metrics:
-            if r.get("test_accuracy") is not None:
-                score = _percent(r["test_accuracy"])
-                rows.append(
-                    [
-                        run.name,
-                        f"{r['epoch']:g}",
-                        score,
-                        *(_exact(r.get(n)) for n in ("test_loss", "consensus_distance")),
-                    ]
-                )
+            if r.get(run.headline.key) is not None:
+                scores = [_score(one, r.get(one.key)) for one in known]
+                rows.append([run.name, f"{r['epoch']:g}", *scores, _exact(r.get("consensus_distance"))])
     return table("evaluations", rows)
 
 
 def agents(runs: Sequence[Run]) -> str:
-    """Draws every agent's own accuracy at the end, a small chart for each run."""
+    """Draws every agent's own result at the end, a small chart for each run."""
     parts = []
     for number, run in enumerate(runs):
-        accuracies = run.result.get("agent_accuracies")
+        scores = run.result.get(f"agent_{run.headline.name}_each")
         drawing = "<p>Not recorded: the agents' own models were not evaluated one by one.</p>"
-        if (
-            isinstance(accuracies, list)
-            and accuracies
-            and all(isinstance(a, int | float) for a in accuracies)
-        ):
-            drawing = drawings.agent_bars(accuracies, run.result.get("test_accuracy"), number)
+        if isinstance(scores, list) and scores and all(isinstance(a, int | float) for a in scores):
+            drawing = drawings.agent_bars(scores, run.result.get(run.headline.key), number, run.headline)
         parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawing}</figure>")
     return _tiles(parts)
 

@@ -9,45 +9,55 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base.files import in_one_go
+from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
 from saddle_jax.training.grid import Grid, number
-from saddle_jax.training.run_folder import read_config, read_result
+from saddle_jax.training.run_folder import read_about, read_config, read_result
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One setting's accuracies in percent, one per finished seed, and how many runs diverged."""
+    """One setting's scores, accuracies in percent, one per finished seed, and how many runs diverged."""
 
-    accuracies: tuple[float, ...]
+    scores: tuple[float, ...]
     diverged: int = 0
+    digits: str = ".2f"
 
     @property
     def mean(self) -> float | None:
-        """Returns the mean accuracy; None if no run finished."""
-        return statistics.fmean(self.accuracies) if self.accuracies else None
+        """Returns the mean score; None if no run finished."""
+        return statistics.fmean(self.scores) if self.scores else None
 
     def text(self, plus_minus: str = "+-") -> str:
         """Formats the cell, such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
         star = "*" if self.diverged else ""
-        if not self.accuracies:
+        if not self.scores:
             return f"diverged{star}" if self.diverged else "-"
-        spread = f" {plus_minus} {statistics.stdev(self.accuracies):.2f}" if len(self.accuracies) > 1 else ""
-        return f"{self.mean:.2f}{spread}{star}"
+        several = len(self.scores) > 1
+        spread = f" {plus_minus} {statistics.stdev(self.scores):{self.digits}}" if several else ""
+        return f"{self.mean:{self.digits}}{spread}{star}"
 
 
 def gather(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tuple[Any, ...], Cell]:
     """Returns cells by the settings that tell them apart, from the runs that have ended, also of sweeps."""
+    headline = headline_of(workdirs)
     results_by_cell: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for workdir in workdirs:
         configs, results = read_config(workdir).each(), _results(workdir)
         for config, result in zip(configs, results, strict=True) if results else ():
             key = tuple(getattr(config, axis) for axis in axes)
             results_by_cell.setdefault(key, []).append(result)
-    return {key: _cell(results) for key, results in results_by_cell.items()}
+    return {key: _cell(results, headline) for key, results in results_by_cell.items()}
+
+
+def headline_of(workdirs: Sequence[pathlib.Path]) -> Measure:
+    """Returns the metric by which runs are compared; runs of different ones are a RunError."""
+    return same([measures(read_about(workdir), str(workdir)) for workdir in workdirs])
 
 
 def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
     """Returns the cell of runs that differ in the seed only, one or several to a folder, if they ended."""
-    return _cell([result for workdir in workdirs for result in _results(workdir)])
+    results = [result for workdir in workdirs for result in _results(workdir)]
+    return _cell(results, headline_of(workdirs) if workdirs else CLASSIFICATION[0])
 
 
 def _results(workdir: pathlib.Path) -> list[dict[str, Any]]:
@@ -56,17 +66,18 @@ def _results(workdir: pathlib.Path) -> list[dict[str, Any]]:
     return [] if result is None else result.get("replicas", [result])
 
 
-def _cell(results: Sequence[dict[str, Any]]) -> Cell:
+def _cell(results: Sequence[dict[str, Any]], headline: Measure) -> Cell:
     return Cell(
-        tuple(100 * r["test_accuracy"] for r in results if r["status"] == "finished"),
+        tuple(headline.factor * r[headline.key] for r in results if r["status"] == "finished"),
         sum(r["status"] == "diverged" for r in results),
+        ".2f" if headline.percent else ".4g",
     )
 
 
 def comparison(cells: dict[tuple[Any, ...], Cell], grid: Grid) -> list[list[str]]:
-    """Lists the accuracies as text: a method (on a graph) a row, everything else that varies a column.
+    """Lists the scores as text: a method (on a graph) a row, everything else that varies a column.
 
-    If compressors alone vary, each has beside it how much accuracy drops from the first.
+    If compressors alone vary, each has beside it how much the score drops from the first.
     """
     rows, columns = grid.rows(), grid.columns()
     only_compressors = list(columns[0]) == ["compressor"]
@@ -81,7 +92,7 @@ def comparison(cells: dict[tuple[Any, ...], Cell], grid: Grid) -> list[list[str]
         ]
         line, base = [*row.values(), found[0].text()], found[0].mean
         for cell in found[1:]:
-            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:.2f}"
+            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:{cell.digits}}"
             line += [cell.text(), drop] if only_compressors else [cell.text()]
         table.append(line)
     return table

@@ -1,52 +1,57 @@
-"""From settings to one run's problem: its data, partition, batches, model and loss."""
+"""From the parts that all runs of a program share to one run's own: its samples, partition and batches."""
 
 import dataclasses
 import functools
 from typing import Any, cast
 
 import jax
+import numpy as np
 import optax
 
-from saddle_jax import models
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Key, LossFn, Params
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.trees import replicate
-from saddle_jax.data import Batches, Dataset, Partition, load, make_partition
-from saddle_jax.data.recipes import Augmentation
-from saddle_jax.data.streaming import StreamedImages
+from saddle_jax.data import Batches, Dataset, Partition, given_partition, make_partition
+from saddle_jax.models import initialise
 from saddle_jax.models.convolution import Lowering
-from saddle_jax.models.layers import Norm
-from saddle_jax.training import classification, methods
-from saddle_jax.training.config import Config, build_topology
-from saddle_jax.training.schedules import build_schedule
+from saddle_jax.models.functions import Functions
+from saddle_jax.training import objectives, parts
+from saddle_jax.training.config import Config
+from saddle_jax.training.objectives import Ground, Objective
+from saddle_jax.training.parts import Parts
 
 # What the random numbers of a run are for, beside the batches' own.
 _INITIALISATION, _METHOD = 10, 11
+# Kinds of partitions that deal samples out without a look at their classes.
+_WITHOUT_CLASSES = ("iid", "quantity_skew")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Problem:
-    """What one run trains on, and with what it is measured; made from its settings by `build`.
+class Replica:
+    """One run of a program: what it trains on, and with what it is measured; `make` makes it.
 
-    A problem knows nothing of devices or of other runs: see `program.Program`.
+    A replica knows nothing of devices or of other runs: see `program.Program`.
+
+    Attributes:
+      config: its settings.
+      parts: what it shares with other runs.
+      dataset: its samples, which may be a subset of the data that all share.
+      partition: who holds which of them.
+      batches: the order in which they are seen.
     """
 
     config: Config
+    parts: Parts
     dataset: Dataset
     partition: Partition
     batches: Batches
-    model: Any
 
     @property
     def steps(self) -> int:
         """How many steps the whole run takes."""
         return self.config.epochs * self.batches.steps_per_epoch
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether images are decoded batch by batch."""
-        return isinstance(self.dataset.train_images, StreamedImages)
 
     @property
     def root(self) -> Key:
@@ -56,34 +61,59 @@ class Problem:
     @property
     def topology(self) -> Graphs:
         """Who hears whom, without idle agents."""
-        return build_topology(self.config)
+        return self.parts.topology(self.config)
+
+    @property
+    def model(self) -> Functions:
+        """The network of every agent, compiled as the settings say."""
+        return self.parts.model(cast(Lowering, self.config.lowering))
 
     @functools.cached_property
+    def objective(self) -> Objective:
+        """What is learned, and how well."""
+        return self.parts.objective(self.model)
+
+    @property
+    def ground(self) -> Ground:
+        """What the metrics of a model alone may depend on."""
+        return Ground(self.dataset, self.partition, self.config.weight_decay)
+
+    @property
     def loss_fn(self) -> LossFn:
-        """The loss of one agent on its own batch, with its accuracy beside it."""
-        return classification.cross_entropy(self.model)
+        """The loss of one agent on its own batch, with numbers to log beside it."""
+        return self.objective.loss
+
+    def loss_of(self, lowering: Lowering) -> LossFn:
+        """Returns the same loss, compiled in another way: "plain" can be differentiated in every mode."""
+        return self.parts.objective(self.parts.model(lowering)).loss
 
     def first_model(self) -> Params:
         """Returns one agent's model before the first step: the same for everybody."""
         key = jax.random.fold_in(self.root, _INITIALISATION)
-        return models.init(self.model, self.dataset.image_shape, key)
+        return initialise(self.model, self.dataset.inputs_of_one, key)
 
     def first_params(self) -> Params:
         """Returns all agents' models before the first step, stacked [A, ...], on one device."""
         return replicate(self.first_model(), self.config.agents)
 
-    def evaluate(self, params: Params) -> classification.Score:
-        """Tells how well one model does on the whole test set."""
-        data = self.dataset
-        return classification.evaluate(self.model, params, data.test_images, data.test_labels, data.recipe)
+    def evaluate(self, params: Params) -> dict[str, float]:
+        """Returns the objective's metrics of one model, on the whole test set."""
+        found = objectives.evaluate(self.objective, params, self.dataset.test, self.dataset.recipe)
+        if self._of_model is not None:
+            found |= {name: float(value) for name, value in self._of_model(params).items()}
+        return {metric.name: found[metric.name] for metric in self.objective.metrics}
+
+    @functools.cached_property
+    def _of_model(self) -> Any:
+        of_model = self.objective.of_model
+        return None if of_model is None else of_model(self.ground)
 
     def method_on(
         self, topology: Graphs, numbers: dict[str, Any] | None = None
-    ) -> tuple[Method, optax.Schedule]:
+    ) -> tuple[Method, optax.Schedule | None]:
         """Returns method and learning rate on a graph; `numbers` replace settings, and may be traced."""
         config = dataclasses.replace(self.config, **(numbers or {}))
-        schedule = build_schedule(config, self.batches.steps_per_epoch)
-        return methods.build(config, topology, schedule), schedule
+        return self.parts.method(config, topology, self.batches.steps_per_epoch)
 
 
 def method_key(root: Key, step: Any) -> Key:
@@ -91,24 +121,51 @@ def method_key(root: Key, step: Any) -> Key:
     return jax.random.fold_in(jax.random.fold_in(root, _METHOD), step)
 
 
-def build(config: Config) -> Problem:
+def build(config: Config) -> Replica:
     """Loads the data and makes the parts of one run."""
-    return make(config, load(config.dataset, config.data_dir or None))
+    return make(config, parts.of_settings(config))
 
 
-def make(config: Config, data: Dataset) -> Problem:
-    """Returns the parts of a run on the data that was loaded for it."""
-    dataset = data.subset(config.subset, config.seed) if config.subset else data
-    if config.augmentation != "auto":
-        recipe = dataclasses.replace(dataset.recipe, augmentation=cast(Augmentation, config.augmentation))
-        dataset = dataclasses.replace(dataset, recipe=recipe)
-    partition = make_partition(
-        config.partition, dataset.train_labels, config.agents, alpha=config.alpha, seed=config.seed
-    )
-    model = models.build(
-        config.model,
-        dataset.num_classes,
-        norm=cast(Norm, config.norm),
-        lowering=cast(Lowering, config.lowering),
-    )
-    return Problem(config, dataset, partition, Batches(partition, config.batch_size, config.seed), model)
+def make(config: Config, shared: Parts) -> Replica:
+    """Returns one run, of the parts that were made for it or for several."""
+    dataset = shared.dataset.subset(config.subset, config.seed) if config.subset else shared.dataset
+    partition = _partition(config, dataset)
+    model = shared.model(cast(Lowering, config.lowering))
+    objective = shared.objective(model)
+    batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
+    replica = Replica(config, shared, dataset, partition, batches)
+    _check_model(replica)
+    return replica
+
+
+def _partition(config: Config, dataset: Dataset) -> Partition:
+    """Deals a dataset out to the agents, unless that is done already."""
+    if dataset.shares is not None:
+        if config.partition not in ("auto", "given"):
+            raise ArgumentError(
+                f"partition must be auto or given for {dataset.name}, which is divided already, got "
+                f"{config.partition!r}"
+            )
+        return given_partition(dataset.shares, config.agents, dataset.labels, dataset.size)
+    kind = "dirichlet" if config.partition == "auto" else config.partition
+    if kind == "given":
+        raise ArgumentError(f"partition must not be given for {dataset.name}, which is not divided")
+    labels = dataset.labels
+    if labels is None:
+        if config.partition == "auto":
+            kind = "iid"
+        elif kind not in _WITHOUT_CLASSES:
+            raise ArgumentError(
+                f"partition must be {' or '.join(_WITHOUT_CLASSES)} for {dataset.name}, whose samples have "
+                f"no classes, got {kind!r}"
+            )
+        labels = np.zeros(dataset.size, np.int32)
+    return make_partition(kind, labels, config.agents, alpha=config.alpha, seed=config.seed)
+
+
+def _check_model(replica: Replica) -> None:
+    """Checks, without computing anything, that the model takes the inputs and gives what is learned."""
+    objective, inputs = replica.objective, replica.dataset.inputs_of_one
+    params = jax.eval_shape(replica.first_model)
+    if objective.check is not None:
+        objective.check(jax.eval_shape(replica.model.apply, params, inputs), replica.dataset)

@@ -1,69 +1,59 @@
-"""Image classification: the loss of one agent, and the exact evaluation of models on a whole test set."""
+"""Classification: the cross-entropy of one agent, and how many samples a model gets right."""
 
-import functools
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params
-from saddle_jax.data.recipes import Recipe
+from saddle_jax.data.dataset import Dataset
+from saddle_jax.models.functions import Functions, functions
+from saddle_jax.training.objectives import Metric, Objective, masked_mean
+
+ACCURACY = Metric("accuracy", "higher", percent=True)
+LOSS = Metric("loss", "lower")
+
+
+def classification(model: Functions) -> Objective:
+    """Makes the objective of a model that gives logits [B, C] for inputs with classes as targets [B]."""
+
+    def score(params: Params, batch: Batch) -> dict[str, Array]:
+        losses, hits = losses_and_hits(model.apply(params, batch["inputs"]), batch["targets"])
+        return {"loss": losses, "accuracy": hits}
+
+    return Objective("classification", (ACCURACY, LOSS), cross_entropy(model), score, check=check_logits)
 
 
 def cross_entropy(model: Any) -> LossFn:
-    """Returns the loss function of one agent for a model with `apply`.
+    """Returns the loss function of one agent for any model that `models.functions` takes.
 
-    A batch has "images" [B, H, W, C], "labels" [B] and "mask" [B]. The loss is the mean over the entries
-    whose mask is one; so is "accuracy", which it returns as well.
+    A batch has "inputs" [B, ...], "targets" [B] and "mask" [B]. The loss is the mean over the entries whose
+    mask is one; so is "accuracy", which it returns as well. Targets of texts are [B, T], and the mean is over
+    their places too.
     """
+    apply = functions(model).apply
 
     def loss_fn(params: Params, batch: Batch) -> tuple[Array, dict[str, Array]]:
-        logits = model.apply({"params": params}, batch["images"])
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["labels"])
-        hits = jnp.argmax(logits, axis=-1) == batch["labels"]
-        count = jnp.maximum(jnp.sum(batch["mask"]), 1)
-        return jnp.sum(losses * batch["mask"]) / count, {"accuracy": jnp.sum(hits * batch["mask"]) / count}
+        losses, hits = losses_and_hits(apply(params, batch["inputs"]), batch["targets"])
+        return masked_mean(losses, batch), {"accuracy": masked_mean(hits, batch)}
 
     return loss_fn
 
 
-class Score(NamedTuple):
-    """The accuracy and mean loss of a model on a whole dataset."""
-
-    accuracy: float
-    loss: float
-
-
-def evaluate(
-    model: Any,
-    params: Params,
-    images: Any,
-    labels: np.ndarray,
-    recipe: Recipe,
-    batch_size: int = 500,
-) -> Score:
-    """Evaluates one model on all of `images` [N, H, W, C]; every image counts exactly once."""
-    hits, loss = 0, 0.0
-    for start in range(0, len(labels), batch_size):
-        chunk = np.asarray(images[start : start + batch_size])
-        chunk_labels = np.asarray(labels[start : start + batch_size])
-        filling = batch_size - len(chunk)  # one shape for all chunks: one compilation
-        chunk = np.pad(chunk, ((0, filling), (0, 0), (0, 0), (0, 0)))
-        chunk_labels = np.pad(chunk_labels, (0, filling), constant_values=-1)
-        chunk_hits, chunk_loss = _score_chunk(model, recipe, params, chunk, chunk_labels)
-        hits += int(chunk_hits)
-        loss += float(chunk_loss)
-    return Score(hits / len(labels), loss / len(labels))
+def losses_and_hits(logits: Array, targets: Array) -> tuple[Array, Array]:
+    """Returns each sample's cross-entropy [B], and the share [B] of its targets that are the likeliest."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+    hits = jnp.argmax(logits, axis=-1) == targets
+    places = tuple(range(1, targets.ndim))
+    return jnp.mean(losses, axis=places), jnp.mean(hits, axis=places, dtype=losses.dtype)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _score_chunk(
-    model: Any, recipe: Recipe, params: Params, images: Array, labels: Array
-) -> tuple[Array, Array]:
-    """Returns hits and summed loss of a chunk; a label of -1 does not count."""
-    logits = model.apply({"params": params}, recipe.for_evaluation(images))
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(labels, 0))
-    counts = labels >= 0
-    return jnp.sum((jnp.argmax(logits, axis=-1) == labels) & counts), jnp.sum(losses * counts)
+def check_logits(outputs: Any, dataset: Dataset) -> None:
+    """Checks that what a model gives for one sample has one number for each class."""
+    targets = dataset.train["targets"]
+    shape, places = tuple(outputs.shape), tuple(targets.shape[1:])
+    if shape[:-1] != (1, *places) or shape[-1] < dataset.num_outputs:
+        letters = "".join(f", {size}" for size in (*places, dataset.num_outputs))
+        got = "".join(f", {size}" for size in shape[1:])
+        raise ArgumentError(f"model must give logits [B{letters}] for {dataset.name}, got [B{got}]")

@@ -24,7 +24,8 @@ from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.training import consistency, network
 from saddle_jax.training import sweep as replicas
-from saddle_jax.training.setting import one_of, real, setting, whole
+from saddle_jax.training.objectives import OBJECTIVES
+from saddle_jax.training.setting import one_of, or_brought, real, setting, whole
 
 # Settings that cannot change a number of a run, rounding apart.
 IRRELEVANT = (
@@ -66,19 +67,34 @@ class Config:
         lambda _, v: check_topology(v),
     )
     agents: int = setting(10, "number of agents", whole(1, 10_000))
-    model: str = setting("cnn", f"network of every agent: {', '.join(MODELS)}", one_of(MODELS))
+    model: str = setting(
+        "auto",
+        f"network of every agent: {', '.join(MODELS)}, or one that is brought, FILE.py:NAME or module:NAME; "
+        "auto is the dataset's own, mostly cnn",
+        or_brought(one_of(("auto", *MODELS))),
+    )
     norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
     # On which data
     dataset: str = setting(
         "digits",
-        "dataset: digits, synthetic, cifar10, cifar100, imagenette, imagenet, or the tfds name of another",
+        "dataset: digits, synthetic, cifar10, cifar100, imagenette, imagenet, or the tfds name of another; a "
+        "file .npz or a folder of images by class; or one that is brought, FILE.py:NAME or module:NAME",
+    )
+    objective: str = setting(
+        "auto",
+        f"what is learned: {', '.join(OBJECTIVES)}, or a loss that is brought, FILE.py:NAME or module:NAME; "
+        "auto is the dataset's own, mostly classification",
+        or_brought(one_of(("auto", *OBJECTIVES))),
     )
     data_dir: str = setting(
         "", "folder of prepared datasets (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
     )
     subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
     partition: str = setting(
-        "dirichlet", f"how the data is dealt out to the agents: {', '.join(KINDS)}", one_of(KINDS)
+        "auto",
+        f"how the data is dealt out to the agents: {', '.join(KINDS)}, or given, for data that is divided "
+        "already; auto is given there, dirichlet for data with classes, and else iid",
+        one_of(("auto", "given", *KINDS)),
     )
     alpha: float = setting(
         0.1,

@@ -10,10 +10,11 @@ from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
-from saddle_jax.data import Partition
 from saddle_jax.training import phrases
+from saddle_jax.training.build import Replica
+from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
-from saddle_jax.training.sweep import SWEPT, name_of, parse_sweep
+from saddle_jax.training.sweep import SWEPT, name_of
 from saddle_jax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
@@ -32,31 +33,41 @@ def versions() -> dict[str, str]:
 
 def record(program: Program) -> dict[str, Any]:
     """Returns what config.json says beside the settings."""
-    shapes = jax.eval_shape(program.problem.first_params)
+    shapes = jax.eval_shape(program.replica.first_params)
     several = program.config.has_replicas
     return {
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
-            "source": program.problem.dataset.source,
-            "train": len(program.problem.dataset.train_labels),
-            "class_names": list(program.problem.dataset.class_names),
+            "source": program.replica.dataset.source,
+            "train": program.replica.dataset.size,
+            "class_names": list(program.replica.dataset.class_names),
         },
-        "partition": _about(program.problem.partition),
-        **({"partitions": [_about(one.partition) for one in program.problems]} if several else {}),
+        "objective": {**program.replica.objective.record(), **_facts(program.replica)},
+        "partition": _about(program.replica),
+        **({"partitions": [_about(one) for one in program.replicas]} if several else {}),
         "topology": {"name": program.method.topology.name, "gap": program.method.topology.spectral_gap},
         "parameters": models.count(shapes) // program.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
-        "steps": program.problem.steps,
+        "steps": program.replica.steps,
         "passes_per_step": passes_per_step(program.method, program.shapes_of_one.params),
     }
 
 
-def _about(partition: Partition) -> dict[str, Any]:
+def _facts(replica: Replica) -> dict[str, Any]:
+    """Returns what is known of the task itself, such as its constants."""
+    facts = replica.objective.facts
+    return {} if facts is None else {"facts": facts(replica.ground)}
+
+
+def _about(replica: Replica) -> dict[str, Any]:
+    partition = replica.partition
+    named = {"name": partition.name, "fingerprint": partition.fingerprint}
+    if replica.dataset.labels is None:
+        return {**named, "sizes": partition.sizes.tolist()}
     skew = partition.skew
     return {
-        "name": partition.name,
-        "fingerprint": partition.fingerprint,
+        **named,
         "classes_per_agent": skew.classes_per_agent,
         "entropy": skew.entropy,
         "earth_movers_distance": skew.earth_movers_distance,
@@ -66,57 +77,51 @@ def _about(partition: Partition) -> dict[str, Any]:
 
 def heading(program: Program, workdir: pathlib.Path) -> str:
     """Returns the lines that say what is about to run."""
-    config, problem, method = program.config, program.problem, program.method
-    dataset = problem.dataset
-    count = models.count(jax.eval_shape(problem.first_params)) // config.agents
-    rate = "swept" if "learning_rate" in parse_sweep(config.sweep) else f"{config.learning_rate:g}"
+    config, replica, method = program.config, program.replica, program.method
+    count = models.count(jax.eval_shape(replica.first_params)) // config.agents
+    rate = phrases.of_rate(config)
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
     taken = "" if group >= program.placement.per_device else f", {group} at a time"
     taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
-    whose = f" (of seed {problem.config.seed})" if config.seeds else ""
+    whose = f" (of seed {replica.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
         "method": phrases.of_method(config, method),
         "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
         "network": phrases.of_faults(config),
         "time": phrases.of_timing(config),
-        "data": f"{dataset.name}, {len(dataset.train_labels):,} + {len(dataset.test_labels):,} images, "
-        f"from {dataset.source}",
-        "partition": f"{problem.partition.name}: {problem.partition.skew}{whose}",
-        "model": f"{config.model}, {count:,} parameters, {config.norm}",
+        "data": phrases.of_data(replica),
+        "task": phrases.of_task(replica),
+        "partition": phrases.of_partition(replica) + whose,
+        "model": phrases.of_model(replica, count),
         "devices": f"{program.placement}{taken}",
-        "steps": f"{problem.steps:,} ({config.epochs} epochs of {problem.batches.steps_per_epoch}), "
-        f"eta {rate} ({config.schedule})",
+        "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}), {rate}",
         "traffic": f"each agent sends {readable(per_step)} per step, "
-        f"{readable(program.ledger.wire_bytes_per_agent(problem.steps))} in all{unless}",
+        f"{readable(program.ledger.wire_bytes_per_agent(replica.steps))} in all{unless}",
         "folder": str(workdir),
     }
     if config.has_replicas:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
-        rows["replicas"] = f"{len(program.problems)} in one program: {' x '.join(named)}"
+        rows["replicas"] = f"{len(program.replicas)} in one program: {' x '.join(named)}"
     return "\n".join(f"{name:<10} {text}" for name, text in rows.items() if text)
 
 
-def progress(epoch: float, found: dict[str, Any]) -> str:
+def progress(epoch: float, found: dict[str, Any], objective: Objective) -> str:
     """Returns an evaluation, or a measured curvature, in one line; of replicas with its spread."""
-
-    def text(name: str, digits: str, scale: int = 1) -> str:
-        std = found.get(f"{name}_std")
-        spread = "" if std is None else f" +- {scale * std:{digits}}"
-        return f"{scale * found[name]:{digits}}{spread}"
-
     if "lambda_max" in found:
-        return f"epoch {epoch:g}: lambda_max {text('lambda_max', '.4g')}, trace {text('trace', '.4g')}"
-    return (
-        f"epoch {epoch:g}: test accuracy {text('test_accuracy', '.2f', 100)} %, "
-        f"loss {text('test_loss', '.4f')}, consensus distance {text('consensus_distance', '.3g')}"
-    )
+        curvature = [f"{name} {phrases.number(found, name, '.4g')}" for name in ("lambda_max", "trace")]
+        return f"epoch {epoch:g}: {', '.join(curvature)}"
+    metrics = objective.record()["metrics"]
+    shown = [f"{metric['title']} {phrases.score(found, metric)}" for metric in metrics]
+    distance = phrases.number(found, "consensus_distance", ".3g")
+    return f"epoch {epoch:g}: test {', '.join(shown)}, consensus distance {distance}"
 
 
-def closing_table(result: dict[str, Any]) -> str:
-    """Returns the table that says how a run ended."""
+def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
+    """Returns the table that says how a run ended; `objective` is what config.json says of its metrics."""
     each = result.get("replicas", [])
+    headline, *others = objective["metrics"]
     rows = {"status": result["status"]}
     if each and result["diverged"]:
         rows["status"] += f", {result['diverged']} of {len(each)} replicas diverged"
@@ -125,20 +130,34 @@ def closing_table(result: dict[str, Any]) -> str:
         rows["status"] += f" at step {result['diverged_at_step']:,}: loss or models were not finite"
         if last:
             rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"
-    if "test_accuracy" in result:
-        rows["test accuracy"] = f"{_percent(result)}  (consensus model{', mean +- std' if each else ''})"
+    if f"test_{headline['name']}" in result:
+        mean = ", mean +- std" if each else ""
+        rows[f"test {headline['title']}"] = f"{phrases.score(result, headline)}  (consensus model{mean})"
     for one in result.get("settings", each):
         name = name_of({key: one[key] for key in ("seed", *SWEPT) if key in one})
         missing = "diverged" if one.get("diverged") or one.get("status") == "diverged" else "not evaluated"
-        rows[f"  {name}"] = _percent(one) if one.get("test_accuracy") is not None else missing
-    if "agent_accuracy_mean" in result:
-        mean, std = 100 * result["agent_accuracy_mean"], 100 * result["agent_accuracy_std"]
-        rows["agents"] = f"{mean:.2f} +- {std:.2f} %  (each on its own)"
-    if "test_loss" in result:
-        rows["test loss"] = f"{result['test_loss']:.4f}"
+        known = one.get(f"test_{headline['name']}") is not None
+        rows[f"  {name}"] = phrases.score(one, headline) if known else missing
+    agents = f"agent_{headline['name']}_mean"
+    if agents in result:
+        spread = {"test": result[agents], "test_std": result[f"agent_{headline['name']}_std"]}
+        rows["agents"] = f"{phrases.score(spread, headline, 'test')}  (each on its own)"
+    for metric in others:
+        if f"test_{metric['name']}" in result:
+            rows[f"test {metric['title']}"] = phrases.score(
+                {**result, f"test_{metric['name']}_std": None}, metric
+            )
+    if "consensus_distance" in result:
         rows["consensus distance"] = f"{result['consensus_distance']:.4g}"
+    rows |= _costs(result)
+    width = max(20, *map(len, rows))
+    return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())
+
+
+def _costs(result: dict[str, Any]) -> dict[str, str]:
+    """Returns what a run has sent and how long it took, as rows of the closing table."""
     wire, paper = result["bytes_sent_per_agent"], result["paper_bytes_sent_per_agent"]
-    rows["sent per agent"] = f"{readable(wire)}  ({readable(paper)} as the paper counts)"
+    rows = {"sent per agent": f"{readable(wire)}  ({readable(paper)} as the paper counts)"}
     if result.get("simulated_seconds") is not None:
         std = result.get("simulated_seconds_std")
         spread = f" +- {phrases.duration(std)}" if std else ""
@@ -150,10 +169,4 @@ def closing_table(result: dict[str, Any]) -> str:
         spent = result["profile"]
         shares = (f"{name} {100 * seconds / sum(spent.values()):.1f} %" for name, seconds in spent.items())
         rows["where it went"] = ", ".join(shares)
-    width = max(20, *map(len, rows))
-    return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())
-
-
-def _percent(result: dict[str, Any]) -> str:
-    std = result.get("test_accuracy_std")
-    return f"{100 * result['test_accuracy']:.2f}{'' if std is None else f' +- {100 * std:.2f}'} %"
+    return rows

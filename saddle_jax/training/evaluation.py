@@ -11,26 +11,22 @@ from saddle_jax.base.types import Params
 from saddle_jax.training import sweep
 from saddle_jax.training.checkpoint import tree_sha256
 from saddle_jax.training.config import Config
+from saddle_jax.training.objectives import Metric
 from saddle_jax.training.program import Program
 
 
 def score(program: Program, number: int, params: Params, every_agent: bool) -> dict[str, Any]:
     """Evaluates one run on the whole test set: the consensus model, and every agent's own if asked for."""
-    problem = program.problems[number]
-    consensus_score = problem.evaluate(program.consensus(params))
-    record: dict[str, Any] = {
-        "test_accuracy": consensus_score.accuracy,
-        "test_loss": consensus_score.loss,
-        "consensus_distance": float(program.consensus_distance(params)),
-    }
+    replica = program.replicas[number]
+    found = replica.evaluate(program.consensus(params))
+    record: dict[str, Any] = {f"test_{name}": value for name, value in found.items()}
+    record["consensus_distance"] = float(program.consensus_distance(params))
     if every_agent:
-        pull = program.placement.pull
-        agents = [
-            problem.evaluate(pull(_one_agent, params, i)).accuracy for i in range(program.config.agents)
-        ]
-        record["agent_accuracy_mean"] = float(np.mean(agents))
-        record["agent_accuracy_std"] = float(np.std(agents))
-        record["agent_accuracies"] = agents
+        name, pull = replica.objective.headline.name, program.placement.pull
+        agents = [replica.evaluate(pull(_one_agent, params, i))[name] for i in range(program.config.agents)]
+        record[f"agent_{name}_mean"] = float(np.mean(agents))
+        record[f"agent_{name}_std"] = float(np.std(agents))
+        record[f"agent_{name}_each"] = agents
     return record
 
 
@@ -59,7 +55,7 @@ def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[
     return {"status": "diverged", **last, "diverged_at_step": first_bad + 1, "last_finite": last_finite}
 
 
-def summary(config: Config, ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summary(config: Config, ends: Sequence[dict[str, Any]], metrics: Sequence[Metric]) -> dict[str, Any]:
     """Joins the endings of all replicas: means and spreads over those that did not diverge, then each.
 
     With a sweep, "settings" has the same for the seeds of each combination of numbers. What a replica that
@@ -74,15 +70,17 @@ def summary(config: Config, ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
             numbers = tuple((name, value) for name, value in setting.items() if name != "seed")
             groups.setdefault(numbers, []).append(end)
         result["settings"] = [{**dict(numbers), **_means(those)} for numbers, those in groups.items()]
-    listed = [{**setting, **_nulled(end)} for setting, end in zip(own, ends, strict=True)]
+    scores = [*(f"test_{metric.name}" for metric in metrics), "consensus_distance"]
+    listed = [{**setting, **_nulled(end, scores)} for setting, end in zip(own, ends, strict=True)]
     return result | {"replicas": listed}
 
 
-def _nulled(end: dict[str, Any]) -> dict[str, Any]:
+def _nulled(end: dict[str, Any], scores: Sequence[str]) -> dict[str, Any]:
     if end["status"] != "diverged":
         return end
-    scores = dict.fromkeys(("test_accuracy", "test_loss", "consensus_distance"))
-    return scores | {name: None if isinstance(value, float | list) else value for name, value in end.items()}
+    return dict.fromkeys(scores) | {
+        name: None if isinstance(value, float | list) else value for name, value in end.items()
+    }
 
 
 def _means(ends: Sequence[dict[str, Any]]) -> dict[str, Any]:

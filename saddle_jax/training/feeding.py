@@ -1,9 +1,10 @@
-"""What steps are fed with: stored images by an order that is drawn for each epoch, or streamed ones."""
+"""What steps are fed with: stored samples by an order that is drawn for each epoch, or streamed ones."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,14 +18,14 @@ class Feed:
 
     def __init__(self, program: Program, step: int = 0):
         self._program = program
-        self._streamed = streamed(program, step) if program.problem.is_streamed else None
+        self._streamed = streamed(program, step) if program.replica.dataset.is_streamed else None
         self._stored: tuple[int, Inputs | None] = (-1, None)
 
     def at(self, step: int) -> Inputs:
         """Returns the inputs of the steps from `step` to its epoch's end; streamed, of this one alone."""
         if self._streamed is not None:
             return next(self._streamed)
-        epoch = step // self._program.problem.batches.steps_per_epoch
+        epoch = step // self._program.replica.batches.steps_per_epoch
         if self._stored[0] != epoch:
             self._stored = (epoch, stored(self._program, epoch))
         inputs = self._stored[1]
@@ -33,56 +34,65 @@ class Feed:
 
 
 def stored(program: Program, epoch: int) -> Inputs:
-    """Returns what the steps of an epoch are fed with, where all images lie on every device."""
-    orders = [problem.batches.epoch(epoch) for problem in program.problems]
+    """Returns what the steps of an epoch are fed with, where all samples lie on every device."""
+    orders = [replica.batches.epoch(epoch) for replica in program.replicas]
     # Subsets of the runs lie one after the other, see `Program.device_data`.
-    size = len(program.problem.dataset.train_labels) if program.has_subsets else 0
+    size = program.replica.dataset.size if program.has_subsets else 0
     offsets = size * jnp.arange(len(orders), dtype=jnp.int32)[:, None, None, None]
     samples = jnp.stack([samples for samples, _ in orders]) + offsets
-    return Inputs(*program.device_data, *_placed(program, samples, orders[0][1]))
+    return Inputs(program.device_data, *_placed(program, samples, orders[0][1]))
 
 
 def streamed(program: Program, step: int) -> Iterator[Inputs]:
-    """Returns what one step after the other is fed with, the next one's images being decoded meanwhile.
+    """Returns what one step after the other is fed with, the next one's being fetched meanwhile.
 
-    A device gets the images of its own agents, [A, R, B] in a row, and a process decodes no others. With
-    three agents on each of two devices, two runs and batches of four, a device holds 3 x 2 x 4 images; the
-    sample numbered (a, r, b) among its own is image (a 2 + r) 4 + b there.
+    A device gets the samples of its own agents, [A, R, B] in a row, and a process fetches no others. With
+    three agents on each of two devices, two runs and batches of four, a device holds 3 x 2 x 4 samples; the
+    one numbered (a, r, b) among its own is number (a 2 + r) 4 + b there.
     """
-    problems, placement, batches = program.problems, program.placement, program.problem.batches
+    replicas, placement, batches = program.replicas, program.placement, program.replica.batches
     rows = np.array(placement.own_rows)
     rows[rows >= placement.agents] = 0  # idle agents see the first one's
-    shape = (placement.agents, len(problems), batches.batch_size)
+    shape = (placement.agents, len(replicas), batches.batch_size)
     numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-    numbers %= placement.per_device * len(problems) * batches.batch_size  # among those of its device
+    numbers %= placement.per_device * len(replicas) * batches.batch_size  # among those of its device
     samples = numbers.swapaxes(0, 1)[:, None]  # [R, 1, A, B]
 
     @functools.lru_cache(maxsize=1)
     def orders(epoch: int) -> list[list[np.ndarray]]:
-        return [[np.asarray(part) for part in problem.batches.epoch(epoch)] for problem in problems]
+        return [[np.asarray(part) for part in replica.batches.epoch(epoch)] for replica in replicas]
 
     def start(step: int) -> Any:
         epoch, number = divmod(step, batches.steps_per_epoch)
-        images, labels = [], []
-        for problem, (order, _) in zip(problems, orders(epoch), strict=True):
-            own = order[number][rows].reshape(-1)
-            images.append(problem.dataset.train_images.ahead(own))
-            labels.append(problem.dataset.train_labels[own])
-        return images, labels, orders(epoch)[0][1][number][None]
+        fetched = [
+            jax.tree.map(
+                functools.partial(_ahead, samples=order[number][rows].reshape(-1)), replica.dataset.train
+            )
+            for replica, (order, _) in zip(replicas, orders(epoch), strict=True)
+        ]
+        return fetched, orders(epoch)[0][1][number][None]
 
-    def by_agents(parts: list[np.ndarray]) -> Any:
-        """Returns the parts of all runs, each [A B, ...], as one array [A R B, ...] on the devices."""
+    def by_agents(*waits: Any) -> Any:
+        """Returns one leaf's parts of all runs, each [A B, ...], as one array [A R B, ...] on the devices."""
+        parts = [wait() for wait in waits]
         apart = [part.reshape(len(rows), -1, *part.shape[1:]) for part in parts]
         return placement.from_own_rows(np.stack(apart, axis=1).reshape(-1, *parts[0].shape[1:]))
 
     upcoming = start(step)
     while True:
-        images, labels, mask = upcoming
+        fetched, mask = upcoming
         step += 1
-        if step < program.problem.steps:
+        if step < program.replica.steps:
             upcoming = start(step)
-        decoded = by_agents([wait() for wait in images])
-        yield Inputs(decoded, by_agents(labels), *_placed(program, samples, mask))
+        yield Inputs(jax.tree.map(by_agents, *fetched), *_placed(program, samples, mask))
+
+
+def _ahead(leaf: Any, samples: np.ndarray) -> Callable[[], np.ndarray]:
+    """Starts to fetch samples of an array, or of a source that may do so meanwhile; returns how to wait."""
+    if hasattr(leaf, "ahead"):
+        wait: Callable[[], np.ndarray] = leaf.ahead(samples)
+        return wait
+    return lambda: np.asarray(leaf[samples])
 
 
 def _placed(program: Program, samples: Any, mask: Any) -> tuple[Array, Array]:

@@ -16,12 +16,13 @@ from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
 from saddle_jax.training import describe, evaluation, memory, sweep
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.due import Calendar
 from saddle_jax.training.feeding import Feed
 from saddle_jax.training.interruption import Noted
+from saddle_jax.training.parts import Parts
 from saddle_jax.training.profile import Profile
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
@@ -36,8 +37,8 @@ from saddle_jax.training.run_folder import (
     write_json,
 )
 
-# What is measured of one model: (problem, params) -> numbers by name.
-Measure = Callable[[Problem, Params], dict[str, Any]]
+# What is measured of one model: (replica, params) -> numbers by name.
+Measure = Callable[[Replica, Params], dict[str, Any]]
 
 
 def train(
@@ -47,12 +48,14 @@ def train(
     profile: bool = False,
     since: float | None = None,
     curvature: Measure | None = None,
+    parts: Parts | None = None,
 ) -> dict[str, Any]:
     """Trains, or goes on training, in a folder; returns what result.json says.
 
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
     `since` is when the command began, by time.perf_counter(); None: now. `curvature` measures the consensus
-    model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`.
+    model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`. `parts` are
+    those of a run that is made of objects; None makes those that the settings name.
     """
     if config.sharpness_every_epochs and curvature is None:
         raise ArgumentError(
@@ -64,12 +67,12 @@ def train(
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
         with hosts.agreement():
-            program = build(config)  # first of all: settings that cannot be run leave no trace
+            program = build(config, parts)  # first of all: settings that cannot be run leave no trace
             if warning := memory.check(program):
                 screen.warn(warning)
             if hosts.writes():
                 stack.enter_context(locked(workdir))
-        hosts.check_same({"partition": [problem.partition.fingerprint for problem in program.problems]})
+        hosts.check_same({"partition": [replica.partition.fingerprint for replica in program.replicas]})
         hosts.check_shared(workdir)
         with hosts.agreement():
             if hosts.writes():
@@ -77,7 +80,7 @@ def train(
         before = hosts.one_for_all(read_result, workdir)
         if before is not None and before["status"] != "interrupted":
             screen.line(f"{workdir} holds this run already: {before['status']}")
-            screen.line(describe.closing_table(before))
+            screen.line(describe.closing_table(before, program.replica.objective.record()))
             return before
         screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
@@ -86,7 +89,7 @@ def train(
             result = run.go()
         finally:
             run.metrics.close()
-        screen.line(describe.closing_table(result))
+        screen.line(describe.closing_table(result, program.replica.objective.record()))
         return result
 
 
@@ -105,7 +108,7 @@ class _Run:
         self.program, self.config, self.curvature = program, program.config, curvature
         self.workdir, self.screen = workdir, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
-        self.steps, self.per_epoch = program.problem.steps, program.problem.batches.steps_per_epoch
+        self.steps, self.per_epoch = program.replica.steps, program.replica.batches.steps_per_epoch
         self.calendar = Calendar(self.config, self.steps, self.per_epoch, program.steps_per_dispatch)
         self.checkpoints = Checkpoints(
             workdir, self.config.keep_checkpoints, self.calendar.keep_every, program.agent_axis
@@ -128,7 +131,7 @@ class _Run:
         self.newest: list[StepMetrics] = []  # of the last step
         self.pending: tuple[int, list[StepMetrics]] | None = None  # logged, but not yet fetched
         # Of every replica: its last finite loss; the first step, from zero, whose loss is not (-1: none)
-        self.last_finite: list[dict[str, Any]] = [{} for _ in program.problems]
+        self.last_finite: list[dict[str, Any]] = [{} for _ in program.replicas]
         self.first_bad = program.first_bad(self.carry)
         for record in read_metrics(workdir):
             self._note_finite([sweep.of_replica(record, k) for k in range(len(self.first_bad))])
@@ -248,7 +251,7 @@ class _Run:
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
         epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
-        self.screen.line(describe.progress(epoch, record))
+        self.screen.line(describe.progress(epoch, record, self.program.replica.objective))
         return records
 
     def _spent(self, number: int) -> dict[str, Any]:
@@ -267,7 +270,7 @@ class _Run:
         measure = self.curvature
         assert measure is not None  # which `train` has checked
         self._of_each(
-            lambda number, params: measure(self.program.problems[number], self.program.consensus(params))
+            lambda number, params: measure(self.program.replicas[number], self.program.consensus(params))
         )
 
     def _save(self) -> None:
@@ -295,7 +298,9 @@ class _Run:
             ends[-1] |= self._spent(k)
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = (
-            evaluation.summary(self.config, ends) if self.config.has_replicas else ends[0]
+            evaluation.summary(self.config, ends, self.program.replica.objective.metrics)
+            if self.config.has_replicas
+            else ends[0]
         )
         result = {"steps": self.step, **table(self.program.ledger, self.step), **result}
         result |= {"seconds": self.seconds, "ready_seconds": self.ready_seconds}

@@ -2,7 +2,7 @@
 
 Of every device:
 
-    held      the models and the method's state of its agents and all replicas, and the training images
+    held      the models and the method's state of its agents and all replicas, and the samples to train with
     working   of the replicas that are computed at once: gradients and updates, two numbers per parameter
               (with pairs K + 1), and one more where agents are computed in groups; and of the agents that
               are computed at a time, twice what their forward passes keep for the backward passes: that
@@ -18,11 +18,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.ledger import readable
 from saddle_jax.devices import policy
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.program import Program
 
 _LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
@@ -34,7 +35,7 @@ class Footprint:
 
     Attributes:
       carried: models and state.
-      data: images and labels.
+      data: samples to train with.
       working: what a step needs beside.
       sharing: 1 on accelerators; on a CPU all devices of this process.
     """
@@ -64,33 +65,37 @@ def estimate(program: Program) -> Footprint:
     together = placement.per_device * program.at_once
     at_a_time = policy.group_size(together, program.config.group)
     copies = pairs + 1 + (at_a_time < together)
-    gradients = copies * _size(shapes.params) * program.at_once // len(program.problems)
-    activations = 2 * at_a_time * _kept(program.problem) // placement.batch_devices
-    datasets = [problem.dataset.train_images for problem in program.problems]
-    images = {id(images): math.prod(images.shape) + 4 * images.shape[0] for images in datasets}  # and labels
+    gradients = copies * _size(shapes.params) * program.at_once // len(program.replicas)
+    activations = 2 * at_a_time * _kept(program.replica) // placement.batch_devices
+    held = {id(leaf): _bytes(leaf) for one in program.replicas for leaf in jax.tree.leaves(one.dataset.train)}
     devices = placement.devices * placement.batch_devices
     return Footprint(
         carried=_size(shapes) // placement.devices,
-        data=0 if program.problem.is_streamed else sum(images.values()),
+        data=0 if program.replica.dataset.is_streamed else sum(held.values()),
         working=gradients // placement.devices + activations,
         sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
     )
 
 
-def _kept(problem: Problem) -> int:
+def _bytes(leaf: Any) -> int:
+    return math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+
+
+def _kept(replica: Replica) -> int:
     """Returns what one agent's forward pass on one batch keeps for the backward pass."""
-    batch = {
-        "images": jax.ShapeDtypeStruct(
-            (problem.config.batch_size, *problem.dataset.image_shape), jnp.float32
-        ),
-        "labels": jax.ShapeDtypeStruct((problem.config.batch_size,), jnp.int32),
-        "mask": jax.ShapeDtypeStruct((problem.config.batch_size,), jnp.float32),
-    }
+    size = replica.batches.batch_size
+
+    def many(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
+
+    batch = jax.eval_shape(replica.dataset.prepared, jax.tree.map(many, replica.dataset.train))
+    if replica.objective.masked:
+        batch = {**batch, "mask": jax.ShapeDtypeStruct((size,), jnp.float32)}
 
     def forward(params: Any, batch: Any) -> Any:
-        return jax.vjp(lambda x: problem.loss_fn(x, batch)[0], params)[1]
+        return jax.vjp(lambda x: replica.loss_fn(x, batch)[0], params)[1]
 
-    return _size(jax.eval_shape(forward, jax.eval_shape(problem.first_model), batch))
+    return _size(jax.eval_shape(forward, jax.eval_shape(replica.first_model), batch))
 
 
 def _size(shapes: Any) -> int:
@@ -125,7 +130,7 @@ def check(program: Program) -> str | None:
     there, needed = available(), estimate(program)
     if there is None or needed.total <= there:
         return None
-    config, count = program.config, len(program.problems)
+    config, count = program.config, len(program.replicas)
     what = f"{config.agents:,} agents" + (f" in {count} replicas" if count > 1 else "")
     fewer = f"fewer agents{' or replicas' if count > 1 else ''} or more devices"
     if needed.least > there:

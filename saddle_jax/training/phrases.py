@@ -1,9 +1,14 @@
-"""What a heading says of a run's method and of its network, as far as the run has what it speaks of."""
+"""What a heading says of a run's parts, as far as it has them, and how its numbers are written."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from saddle_jax.base import brought, tables
 from saddle_jax.core.method import Method
+from saddle_jax.models import MODELS
 from saddle_jax.training import methods, network
+from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
 from saddle_jax.training.sweep import parse_sweep
 
@@ -34,6 +39,68 @@ def of_method(config: Config, method: Method) -> str:
     if options.get("compressor") is not None:
         parts.append(config.compressor + (f" ({options['order']} order)" if "order" in options else ""))
     return ", ".join(parts)
+
+
+def of_data(replica: Replica) -> str:
+    """Names the dataset, with how many samples it has and where they are from."""
+    dataset = replica.dataset
+    what = "images" if dataset.recipe is not None else "samples"
+    return f"{dataset.name}, {dataset.size:,} + {dataset.test_size:,} {what}, from {dataset.source}"
+
+
+def of_task(replica: Replica) -> str:
+    """Says what is learned, if it is not classification, and what is known of it."""
+    objective = replica.objective
+    facts = {} if objective.facts is None else objective.facts(replica.ground)
+    if objective.name == "classification" and not facts:
+        return ""
+    headline = objective.headline
+    known = "".join(f", {name} {value:.4g}" for name, value in facts.items())
+    return f"{objective.name}, by {headline.record()['title']} ({headline.better} is better){known}"
+
+
+def of_partition(replica: Replica) -> str:
+    """Names the partition, and says how the agents' classes, or numbers of samples, differ."""
+    partition = replica.partition
+    if replica.dataset.labels is not None:
+        return f"{partition.name}: {partition.skew}"
+    least, most = int(partition.sizes.min()), int(partition.sizes.max())
+    counts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{partition.name}: {counts} samples for each agent"
+
+
+def of_model(replica: Replica, count: int) -> str:
+    """Names the network, with how many parameters it has and, if it is one of ours, how it normalises."""
+    config = replica.config
+    name = replica.dataset.model if config.model == "auto" else config.model
+    norm = f", {config.norm}" if name in MODELS and "norm" in tables.options(MODELS[name]) else ""
+    return f"{name}, {count:,} parameters{norm}"
+
+
+def of_rate(config: Config) -> str:
+    """Says what the learning rate is at first and how it falls; nothing where the method alone knows it."""
+    if brought.is_object(config.method):
+        return ""
+    rate = _SWEPT if "learning_rate" in parse_sweep(config.sweep) else f"{config.learning_rate:g}"
+    return f", eta {rate} ({config.schedule})"
+
+
+def score(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
+    """Writes a metric as people read it, with its spread if it has one: "95.28 +- 0.40 %".
+
+    `metric` is what config.json says of it. Its number stands under `name`, the default being test_NAME.
+    """
+    name = name or f"test_{metric['name']}"
+    if metric["percent"]:
+        return f"{number(found, name, '.2f', 100)} %"
+    return number(found, name, ".4f" if metric["name"] == "loss" else ".4g")
+
+
+def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> str:
+    """Writes a number of a record, with its spread over replicas if it has one."""
+    std = found.get(f"{name}_std")
+    spread = "" if std is None else f" +- {scale * std:{digits}}"
+    return f"{scale * found[name]:{digits}}{spread}"
 
 
 def of_faults(config: Config) -> str:

@@ -23,46 +23,46 @@ from saddle_jax.core.ledger import Ledger, open_ledger
 from saddle_jax.core.method import Method, MethodState
 from saddle_jax.core.metrics import Metrics
 from saddle_jax.core.trees import consensus, consensus_distance, replicate
-from saddle_jax.data import load
 from saddle_jax.devices import policy
 from saddle_jax.devices.dispatch import in_turn
 from saddle_jax.devices.placement import Placement, place
-from saddle_jax.training import build as problems
-from saddle_jax.training.build import Problem
+from saddle_jax.training import parts
+from saddle_jax.training.build import Replica, make
 from saddle_jax.training.config import Config
+from saddle_jax.training.parts import Parts
 from saddle_jax.training.step import Carry, Inputs, RunStep
 from saddle_jax.training.sweep import parse_sweep
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program:
-    """R problems, the devices they are on, and the step that trains them.
+    """R runs, the devices they are on, and the step that trains them.
 
     Attributes:
       config: the settings of all of them together.
-      problems: each run's own, R of them.
+      replicas: each run's own, R of them.
       placement: where the agents lie.
     """
 
     config: Config
-    problems: tuple[Problem, ...]
+    replicas: tuple[Replica, ...]
     placement: Placement
 
     @property
-    def problem(self) -> Problem:
-        """The first of the problems: all have the same model, batches of the same size and as many steps."""
-        return self.problems[0]
+    def replica(self) -> Replica:
+        """The first of the runs: all have the same model, batches of the same size and as many steps."""
+        return self.replicas[0]
 
     @functools.cached_property
     def method(self) -> Method:
-        """The method of the first problem, on the graph with its idle agents."""
+        """The method of the first run, on the graph with its idle agents."""
         # The step has the swept numbers as arguments, and zero must not be taken for a method without them.
         largest = {name: float(values.max()) for name, values in self._numbers.items()}
-        return self.problem.method_on(self._topology, largest)[0]
+        return self.replica.method_on(self._topology, largest)[0]
 
     @functools.cached_property
     def _topology(self) -> Any:
-        return self.placement.graph(self.problem.topology)
+        return self.placement.graph(self.replica.topology)
 
     @functools.cached_property
     def ledger(self) -> Ledger:
@@ -72,10 +72,10 @@ class Program:
     @property
     def at_once(self) -> int:
         """C, how many runs one call computes; it divides R. `group` counts the agents of all of them."""
-        most = policy.replicas_at_once(len(self.problems))
+        most = policy.replicas_at_once(len(self.replicas))
         if self.config.group:
             most = max(1, self.config.group // self.placement.per_device)
-        count = len(self.problems)
+        count = len(self.replicas)
         return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
 
     @property
@@ -87,7 +87,7 @@ class Program:
     @property
     def steps_per_dispatch(self) -> int:
         """How many steps one call of `steps` takes, where nothing is to be done between them."""
-        if self.problem.is_streamed:  # its images come batch by batch
+        if self.replica.dataset.is_streamed:  # its samples come batch by batch
             return 1
         return self.config.steps_per_dispatch or policy.steps_per_dispatch()
 
@@ -102,29 +102,29 @@ class Program:
         return self.loaded(carry)
 
     def _first_models(self) -> Params:
-        models = [problem.first_model() for problem in self.problems]
+        models = [replica.first_model() for replica in self.replicas]
         return models[0] if len(models) == 1 else jax.tree.map(lambda *x: jnp.stack(x), *models)
 
     def _first(self, models: Params, numbers: dict[str, Any]) -> Carry:
-        if len(self.problems) == 1:
+        if len(self.replicas) == 1:
             return self._first_of_one(models, {name: values[0] for name, values in numbers.items()})
         return jax.vmap(self._first_of_one)(models, numbers)
 
     def _first_of_one(self, model: Params, numbers: dict[str, Any]) -> Carry:
         params = replicate(model, self.placement.size)
-        method, _ = self.problem.method_on(self._topology, numbers)
+        method, _ = self.replica.method_on(self._topology, numbers)
         return Carry(params, method.init(params), jnp.int32(-1))
 
     @functools.cached_property
     def shapes_of_one(self) -> Carry:
         """The shapes of one run's carry, idle agents included."""
         numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._numbers}  # traced in the step
-        return jax.eval_shape(self._first_of_one, jax.eval_shape(self.problem.first_model), numbers)
+        return jax.eval_shape(self._first_of_one, jax.eval_shape(self.replica.first_model), numbers)
 
     @functools.cached_property
     def carry_shapes(self) -> Carry:
         """The shapes of what is saved, idle agents included."""
-        count = len(self.problems)
+        count = len(self.replicas)
         if count == 1:
             return self.shapes_of_one
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), self.shapes_of_one)
@@ -132,7 +132,7 @@ class Program:
     @property
     def agent_axis(self) -> int:
         """Which axis of what is saved is the agents'."""
-        return 0 if len(self.problems) == 1 else 1
+        return 0 if len(self.replicas) == 1 else 1
 
     @functools.cached_property
     def _saved_shardings(self) -> Any:
@@ -159,13 +159,13 @@ class Program:
 
     def saved(self, carry: list[Carry]) -> Tree:
         """Returns what is carried, as the one tree that is saved."""
-        return carry[0] if len(self.problems) == 1 else in_turn(self._joined, *carry)
+        return carry[0] if len(self.replicas) == 1 else in_turn(self._joined, *carry)
 
     def loaded(self, tree: Tree) -> list[Carry]:
         """Returns what was saved, as it is carried."""
-        if len(self.problems) == 1:
+        if len(self.replicas) == 1:
             return [Carry(*tree)]
-        return [in_turn(self._part, tree, first) for first in range(0, len(self.problems), self.at_once)]
+        return [in_turn(self._part, tree, first) for first in range(0, len(self.replicas), self.at_once)]
 
     @functools.cached_property
     def _joined(self) -> Any:
@@ -232,7 +232,7 @@ class Program:
             own = inputs._replace(samples=samples)
             return run.take(carry, own, root, numbers, step, phase)
 
-        run = RunStep(self.problem, self.placement, self._topology, self.group)
+        run = RunStep(self.replica, self.placement, self._topology, self.group)
         arguments = self._those_of((self._roots, self._numbers, inputs.samples), runs)
         if self.at_once == 1:
             return of_one(carry, *arguments)
@@ -246,30 +246,30 @@ class Program:
 
     @property
     def _roots(self) -> Array:
-        return jnp.stack([problem.root for problem in self.problems])
+        return jnp.stack([replica.root for replica in self.replicas])
 
     @property
     def _numbers(self) -> dict[str, np.ndarray]:
         """The numbers of the swept settings, each [R]."""
         return {
-            name: np.array([getattr(problem.config, name) for problem in self.problems], np.float32)
+            name: np.array([getattr(replica.config, name) for replica in self.replicas], np.float32)
             for name in parse_sweep(self.config.sweep)
         }
 
     # The data, and what comes out of steps
 
     @functools.cached_property
-    def device_data(self) -> tuple[Any, Array]:
-        """All training images and labels, on every device; subsets of the runs one after the other."""
-        runs = self.problems if self.has_subsets else self.problems[:1]
-        images = np.concatenate([np.asarray(problem.dataset.train_images) for problem in runs])
-        labels = np.concatenate([problem.dataset.train_labels for problem in runs])
-        return self.placement.everywhere((jnp.asarray(images), jnp.asarray(labels)))
+    def device_data(self) -> Tree:
+        """All training samples, on every device; subsets of the runs one after the other."""
+        runs = self.replicas if self.has_subsets else self.replicas[:1]
+        trees = [replica.dataset.train for replica in runs]
+        joined = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *trees)
+        return self.placement.everywhere(joined)
 
     @property
     def has_subsets(self) -> bool:
         """Whether the runs train on subsets of their own, which the seed chooses."""
-        return bool(self.config.subset) and len(self.problems) > 1
+        return bool(self.config.subset) and len(self.replicas) > 1
 
     def models(self, carry: list[Carry], number: int) -> Params:
         """Returns all agents' models [A, ...] of one run."""
@@ -320,24 +320,27 @@ class Program:
         return self.placement.pull(consensus_distance, params, self.method.topology.present)
 
 
-def build(config: Config) -> Program:
-    """Loads the data and makes the program of a run, or of all runs that the settings name."""
-    data = load(config.dataset, config.data_dir or None)
-    runs = tuple(problems.make(each, data) for each in config.each())
+def build(config: Config, shared: Parts | None = None) -> Program:
+    """Makes the program of a run, or of all runs that the settings name.
+
+    `shared` are the parts that are made already; None loads and makes those that the settings name.
+    """
+    shared = parts.of_settings(config) if shared is None else shared
+    runs = tuple(make(each, shared) for each in config.each())
     # They decide steps and mask, which are the same for all.
-    shares = {problem.partition.samples.shape[1] for problem in runs}
+    shares = {replica.partition.samples.shape[1] for replica in runs}
     if len(shares) > 1:
         raise ArgumentError(
             f"seeds must give equally long epochs to be trained at once, got {sorted(shares)} samples "
             f"with partition {config.partition}: train them one by one"
         )
-    return of_problems(config, *runs)
+    return of_replicas(config, *runs)
 
 
 def _same(tree: Tree) -> Tree:
     return tree
 
 
-def of_problems(config: Config, *runs: Problem) -> Program:
-    """Returns the program of problems that are made already."""
+def of_replicas(config: Config, *runs: Replica) -> Program:
+    """Returns the program of runs that are made already."""
     return Program(config, runs, place(config.agents, config.batch_size, config.devices))

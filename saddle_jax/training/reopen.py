@@ -15,7 +15,7 @@ from saddle_jax.core.trees import consensus
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import BUILTIN
 from saddle_jax.training import build, network, program
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.run_folder import read_config
@@ -26,7 +26,7 @@ def open_run(
     report: Callable[[str], None],
     data_dir: str | None = None,
     replica: int | None = None,
-) -> tuple[Problem, int, Params]:
+) -> tuple[Replica, int, Params]:
     """Returns the parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
@@ -39,10 +39,10 @@ def open_run(
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     step, carry, _ = restored
-    return whole.problems[number], step, whole.models(whole.loaded(carry), number)
+    return whole.replicas[number], step, whole.models(whole.loaded(carry), number)
 
 
-def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Problem:
+def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Replica:
     """Returns the parts of a run, without its models."""
     _choose_replica(workdir, None)
     return build.build(_here(workdir, data_dir))
@@ -79,17 +79,17 @@ def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
     return replica or 0
 
 
-def stages(workdir: pathlib.Path, problem: Problem) -> dict[int, float]:
+def stages(workdir: pathlib.Path, replica: Replica) -> dict[int, float]:
     """Returns the steps of which a run has a checkpoint, in order, and the epoch of each."""
-    steps = Checkpoints(workdir, problem.config.keep_checkpoints).steps()
+    steps = Checkpoints(workdir, replica.config.keep_checkpoints).steps()
     if not steps:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
-    return {step: step / problem.batches.steps_per_epoch for step in steps}
+    return {step: step / replica.batches.steps_per_epoch for step in steps}
 
 
-def open_stage(workdir: pathlib.Path, problem: Problem, step: int) -> Params:
+def open_stage(workdir: pathlib.Path, replica: Replica, step: int) -> Params:
     """Returns all agents' models [A, ...] at the checkpoint of one step."""
-    alone = program.of_problems(problem.config, problem)
+    alone = program.of_replicas(replica.config, replica)
     return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
 
 

@@ -97,10 +97,22 @@ def read_config(workdir: pathlib.Path) -> Config:
         raise RunError(f"{path} cannot be read: {error}") from error
 
 
+def read_about(workdir: pathlib.Path) -> dict[str, Any]:
+    """Reads what config.json says beside the settings: versions, data, objective and so on."""
+    path = workdir / "config.json"
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} cannot be read: it must be a JSON object")
+    return content
+
+
 def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
     """Checks that runs have the same model and dataset, so that their losses can be compared."""
     configs = [read_config(workdir) for workdir in workdirs]
-    for name in ("model", "norm", "dataset"):
+    for name in ("model", "norm", "dataset", "objective"):
         first = getattr(configs[0], name)
         for workdir, config in zip(workdirs, configs, strict=True):
             if getattr(config, name) != first:
@@ -177,7 +189,7 @@ def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
 def last_evaluation(workdir: pathlib.Path) -> dict[str, Any]:
     """Returns the numbers of the newest evaluation and `evaluated_at_step`, or nothing if there was none."""
     for record in reversed(read_metrics(workdir)):
-        if record.get("test_accuracy") is not None:
+        if record.get("test_loss") is not None:
             numbers = {name: value for name, value in record.items() if name not in ("step", "epoch")}
             return {**numbers, "evaluated_at_step": record["step"]}
     return {}
@@ -194,7 +206,7 @@ class Metrics:
         from tensorboardX import SummaryWriter
 
         path = workdir / "metrics.jsonl"
-        measured_again = {"test_accuracy", "lambda_max"}
+        measured_again = {"test_loss", "lambda_max"}
         records = [
             record
             for record in read_metrics(workdir)

@@ -9,7 +9,7 @@ from saddle_jax.training.config import IRRELEVANT, Config
 
 def run_name(config: Config) -> str:
     """Joins what tells runs apart at a glance; other settings that are not the defaults give a short hash."""
-    parts = [config.dataset, config.model, config.method]
+    parts = [config.dataset, *([] if config.model == "auto" else [config.model]), config.method]
     parts += [] if config.compressor == "none" else [config.compressor]
     parts += [] if config.ascent == "auto" else [config.ascent]
     parts += [

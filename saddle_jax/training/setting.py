@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax.base import checks
+from saddle_jax.base import brought, checks
 
 
 def setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
@@ -19,6 +19,18 @@ def setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None 
 def one_of(allowed: Any) -> Callable[[str, Any], Any]:
     """Makes a check that a setting is one of the allowed names."""
     return lambda name, value: checks.known(name, value, allowed)
+
+
+def or_brought(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Makes a check that passes what is brought by its form alone, and what else passes `check`."""
+
+    def checked(name: str, value: Any) -> None:
+        if brought.is_brought(value):
+            brought.parse(name, value)
+        else:
+            check(name, value)
+
+    return checked
 
 
 def whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:

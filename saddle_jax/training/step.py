@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from saddle_jax.base.types import Array, Key, Params
+from saddle_jax.base.types import Array, Batch, Key, Params, Tree
 from saddle_jax.core.method import MethodState
 from saddle_jax.core.metrics import Metrics
 from saddle_jax.core.mixing import Graphs
@@ -12,7 +12,7 @@ from saddle_jax.data import take
 from saddle_jax.data.batches import augmentation_key
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.devices.placement import Placement
-from saddle_jax.training.build import Problem, method_key
+from saddle_jax.training.build import Replica, method_key
 
 
 class Carry(NamedTuple):
@@ -26,16 +26,15 @@ class Carry(NamedTuple):
 class Inputs(NamedTuple):
     """What steps are fed with, on the devices."""
 
-    images: Any  # all training images, on every device; streamed, the batches of each device's own agents
-    labels: Any
-    samples: Array  # int [R, n, A, B]: which images each agent sees in the n steps of an epoch, or in one
+    data: Tree  # all training samples, on every device; streamed, the batches of each device's own agents
+    samples: Array  # int [R, n, A, B]: which samples each agent sees in the n steps of an epoch, or in one
     mask: Array  # float [n, B]: 1 where a sample counts
 
 
 class RunStep(NamedTuple):
-    """The step of one run on its devices; `problem` stands for all runs of a program that share it."""
+    """The step of one run on its devices; `replica` stands for all runs of a program that share it."""
 
-    problem: Problem
+    replica: Replica
     placement: Placement
     topology: Graphs  # with its idle agents
     group: int  # how many of a device's agents are computed at a time
@@ -53,35 +52,38 @@ class RunStep(NamedTuple):
           step: its number, int32 [].
           phase: which kind of step it is, see `Method.phase`.
         """
-        problem = self.problem
-        method, schedule = problem.method_on(self.topology, numbers)
+        replica = self.replica
+        method, schedule = replica.method_on(self.topology, numbers)
         batch = self.placement.cut_batches(self._batch(inputs, root, step))
         params, state, metrics = method.step(
-            problem.loss_fn,
+            replica.loss_fn,
             carry.params,
             carry.state,
             batch,
             method_key(root, step),
             phase=phase,
-            diagnostics=problem.config.diagnostics,
+            diagnostics=replica.config.diagnostics,
             group=self.group,
         )
         is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
         first_bad = jnp.where((carry.first_bad < 0) & is_bad, step, carry.first_bad)
-        metrics = metrics.adding(learning_rate=schedule(carry.state.t), first_bad=first_bad)
+        rate = {} if schedule is None else {"learning_rate": schedule(carry.state.t)}
+        metrics = metrics.adding(**rate, first_bad=first_bad)
         return Carry(params, state, first_bad), metrics
 
-    def _batch(self, inputs: Inputs, root: Key, step: Any) -> dict[str, Array]:
-        """Returns every agent's images, labels and mask, [A, B, ...]; idle agents' samples do not count."""
-        epoch, number = jnp.divmod(step, self.problem.batches.steps_per_epoch)
-        row = 0 if self.problem.is_streamed else number
+    def _batch(self, inputs: Inputs, root: Key, step: Any) -> Batch:
+        """Returns every agent's samples and, if the objective reads one, mask [A, B, ...].
+
+        Idle agents' samples do not count.
+        """
+        dataset, batches = self.replica.dataset, self.replica.batches
+        epoch, number = jnp.divmod(step, batches.steps_per_epoch)
+        row = 0 if dataset.is_streamed else number
         samples, mask = inputs.samples[row], inputs.mask[row]
-        # Of stored images every device has all, of streamed ones those of its own agents.
-        pick = on_shards(take, everywhere=() if self.problem.is_streamed else (0,))
+        # Of stored samples every device has all, of streamed ones those of its own agents.
+        pick = on_shards(take, everywhere=() if dataset.is_streamed else (0,))
+        batch = dataset.augmented(augmentation_key(root, epoch, number), pick(inputs.data, samples))
+        if not self.replica.objective.masked:
+            return batch
         present = jnp.asarray(self.topology.present, mask.dtype)
-        key = augmentation_key(root, epoch, number)
-        return {
-            "images": self.problem.dataset.recipe.for_agents(key, pick(inputs.images, samples)),
-            "labels": pick(inputs.labels, samples),
-            "mask": present[:, None] * mask[None],
-        }
+        return {**batch, "mask": present[:, None] * mask[None]}

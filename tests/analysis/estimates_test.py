@@ -17,7 +17,7 @@ from saddle_jax.analysis.theory.bound import (
     mixing_lambda,
 )
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training.build import Problem, build
+from saddle_jax.training.build import Replica, build
 from saddle_jax.training.config import Config
 
 SMALL = Config(
@@ -44,13 +44,13 @@ def flat(params):
 
 def softmax_regression(experiment, weights, samples):
     """Inputs [m, d], probabilities [m, C] and per-sample gradients [m, d, C], in float64."""
-    images = np.asarray(experiment.dataset.recipe.for_evaluation(experiment.dataset.train_images[samples]))
+    images = np.asarray(experiment.dataset.recipe.for_evaluation(experiment.dataset.train["inputs"][samples]))
     x = np.concatenate([images.reshape(len(samples), -1), np.ones((len(samples), 1))], axis=1).astype(
         np.float64
     )
     scores = np.exp(x @ weights - (x @ weights).max(axis=1, keepdims=True))
     p = scores / scores.sum(axis=1, keepdims=True)
-    target = np.eye(p.shape[1])[experiment.dataset.train_labels[samples]]
+    target = np.eye(p.shape[1])[experiment.dataset.train["targets"][samples]]
     return x, p, x[:, :, None] * (p - target)[:, None, :]
 
 
@@ -71,7 +71,7 @@ def test_estimates_are_those_of_a_computation_by_hand(small):
         curvatures.append(np.linalg.eigvalsh(hessian / size)[-1])
         first = flat(jax.tree.map(lambda x: x[0], experiment.first_params()))
         _, p, _ = softmax_regression(experiment, first, row[:size])
-        losses.append(-np.log(p[np.arange(size), experiment.dataset.train_labels[row[:size]]]).mean())
+        losses.append(-np.log(p[np.arange(size), experiment.dataset.train["targets"][row[:size]]]).mean())
     spread = np.stack(means) - np.mean(means, axis=0)
     assert found.delta == pytest.approx(np.sqrt(np.mean(np.sum(spread**2, axis=(1, 2)))), rel=1e-4)
     np.testing.assert_allclose(found.L, max(curvatures), rtol=5e-3)
@@ -93,7 +93,7 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
     random = np.random.default_rng(1)
     first = experiment.first_params()
     params = jax.tree.map(lambda x: x + 0.1 * random.normal(size=x.shape).astype(np.float32), first)
-    monkeypatch.setattr(Problem, "first_params", lambda self: params)  # compiled anew at every call
+    monkeypatch.setattr(Replica, "first_params", lambda self: params)  # compiled anew at every call
     weights = flat(jax.tree.map(lambda x: x.mean(axis=0), params))
     expected = []
     for row in cut.samples:

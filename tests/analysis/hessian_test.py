@@ -186,14 +186,14 @@ def test_a_convolutional_networks_products_on_training_chunks_are_those_of_the_w
     assert [weight for weight, _ in chunks] == [0.4, 0.4, 0.2]
     whole = {
         name: jnp.concatenate([batch[name][batch["mask"] == 1] for _, batch in chunks])
-        for name in ("images", "labels")
+        for name in ("inputs", "targets")
     }
-    assert len(whole["labels"]) == 40
+    assert len(whole["targets"]) == 40
     flat, unravel = ravel_pytree(params)
 
     def loss(vector):  # independent of the package's loss: by hand from the logits
-        logits = made.model.clone(lowering="plain").apply({"params": unravel(vector)}, whole["images"])
-        picked = logits[jnp.arange(40), whole["labels"]]
+        logits = made.parts.model("plain").apply(unravel(vector), whole["inputs"])
+        picked = logits[jnp.arange(40), whole["targets"]]
         return jnp.mean(jax.nn.logsumexp(logits, axis=1) - picked)
 
     product, size = hessian.hessian(sharpness.loss_of(made, "plain"), params, chunks)
@@ -210,10 +210,10 @@ def test_the_images_are_training_images_of_the_agents_asked_for(parts):
     everyone = sharpness.training_chunks(made, 10**6)
     held = int(made.partition.sizes.sum())
     assert sum(int(batch["mask"].sum()) for _, batch in everyone) == held
-    counts = sum(np.bincount(b["labels"][b["mask"] == 1], minlength=10) for _, b in everyone)
+    counts = sum(np.bincount(b["targets"][b["mask"] == 1], minlength=10) for _, b in everyone)
     np.testing.assert_array_equal(counts, made.partition.class_counts.sum(axis=0))
     own = sharpness.training_chunks(made, 10**6, agent=2)
-    counts = sum(np.bincount(b["labels"][b["mask"] == 1], minlength=10) for _, b in own)
+    counts = sum(np.bincount(b["targets"][b["mask"] == 1], minlength=10) for _, b in own)
     np.testing.assert_array_equal(counts, made.partition.class_counts[2])
-    first, again = (sharpness.training_chunks(made, 50)[0][1]["images"] for _ in range(2))
+    first, again = (sharpness.training_chunks(made, 50)[0][1]["inputs"] for _ in range(2))
     np.testing.assert_array_equal(first, again)

@@ -137,7 +137,7 @@ def test_the_command_writes_what_it_promises(trained, tmp_path, capsys):
     runs = [str(trained / name) for name in ("one", NASTY, "$three")]
     options = ["--points=5", "--span=0.5", "--images=100", f"--output={tmp_path / 'out'}"]
     assert cli.main(["saddle", "landscape", *runs, *options]) == 0
-    assert "one: step 15, 100 of its training images, not augmented" in capsys.readouterr().out
+    assert "one: step 15, 100 of its training samples, not augmented" in capsys.readouterr().out
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {"landscape.npz", "landscape.png", "landscape.html", "contours.png", "sections.png"}
     for name in ("landscape.png", "contours.png", "sections.png"):
@@ -156,9 +156,9 @@ def test_the_command_writes_what_it_promises(trained, tmp_path, capsys):
             losses = []
             for _, batch in sharpness.training_chunks(made, 100):
                 counted = np.asarray(batch["mask"]) == 1
-                images = np.asarray(batch["images"], np.float64)[counted]
+                images = np.asarray(batch["inputs"], np.float64)[counted]
                 logits = images.reshape(len(images), -1) @ kernel + model["bias"]
-                picked = logits[np.arange(len(logits)), np.asarray(batch["labels"])[counted]]
+                picked = logits[np.arange(len(logits)), np.asarray(batch["targets"])[counted]]
                 losses += list(np.log(np.exp(logits).sum(axis=1)) - picked)
             assert len(losses) == 100
             assert loss == pytest.approx(np.mean(losses), rel=1e-5)

@@ -49,7 +49,7 @@ def dense_extremes(workdir, step, images, agent=None, own=False):
     model = reopen.choose(reopen.open_stage(workdir, made, step), agent)
     kernel, bias = (np.asarray(model["linear"][name], np.float64) for name in ("kernel", "bias"))
     chunks = sharpness.training_chunks(made, images, agent if own else None)
-    x = np.concatenate([np.asarray(b["images"], np.float64)[np.asarray(b["mask"]) == 1] for _, b in chunks])
+    x = np.concatenate([np.asarray(b["inputs"], np.float64)[np.asarray(b["mask"]) == 1] for _, b in chunks])
     x = x.reshape(len(x), -1)
     p = np.exp(x @ kernel + bias)
     p /= p.sum(axis=1, keepdims=True)

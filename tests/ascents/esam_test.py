@@ -13,7 +13,7 @@ from saddle_jax.core.ledger import passes_per_step
 
 
 def batch(mask=None, size=8):
-    numbered = {"images": jnp.arange(2.0 * size).reshape(size, 2), "labels": jnp.arange(size)}
+    numbered = {"inputs": jnp.arange(2.0 * size).reshape(size, 2), "targets": jnp.arange(size)}
     return numbered if mask is None else {**numbered, "mask": jnp.asarray(mask, jnp.float32)}
 
 
@@ -26,8 +26,8 @@ RISE = jnp.array([0.3, -0.1, 0.5, -0.2, 0.1, -0.3, 0.4, -0.4])  # in descending 
 )
 def test_exactly_so_many_samples_whose_loss_rose_most_are_chosen(gamma, expected):
     chosen = rising(batch(), RISE, gamma)
-    np.testing.assert_array_equal(chosen["labels"], expected)
-    np.testing.assert_array_equal(chosen["images"], batch()["images"][jnp.array(expected)])
+    np.testing.assert_array_equal(chosen["targets"], expected)
+    np.testing.assert_array_equal(chosen["inputs"], batch()["inputs"][jnp.array(expected)])
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_samples_that_a_mask_leaves_out_are_not_chosen(mask, expected):
     """Their losses are zero at both points: they rose more than any that fell."""
     seen = jnp.where(jnp.asarray(mask) > 0, RISE, 0.0)
     chosen = jax.jit(rising, static_argnums=2)(batch(mask), seen, 0.5)
-    assert len(chosen["labels"]) == 4
-    assert [int(each) for each in chosen["labels"][chosen["mask"] > 0]] == expected
+    assert len(chosen["targets"]) == 4
+    assert [int(each) for each in chosen["targets"][chosen["mask"] > 0]] == expected
 
 
 def test_a_mask_of_more_axes_is_data():
@@ -59,12 +59,12 @@ def test_the_descent_sees_the_mean_of_the_chosen_of_a_masked_batch():
     """One step by hand, of the loss that images have: sum(losses * mask) / max(sum(mask), 1)."""
 
     def losses(x, d):
-        return (x[None] - d["images"][:, 0]) ** 2
+        return (x[None] - d["inputs"][:, 0]) ** 2
 
     def loss_fn(x, d):
         return jnp.sum(losses(x, d) * d["mask"]) / jnp.maximum(jnp.sum(d["mask"]), 1)
 
-    d = {"images": jnp.array([[1.0], [-2.0], [3.0], [-9.0]]), "mask": jnp.array([1.0, 1.0, 1.0, 0.0])}
+    d = {"inputs": jnp.array([[1.0], [-2.0], [3.0], [-9.0]]), "mask": jnp.array([1.0, 1.0, 1.0, 0.0])}
     x = jnp.array(0.5)
     method = sj.saddle(sj.dpsgd(sj.isolated(1), 1.0), sj.esam(0.25, 1.0, 0.7))
     stacked = jax.tree.map(lambda leaf: leaf[None], (x, d))

@@ -130,8 +130,8 @@ def test_both_sides_evaluate_alike():
     assert len(runs) == 3
     ours = runs.pop("ours")()
     for run in runs.values():
-        assert run().accuracy == ours.accuracy
-        assert run().loss == pytest.approx(ours.loss, abs=1e-4)
+        assert run()["accuracy"] == ours["accuracy"]
+        assert run()["loss"] == pytest.approx(ours["loss"], abs=1e-4)
 
 
 @pytest.mark.parametrize("case", ["q_saddle", "many"])

@@ -150,7 +150,7 @@ def test_settings_are_shown_with_their_meaning(capsys):
         == 0
     )
     printed = capsys.readouterr().out
-    assert re.search(r"model +'resnet8' +network of every agent: .* \(default cnn\)$", printed, re.M)
+    assert re.search(r"model +'resnet8' +network of every agent: .* \(default auto\)$", printed, re.M)
     assert re.search(r"rho +0.2 +SAM's radius", printed)
     with pytest.raises(SystemExit):
         __main__.main(["saddle", "train", "--help"])

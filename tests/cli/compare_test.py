@@ -141,8 +141,8 @@ def test_folders_have_names_that_need_no_quotes():
         "ring+star",
     ]
     config = Config(method="gut(mu=0.05, point=current)", ascent="looksam(every=10)")
-    assert run_name(config) == "digits-cnn-gut_mu=0.05,point=current-looksam_every=10-ring10-seed0"
-    assert run_name(Config(topology="torus:2x5")) == "digits-cnn-q_saddle-torus_2x510-seed0"
+    assert run_name(config) == "digits-gut_mu=0.05,point=current-looksam_every=10-ring10-seed0"
+    assert run_name(Config(topology="torus:2x5")) == "digits-q_saddle-torus_2x510-seed0"
 
 
 def test_methods_and_ascents_are_listed_and_described(capsys):

@@ -113,8 +113,8 @@ def test_a_run_writes_layers_as_lists_and_agents_one_by_one(tmp_path):
     # Free slots of the chain's ends count nowhere: a norm of all lies between its parts' largest and sum.
     parts = logged["gradient_norm_by_layer"]
     assert max(parts) <= logged["gradient_norm"] <= sum(parts)
-    assert len(result["agent_accuracies"]) == 3
-    assert np.mean(result["agent_accuracies"]) == pytest.approx(result["agent_accuracy_mean"])
+    assert len(result["agent_accuracy_each"]) == 3
+    assert np.mean(result["agent_accuracy_each"]) == pytest.approx(result["agent_accuracy_mean"])
     counts = np.array(about["partition"]["class_counts"])
     assert counts.shape == (3, 10)
     assert counts.sum() == pytest.approx(about["dataset"]["train"], abs=3)

@@ -8,7 +8,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data, models
 from saddle_jax.data import augment
-from saddle_jax.training import classification
+from saddle_jax.training import classification, objectives
 
 LABELS = np.arange(103) % 4
 
@@ -70,51 +70,53 @@ def test_the_masked_loss_divides_by_the_true_count():
     loss_fn = classification.cross_entropy(model)
     labels = jnp.arange(8) % 4
     mask = jnp.array([1.0, 1, 1, 0, 0, 0, 0, 0])
-    masked, aux = loss_fn(params, {"images": images, "labels": labels, "mask": mask})
-    whole, whole_aux = loss_fn(params, {"images": images[:3], "labels": labels[:3], "mask": jnp.ones(3)})
+    masked, aux = loss_fn(params, {"inputs": images, "targets": labels, "mask": mask})
+    whole, whole_aux = loss_fn(params, {"inputs": images[:3], "targets": labels[:3], "mask": jnp.ones(3)})
     np.testing.assert_allclose(masked, whole, rtol=1e-6)
     np.testing.assert_allclose(aux["accuracy"], whole_aux["accuracy"])
     grads = [
         jax.grad(lambda p, b=batch: loss_fn(p, b)[0])(params)
         for batch in (
-            {"images": images, "labels": labels, "mask": mask},
-            {"images": images[:3], "labels": labels[:3], "mask": jnp.ones(3)},
+            {"inputs": images, "targets": labels, "mask": mask},
+            {"inputs": images[:3], "targets": labels[:3], "mask": jnp.ones(3)},
         )
     ]
     chex.assert_trees_all_close(*grads, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 360, 500])
-def test_evaluation_counts_every_image_once(batch_size):
+def test_evaluation_counts_every_image_once(batch_size, monkeypatch):
+    monkeypatch.setattr(objectives, "_BATCH", batch_size)
     dataset = data.load("digits")
     model = models.build("logistic", 10)
-    params = models.init(model, dataset.image_shape, jax.random.key(0))
+    params = models.init(model, dataset.input_shape, jax.random.key(0))
     count = 23 if batch_size == 1 else 360
-    images, labels = dataset.test_images[:count], dataset.test_labels[:count]
-    score = classification.evaluate(model, params, images, labels, dataset.recipe, batch_size)
+    images, labels = dataset.test["inputs"][:count], dataset.test["targets"][:count]
+    objective = objectives.make("classification", models.functions(model))
+    score = objectives.evaluate(objective, params, {"inputs": images, "targets": labels}, dataset.recipe)
     logits = model.apply({"params": params}, dataset.recipe.for_evaluation(jnp.asarray(images)))
-    assert score.accuracy == np.mean(np.asarray(jnp.argmax(logits, axis=1)) == labels)
+    assert score["accuracy"] == pytest.approx(np.mean(np.asarray(jnp.argmax(logits, axis=1)) == labels))
     expected = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels)).mean()
-    assert score.loss == pytest.approx(float(expected), rel=1e-5)
+    assert score["loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_ten_agents_learn_the_digits():
     """All parts together, as a training loop will put them."""
     dataset = data.load("digits")
-    partition = data.make_partition("dirichlet", dataset.train_labels, 10, alpha=0.1, seed=0)
+    partition = data.make_partition("dirichlet", dataset.train["targets"], 10, alpha=0.1, seed=0)
     made = data.Batches(partition, 32, seed=0)
     model = models.build("logistic", 10)
     method = sj.q_saddle(sj.ring(10), 0.1, 0.05)
-    params = sj.replicate(models.init(model, dataset.image_shape, jax.random.key(0)), 10)
+    params = sj.replicate(models.init(model, dataset.input_shape, jax.random.key(0)), 10)
     state = method.init(params)
-    images, labels = jnp.asarray(dataset.train_images), jnp.asarray(dataset.train_labels)
+    images, labels = jnp.asarray(dataset.train["inputs"]), jnp.asarray(dataset.train["targets"])
     loss_fn = classification.cross_entropy(model)
 
     @jax.jit
     def step(params, state, samples, mask, key):
         batch = {
-            "images": dataset.recipe.for_agents(key, data.take(images, samples)),
-            "labels": data.take(labels, samples),
+            "inputs": dataset.recipe.for_agents(key, data.take(images, samples)),
+            "targets": data.take(labels, samples),
             "mask": mask,
         }
         return method.step(loss_fn, params, state, batch)[:2]
@@ -123,10 +125,9 @@ def test_ten_agents_learn_the_digits():
         for number in range(made.steps_per_epoch):
             samples, mask = made.step(epoch, number)
             params, state = step(params, state, samples, mask, made.augmentation_key(epoch, number))
-    score = classification.evaluate(
-        model, sj.consensus(params), dataset.test_images, dataset.test_labels, dataset.recipe
-    )
-    assert score.accuracy > 0.88  # logistic regression on all digits reaches 0.96
+    objective = objectives.make("classification", models.functions(model))
+    score = objectives.evaluate(objective, sj.consensus(params), dataset.test, dataset.recipe)
+    assert score["accuracy"] > 0.88  # logistic regression on all digits reaches 0.96
 
 
 # ---- augmentation ----

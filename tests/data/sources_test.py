@@ -99,23 +99,23 @@ def made(tmp_path):
 def test_any_prepared_dataset_is_read_once_and_then_mapped(made, monkeypatch):
     root, folder, images = made
     dataset = data.load("bugs", root)
-    np.testing.assert_array_equal(dataset.train_images, images)
-    np.testing.assert_array_equal(dataset.test_labels, [0, 1, 2, 0, 1, 2, 0])
+    np.testing.assert_array_equal(dataset.train["inputs"], images)
+    np.testing.assert_array_equal(dataset.test["targets"], [0, 1, 2, 0, 1, 2, 0])
     assert dataset.class_names == ("ant", "bee", "cow")
-    assert dataset.image_shape == (6, 5, 3)
+    assert dataset.input_shape == (6, 5, 3)
     assert dataset.recipe.augmentation == "none"
     assert dataset.recipe.mean == pytest.approx(np.mean(images, axis=(0, 1, 2)) / 255, abs=1e-3)
     assert (folder / "decoded" / "train" / "images.npy").is_file()
     monkeypatch.setattr(prepared, "open_split", lambda *_, **__: pytest.fail("decoded again"))
     again = data.load("bugs", root)
-    assert isinstance(again.train_images, np.memmap)
-    np.testing.assert_array_equal(again.train_images, images)
+    assert isinstance(again.train["inputs"], np.memmap)
+    np.testing.assert_array_equal(again.train["inputs"], images)
 
 
 def test_the_environment_names_the_folder(made, monkeypatch):
     root, _, _ = made
     monkeypatch.setenv("TFDS_DATA_DIR", str(root))
-    assert data.load("bugs").num_classes == 3
+    assert data.load("bugs").num_outputs == 3
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "record", "labels"])
@@ -132,8 +132,8 @@ def test_a_damaged_cache_is_made_anew(made, damage):
     else:
         content[-3] ^= 1
         file.write_bytes(content)
-    np.testing.assert_array_equal(data.load("bugs", root).train_images, images)
-    np.testing.assert_array_equal(data.load("bugs", root).train_labels, [0, 1, 2, 0, 1, 2, 0])
+    np.testing.assert_array_equal(data.load("bugs", root).train["inputs"], images)
+    np.testing.assert_array_equal(data.load("bugs", root).train["targets"], [0, 1, 2, 0, 1, 2, 0])
 
 
 def test_changed_records_are_decoded_again(made):
@@ -145,14 +145,14 @@ def test_changed_records_are_decoded_again(made):
     elsewhere = make_dataset(root / "other", "bugs", other, [2] * 7)
     for file in elsewhere.glob("bugs-*"):
         file.rename(folder / file.name)
-    np.testing.assert_array_equal(data.load("bugs", root).train_images, other)
+    np.testing.assert_array_equal(data.load("bugs", root).train["inputs"], other)
 
 
 def test_a_read_only_dataset_is_cached_in_the_users_folder(made, tmp_path):
     root, folder, images = made
     folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        np.testing.assert_array_equal(data.load("bugs", root).train_images, images)
+        np.testing.assert_array_equal(data.load("bugs", root).train["inputs"], images)
     finally:
         folder.chmod(0o755)
     assert not (folder / "decoded").exists()
@@ -182,11 +182,11 @@ def test_imagenette_is_stored_at_32(tmp_path):
     images = pictures(5, [(64, 64), (40, 50), (90, 33)])
     make_dataset(tmp_path, "imagenette/160px-v2", images, [0, 1, 2, 0, 1], splits=("train", "validation"))
     dataset = data.load("imagenette", tmp_path)
-    assert dataset.train_images.shape == (5, 32, 32, 3)
-    assert dataset.image_shape == (32, 32, 3)
+    assert dataset.train["inputs"].shape == (5, 32, 32, 3)
+    assert dataset.input_shape == (32, 32, 3)
     # shorter side to 32 and the middle: 90x33 becomes 87x32, of which rows 27 to 58
     resized = np.asarray(Image.fromarray(images[2]).resize((32, 87), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(dataset.train_images[2], resized[27:59])
+    np.testing.assert_array_equal(dataset.train["inputs"][2], resized[27:59])
 
 
 def test_imagenet_is_streamed(tmp_path):
@@ -194,21 +194,21 @@ def test_imagenet_is_streamed(tmp_path):
     labels = np.arange(40) % 3
     make_dataset(tmp_path, "imagenet2012", images, labels, splits=("train", "validation"))
     dataset = data.load("imagenet", tmp_path)
-    np.testing.assert_array_equal(dataset.train_labels, labels)
-    assert dataset.train_images.shape == (40, 256, 256, 3)
-    assert dataset.image_shape == (224, 224, 3)
+    np.testing.assert_array_equal(dataset.train["targets"], labels)
+    assert dataset.train["inputs"].shape == (40, 256, 256, 3)
+    assert dataset.input_shape == (224, 224, 3)
     samples = np.array([[3, 39], [0, 17]])
-    batch = dataset.train_images[samples]
+    batch = dataset.train["inputs"][samples]
     assert batch.shape == (2, 2, 256, 256, 3)
     square = prepared.middle_square(256)
     np.testing.assert_array_equal(batch[0, 1], square(images[39]))
-    ahead = dataset.train_images.ahead(samples)
+    ahead = dataset.train["inputs"].ahead(samples)
     np.testing.assert_array_equal(ahead(), batch)
-    np.testing.assert_array_equal(dataset.test_images[36:], [square(image) for image in images[36:]])
+    np.testing.assert_array_equal(dataset.test["inputs"][36:], [square(image) for image in images[36:]])
     part = dataset.subset(7, seed=0)
-    assert part.train_images.shape == (7, 256, 256, 3)
-    original = np.flatnonzero([(square(image) == part.train_images[2]).all() for image in images])
-    assert part.train_labels[2] == labels[original[0]]
+    assert part.train["inputs"].shape == (7, 256, 256, 3)
+    original = np.flatnonzero([(square(image) == part.train["inputs"][2]).all() for image in images])
+    assert part.train["targets"][2] == labels[original[0]]
     prepared_batch = dataset.recipe.for_evaluation(np.asarray(batch[0]))
     assert prepared_batch.shape == (2, 224, 224, 3)
 
@@ -274,30 +274,30 @@ def test_images_of_several_sizes_are_refused(tmp_path):
 
 def test_embedded_digits_are_real_and_split_for_good():
     digits = data.load("digits")
-    assert digits.train_images.shape == (1437, 8, 8, 1)
-    assert digits.test_images.shape == (360, 8, 8, 1)
-    whole = np.concatenate([digits.train_images, digits.test_images])
+    assert digits.train["inputs"].shape == (1437, 8, 8, 1)
+    assert digits.test["inputs"].shape == (360, 8, 8, 1)
+    whole = np.concatenate([digits.train["inputs"], digits.test["inputs"]])
     # scikit-learn's: 1,797 images whose pixels sum to 561,718 in steps of 1/16
     assert int(np.round(whole / (255 / 16)).sum()) == 561_718
-    counts = np.bincount(np.concatenate([digits.train_labels, digits.test_labels]))
+    counts = np.bincount(np.concatenate([digits.train["targets"], digits.test["targets"]]))
     np.testing.assert_array_equal(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
-    np.testing.assert_array_equal(digits.train_images, data.load("digits").train_images)
+    np.testing.assert_array_equal(digits.train["inputs"], data.load("digits").train["inputs"])
 
 
 def test_synthetic_clusters_can_be_told_apart_but_not_quite():
     dataset = data.load("synthetic")
-    means = np.stack([dataset.train_images[dataset.train_labels == c].mean(axis=0) for c in range(10)])
-    distances = ((dataset.test_images[:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
-    assert (distances.argmin(axis=1) == dataset.test_labels).mean() > 0.95
+    means = np.stack([dataset.train["inputs"][dataset.train["targets"] == c].mean(axis=0) for c in range(10)])
+    distances = ((dataset.test["inputs"][:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
+    assert (distances.argmin(axis=1) == dataset.test["targets"]).mean() > 0.95
 
 
 def test_subsets_are_random_and_repeat_themselves():
     digits = data.load("digits")
     part = digits.subset(100, seed=3)
-    assert part.train_images.shape == (100, 8, 8, 1)
-    np.testing.assert_array_equal(part.train_labels, digits.subset(100, seed=3).train_labels)
-    assert not np.array_equal(part.train_labels, digits.subset(100, seed=4).train_labels)
-    assert len(np.unique(part.train_labels)) == 10
+    assert part.train["inputs"].shape == (100, 8, 8, 1)
+    np.testing.assert_array_equal(part.train["targets"], digits.subset(100, seed=3).train["targets"])
+    assert not np.array_equal(part.train["targets"], digits.subset(100, seed=4).train["targets"])
+    assert len(np.unique(part.train["targets"])) == 10
 
 
 @needs_real
@@ -311,12 +311,12 @@ def test_subsets_are_random_and_repeat_themselves():
 )
 def test_real_datasets(name, train, test, classes, first):
     dataset = data.load(name)
-    assert dataset.train_images.shape == (train, 32, 32, 3)
-    assert dataset.test_images.shape == (test, 32, 32, 3)
-    assert dataset.num_classes == classes
+    assert dataset.train["inputs"].shape == (train, 32, 32, 3)
+    assert dataset.test["inputs"].shape == (test, 32, 32, 3)
+    assert dataset.num_outputs == classes
     assert first is None or dataset.class_names[0] == first
-    counts = np.bincount(dataset.train_labels)
+    counts = np.bincount(dataset.train["targets"])
     if name != "imagenette":
         assert set(counts) == {train // classes}
-    pixels = np.asarray(dataset.train_images[::50], np.float64) / 255
+    pixels = np.asarray(dataset.train["inputs"][::50], np.float64) / 255
     assert pixels.mean(axis=(0, 1, 2)) == pytest.approx(dataset.recipe.mean, abs=0.03)

@@ -72,7 +72,7 @@ def test_a_run_is_the_same_on_any_number_of_devices(tmp_path):
         results[devices] = loop.train(config, tmp_path / devices, QUIET)
         metrics[devices] = run_folder.read_metrics(tmp_path / devices)
     for devices in ("2", "4"):
-        for name in ("test_loss", "consensus_distance", "bytes_sent_per_agent", "agent_accuracies"):
+        for name in ("test_loss", "consensus_distance", "bytes_sent_per_agent", "agent_accuracy_each"):
             assert results[devices][name] == pytest.approx(results["1"][name], rel=1e-4), name
         for one, other in zip(metrics["1"], metrics[devices], strict=True):
             assert one.keys() == other.keys()

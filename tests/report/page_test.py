@@ -91,7 +91,7 @@ def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
     assert "62.50 %77.41 +- 8.00" in tables["results"]
     assert "Table 1, QGM, ringcpu: small" in tables["results"]
     mean, spread = np.mean([62.5, 50.0]), np.std([62.5, 50.0], ddof=1)
-    assert f"qgm2{mean:.2f}{spread:.2f}" in tables["seeds"]
+    assert f"qgm2accuracy{mean:.2f} %{spread:.2f} %" in tables["seeds"]
     assert "q_saddle" not in tables["seeds"]  # one seed has no mean
 
 
@@ -108,7 +108,7 @@ def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
     ],
 )
 def test_a_run_that_did_not_finish_says_so_first(tmp_path, status, result, said):
-    ends = dict.fromkeys(("test_accuracy", "test_loss", "agent_accuracies"))
+    ends = dict.fromkeys(("test_accuracy", "test_loss", "agent_accuracy_each"))
     lines = folders.metrics()
     lines[-1]["train_loss"] = None  # what was not finite
     run = folders.write_run(tmp_path / "run", status=status, lines=lines, result=ends | result)

@@ -10,7 +10,6 @@ from dying import Deadly, Killed
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.training import loop, reopen, run_folder
-from saddle_jax.training.build import Problem
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.program import Program, build
@@ -97,7 +96,7 @@ def test_the_step_is_compiled_once(tmp_path, monkeypatch):
     program = build(SMALL)
     compiled = program.compiled
     monkeypatch.setattr(Program, "compiled", compiled)
-    monkeypatch.setattr(loop, "build", lambda config: program)
+    monkeypatch.setattr(loop, "build", lambda config, parts: program)
     loop.train(SMALL, tmp_path / "run", QUIET)
     assert compiled._cache_size() == 1
 
@@ -269,10 +268,10 @@ def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
 
 def test_a_run_can_be_opened_again(uninterrupted):
     result, workdir = uninterrupted
-    problem, step, params = reopen.open_run(workdir, pytest.fail)
+    replica, step, params = reopen.open_run(workdir, pytest.fail)
     assert step == 60
-    assert problem.evaluate(reopen.choose(params, None)).accuracy == result["test_accuracy"]
-    agents = [problem.evaluate(reopen.choose(params, agent)).accuracy for agent in range(3)]
+    assert replica.evaluate(reopen.choose(params, None))["accuracy"] == result["test_accuracy"]
+    agents = [replica.evaluate(reopen.choose(params, agent))["accuracy"] for agent in range(3)]
     assert np.mean(agents) == pytest.approx(result["agent_accuracy_mean"])
     with pytest.raises(ValueError, match="agent must be 0 to 2, got 3"):
         reopen.choose(params, 3)
@@ -283,17 +282,18 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
 
     class Streamed:
         def __init__(self, images):
-            self._images, self.shape = images, images.shape
+            self._images, self.shape, self.dtype = images, images.shape, images.dtype
 
         def ahead(self, samples):
             return lambda: self._images[samples]
 
     program = build(SMALL)
-    images = Streamed(program.problem.dataset.train_images)
-    dataset = dataclasses.replace(program.problem.dataset, train_images=images)
-    streamed = dataclasses.replace(program, problems=(dataclasses.replace(program.problem, dataset=dataset),))
-    monkeypatch.setattr(Problem, "is_streamed", True)
-    monkeypatch.setattr(loop, "build", lambda config: streamed)
+    images = Streamed(program.replica.dataset.train["inputs"])
+    dataset = dataclasses.replace(
+        program.replica.dataset, train={**program.replica.dataset.train, "inputs": images}
+    )
+    streamed = dataclasses.replace(program, replicas=(dataclasses.replace(program.replica, dataset=dataset),))
+    monkeypatch.setattr(loop, "build", lambda config, parts: streamed)
     result = loop.train(SMALL, tmp_path, QUIET)
     assert result["test_accuracy"] == pytest.approx(uninterrupted[0]["test_accuracy"], abs=0.006)
     stored = run_folder.read_metrics(uninterrupted[1])

@@ -33,7 +33,7 @@ def test_the_estimate_is_what_is_compiled(changes):
     fast = {"xla_backend_optimization_level": 0}
     found = parts.compiled.lower(*arguments).compile(compiler_options=fast).memory_analysis()
     told = memory.estimate(parts)
-    held = told.carried * parts.at_once / len(parts.problems) + told.data
+    held = told.carried * parts.at_once / len(parts.replicas) + told.data
     assert held == pytest.approx(found.argument_size_in_bytes, rel=0.05)
     assert 0.8 < told.working / found.temp_size_in_bytes < 3
     assert told.total == told.carried + told.data + told.working

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from dying import Deadly, Killed
+from folders import OBJECTIVE
 
 import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
@@ -19,7 +20,6 @@ from saddle_jax.report.seeds import seeds_together
 from saddle_jax.report.tables import cell_of
 from saddle_jax.training import describe, feeding, loop, run_folder
 from saddle_jax.training import sweep as replicas
-from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
@@ -60,7 +60,7 @@ def check_alone(config, numbers, tolerance=1e-6):
     parts, carry, metrics = after_steps(config)
     models = [parts.models(carry, number) for number in numbers]
     for number, found in zip(numbers, models, strict=True):
-        _, alone, alone_metrics = after_steps(parts.problems[number].config)
+        _, alone, alone_metrics = after_steps(parts.replicas[number].config)
         chex.assert_trees_all_close(found, alone[0].params, rtol=1e-4, atol=tolerance)
         chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
     first, last = map(jax.tree.leaves, (models[0], models[-1]))
@@ -216,13 +216,12 @@ def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_pat
     options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never", "devices": "2"}
     config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
     parts = build(config)
-    monkeypatch.setattr(loop, "build", lambda config: parts)
+    monkeypatch.setattr(loop, "build", lambda config, shared: parts)
     whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
     several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
-    streamed = dataclasses.replace(parts, problems=tuple(map(as_if_streamed, parts.problems)))
+    streamed = dataclasses.replace(parts, replicas=tuple(map(as_if_streamed, parts.replicas)))
     for other in (several, streamed):
-        monkeypatch.setattr(Problem, "is_streamed", other is streamed)  # of the members too
-        monkeypatch.setattr(loop, "build", lambda config, other=other: other)
+        monkeypatch.setattr(loop, "build", lambda config, shared, other=other: other)
         found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
         for one, expected in zip(found, whole, strict=True):
             assert one["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-5)
@@ -231,12 +230,14 @@ def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_pat
 
 def as_if_streamed(run):
     class Images:
-        shape = run.dataset.train_images.shape
+        shape, dtype = run.dataset.train["inputs"].shape, run.dataset.train["inputs"].dtype
 
         def ahead(self, samples):
-            return lambda: np.asarray(run.dataset.train_images)[samples]
+            return lambda: np.asarray(run.dataset.train["inputs"])[samples]
 
-    return dataclasses.replace(run, dataset=dataclasses.replace(run.dataset, train_images=Images()))
+    return dataclasses.replace(
+        run, dataset=dataclasses.replace(run.dataset, train={**run.dataset.train, "inputs": Images()})
+    )
 
 
 def test_reports_see_runs(trained):
@@ -252,7 +253,7 @@ def test_reports_see_runs(trained):
     assert runs[0].fact("partition", "fingerprint") != runs[1].fact("partition", "fingerprint")
     cell = cell_of([workdir])
     assert cell.diverged == 2
-    assert cell.accuracies == tuple(100 * one["test_accuracy"] for one in result["replicas"][:2])
+    assert cell.scores == tuple(100 * one["test_accuracy"] for one in result["replicas"][:2])
 
 
 def test_verbs_take_one_replica_or_say_so(trained, capsys, tmp_path):
@@ -328,6 +329,6 @@ def test_seeds_whose_epochs_differ_are_refused():
 def test_replicas_that_nobody_evaluated_have_not_diverged():
     ended = {"status": "interrupted", "diverged": 0, "steps": 1, "seconds": 1.0}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
-    told = describe.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]})
+    told = describe.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]}, OBJECTIVE)
     assert re.search(r"seed 1234567 +not evaluated", told)
     assert re.search(r"seed 1234568 +not evaluated", told)

@@ -7,6 +7,7 @@ import folders
 import numpy as np
 import pytest
 from dying import Deadly, Killed
+from folders import OBJECTIVE
 
 import saddle_jax as sj
 from saddle_jax.base.checks import ArgumentError
@@ -329,6 +330,8 @@ def test_times_are_written_for_people():
 def test_results_of_replicas_have_a_spread_of_time():
     ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "replicas": []}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
-    told = describe.closing_table(ended | {"simulated_seconds": 738.0, "simulated_seconds_std": 1.5})
+    told = describe.closing_table(
+        ended | {"simulated_seconds": 738.0, "simulated_seconds_std": 1.5}, OBJECTIVE
+    )
     assert "simulated time       12.3 min +- 1.5 s  (on this network)" in told
-    assert "simulated" not in describe.closing_table(ended)
+    assert "simulated" not in describe.closing_table(ended, OBJECTIVE)

@@ -27,6 +27,8 @@ from saddle_jax.core.topology import Topology
 
 _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
 
+_ROUNDING = 1e-12  # below which a lambda that is computed may be zero
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -213,4 +215,5 @@ def mixing_lambda(topology: Graphs, gamma: float = 1.0) -> float:
     n = topology.size
     mixing = (1 - gamma) * np.eye(n) + gamma * topology.mixing
     disagreement = np.linalg.norm(mixing - 1 / n, ord=2)
-    return float(np.clip(1 - disagreement**2, 0.0, 1.0))
+    lambda_ = float(1 - disagreement**2)
+    return min(lambda_, 1.0) if lambda_ > _ROUNDING else 0.0

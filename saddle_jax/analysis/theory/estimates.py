@@ -16,16 +16,15 @@ import numpy as np
 from saddle_jax.analysis.theory.bound import Setting, mixing_lambda
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, Params
+from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.core.ascent import plain
 from saddle_jax.core.gradients import Known, of_one_model
 from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
-from saddle_jax.data.recipes import Recipe
+from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.devices.lifting import lift
 from saddle_jax.methods import options_of
 from saddle_jax.methods.spelling import parse_method
-from saddle_jax.training import classification
-from saddle_jax.training.build import Problem
+from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
 
 # Length of the steps along which gradients are compared: short against the curvature's own change, long
@@ -64,7 +63,7 @@ class Estimates(NamedTuple):
 
 
 def estimate(
-    problem: Problem,
+    replica: Replica,
     params: Params,
     *,
     samples: int = 0,
@@ -74,7 +73,7 @@ def estimate(
     """Measures a run's constants; images are prepared as in evaluation, without augmentation.
 
     Args:
-      problem: the run's parts.
+      replica: the run's parts.
       params: all agents' models [A, ...].
       samples: how many of each agent's samples stand for its data, a random choice rounded up to whole
         batches; 0 takes all.
@@ -82,18 +81,22 @@ def estimate(
       report: called with the passes over these samples that are done, and with their total.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
-    lambda_ = mixing_lambda(problem.topology, problem.config.gamma)
+    lambda_ = mixing_lambda(replica.topology, replica.config.gamma)
     if lambda_ == 0:
-        raise ArgumentError(f"the theorem needs agents that mix, got {problem.topology.name}")
-    data = _AgentData(problem, checks.whole("samples", samples, at_least=0))
+        raise ArgumentError(f"the theorem needs agents that mix, got {replica.topology.name}")
+    if not replica.objective.masked:
+        raise ArgumentError(
+            f"theory needs a loss that is a mean over masked samples, got {replica.objective.name}"
+        )
+    data = _AgentData(replica, checks.whole("samples", samples, at_least=0))
     passes = iterations + 4
 
     def finish(done: int) -> None:
         report(done, passes)
 
     # Through the host: arrays of a checkpoint are bound to devices, and would be compiled for apart.
-    here = replicate(jax.device_get(consensus(params)), problem.config.agents)
-    _, initial_loss = data.mean_gradient(problem.first_params())
+    here = replicate(jax.device_get(consensus(params)), replica.config.agents)
+    _, initial_loss = data.mean_gradient(replica.first_params())
     finish(1)
     gradients, _ = data.mean_gradient(here)
     finish(2)
@@ -142,33 +145,32 @@ def _unit(tree: Any) -> Any:
 class _AgentData:
     """Each agent's samples, in batches as the run has them, and passes over them."""
 
-    def __init__(self, problem: Problem, samples: int):
-        partition, size = problem.partition, problem.config.batch_size
+    def __init__(self, replica: Replica, samples: int):
+        partition, size = replica.partition, replica.config.batch_size
         if 0 < samples < 2 * size:
             raise ArgumentError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
         share = int(partition.sizes.max())
         batches = -(-(min(samples, share) if samples else share) // size)
-        random = np.random.default_rng(problem.config.seed)
+        random = np.random.default_rng(replica.config.seed)
         chosen = np.zeros((partition.agents, batches * size), np.int64)
         mask = np.zeros(chosen.shape, np.float32)
         for agent, (row, count) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
             own = random.permutation(row[:count])[: batches * size]
             chosen[agent, : len(own)], mask[agent, : len(own)] = own, 1.0
         self._sizes, self._batch_size = partition.sizes, size
-        self._problem = problem
+        self._replica = replica
         self._samples = chosen.reshape(-1, batches, size).swapaxes(0, 1)  # [batches, A, B]
         self.mask = mask.reshape(-1, batches, size).swapaxes(0, 1)
 
     def _batch(self, number: int) -> Batch:
-        """Returns uint8 images and labels of one batch of every agent [A, B, ...]."""
-        samples, dataset = self._samples[number], self._problem.dataset
-        images, labels = np.asarray(dataset.train_images[samples]), dataset.train_labels[samples]
-        return {"images": images, "labels": labels, "mask": self.mask[number]}
+        """Returns the samples of one batch of every agent [A, B, ...], as they are stored."""
+        samples, train = self._samples[number], self._replica.dataset.train
+        return {**jax.tree.map(lambda leaf: np.asarray(leaf[samples]), train), "mask": self.mask[number]}
 
     def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
         """Computes gradients [A, ...] and losses [A] of the batches of that number."""
-        problem = self._problem
-        return _gradients(problem.model, problem.dataset.recipe, params, self._batch(number))
+        replica = self._replica
+        return _gradients(replica.loss_fn, replica.dataset.recipe, params, self._batch(number))
 
     def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
         """Computes grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
@@ -200,10 +202,9 @@ class _AgentData:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _gradients(model: Any, recipe: Recipe, params: Params, batch: Batch) -> tuple[Params, Array]:
-    loss_fn = classification.cross_entropy(model)
-    prepared = {**batch, "images": jax.vmap(recipe.for_evaluation)(batch["images"])}
-    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, prepared, (), Known())
+def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Batch) -> tuple[Params, Array]:
+    seen = jax.vmap(functools.partial(prepared, recipe))(batch)
+    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, seen, (), Known())
     return grads, evaluation.loss
 
 

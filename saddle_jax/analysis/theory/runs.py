@@ -23,7 +23,7 @@ def measure_run(workdir: pathlib.Path, samples: int, data_dir: str | None, scree
 
     `samples` of each agent's data are looked at, or all for 0; `data_dir` is as of `open_run`.
     """
-    problem, step, params = open_run(workdir, screen.warn, data_dir)
+    replica, step, params = open_run(workdir, screen.warn, data_dir)
     screen.line("measuring L, sigma and delta at the consensus model ...")
     passes = 0
 
@@ -35,8 +35,8 @@ def measure_run(workdir: pathlib.Path, samples: int, data_dir: str | None, scree
         passes = done
 
     try:
-        estimates = estimate(problem, params, samples=samples, report=advance)
+        estimates = estimate(replica, params, samples=samples, report=advance)
     finally:
         screen.stop()
-    config = problem.config
+    config = replica.config
     return MeasuredRun(step, estimates, estimates.setting(config, max(step, 1)), outside_the_theorem(config))

@@ -6,7 +6,6 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from saddle_jax.bench.opponent.layout import Layout
 from saddle_jax.bench.opponent.models import NETWORKS, Tensor
 from saddle_jax.data.recipes import Recipe
-from saddle_jax.training.classification import Score
 
 
 @torch.inference_mode()
@@ -18,7 +17,7 @@ def evaluate(
     labels: Tensor,
     recipe: Recipe,
     batch_size: int = 500,
-) -> Score:
+) -> dict[str, float]:
     """Computes accuracy and mean loss of the average of models [A, P] on uint8 images [N, C, H, W]."""
     parameters = layout.tensors(models.mean(0))
     mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.mean, recipe.std))
@@ -27,4 +26,4 @@ def evaluate(
         logits = NETWORKS[model](parameters, (chunk / 255 - mean) / std)
         hits += int((logits.argmax(1) == chunk_labels).sum())
         loss += float(F.cross_entropy(logits, chunk_labels, reduction="sum"))
-    return Score(hits / len(labels), loss / len(labels))
+    return {"accuracy": hits / len(labels), "loss": loss / len(labels)}

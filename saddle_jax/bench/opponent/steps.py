@@ -161,8 +161,8 @@ class TheirStep:
     def __init__(self, work: Work, variant: Variant):
         batch = work.batch()
         self.layout, models = flatten(work.params(), work.image_shape)
-        self._images = images_of(batch["images"], variant.channels_last)
-        self._labels = labels_of(batch["labels"])
+        self._images = images_of(batch["inputs"], variant.channels_last)
+        self._labels = labels_of(batch["targets"])
         gradients = make_gradients(work.model, self.layout, variant)
         self._step = METHODS[work.method](gradients, work.topology, models, **OPTIONS)
 

@@ -1,0 +1,142 @@
+"""Any model as two functions of one agent: `init(key, inputs) -> params` and `apply(params, inputs)`.
+
+Flax has two kinds of modules, and some people write plain functions. The rest of the package sees none of
+that: parameters are a tree of arrays, without an agent axis.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Key, Params
+
+_KINDS = "a flax module (linen or nnx), or a pair of functions (init, apply)"
+
+
+class Functions(NamedTuple):
+    """A model of one agent, in two pure functions.
+
+    Attributes:
+      name: of its class or function, for people.
+      init: (key, inputs [1, ...]) -> params, a tree of arrays.
+      apply: (params, inputs [B, ...]) -> outputs [B, ...].
+    """
+
+    name: str
+    init: Callable[[Key, Any], Params]
+    apply: Callable[[Params, Any], Any]
+
+
+def functions(model: Any) -> Functions:
+    """Returns a model as functions; equal modules give the same ones, so that they are compiled once.
+
+    Args:
+      model: a linen module; an nnx module, whose weights are those of the first step, or its class or another
+        function of `rngs`, by which every seed has weights of its own; or a pair (init, apply), where init is
+        a function of a key, or of a key and inputs.
+    """
+    if isinstance(model, Functions):
+        return model
+    try:
+        hash(model)
+    except TypeError:  # a module with a list among its fields
+        return _adapted(model)
+    return _kept(model)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept(model: Any) -> Functions:
+    return _adapted(model)
+
+
+def _adapted(model: Any) -> Functions:
+    if isinstance(model, tuple | list) and len(model) == 2 and all(map(callable, model)):
+        return _of_pair(*model)
+    linen, nnx = sys.modules.get("flax.linen"), sys.modules.get("flax.nnx")  # whose module is here, is loaded
+    if linen is not None and isinstance(model, linen.Module):
+        return _of_linen(model)
+    if nnx is not None and isinstance(model, nnx.Module):
+        return _of_nnx(type(model).__name__, lambda rngs: model)
+    if callable(model) and takes_rngs(model):
+        return _of_nnx(getattr(model, "__name__", "nnx"), lambda rngs: model(rngs=rngs))
+    raise ArgumentError(f"model must be {_KINDS}, got {model!r}")
+
+
+def takes_rngs(factory: Callable[..., Any]) -> bool:
+    """Tells whether a class or function makes an nnx module from `rngs`."""
+    bare: Any = factory.func if isinstance(factory, functools.partial) else factory
+    # A class of nnx is made by a metaclass that takes anything: its __init__ tells.
+    tells = vars(bare).get("__init__", bare) if isinstance(bare, type) else bare
+    return "rngs" in inspect.signature(tells).parameters
+
+
+def _of_pair(init: Callable[..., Params], apply: Callable[[Params, Any], Any]) -> Functions:
+    takes_inputs = len(inspect.signature(init).parameters) > 1
+    name = getattr(apply, "__name__", "model")
+    return Functions(name, init if takes_inputs else lambda key, inputs: init(key), apply)
+
+
+def _of_linen(module: Any) -> Functions:
+    name = type(module).__name__
+
+    def init(key: Key, inputs: Any) -> Params:
+        _check_size(module, inputs)
+        variables = module.init(key, inputs)
+        _refuse_others(name, set(variables) - {"params"})
+        return variables.get("params", {})
+
+    def apply(params: Params, inputs: Any) -> Any:
+        return module.apply({"params": params}, inputs)
+
+    return Functions(name, init, apply)
+
+
+def _check_size(module: Any, inputs: Any) -> None:
+    """Refuses images that are too small for a network that says how small they may be."""
+    smallest = getattr(module, "smallest_image", 1)
+    if getattr(inputs, "ndim", 0) == 4 and min(inputs.shape[1:3]) < smallest:
+        _, height, width, _ = inputs.shape
+        raise ArgumentError(
+            f"{type(module).__name__} needs images of at least {smallest}x{smallest}, got {height}x{width}"
+        )
+
+
+def _of_nnx(name: str, make: Callable[[Any], Any]) -> Functions:
+    from flax import nnx
+
+    def parts(key: Key) -> tuple[Any, Any]:
+        module = make(nnx.Rngs(key))
+        if not isinstance(module, nnx.Module):
+            raise ArgumentError(f"model must be {_KINDS}, got {module!r} from {name}")
+        split: Any = nnx.split(module, nnx.Param, ...)
+        definition, state, rest = split
+        _refuse_others(name, {type(leaf).__name__ for _, leaf in nnx.to_flat_state(rest)})
+        return definition, state
+
+    @functools.cache
+    def structure() -> tuple[Any, Any]:
+        found: Any = jax.eval_shape(lambda: parts(jax.random.key(0)))
+        return found[0], found[1]
+
+    def init(key: Key, inputs: Any) -> Params:
+        return nnx.to_pure_dict(parts(key)[1])
+
+    def apply(params: Params, inputs: Any) -> Any:
+        definition, shapes = structure()
+        state = jax.tree.map(lambda leaf: leaf, shapes)  # a copy, whose values are replaced
+        nnx.replace_by_pure_dict(state, params)
+        return nnx.merge(definition, state)(inputs)
+
+    return Functions(name, init, apply)
+
+
+def _refuse_others(name: str, kinds: set[str]) -> None:
+    """Refuses a model that keeps more than parameters, such as running statistics or a dropout's keys."""
+    if kinds:
+        others = ", ".join(sorted(kinds))
+        raise ArgumentError(f"model must keep parameters alone, which agents average, got {others} in {name}")

@@ -1,0 +1,142 @@
+"""What is learned, and how well: the loss of one agent, and the metrics of a model on a whole test set.
+
+Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`; the table
+below has the ones with names, and `own_loss.py` makes one of a loss of your own.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base import checks, tables
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
+from saddle_jax.data.dataset import Dataset
+from saddle_jax.data.recipes import Recipe, prepared
+from saddle_jax.data.skew import Partition
+from saddle_jax.models.functions import Functions
+
+Better = Literal["higher", "lower"]
+_BATCH = 500  # test samples in one compiled call
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A number that tells how good a model is.
+
+    Attributes:
+      name: in metrics.jsonl and result.json it is test_NAME.
+      better: "higher" or "lower".
+      function: (params, batch) -> the mean over a batch, or each sample's number [B], for a metric of your
+        own; None for one that the objective computes itself.
+      title: what tables and pictures call it; the default is its name.
+      percent: whether it is a share, which is shown in percent.
+    """
+
+    name: str
+    better: Better
+    function: Callable[[Params, Batch], Any] | None = None
+    title: str = ""
+    percent: bool = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name.isidentifier()):
+            raise ArgumentError(f"name of a metric must be a word such as 'top5', got {self.name!r}")
+        checks.choice(f"better of metric {self.name}", self.better, ("higher", "lower"))
+
+    def record(self) -> dict[str, Any]:
+        """Returns what config.json says of the metric."""
+        title = self.title or self.name.replace("_", " ")
+        return {"name": self.name, "better": self.better, "title": title, "percent": self.percent}
+
+
+class Ground(NamedTuple):
+    """What the metrics of a model alone may depend on: one run's data, and what it adds to the loss."""
+
+    dataset: Dataset
+    partition: Partition
+    weight_decay: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Objective:
+    """A loss to train with and metrics to compare by.
+
+    Attributes:
+      name: such as "classification".
+      metrics: the metrics of an evaluation, the one that tables show first; one of them is "loss".
+      loss: (params, batch) -> (scalar, aux) of one agent. A batch is a tree of samples [B, ...], with "mask"
+        [B] if the objective is `masked`: the loss is the mean over the samples whose mask is one. The numbers
+        in aux are logged as train_NAME.
+      score: (params, batch) -> means over a batch, by name; a batch has no mask.
+      finish: turns the means over the test set into the metrics, such as a perplexity.
+      of_model: ground -> (params -> numbers by name): metrics that need no samples, such as the distance to a
+        known optimum. None: there are none.
+      facts: ground -> numbers about the task, for the heading and config.json, such as known constants.
+      masked: whether the loss reads the mask. If it does not, batches are whole: what is left of an epoch
+        after the last whole batch is not seen in it.
+      check: (what the model gives for inputs [1, ...], dataset) -> None, or an ArgumentError if it cannot be.
+    """
+
+    name: str
+    metrics: tuple[Metric, ...]
+    loss: LossFn
+    score: Callable[[Params, Batch], Mapping[str, Any]]
+    finish: Callable[[dict[str, float]], dict[str, float]] = dict
+    of_model: Callable[[Ground], Callable[[Params], Mapping[str, Any]]] | None = None
+    facts: Callable[[Ground], dict[str, float]] | None = None
+    masked: bool = True
+    check: Callable[[Any, Dataset], None] | None = None
+
+    @property
+    def headline(self) -> Metric:
+        """The metric that tables show first."""
+        return self.metrics[0]
+
+    def record(self) -> dict[str, Any]:
+        """Returns what config.json says of the objective."""
+        return {"name": self.name, "metrics": [metric.record() for metric in self.metrics]}
+
+
+# A new objective is a file in this folder and a line here: a function from a model to an Objective.
+OBJECTIVES = {
+    "classification": "saddle_jax.training.classification:classification",
+    "regression": "saddle_jax.training.regression:regression",
+    "language": "saddle_jax.training.language:language",
+}
+
+
+@functools.lru_cache(maxsize=64)
+def make(name: str, model: Functions) -> Objective:
+    """Makes a named objective for a model; the same one again for equal models, which compile once."""
+    checks.known("objective", name, OBJECTIVES)
+    return tables.load(OBJECTIVES)[name](model)
+
+
+def masked_mean(values: Array, batch: Batch) -> Array:
+    """Returns the mean of numbers [B] over the samples whose mask is one."""
+    return jnp.sum(values * batch["mask"]) / jnp.maximum(jnp.sum(batch["mask"]), 1)
+
+
+def evaluate(objective: Objective, params: Params, samples: Tree, recipe: Recipe | None) -> dict[str, float]:
+    """Evaluates one model on samples [n, ...] as they are stored; every sample counts exactly once."""
+    count = int(jax.tree.leaves(samples)[0].shape[0])
+    totals: dict[str, float] = {}
+    for start in range(0, count, _BATCH):
+        batch = jax.tree.map(lambda leaf, start=start: np.asarray(leaf[start : start + _BATCH]), samples)
+        size = int(jax.tree.leaves(batch)[0].shape[0])
+        for name, value in jax.device_get(_scored(objective, recipe, params, batch)).items():
+            totals[name] = totals.get(name, 0.0) + size * float(np.mean(value))
+    return objective.finish({name: total / count for name, total in totals.items()})
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _scored(objective: Objective, recipe: Recipe | None, params: Params, batch: Batch) -> dict[str, Any]:
+    seen = prepared(recipe, batch)
+    own = {m.name: m.function(params, seen) for m in objective.metrics if m.function is not None}
+    return {**objective.score(params, seen), **own}

@@ -1,0 +1,82 @@
+"""What all runs of a program share: data, model, objective and method, as objects.
+
+Settings name them, and `of_settings` makes them. A program of your own hands its objects over instead; from
+there on both are the same.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, cast
+
+import optax
+
+from saddle_jax import models
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.data import Dataset, load
+from saddle_jax.data.recipes import Augmentation
+from saddle_jax.models.convolution import Lowering
+from saddle_jax.models.functions import Functions, functions
+from saddle_jax.models.layers import Norm
+from saddle_jax.training import methods, objectives
+from saddle_jax.training.config import Config, build_topology
+from saddle_jax.training.objectives import Objective
+from saddle_jax.training.schedules import build_schedule
+
+# (settings, graph, steps per epoch) -> method and learning rate, which may be unknown
+MethodMaker = Callable[[Config, Graphs, int], tuple[Method, optax.Schedule | None]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts of runs that differ in the seed, or in numbers of their settings.
+
+    Attributes:
+      dataset: the samples of all runs, before a subset is chosen.
+      model: lowering -> the network of every agent; see `models.convolution` for the ways to compile one.
+      objective: a model -> what it learns.
+      topology: settings -> who hears whom, without idle agents.
+      method: settings, graph, steps per epoch -> method and learning rate. Numbers of the settings may be
+        traced. The learning rate is None where only the method knows it.
+    """
+
+    dataset: Dataset
+    model: Callable[[Lowering], Functions]
+    objective: Callable[[Functions], Objective]
+    topology: Callable[[Config], Graphs]
+    method: MethodMaker
+
+
+def of_settings(config: Config) -> Parts:
+    """Loads the data that the settings name, and makes the other parts that they name."""
+    dataset = load(config.dataset, config.data_dir or None)
+    objective = dataset.objective if config.objective == "auto" else config.objective
+    return Parts(
+        dataset=_augmented(dataset, config),
+        model=lambda lowering: _network(config, dataset, lowering),
+        objective=lambda model: objectives.make(objective, model),
+        topology=build_topology,
+        method=_method,
+    )
+
+
+def _augmented(dataset: Dataset, config: Config) -> Dataset:
+    if config.augmentation == "auto":
+        return dataset
+    if dataset.recipe is None:
+        raise ArgumentError(
+            f"augmentation must be auto for {dataset.name}, which has no images, got {config.augmentation!r}"
+        )
+    recipe = dataclasses.replace(dataset.recipe, augmentation=cast(Augmentation, config.augmentation))
+    return dataclasses.replace(dataset, recipe=recipe)
+
+
+def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
+    name = dataset.model if config.model == "auto" else config.model
+    return functions(models.build(name, dataset.num_outputs, norm=cast(Norm, config.norm), lowering=lowering))
+
+
+def _method(config: Config, topology: Graphs, steps_per_epoch: int) -> tuple[Method, Any]:
+    schedule = build_schedule(config, steps_per_epoch)
+    return methods.build(config, topology, schedule), schedule
