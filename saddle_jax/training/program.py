@@ -28,6 +28,7 @@ from saddle_jax.devices import policy
 from saddle_jax.devices.dispatch import in_turn
 from saddle_jax.devices.placement import Placement, place
 from saddle_jax.training import build as problems
+from saddle_jax.training import consistency
 from saddle_jax.training.build import Problem
 from saddle_jax.training.config import Config
 from saddle_jax.training.step import Carry, Inputs, RunStep
@@ -322,6 +323,7 @@ class Program:
 
 def build(config: Config) -> Program:
     """Loads the data and makes the program of a run, or of all runs that the settings name."""
+    consistency.check_imported(config)
     data = load(config.dataset, config.data_dir or None)
     runs = tuple(problems.make(each, data) for each in config.each())
     # They decide steps and mask, which are the same for all.
