@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax.base.tables import load
+from saddle_jax.base.tables import Table, load
 from saddle_jax.core.ascent import Ascent
 
 # A new ascent is a file in this folder and a line here.
-ASCENTS: dict[str, Callable[..., Ascent[Any]]] = load(
+ASCENTS: Table[Callable[..., Ascent[Any]]] = load(
     {
         "plain": "saddle_jax.core.ascent:plain",
         "sam": "saddle_jax.ascents.sam:sam",
@@ -17,4 +17,4 @@ ASCENTS: dict[str, Callable[..., Ascent[Any]]] = load(
         "esam": "saddle_jax.ascents.esam:esam",
         "lesam": "saddle_jax.ascents.lesam:lesam",
     }
-)
+).and_installed("saddle_jax.ascents")

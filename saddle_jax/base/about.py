@@ -15,11 +15,13 @@ class About(NamedTuple):
 
 
 def about(factory: Callable[..., Any]) -> About:
-    """Returns ABOUT of the file that a factory stands in.
+    """Returns ABOUT of the file that a factory stands in; a user's own file need not have one.
 
     What wraps another factory, as the SADDLe versions do, has a citation of its own; the rest is that of the
     method within.
     """
-    own: About = sys.modules[factory.__module__].ABOUT
+    own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "ABOUT", None)
+    if not isinstance(own, About):
+        return About("")
     base = inspect.unwrap(factory)
     return own if base is factory else about(base)._replace(citation=own.citation)

@@ -16,7 +16,7 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from saddle_jax.base import calls, sources
@@ -50,6 +50,11 @@ class Brought(NamedTuple):
     place: str
     name: str
     options: dict[str, Any]
+
+    @property
+    def head(self) -> str:
+        """The spelling of the thing without its options."""
+        return f"{self.place}:{self.name}" if self.place else f"<{self.name}>"
 
     @property
     def is_file(self) -> bool:
@@ -126,33 +131,39 @@ def make(
       ArgumentError: one line for an option that the factory does not take, or for another kind.
       BroughtError: the factory failed.
     """
-    options = parse(what, text).options
+    spelt = parse(what, text)
     thing = load(what, text)
     if isinstance(thing, kind) and not isinstance(thing, type):
-        calls.check_options(what, text.partition("(")[0], options, [])
+        calls.check_options(what, spelt.head, spelt.options, [])
         return thing
-    made = call(what, text, factory(what, text), *arguments, **offered)
-    if not isinstance(made, kind):
-        raise ArgumentError(f"{what} {text} must return {_names(kind)}, got {_shown(made)}")
-    return made
+    return call(what, spelt.head, factory(what, text), spelt.options, kind, *arguments, **offered)
 
 
-def call(what: str, text: str, thing: Callable[..., Any], *arguments: Any, **offered: Any) -> Any:
-    """Calls a factory with these arguments, the spelling's options and those of `offered` that it takes."""
-    options = parse(what, text).options
+def call(
+    what: str,
+    name: str,
+    thing: Callable[..., Any],
+    options: Mapping[str, Any],
+    kind: type | tuple[type, ...] | types.UnionType,
+    *arguments: Any,
+    **offered: Any,
+) -> Any:
+    """Calls a factory that is not ours, see `make`; `name` is what it is called in messages."""
     takes = options_of(thing)
-    named = {name: value for name, value in offered.items() if name in takes} | options
-    taken = list(takes)[len(arguments) :]
+    given = {each: value for each, value in offered.items() if each in takes} | {**options}
     if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
-        calls.check_options(what, text.partition("(")[0], options, taken)
+        calls.check_options(what, name, {**options}, list(takes)[len(arguments) :])
     try:
-        inspect.signature(thing).bind(*arguments, **named)
+        inspect.signature(thing).bind(*arguments, **given)
     except TypeError as error:
-        raise ArgumentError(f"{what} {text} cannot be called: {error}") from error
+        raise ArgumentError(f"{what} {name} cannot be called: {error}") from error
     except ValueError:  # some of C have no signature, and tell it themselves
         pass
-    with failing_as(f"{what} {text} failed"):
-        return thing(*arguments, **named)
+    with failing_as(f"{what} {name} failed"):
+        made = thing(*arguments, **given)
+    if not isinstance(made, kind):
+        raise ArgumentError(f"{what} {name} must return {_names(kind)}, got {_shown(made)}")
+    return made
 
 
 def options_of(thing: Callable[..., Any]) -> dict[str, inspect.Parameter]:

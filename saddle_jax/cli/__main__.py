@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         if interruption.is_raised():  # it is what a library made of the interruption
             return _tell_interrupted()
-        print(f"saddle: {error}", file=sys.stderr)
+        error.tell()
         return 2
     except BrokenPipeError:  # whoever read us, such as head, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

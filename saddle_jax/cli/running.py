@@ -72,7 +72,7 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
             since = None if number == 1 else time.perf_counter()
             result = run_training(config, workdir, quiet=quiet, since=since)
         except UsageError as error:
-            print(f"saddle: {error}", file=sys.stderr)
+            error.tell()
             refused.append(workdir)
             continue
         if result["status"] == "interrupted" or interruption.is_heard():

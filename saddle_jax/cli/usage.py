@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
+from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 
 
 class UsageError(Exception):
-    """A user's mistake: printed in one line, exit status 2, no traceback."""
+    """A user's mistake: printed in one line, exit status 2, no traceback but of the user's own program."""
+
+    def tell(self) -> None:
+        """Prints the line, and below it where the user's own program failed, if it did."""
+        print(f"saddle: {self}", file=sys.stderr)
+        if isinstance(self.__cause__, BroughtError):
+            print(self.__cause__.trace, end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

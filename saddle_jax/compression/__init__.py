@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from saddle_jax.base.tables import load
+from saddle_jax.base.tables import Table, load
 from saddle_jax.compression.base import Compressor
 
 # A new operator is a file in this folder and a line here.
-COMPRESSORS: dict[str, Callable[..., Compressor]] = load(
+COMPRESSORS: Table[Callable[..., Compressor]] = load(
     {
         "identity": "saddle_jax.compression.base:identity",
         "quantize": "saddle_jax.compression.quantization:quantize",
@@ -17,4 +17,4 @@ COMPRESSORS: dict[str, Callable[..., Compressor]] = load(
         "ternary": "saddle_jax.compression.ternary:ternary",
         "low_rank": "saddle_jax.compression.low_rank:low_rank",
     }
-)
+).and_installed("saddle_jax.compressors")

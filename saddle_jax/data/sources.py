@@ -15,12 +15,12 @@ from saddle_jax.data.recipes import RECIPES
 from saddle_jax.data.streaming import StreamedImages
 
 # What needs no download. A new dataset is a file in this folder and a line here.
-BUILTIN: dict[str, Callable[[], Dataset]] = tables.load(
+BUILTIN: tables.Table[Callable[[], Dataset]] = tables.load(
     {
         "digits": "saddle_jax.data.builtin:load_digits",
         "synthetic": "saddle_jax.data.builtin:load_synthetic",
     }
-)
+).and_installed("saddle_jax.datasets")
 # Our names for datasets that have another name in tfds.
 TFDS_NAMES = {"imagenette": "imagenette/160px-v2", "imagenet": "imagenet2012"}
 KNOWN = (*BUILTIN, *RECIPES)

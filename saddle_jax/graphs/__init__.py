@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from saddle_jax.base.tables import load
+from saddle_jax.base.tables import Table, load
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.topology import Topology
 
 # A new graph is a file in this folder and a line here. Those that take `n` alone are settings as they are.
-GRAPHS: dict[str, Callable[..., Topology | Cycle]] = load(
+GRAPHS: Table[Callable[..., Topology | Cycle]] = load(
     {
         "ring": "saddle_jax.graphs.named:ring",
         "torus": "saddle_jax.graphs.named:torus",
@@ -36,4 +36,4 @@ GRAPHS: dict[str, Callable[..., Topology | Cycle]] = load(
         "equi_static": "saddle_jax.graphs.equitopo:equi_static",
         "equi_dynamic": "saddle_jax.graphs.equitopo:equi_dynamic",
     }
-)
+).and_installed("saddle_jax.graphs")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from saddle_jax.base import tables
+from saddle_jax.base import spelt, tables
 from saddle_jax.core.method import Method
 
 # A new method is a file in this folder and a line here.
-METHODS: dict[str, Callable[..., Method]] = tables.load(
+METHODS: tables.Table[Callable[..., Method]] = tables.load(
     {
         "dpsgd": "saddle_jax.methods.dpsgd:dpsgd",
         "d_saddle": "saddle_jax.methods.saddle:d_saddle",
@@ -33,9 +33,9 @@ METHODS: dict[str, Callable[..., Method]] = tables.load(
         "dfedavgm": "saddle_jax.methods.dfedavgm:dfedavgm",
         "dfedsam": "saddle_jax.methods.dfedavgm:dfedsam",
     }
-)
+).and_installed("saddle_jax.methods")
 
 
 def options_of(name: str) -> frozenset[str]:
-    """Returns the names of the options that a method's factory takes."""
-    return frozenset(tables.options(METHODS[name]))
+    """Returns the names of the options that a method's factory takes; what is not ours is imported."""
+    return frozenset(tables.options(spelt.factory("method", name, METHODS)))

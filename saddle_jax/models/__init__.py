@@ -19,7 +19,7 @@ from saddle_jax.models.layers import NORMS, Norm
 
 # A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `lowering`
 # where it has layers that know them.
-MODELS: dict[str, Callable[..., Any]] = tables.load(
+MODELS: tables.Table[Callable[..., Any]] = tables.load(
     {
         "resnet20": "saddle_jax.models.resnet:resnet20",
         "resnet18": "saddle_jax.models.resnet:resnet18",
@@ -29,7 +29,7 @@ MODELS: dict[str, Callable[..., Any]] = tables.load(
         "mlp": "saddle_jax.models.small:MLP",
         "logistic": "saddle_jax.models.small:logistic",
     }
-)
+).and_installed("saddle_jax.models")
 NAMES = tuple(MODELS)
 
 

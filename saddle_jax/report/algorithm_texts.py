@@ -1,6 +1,5 @@
 """Methods and ascents in words: a table of all of them, and a page of text for each."""
 
-import dataclasses
 import inspect
 import sys
 import textwrap
@@ -15,11 +14,12 @@ from saddle_jax.report.algorithms import (
     factory_of,
     facts_of_ascent,
     facts_of_method,
+    method_factory,
 )
 from saddle_jax.report.options import Option, options_of
 from saddle_jax.report.tables import as_text
 from saddle_jax.training.config import Config
-from saddle_jax.training.methods import NOT_SETTINGS
+from saddle_jax.training.methods import SETTINGS
 
 _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
@@ -31,10 +31,10 @@ _WIDTH = 100
 
 def options_of_method(name: str) -> list[Option]:
     """Lists the options of a method; what its own docstring leaves out, those of its relatives say."""
-    factory = METHODS[name]
-    relatives = [each for each in METHODS.values() if each.__module__ == factory.__module__]
-    settings = {field.name for field in dataclasses.fields(Config)} - {*NOT_SETTINGS}
-    return options_of(factory, settings, [*relatives, METHODS["dpsgd"]])
+    factory = method_factory(name)
+    ours = [METHODS[each] for each in METHODS.ours]
+    relatives = [each for each in ours if each.__module__ == getattr(factory, "__module__", None)]
+    return options_of(factory, SETTINGS, [*relatives, METHODS["dpsgd"]])
 
 
 def options_of_ascent(name: str) -> list[Option]:
@@ -67,16 +67,16 @@ def table_of_ascents(ascents: Sequence[AscentFacts]) -> str:
 
 def describe_method(name: str) -> str:
     """Writes a method's equations, what it costs and demands, its options and an example."""
-    facts, factory = facts_of_method(name), METHODS[name]
+    facts, factory = facts_of_method(name), method_factory(name)
     base = inspect.unwrap(factory)
     modules = [_module_doc(each) for each in ([factory] if base is factory else [factory, base])]
     costs = [
         ["sends", f"{facts.sends} (models per link and step, uncompressed)"],
         ["computes", f"{_count(facts.passes, 'backward pass', 'es')} per step"],
         ["remembers", _count(facts.state, "model")],
-        ["demands", facts.demands],
+        ["demands", facts.demands or "-"],
         ["exact", "on heterogeneous data too" if facts.exact else "not on heterogeneous data"],
-        ["citation", facts.citation],
+        ["citation", facts.citation or "-"],
     ]
     options = options_of_method(name)
     usual = [option.name for option in options if option.name in ("beta", "weight_decay", "gamma")]
@@ -129,7 +129,8 @@ def _count(number: float, what: str, plural: str = "s") -> str:
 
 
 def _module_doc(factory: Callable[..., Any]) -> str:
-    return inspect.getdoc(sys.modules[factory.__module__]) or ""
+    module = sys.modules.get(getattr(factory, "__module__", ""))
+    return inspect.getdoc(module) or inspect.getdoc(factory) or ""
 
 
 def _first_paragraph(factory: Callable[..., Any]) -> str:

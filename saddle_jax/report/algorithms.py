@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.ascents import ASCENTS
-from saddle_jax.ascents.spelling import make_ascent
-from saddle_jax.base import tables
+from saddle_jax.ascents.spelling import make_ascent, parse_ascent
+from saddle_jax.base import spelt, tables
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Tree
@@ -24,6 +24,7 @@ from saddle_jax.core.ledger import open_ledger, passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Keeps
 from saddle_jax.methods import METHODS
+from saddle_jax.methods.spelling import parse_method
 from saddle_jax.training import methods
 from saddle_jax.training.config import Config, build_topology
 
@@ -66,7 +67,7 @@ class AscentFacts:
 def facts_of_method(name: str) -> MethodFacts:
     """Measures a method on a ring of eight agents, or on a chain if it refuses rings."""
     graph, method = _on_a_graph(name)
-    said = about(METHODS[name])
+    said = about(method_factory(name))
     sends, share = _sent(method)
     return MethodFacts(
         name=name,
@@ -96,8 +97,14 @@ def ascents() -> list[str]:
 
 
 def factory_of(ascent: str) -> Callable[..., Any]:
-    """Returns the factory of an ascent by the name that settings use."""
-    return ASCENTS["plain" if ascent == "none" else ascent]
+    """Returns the factory of an ascent by the name that settings use, or by the spelling of another."""
+    name, _ = parse_ascent(ascent)
+    return spelt.factory("ascent", "plain" if name == "none" else name, ASCENTS)
+
+
+def method_factory(method: str) -> Callable[..., Method]:
+    """Returns the factory of a method by its name, or by the spelling of another."""
+    return spelt.factory("method", parse_method(method)[0], METHODS)
 
 
 def _on_a_graph(name: str) -> tuple[str, Method]:

@@ -2,20 +2,23 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from saddle_jax.ascents import ASCENTS
 from saddle_jax.ascents.spelling import parse_ascent
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.compression.spelling import parse_compressor as parse_compressor
+from saddle_jax.compression import COMPRESSORS
+from saddle_jax.compression import spelling as compressors
 from saddle_jax.core.faults import MISSING
 from saddle_jax.core.gossip import ORDERS
 from saddle_jax.core.mixing import FORMS, Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement
-from saddle_jax.graphs.spelling import check_topology, is_random, parse_topology
+from saddle_jax.graphs import GRAPHS
+from saddle_jax.graphs import spelling as graphs
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.ngm import SELF_GRADIENTS
 from saddle_jax.methods.spelling import parse_method
@@ -26,6 +29,11 @@ from saddle_jax.training import consistency, network
 from saddle_jax.training import sweep as replicas
 from saddle_jax.training.objectives import OBJECTIVES
 from saddle_jax.training.setting import one_of, or_brought, real, setting, whole
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "".join(f", {name}" for name in names)
+
 
 # Settings that cannot change a number of a run, rounding apart.
 IRRELEVANT = (
@@ -48,13 +56,14 @@ class Config:
     method: str = setting(
         "q_saddle",
         f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, "
-        "as in gradient_tracking(variant=diging)",
+        "as in gradient_tracking(variant=diging); or your own, FILE.py:NAME or module:NAME",
         lambda _, v: parse_method(v),
     )
     ascent: str = setting(
         "auto",
         f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with "
-        "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others",
+        "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
+        "your own, FILE.py:NAME or module:NAME",
         lambda _, v: parse_ascent(v),
     )
     topology: str = setting(
@@ -63,8 +72,9 @@ class Config:
         "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
         "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
         "random_digraph:3; anew in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
-        "equi_dynamic:16, or any graphs joined by +, as ring+complete",
-        lambda _, v: check_topology(v),
+        f"equi_dynamic:16{_listed(GRAPHS.installed)}, or any graphs joined by +, as ring+complete; or your "
+        "own, FILE.py:NAME, module:NAME, or a file .edges, .graphml or .npy",
+        lambda _, v: graphs.check_topology(v),
     )
     agents: int = setting(10, "number of agents", whole(1, 10_000))
     model: str = setting(
@@ -149,8 +159,9 @@ class Config:
     compressor: str = setting(
         "none",
         "compressor of messages: none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign, "
-        "natural, ternary, low_rank2",
-        lambda _, v: parse_compressor(v),
+        f"natural, ternary, low_rank2{_listed(COMPRESSORS.installed)}; or your own, FILE.py:NAME or "
+        "module:NAME",
+        lambda _, v: compressors.check_compressor(v),
     )
     order: str = setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", one_of(ORDERS))
     self_gradient: str = setting(
@@ -274,7 +285,8 @@ class Config:
             )
         if self.mu != -1.0 and self.mu < 0:
             raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
-        build_topology(self)
+        if graphs.is_ours(self.topology):
+            build_topology(self)
         consistency.check_method(self)
         consistency.check_ascent(self)
         consistency.check_network(self)
@@ -328,5 +340,5 @@ def differences(one: Config, other: Config) -> list[str]:
 
 def build_topology(config: Config) -> Graphs:
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
-    seed = config.seed if is_random(config.topology) else 0
-    return parse_topology(config.topology, config.agents, seed)
+    seed = config.seed if graphs.is_random(config.topology) else 0
+    return graphs.parse_topology(config.topology, config.agents, seed)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from saddle_jax.ascents import spelling as ascents
 from saddle_jax.base.checks import ArgumentError, is_traced
-from saddle_jax.graphs.spelling import is_random
+from saddle_jax.graphs import spelling as graphs
 from saddle_jax.methods import options_of
-from saddle_jax.methods.spelling import leaves_open, parse_method
+from saddle_jax.methods.spelling import is_ours, leaves_open, parse_method
 from saddle_jax.training import network
 from saddle_jax.training import sweep as replicas
 
@@ -32,7 +32,10 @@ OPTIONS = (
 def settings_without_meaning(
     method: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the options that settings give and that a method does not have, with their defaults."""
+    """Returns the options that settings give and that a method does not have, with their defaults.
+
+    A method that is not ours is imported.
+    """
     return {
         name: defaults[name]
         for name in OPTIONS
@@ -41,6 +44,21 @@ def settings_without_meaning(
 
 
 def check_method(config: "Config") -> None:
+    """Checks that the method has the options that are set; of one that is not ours, `check_imported` does."""
+    if is_ours(config.method):
+        _check_options(config)
+
+
+def check_imported(config: "Config") -> None:
+    """Checks of things that are not ours, which are imported for it, what of ours is checked at once."""
+    if not is_ours(config.method):
+        _check_options(config)
+        _check_sweep(config)
+    if not graphs.is_ours(config.topology):
+        _check_seeds(config)
+
+
+def _check_options(config: "Config") -> None:
     """Checks that the method has the options that are set, and that it needs the ascent that is named."""
     name, _ = parse_method(config.method)
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
@@ -80,6 +98,16 @@ def check_replicas(config: "Config") -> None:
     """Checks that several runs fit into one program."""
     if config.seeds and config.seed:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
+    if is_ours(config.method):
+        _check_sweep(config)
+    if graphs.is_ours(config.topology):
+        _check_seeds(config)
+    if config.has_replicas:
+        config.each()  # which checks its numbers
+
+
+def _check_sweep(config: "Config") -> None:
+    """Checks that the method has the options that are swept."""
     swept = replicas.parse_sweep(config.sweep)
     for name in ("rho", "gamma", "beta", "weight_decay"):
         has = leaves_open(config.method, name)
@@ -89,13 +117,15 @@ def check_replicas(config: "Config") -> None:
             raise ArgumentError(
                 f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"
             )
-    if is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
+
+
+def _check_seeds(config: "Config") -> None:
+    """Checks that all seeds have the same graph."""
+    if graphs.is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
             f"seeds must be one for topology {config.topology}, which is another graph with every seed, "
             f"got {config.seeds!r}"
         )
-    if config.has_replicas:
-        config.each()  # which checks its numbers
 
 
 def _differs(value: Any, default: Any) -> bool:

@@ -2,14 +2,15 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from saddle_jax.ascents.spelling import parse_ascent
-from saddle_jax.base import calls
+from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.compression.spelling import parse_compressor
-from saddle_jax.graphs import GRAPHS
+from saddle_jax.compression.spelling import check_compressor
+from saddle_jax.graphs import GRAPHS, files
 from saddle_jax.graphs.spelling import check_topology
 from saddle_jax.methods.spelling import parse_method
 
@@ -76,7 +77,7 @@ def parse_grid(
     for method in grid.methods:
         parse_method(method)
     for compressor in grid.compressors:
-        parse_compressor(compressor)
+        check_compressor(compressor)
     for ascent in grid.ascents:
         parse_ascent(ascent)
     for topology in grid.topologies:
@@ -103,7 +104,8 @@ def _graphs(text: str) -> list[str]:
     """Splits a list of graphs, some of which have commas in their own settings: ring,circulant:1,5."""
     graphs: list[str] = []
     for part in calls.split(text):
-        begins = part.replace("+", ":").partition(":")[0] in GRAPHS
+        name = re.split(r"[+:(]", part)[0]
+        begins = name in GRAPHS or brought.is_brought(part) or files.is_file(part)
         if graphs and ":" in graphs[-1] and not begins:
             graphs[-1] += f",{part}"
         else:

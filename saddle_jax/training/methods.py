@@ -7,26 +7,34 @@ from typing import Any
 import optax
 
 from saddle_jax.ascents.spelling import make_ascent, parse_ascent
-from saddle_jax.base import tables
+from saddle_jax.base import spelt, tables
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.compression.spelling import parse_compressor
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.methods.slowmo import slowmo
-from saddle_jax.methods.spelling import parse_method
-from saddle_jax.training import network
-from saddle_jax.training.config import Config, parse_compressor
+from saddle_jax.methods.spelling import make_method, parse_method
+from saddle_jax.training import consistency, network
+from saddle_jax.training.config import Config
 
-# What no setting of the same name gives: `missing` is what RelaySGD puts in the place of a model, and as a
-# setting what becomes of a lost message's weight.
-NOT_SETTINGS = ("topology", "learning_rate", "missing")
+# The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
+# it is what stands in the place of a model, and as a setting what becomes of a lost message's weight.
+SETTINGS = (*consistency.OPTIONS, "rho", "ascent_every", "ascent_reuse", "form")
 
 
 def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
     """Returns the method that the settings name, on a graph; numbers of the settings may be traced."""
-    name, given = parse_method(config.method)
-    options = _options(config, METHODS[name]) | given
-    method = METHODS[name](topology, learning_rate=schedule, **options)
+    consistency.check_imported(config)
+    name, _ = parse_method(config.method)
+    options = _options(config, spelt.factory("method", name, METHODS))
+    method = make_method(config.method, topology, schedule, **options)
+    if method.topology.size != topology.size:
+        raise ArgumentError(
+            f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
+            f"one of {method.topology.size}"
+        )
     if config.ascent != "auto":
         ascent = make_ascent(
             config.ascent,
@@ -42,14 +50,15 @@ def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
 def in_force(config: Config) -> dict[str, Any]:
     """Returns the options that the method has and its spelling leaves open, with the values they have."""
     name, given = parse_method(config.method)
-    own = {option: parameter.default for option, parameter in tables.options(METHODS[name]).items()}
-    in_force = own | _options(config, METHODS[name])
+    factory = spelt.factory("method", name, METHODS)
+    own = {option: parameter.default for option, parameter in tables.options(factory).items()}
+    in_force = own | _options(config, factory)
     return {option: value for option, value in in_force.items() if option not in given}
 
 
 def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
-    names = [name for name in tables.options(factory) if hasattr(config, name) and name not in NOT_SETTINGS]
+    names = [name for name in tables.options(factory) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
     if "mu" in options and config.mu < 0:
         del options["mu"]

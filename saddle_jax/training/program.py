@@ -26,7 +26,7 @@ from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.devices import policy
 from saddle_jax.devices.dispatch import in_turn
 from saddle_jax.devices.placement import Placement, place
-from saddle_jax.training import parts
+from saddle_jax.training import consistency, parts
 from saddle_jax.training.build import Replica, make
 from saddle_jax.training.config import Config
 from saddle_jax.training.parts import Parts
@@ -325,6 +325,7 @@ def build(config: Config, shared: Parts | None = None) -> Program:
 
     `shared` are the parts that are made already; None loads and makes those that the settings name.
     """
+    consistency.check_imported(config)
     shared = parts.of_settings(config) if shared is None else shared
     runs = tuple(make(each, shared) for each in config.each())
     # They decide steps and mask, which are the same for all.

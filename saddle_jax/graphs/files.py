@@ -1,0 +1,138 @@
+"""Graphs from files: lists of edges, GraphML, and matrices of NumPy.
+
+    .edges .txt .csv   a line "i j" for each link, or "i j weight" with W[i, j] = W[j, i]; # begins a comment
+    .graphml           agents in the order of its nodes; weights follow from the degrees
+    .npy               of floats: W [A, A] itself; of integers or booleans: who hears whom, 0 or 1
+
+Agents count from 0. Undirected graphs without weights get those of Metropolis and Hastings; directed ones,
+where i may hear j and j not i, those of push-sum. What a file says is read, and nothing in it is run.
+"""
+
+import io
+import re
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import short_line
+from saddle_jax.base.sources import Source
+from saddle_jax.core.topology import Topology, from_links, from_matrix
+from saddle_jax.graphs.directed import directed
+from saddle_jax.graphs.named import from_networkx
+from saddle_jax.graphs.weights import with_own
+
+LISTS = (".edges", ".txt", ".csv")
+_ENDINGS = (*LISTS, ".graphml", ".npy")
+_MOST = 10_000  # agents that a run can have
+_SLACK = 1e-9  # of a row's sum, for weights that were rounded
+
+
+def is_file(text: str) -> bool:
+    """Tells by its ending alone whether a text names the file of a graph."""
+    return text.endswith(_ENDINGS)
+
+
+def read_graph(source: Source) -> Topology:
+    """Makes the graph that a file describes; what is wrong with it is an ArgumentError of one line."""
+    name = source.path.name
+    try:
+        if name.endswith(LISTS):
+            return _from_edges(name, _lines(name, source.content))
+        if name.endswith(".graphml"):
+            return _from_graphml(name, source.content)
+        return _from_array(name, source.content)
+    except ArgumentError as error:
+        raise ArgumentError(f"topology {source.path}: {error}") from error
+
+
+def _lines(name: str, content: bytes) -> list[tuple[int, list[str]]]:
+    """Returns the fields of each line that has some, and the line's number."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise ArgumentError("a list of edges must be text") from error
+    numbered = enumerate((line.partition("#")[0] for line in text.splitlines()), 1)
+    lines = [(number, re.split(r"[,;\s]+", line.strip())) for number, line in numbered if line.strip()]
+    has_header = name.endswith(".csv") and lines and not lines[0][1][0].isdecimal()
+    return lines[1:] if has_header else lines
+
+
+def _from_edges(name: str, lines: list[tuple[int, list[str]]]) -> Topology:
+    links: dict[tuple[int, int], float | None] = {}
+    for number, fields in lines:
+        pair, weight = _link(number, fields)
+        if links.setdefault(pair, weight) != weight:
+            raise ArgumentError(f"line {number} must not say another weight than a line before it")
+    if not links:
+        raise ArgumentError("a list of edges must have at least one, got none")
+    weighted = [weight for weight in links.values() if weight is not None]
+    size = 1 + max(max(pair) for pair in links)
+    if not weighted:
+        graph = nx.empty_graph(size)
+        graph.add_edges_from(links)
+        return from_networkx(graph, name)
+    if len(weighted) < len(links):
+        raise ArgumentError("all links must have a weight, or none")
+    pairs = np.array([*links, *((b, a) for a, b in links)])
+    weights = np.array(weighted * 2)
+    sums = np.bincount(pairs[:, 0], weights, size)
+    worst = int(sums.argmax())
+    if sums[worst] > 1 + _SLACK:
+        raise ArgumentError(
+            f"the weights of an agent's links must sum to at most 1, got {sums[worst]:g} of agent {worst}"
+        )
+    return from_links(name, size, *with_own(size, pairs[:, 0], pairs[:, 1], weights))
+
+
+def _link(number: int, fields: list[str]) -> tuple[tuple[int, int], float | None]:
+    """Returns the two agents of a line, the smaller first, and the weight of their link, if any."""
+    try:
+        first, second = (int(field) for field in fields[:2])
+        weight = float(fields[2]) if len(fields) > 2 else None
+    except ValueError:
+        first, second, weight = -1, -1, None
+    in_range = min(first, second) >= 0 and max(first, second) < _MOST and first != second
+    if not in_range or len(fields) > 3 or not (weight is None or 0 < weight <= 1):
+        raise ArgumentError(
+            f"line {number} must be two different agents from 0 to {_MOST - 1}, and a weight > 0 and <= 1 or "
+            f"none, got {' '.join(fields)[:80]!r}"
+        )
+    return (min(first, second), max(first, second)), weight
+
+
+def _from_graphml(name: str, content: bytes) -> Topology:
+    # Entities can grow to any size. Without the declaration of another encoding, which could hide them from
+    # this look, the parser reads the text as we do.
+    try:
+        text = re.sub(r"^\s*<\?xml[^>]*\?>", "", content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ArgumentError("GraphML must be written in UTF-8") from error
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ArgumentError("GraphML must not have a DOCTYPE")
+    try:
+        graph = nx.read_graphml(io.BytesIO(text.encode()))
+    except Exception as error:  # of several parsers, each with errors of its own
+        raise ArgumentError(f"GraphML cannot be read: {short_line(error)}") from error
+    if not 0 < len(graph) <= _MOST:
+        raise ArgumentError(f"GraphML must have 1 to {_MOST} nodes, got {len(graph)}")
+    if graph.is_directed():  # an edge leads from who speaks to who hears
+        return directed(nx.to_numpy_array(nx.DiGraph(graph), weight=None).T, name)
+    return from_networkx(nx.Graph(graph), name)
+
+
+def _from_array(name: str, content: bytes) -> Topology:
+    try:
+        array: Any = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError, MemoryError, OverflowError, TypeError) as error:
+        raise ArgumentError(f"NumPy cannot read it: {short_line(error)}") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        raise ArgumentError("an .npy must be one matrix of numbers")
+    if array.ndim != 2 or len(set(array.shape)) != 1 or not 0 < len(array) <= _MOST:
+        raise ArgumentError(f"an .npy must be a square matrix [A, A], got shape {array.shape}")
+    if array.dtype.kind == "f":
+        return from_matrix(array, name)
+    if (array == array.T).all() and np.isin(array, (0, 1)).all():
+        return from_networkx(nx.from_numpy_array(array.astype(bool)), name)
+    return directed(array, name)
