@@ -112,8 +112,7 @@ class Replica:
         self, topology: Graphs, numbers: dict[str, Any] | None = None
     ) -> tuple[Method, optax.Schedule | None]:
         """Returns method and learning rate on a graph; `numbers` replace settings, and may be traced."""
-        config = dataclasses.replace(self.config, **(numbers or {}))
-        return self.parts.method(config, topology, self.batches.steps_per_epoch)
+        return self.parts.method(self.config, topology, self.batches.steps_per_epoch, numbers or {})
 
 
 def method_key(root: Key, step: Any) -> Key:

@@ -5,7 +5,7 @@ there on both are the same.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import optax
@@ -24,8 +24,8 @@ from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.schedules import build_schedule
 
-# (settings, graph, steps per epoch) -> method and learning rate, which may be unknown
-MethodMaker = Callable[[Config, Graphs, int], tuple[Method, optax.Schedule | None]]
+# (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
+MethodMaker = Callable[[Config, Graphs, int, Mapping[str, Any]], tuple[Method, optax.Schedule | None]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,8 +37,8 @@ class Parts:
       model: lowering -> the network of every agent; see `models.convolution` for the ways to compile one.
       objective: a model -> what it learns.
       topology: settings -> who hears whom, without idle agents.
-      method: settings, graph, steps per epoch -> method and learning rate. Numbers of the settings may be
-        traced. The learning rate is None where only the method knows it.
+      method: settings, graph, steps per epoch and swept numbers, which replace settings and may be traced ->
+        method and learning rate. The learning rate is None where only the method knows it.
     """
 
     dataset: Dataset
@@ -77,6 +77,9 @@ def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
     return functions(models.build(name, dataset.num_outputs, norm=cast(Norm, config.norm), lowering=lowering))
 
 
-def _method(config: Config, topology: Graphs, steps_per_epoch: int) -> tuple[Method, Any]:
+def _method(
+    config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
+) -> tuple[Method, Any]:
+    config = dataclasses.replace(config, **numbers)
     schedule = build_schedule(config, steps_per_epoch)
     return methods.build(config, topology, schedule), schedule
