@@ -4,6 +4,8 @@ from saddle_jax.data.batches import Batches as Batches
 from saddle_jax.data.batches import take as take
 from saddle_jax.data.dataset import DataError as DataError
 from saddle_jax.data.dataset import Dataset as Dataset
+from saddle_jax.data.given import from_huggingface as from_huggingface
+from saddle_jax.data.given import from_samples as from_samples
 from saddle_jax.data.partition import dirichlet_partition as dirichlet_partition
 from saddle_jax.data.partition import given_partition as given_partition
 from saddle_jax.data.partition import iid_partition as iid_partition

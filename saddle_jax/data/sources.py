@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base import checks, tables
-from saddle_jax.data import builtin, prepared
+from saddle_jax.data import builtin, others, prepared
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset
 from saddle_jax.data.recipes import RECIPES
@@ -35,7 +35,8 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     Args:
       name: "digits" (embedded, real), "synthetic"; "cifar10", "cifar100", "imagenette" (32x32, as the
         paper ran it), "imagenet" (streamed), or the tfds name of any other image classification
-        dataset whose images have one size.
+        dataset whose images have one size. Also a file .npz, a folder of images by class (./mine), and
+        what a user's program loads, FILE.py:NAME or module:NAME.
       data_dir: the folder of datasets that tfds prepared; the default is TFDS_DATA_DIR, or
         ~/tensorflow_datasets.
 
@@ -44,6 +45,8 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     """
     if name in BUILTIN:
         return BUILTIN[name]()
+    if others.is_other(name):
+        return others.load_other(name)
     folder = prepared.data_dir_or_default(data_dir)
     tfds_name = TFDS_NAMES.get(name, name)
     leaves_the_folder = pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts

@@ -39,13 +39,13 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
     Args:
       name: one of `NAMES`: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2 (32x32), resnet8 (one
         block per stage: for studies on a CPU), cnn (small), mlp, logistic.
-      num_classes: how many classes.
+      num_classes: how many classes, or other numbers to predict.
       norm: "evonorm" (the paper's), "evonorm_sigmoid", or "groupnorm" with ReLU.
       lowering: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
         every mode and any number of times. The parameters do not depend on it.
     """
     checks.choice("model", name, NAMES)
-    num_classes = checks.whole("num_classes", num_classes, at_least=2)
+    num_classes = checks.whole("num_classes", num_classes, at_least=1)
     checks.choice("norm", norm, NORMS)
     checks.choice("lowering", lowering, LOWERINGS)
     chosen = {"norm": norm, "lowering": lowering}

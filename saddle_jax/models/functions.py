@@ -69,10 +69,14 @@ def _adapted(model: Any) -> Functions:
 
 def takes_rngs(factory: Callable[..., Any]) -> bool:
     """Tells whether a class or function makes an nnx module from `rngs`."""
+    return "rngs" in parameters(factory)
+
+
+def parameters(factory: Callable[..., Any]) -> list[str]:
+    """Lists the names of what a class or function takes; nnx's metaclass takes anything, __init__ tells."""
     bare: Any = factory.func if isinstance(factory, functools.partial) else factory
-    # A class of nnx is made by a metaclass that takes anything: its __init__ tells.
-    tells = vars(bare).get("__init__", bare) if isinstance(bare, type) else bare
-    return "rngs" in inspect.signature(tells).parameters
+    tells = getattr(bare, "__init__", bare) if isinstance(bare, type) else bare
+    return list(inspect.signature(tells).parameters)
 
 
 def _of_pair(init: Callable[..., Params], apply: Callable[[Params, Any], Any]) -> Functions:

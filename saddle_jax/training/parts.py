@@ -5,23 +5,25 @@ there on both are the same.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import optax
 
-from saddle_jax import models
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import Dataset, load
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.models.convolution import Lowering
-from saddle_jax.models.functions import Functions, functions
+from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
-from saddle_jax.training import methods, objectives
+from saddle_jax.models.spelling import make_model
+from saddle_jax.training import methods
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.objectives import Objective
+from saddle_jax.training.own_loss import make_objective
 from saddle_jax.training.schedules import build_schedule
 
 # (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
@@ -54,8 +56,9 @@ def of_settings(config: Config) -> Parts:
     objective = dataset.objective if config.objective == "auto" else config.objective
     return Parts(
         dataset=_augmented(dataset, config),
-        model=lambda lowering: _network(config, dataset, lowering),
-        objective=lambda model: objectives.make(objective, model),
+        # The same functions again and again: they are compiled once.
+        model=functools.cache(lambda lowering: _network(config, dataset, lowering)),
+        objective=functools.cache(lambda model: make_objective(objective, model)),
         topology=build_topology,
         method=_method,
     )
@@ -74,7 +77,7 @@ def _augmented(dataset: Dataset, config: Config) -> Dataset:
 
 def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
     name = dataset.model if config.model == "auto" else config.model
-    return functions(models.build(name, dataset.num_outputs, norm=cast(Norm, config.norm), lowering=lowering))
+    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), lowering)
 
 
 def _method(

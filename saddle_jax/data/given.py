@@ -1,0 +1,206 @@
+"""Datasets of what a user has: arrays, trees of arrays, a list of these for the agents, Hugging Face splits.
+
+Samples are given as (inputs, targets), or as any tree of arrays [N, ...] for a loss of one's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from saddle_jax.base.types import Tree
+from saddle_jax.data.builtin import measured_recipe
+from saddle_jax.data.dataset import DataError, Dataset
+
+_PAIR = "(inputs, targets) or a tree of arrays [N, ...]"
+
+
+def from_samples(
+    train: Any,
+    test: Any,
+    *,
+    name: str = "data",
+    source: str = "given as objects",
+    class_names: Sequence[str] | None = None,
+    objective: str | None = None,
+) -> Dataset:
+    """Makes a dataset of samples that are at hand, and checks them.
+
+    Args:
+      train: (inputs, targets), or a tree of arrays [N, ...]; a list of these is data that is divided already,
+        one for each agent. A source of samples that do not fit into memory serves for an array, see
+        `Dataset`. uint8 inputs [N, H, W, C] or [N, H, W] are images: each channel is normalised by the mean
+        and deviation of the training images.
+      test: samples of the same kind, for everybody.
+      name: what the dataset is called.
+      source: where the samples came from, for the record.
+      class_names: one name for each class; the default is the numbers of whole-number targets [N].
+      objective: what is learned by default; None is classification of targets that are classes, else
+        regression.
+    """
+    shares = None
+    if isinstance(train, list):
+        train, shares = _joined(train)
+    training, testing = _tree("train", train), _tree("test", test)
+    _check_lengths("train", training)
+    _check_lengths("test", testing)
+    _check_alike(training, testing)
+    _check_finite("train", training)
+    _check_finite("test", testing)
+    is_images = _is_images(training)
+    if is_images:
+        training, testing = _with_channels(training), _with_channels(testing)
+    names = _class_names(training, testing, class_names) if objective != "regression" else ()
+    return Dataset(
+        name=name,
+        train=training,
+        test=testing,
+        source=source,
+        class_names=names,
+        recipe=measured_recipe(training["inputs"]) if is_images else None,
+        shares=shares,
+        outputs=0 if names else _outputs(training),
+        objective=objective or ("classification" if names else "regression"),
+        model="cnn" if is_images else "mlp",
+    )
+
+
+def from_huggingface(
+    dataset: Any, *, inputs: str | None = None, targets: str = "label", test: str = "test"
+) -> Dataset:
+    """Makes a dataset of a Hugging Face DatasetDict with a train and a test split.
+
+    Args:
+      dataset: a dict of splits, such as `datasets.load_dataset("mnist")` returns.
+      inputs: the column of the inputs; None takes "image", "img", "inputs" or "x", whichever there is.
+      targets: the column of the targets.
+      test: the name of the split to test with.
+    """
+    for split in ("train", test):
+        if split not in dataset:
+            raise DataError(f"dataset must have the split {split!r}, got {', '.join(dataset)}")
+    columns = dataset["train"].column_names
+    column = inputs or next((each for each in ("image", "img", "inputs", "x") if each in columns), "inputs")
+    for each in (column, targets):
+        if each not in columns:
+            raise DataError(f"dataset must have the column {each!r}, got {', '.join(columns)}")
+
+    def arrays(split: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows = split.with_format("numpy")
+        return np.stack([np.asarray(row) for row in rows[column]]), np.asarray(rows[targets])
+
+    feature = dataset["train"].features.get(targets)
+    names = tuple(getattr(feature, "names", None) or ()) or None
+    info = getattr(dataset["train"], "info", None)
+    name = getattr(info, "dataset_name", None) or "huggingface"
+    return from_samples(
+        arrays(dataset["train"]), arrays(dataset[test]), name=name, source="Hugging Face", class_names=names
+    )
+
+
+def is_huggingface(data: Any) -> bool:
+    """Tells whether an object is a dict of Hugging Face splits, without importing their package."""
+    return isinstance(data, Mapping) and all(hasattr(split, "column_names") for split in data.values())
+
+
+def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
+    """Joins each agent's samples; returns them with the numbers that each agent's have among all."""
+    trees = [_tree(f"train[{agent}]", part) for agent, part in enumerate(parts)]
+    if not trees:
+        raise DataError("train must list the samples of at least one agent, got an empty list")
+    for agent, tree in enumerate(trees):
+        _check_lengths(f"train[{agent}]", tree)
+        if not _same_structure(tree, trees[0]):
+            raise DataError(f"train[{agent}] must be a tree like train[0], got another")
+        _check_alike(trees[0], tree, f"train[{agent}]")
+    ends = np.cumsum([jax.tree.leaves(tree)[0].shape[0] for tree in trees])
+    joined = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *trees)
+    return joined, tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+
+
+def _tree(what: str, samples: Any) -> Tree:
+    """Returns samples as a tree whose leaves are arrays or sources of samples."""
+    if isinstance(samples, tuple) and len(samples) == 2:
+        samples = {"inputs": samples[0], "targets": samples[1]}
+    tree = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), samples)
+    leaves = jax.tree.leaves(tree)
+    if not leaves or not all(len(leaf.shape) for leaf in leaves):
+        raise DataError(f"{what} must be {_PAIR}, got {type(samples).__name__}")
+    return jax.tree.map(_narrow, tree)
+
+
+def _narrow(leaf: Any) -> Any:
+    """Returns numbers as the program will see them: float32 and int32 in place of 64 bits."""
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    if leaf.dtype == np.int64 and leaf.size and np.abs(leaf).max() < 2**31:
+        return leaf.astype(np.int32)
+    return leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+def _same_structure(one: Tree, other: Tree) -> bool:
+    structures: list[Any] = [jax.tree.structure(one), jax.tree.structure(other)]
+    return bool(structures[0] == structures[1])
+
+
+def _check_lengths(what: str, tree: Tree) -> None:
+    lengths = {int(leaf.shape[0]) for leaf in jax.tree.leaves(tree)}
+    if len(lengths) > 1 or not min(lengths):
+        raise DataError(
+            f"{what} must have arrays of equal length above 0, got {', '.join(map(str, sorted(lengths)))}"
+        )
+
+
+def _check_alike(one: Tree, other: Tree, what: str = "test") -> None:
+    """Checks that two trees of samples differ in nothing but how many they are."""
+    if not _same_structure(one, other):
+        raise DataError(f"{what} must be a tree like train, got {jax.tree.structure(other)}")
+    for (path, first), second in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(other), strict=True):
+        if first.shape[1:] != second.shape[1:] or first.dtype != second.dtype:
+            place = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise DataError(
+                f"{what} must be like train, whose {place} are {first.dtype} {list(first.shape[1:])}, got "
+                f"{second.dtype} {list(second.shape[1:])}"
+            )
+
+
+def _check_finite(what: str, tree: Tree) -> None:
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        is_float = isinstance(leaf, np.ndarray | jax.Array) and np.issubdtype(leaf.dtype, np.floating)
+        if is_float and not np.isfinite(leaf).all():
+            place = jax.tree_util.keystr(path, simple=True, separator=".")
+            sample = int(np.argwhere(~np.isfinite(leaf))[0][0])
+            raise DataError(f"{what} must have finite numbers, got another in {place} of sample {sample}")
+
+
+def _is_images(tree: Tree) -> bool:
+    inputs = tree.get("inputs") if isinstance(tree, dict) else None
+    return inputs is not None and inputs.dtype == np.uint8 and len(inputs.shape) in (3, 4)
+
+
+def _with_channels(tree: dict[str, Any]) -> dict[str, Any]:
+    inputs = tree["inputs"]
+    return {**tree, "inputs": inputs[..., None] if len(inputs.shape) == 3 else inputs}
+
+
+def _class_names(train: Tree, test: Tree, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of classes, by the targets if none are given; checks that there are no others."""
+    targets = train.get("targets") if isinstance(train, dict) else None
+    if targets is None or targets.ndim != 1 or not np.issubdtype(targets.dtype, np.integer):
+        if given:
+            raise DataError("class_names must come with whole-number targets [N], got others")
+        return ()
+    count = len(given) if given else int(np.max(targets)) + 1
+    for what, tree in (("train", train), ("test", test)):
+        labels = np.asarray(tree["targets"])
+        if labels.min() < 0 or labels.max() >= count:
+            wrong = labels.min() if labels.min() < 0 else labels.max()
+            raise DataError(f"{what} must have targets of the {count} classes, 0 to {count - 1}, got {wrong}")
+    return tuple(map(str, given)) if given else tuple(map(str, range(count)))
+
+
+def _outputs(train: Tree) -> int:
+    """Returns how many numbers a prediction of the targets has; 1 where nobody knows."""
+    targets = train.get("targets") if isinstance(train, dict) else None
+    return int(np.prod(targets.shape[1:], dtype=int)) if targets is not None else 1
