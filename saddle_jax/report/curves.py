@@ -46,16 +46,23 @@ class _Panel(NamedTuple):
     x: Axis
 
 
-def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike, x: str | None = None) -> None:
+def plot_curves(
+    workdirs: Sequence[pathlib.Path],
+    path: str | os.PathLike,
+    x: str | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
     """Draws training loss, the metric of the test and consensus distance; seeds as mean and band.
 
     Against epochs; or against what `x` names, one of AXES. Left open for runs with simulated time, the
-    metric is drawn once more, against bytes, backward passes and simulated seconds.
+    metric is drawn once more, against bytes, backward passes and simulated seconds. `names` are those of the
+    folders, in place of their own.
     """
-    runs = gather(workdirs)
+    runs = gather(workdirs, names)
     groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
-    names = labels(groups) if seeded else [group[0].name for group in groups]
+    texts = [group[0].family or group[0].name for group in groups]
+    texts = labels(groups) if seeded and names is None else texts
     _check_recorded(runs, x or "epoch")
     panels = _panels(AXES[x or "epoch"], same([run.measures for run in runs]))
     if x is None and any(has(group, "simulated_seconds") for group in groups):
@@ -65,7 +72,7 @@ def plot_curves(workdirs: Sequence[pathlib.Path], path: str | os.PathLike, x: st
     figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
     handles: dict[Any, Any] = {}
     for cell, panel in zip(axes.ravel(), panels, strict=True):
-        _draw(cell, panel, groups, names)
+        _draw(cell, panel, groups, texts)
         handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)

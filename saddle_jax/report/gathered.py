@@ -32,6 +32,7 @@ class Run:
       landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz.
       paper: paper.json, the published figure that this run reproduces.
       measures: the metrics of its evaluations, the one that tables show first.
+      family: the name that was given to it and to all runs of its folder; "" if none was.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Run:
     landscape: dict[str, list] | None = None
     paper: dict[str, str] | None = None
     measures: tuple[Measure, ...] = CLASSIFICATION
+    family: str = ""
 
     @property
     def headline(self) -> Measure:
@@ -72,16 +74,24 @@ class Run:
         return [point[0] for point in points], [point[1] for point in points]
 
 
-def gather(workdirs: Sequence[pathlib.Path]) -> list[Run]:
-    """Reads the runs in folders, each replica a run; a folder that holds none is a RunError."""
-    names = [workdir.resolve().name for workdir in workdirs]
+def gather(workdirs: Sequence[pathlib.Path], names: Sequence[str] | None = None) -> list[Run]:
+    """Reads the runs in folders, each replica a run; a folder that holds none is a RunError.
+
+    `names` are those of the folders, in place of their own.
+    """
+    families = list(names or [""] * len(workdirs))
+    names = list(names or [workdir.resolve().name for workdir in workdirs])
     if len(set(names)) < len(names):
         names = [str(workdir) for workdir in workdirs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise RunError(f"DIR must not be given twice, got {twice}")
     runs = [_read(workdir, name) for workdir, name in zip(workdirs, names, strict=True)]
-    return [run for several in runs for run in several]
+    return [
+        dataclasses.replace(run, family=family)
+        for family, several in zip(families, runs, strict=True)
+        for run in several
+    ]
 
 
 def _read(workdir: pathlib.Path, name: str) -> list[Run]:

@@ -59,9 +59,11 @@ def panels(measures: Sequence[Measure]) -> list[tuple[str, str, bool, int]]:
     return [*first, _PANELS[0], *last, *_PANELS[1:]]
 
 
-def write_page(workdirs: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Writes the page of one or more runs, in one go."""
-    text = page(gather(workdirs))
+def write_page(
+    workdirs: Sequence[pathlib.Path], path: pathlib.Path, names: Sequence[str] | None = None
+) -> None:
+    """Writes the page of one or more runs, in one go; `names` go before those of their folders."""
+    text = page(gather(workdirs, names))
     with in_one_go(path) as partial:
         partial.write_text(text, encoding="utf-8")
 

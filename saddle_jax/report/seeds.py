@@ -103,7 +103,9 @@ def looks(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
 def _without(run: Run, *names: str) -> str:
     """Returns a run's settings as text, without some and without those that cannot change a number."""
     left_out = {"seed", *IRRELEVANT, *names}
-    return json.dumps({name: value for name, value in run.config.to_json().items() if name not in left_out})
+    settings = {name: value for name, value in run.config.to_json().items() if name not in left_out}
+    # What settings do not tell of a run that is made of objects, its name and its fingerprint do.
+    return json.dumps([run.family, str(run.fact("computes")), settings])
 
 
 def band(

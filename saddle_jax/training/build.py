@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import optax
 
+from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Key, LossFn, Params
+from saddle_jax.base.types import Batch, Key, LossFn, Params
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.trees import replicate
@@ -86,6 +87,18 @@ class Replica:
     def loss_of(self, lowering: Lowering) -> LossFn:
         """Returns the same loss, compiled in another way: "plain" can be differentiated in every mode."""
         return self.parts.objective(self.parts.model(lowering)).loss
+
+    def batch_shapes(self) -> Batch:
+        """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
+        size = self.batches.batch_size
+
+        def many(leaf: Any) -> Any:
+            return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
+
+        batch = jax.eval_shape(self.dataset.prepared, jax.tree.map(many, self.dataset.train))
+        if self.objective.masked:
+            batch = {**batch, "mask": jax.ShapeDtypeStruct((size,), np.float32)}
+        return batch
 
     def first_model(self) -> Params:
         """Returns one agent's model before the first step: the same for everybody."""
@@ -165,6 +178,17 @@ def _partition(config: Config, dataset: Dataset) -> Partition:
 def _check_model(replica: Replica) -> None:
     """Checks, without computing anything, that the model takes the inputs and gives what is learned."""
     objective, inputs = replica.objective, replica.dataset.inputs_of_one
-    params = jax.eval_shape(replica.first_model)
+    with brought.failing_as(f"model {replica.model.name} failed on inputs {_shapes(inputs)}"):
+        params = jax.eval_shape(replica.first_model)
+        outputs = jax.eval_shape(replica.model.apply, params, inputs) if objective.check else None
     if objective.check is not None:
-        objective.check(jax.eval_shape(replica.model.apply, params, inputs), replica.dataset)
+        objective.check(outputs, replica.dataset)
+    with brought.failing_as(f"the loss {objective.name} failed"):
+        loss, _ = jax.eval_shape(objective.loss, params, replica.batch_shapes())
+    if loss.shape != ():
+        raise ArgumentError(f"the loss {objective.name} must return one number, got {list(loss.shape)}")
+
+
+def _shapes(inputs: Any) -> str:
+    leaves = [f"{leaf.dtype} {['B', *leaf.shape[1:]]}" for leaf in jax.tree.leaves(inputs)]
+    return ", ".join(leaves).replace("'", "")

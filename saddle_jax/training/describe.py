@@ -10,7 +10,7 @@ from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
-from saddle_jax.training import phrases
+from saddle_jax.training import computed, phrases
 from saddle_jax.training.build import Replica
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
@@ -43,6 +43,7 @@ def record(program: Program) -> dict[str, Any]:
             "train": program.replica.dataset.size,
             "class_names": list(program.replica.dataset.class_names),
         },
+        **({"computes": computes} if (computes := computed.fingerprint(program)) else {}),
         "objective": {**program.replica.objective.record(), **_facts(program.replica)},
         "partition": _about(program.replica),
         **({"partitions": [_about(one) for one in program.replicas]} if several else {}),

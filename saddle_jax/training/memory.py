@@ -17,7 +17,6 @@ import pathlib
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
@@ -83,19 +82,11 @@ def _bytes(leaf: Any) -> int:
 
 def _kept(replica: Replica) -> int:
     """Returns what one agent's forward pass on one batch keeps for the backward pass."""
-    size = replica.batches.batch_size
-
-    def many(leaf: Any) -> Any:
-        return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
-
-    batch = jax.eval_shape(replica.dataset.prepared, jax.tree.map(many, replica.dataset.train))
-    if replica.objective.masked:
-        batch = {**batch, "mask": jax.ShapeDtypeStruct((size,), jnp.float32)}
 
     def forward(params: Any, batch: Any) -> Any:
         return jax.vjp(lambda x: replica.loss_fn(x, batch)[0], params)[1]
 
-    return _size(jax.eval_shape(forward, jax.eval_shape(replica.first_model), batch))
+    return _size(jax.eval_shape(forward, jax.eval_shape(replica.first_model), replica.batch_shapes()))
 
 
 def _size(shapes: Any) -> int:

@@ -17,7 +17,8 @@ _SWEPT = "swept"
 
 def of_method(config: Config, method: Method) -> str:
     """Names the method, its ascent and the options that it has, as they are in force."""
-    swept, options = parse_sweep(config.sweep), methods.in_force(config)
+    swept = parse_sweep(config.sweep)
+    options = {} if brought.is_object(config.method) else methods.in_force(config)
 
     def number(name: str) -> str:
         return _SWEPT if name in swept else f"{options[name]:g}"

@@ -33,8 +33,18 @@ def open_run(
     here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `replica` is the
     number of one run of a folder that holds several.
     """
+    _choose_replica(workdir, replica)  # before anything is built
+    return open_program(workdir, program.build(_here(workdir, data_dir)), report, replica)
+
+
+def open_program(
+    workdir: pathlib.Path,
+    whole: program.Program,
+    report: Callable[[str], None],
+    replica: int | None = None,
+) -> tuple[Replica, int, Params]:
+    """Does the same for a program that is built already, on one device."""
     number = _choose_replica(workdir, replica)
-    whole = program.build(_here(workdir, data_dir))
     restored = _checkpoints(workdir, whole).restore_newest(whole.saved_like, report, set_aside=False)
     if restored is None:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")

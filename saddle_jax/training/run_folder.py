@@ -152,8 +152,19 @@ def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None
         fingerprint = record["partition"]["fingerprint"]
         if stored != fingerprint:
             _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
+        _check_computed(workdir, read_about(workdir), record)
         return
     write_json(workdir / "config.json", {"format": RUN_FORMAT, "config": config.to_json(), **record})
+
+
+def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a run of Python objects whose step has become another; another JAX would trace another one."""
+    traced_by = [(about.get("versions"), about.get("devices", [])[:1]) for about in (stored, record)]
+    if traced_by[0] == traced_by[1] and stored.get("computes") != record.get("computes"):
+        raise RunError(
+            f"{workdir} holds a run whose method, model, loss or graph computed something else: choose "
+            "another workdir, or undo the change to go on with it"
+        )
 
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:

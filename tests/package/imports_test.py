@@ -11,7 +11,7 @@ import saddle_jax
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 ROOMS = [
     "base", "devices", "core", "graphs", "ascents", "compression", "methods", "models", "data", "training",
-    "analysis", "paper", "report", "bench", "cli",
+    "analysis", "paper", "report", "runs", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(
     path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"
@@ -30,6 +30,7 @@ ALSO = {
     "models": {"flax"},
     "data": {"PIL", "tensorflow", "tensorflow_datasets", "tqdm"},
     "report": {"matplotlib"},
+    "runs": {"pandas"},
     "bench/opponent": {"torch"},
 }
 
