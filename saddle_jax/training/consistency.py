@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saddle_jax.ascents import spelling as ascents
+from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError, is_traced
 from saddle_jax.graphs import spelling as graphs
 from saddle_jax.methods import options_of
@@ -50,11 +51,14 @@ def check_method(config: "Config") -> None:
 
 
 def check_imported(config: "Config") -> None:
-    """Checks of things that are not ours, which are imported for it, what of ours is checked at once."""
-    if not is_ours(config.method):
+    """Checks of things that are not ours, which are imported for it, what of ours is checked at once.
+
+    Of objects of a Python program, which hands them over itself, nothing is known here.
+    """
+    if not is_ours(config.method) and not brought.is_object(config.method):
         _check_options(config)
         _check_sweep(config)
-    if not graphs.is_ours(config.topology):
+    if not graphs.is_ours(config.topology) and not brought.is_object(config.topology):
         _check_seeds(config)
 
 
