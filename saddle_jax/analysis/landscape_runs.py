@@ -31,10 +31,10 @@ class Scan:
 
 
 def open_runs(
-    workdirs: Sequence[pathlib.Path], data_dir: str | None, screen: Screen
+    workdirs: Sequence[pathlib.Path], data_dir: str | None, screen: Screen, code: Sequence[str] = ()
 ) -> list[tuple[Replica, int, Params]]:
     """Opens runs at their newest checkpoints; `screen` shows what had to be passed over."""
-    return [reopen.open_run(workdir, screen.warn, data_dir) for workdir in workdirs]
+    return [reopen.open_run(workdir, screen.warn, data_dir, code=code) for workdir in workdirs]
 
 
 def surfaces(

@@ -9,6 +9,7 @@ can be listed, and not loaded. To parse a spelling imports nothing and looks at 
 import contextlib
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import pathlib
@@ -17,12 +18,14 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from saddle_jax.base import calls, sources
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import short_line
 from saddle_jax.base.sources import Source
+
+_T = TypeVar("_T")
 
 # Somebody else's settings may say anything: what a spelling can be is bounded.
 _LONGEST = 500
@@ -175,14 +178,17 @@ def options_of(thing: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def source(what: str, text: str) -> Source:
-    """Returns the file that a spelt thing is in; the file of a module is found by importing it."""
+    """Returns the file that a spelt thing is in; of a module, only the packages around it are imported."""
     spelt = parse(what, text)
+    _check_no_object(what, text)
     if spelt.is_file:
         return sources.read(what, spelt.place)
-    path = getattr(_module(what, text), "__file__", None)
-    if not path:
+    spec = _imported(what, text, importlib.util.find_spec)
+    if spec is None:
+        raise ArgumentError(_no_module(what, text))
+    if not spec.has_location or not spec.origin:
         raise ArgumentError(f"{what} must be in a module that has a file, got {text!r}")
-    return sources.read(what, path)
+    return sources.read(what, spec.origin)
 
 
 def at(text: str, place: str) -> str:
@@ -235,23 +241,37 @@ def folder_on_path(path: pathlib.Path) -> Iterator[None]:
 
 
 def _module(what: str, text: str) -> types.ModuleType:
-    place = parse(what, text).place
-    if not place:
+    spelt = parse(what, text)
+    _check_no_object(what, text)
+    if spelt.is_file:
+        found = sources.read(what, spelt.place)
+        with failing_as(f"{what} {text} cannot be imported"):
+            return run_file(found)
+    return _imported(what, text, importlib.import_module)
+
+
+def _check_no_object(what: str, text: str) -> None:
+    if not parse(what, text).place:
         raise ArgumentError(
             f"{what} {text} was made from Python objects: open it with saddle_jax.training.Run"
         )
-    if place.endswith(".py"):
-        found = sources.read(what, place)
-        with failing_as(f"{what} {text} cannot be imported"):
-            return run_file(found)
+
+
+def _imported(what: str, text: str, find: Callable[[str], _T]) -> _T:
+    """Calls a function of importlib for a module; says in one line if there is no such module."""
+    place = parse(what, text).place
     try:
         with failing_as(f"{what} {text} cannot be imported"):
-            return importlib.import_module(place)
+            return find(place)
     except BroughtError as error:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and f"{place}.".startswith(f"{cause.name}."):
-            raise ArgumentError(f"{what} must be in a module, got no {place!r}{_nearby(text)}") from cause
+            raise ArgumentError(_no_module(what, text)) from cause
         raise
+
+
+def _no_module(what: str, text: str) -> str:
+    return f"{what} must be in a module, got no {parse(what, text).place!r}{_nearby(text)}"
 
 
 def _nearby(text: str) -> str:
@@ -273,7 +293,7 @@ def _trace(error: BaseException) -> str:
 
 def _names(kind: Any) -> str:
     kinds = kind if isinstance(kind, tuple) else getattr(kind, "__args__", (kind,))
-    return " or ".join(f"a {each.__name__}" for each in kinds)
+    return " or ".join(f"{'an' if each.__name__[0] in 'AEIOU' else 'a'} {each.__name__}" for each in kinds)
 
 
 def _shown(thing: Any) -> str:

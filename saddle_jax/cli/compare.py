@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from saddle_jax.base import sources
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.usage import UsageError, mistakes, parse
@@ -23,6 +24,7 @@ _LISTS = {
 }
 
 
+@sources.reading_once()  # all runs have the same code
 def run(arguments: Sequence[str]) -> int:
     """Runs what is missing, resumes what was interrupted, and goes on past what diverges or cannot be."""
     options = _options()

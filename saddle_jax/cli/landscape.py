@@ -9,7 +9,7 @@ from absl import flags
 from saddle_jax.analysis import landscape
 from saddle_jax.analysis.landscape_runs import Scan, open_runs, surfaces
 from saddle_jax.base.files import check_no_link
-from saddle_jax.cli.usage import data_dir_option, mistakes, parse
+from saddle_jax.cli.usage import mistakes, opening_options, parse
 from saddle_jax.report.landscape import save_numbers, write_all
 from saddle_jax.report.tables import run_names
 from saddle_jax.training.progress import Screen
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> None:
             check_no_link(folder)
         same_problem(workdirs)
         all_ended(workdirs)
-        runs = open_runs(workdirs, options.data_dir, screen)
+        runs = open_runs(workdirs, options.data_dir, screen, options.code)
         folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
         scan = Scan(options.directions, options.seed, options.images)
         losses = surfaces(names, runs, x, scan, screen)
@@ -49,5 +49,5 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("seed", 0, "Seed of the directions.", 0, 2**32 - 1, flag_values=options)
     meaning = "Folder to write to (default: landscape, beside the first DIR)."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
-    data_dir_option(options)
+    opening_options(options)
     return options

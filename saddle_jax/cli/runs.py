@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.base.files import check_named_output, in_one_go
-from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
+from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
 from saddle_jax.report.listing import run_rows
 from saddle_jax.report.tables import as_text
 
@@ -31,7 +31,9 @@ def evaluate(arguments: Sequence[str]) -> None:
     from saddle_jax.training.reopen import choose, open_run
 
     with mistakes():
-        replica, step, params = open_run(pathlib.Path(name), _warn, options.data_dir, options.replica)
+        replica, step, params = open_run(
+            pathlib.Path(name), _warn, options.data_dir, options.replica, options.code
+        )
         found = {
             f"test_{name}": value for name, value in replica.evaluate(choose(params, options.agent)).items()
         }
@@ -56,7 +58,7 @@ def export(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
         check_named_output(options.output)
-        replica, step, params = open_run(workdir, _warn, options.data_dir, options.replica)
+        replica, step, params = open_run(workdir, _warn, options.data_dir, options.replica, options.code)
         model, config = choose(params, options.agent), replica.config
         about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
         content = encode(model, options.format, about)
@@ -72,7 +74,7 @@ def _model_options() -> flags.FlagValues:
     flags.DEFINE_integer("agent", None, meaning, flag_values=options)
     meaning = "Number of a run, in a folder that holds several."
     flags.DEFINE_integer("replica", None, meaning, flag_values=options)
-    data_dir_option(options)
+    opening_options(options)
     return options
 
 

@@ -10,7 +10,7 @@ from saddle_jax.analysis.hessian import ITERATIONS
 from saddle_jax.analysis.sharpness import DATA
 from saddle_jax.analysis.sharpness_runs import Measurement, measure_missing, measured_stages, targets_of
 from saddle_jax.base.files import check_named_output
-from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
+from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
 from saddle_jax.report.sharpness import draw, stage_rows
 from saddle_jax.report.tables import as_text, run_names
 from saddle_jax.training.progress import Screen
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> None:
     with mistakes(), contextlib.closing(Screen()) as screen:
         check_named_output(options.output)
         same_problem(workdirs)
-        runs = {workdir: build_again(workdir, options.data_dir) for workdir in workdirs}
+        runs = {workdir: build_again(workdir, options.data_dir, options.code) for workdir in workdirs}
         targets = targets_of(runs, options.epochs, options.agents)
         measure_missing(runs, targets, how, screen)
         stages = measured_stages(list(runs), targets)
@@ -52,5 +52,5 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_bool("density", False, "Measure and draw the spectral density too.", flag_values=options)
     meaning = "Picture of several runs (default: sharpness.png beside the first)."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
-    data_dir_option(options)
+    opening_options(options)
     return options

@@ -8,7 +8,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.analysis.theory import bound, runs, speedup, summary, testbed
-from saddle_jax.cli.usage import UsageError, data_dir_option, mistakes, parse
+from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import theory
 from saddle_jax.training.config import Config, build_topology
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> None:
     options = _options()
     folders = parse(options, arguments, ["[DIR]"])
     of_constants = [*_CONSTANTS, "agents", "topology", "steps", "testbed", "workdir"]
-    for name in of_constants if folders else ["samples", "data_dir"]:
+    for name in of_constants if folders else ["samples", "data_dir", "code"]:
         if options[name].present:
             raise UsageError(f"{name} must {'not be given with' if folders else 'be given with a run,'} DIR")
     if options.workdir and not options.testbed:
@@ -54,7 +54,7 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_string("workdir", None, "Folder in which --testbed writes theory.png.", flag_values=options)
     meaning = "Samples per agent to measure a run with; 0: all of them."
     flags.DEFINE_integer("samples", 256, meaning, flag_values=options)
-    data_dir_option(options)
+    opening_options(options)
     flags.DEFINE_bool("json", False, "Print one JSON object.", flag_values=options)
     return options
 
@@ -92,6 +92,8 @@ def _on_testbed(
 
 def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[str], None]) -> dict[str, Any]:
     with mistakes():
-        run = runs.measure_run(workdir, options.samples, options.data_dir, Screen(quiet=options.json))
+        run = runs.measure_run(
+            workdir, options.samples, options.data_dir, Screen(quiet=options.json), options.code
+        )
     tell(theory.describe_run(run, str(workdir)))
     return summary.of_run(run)

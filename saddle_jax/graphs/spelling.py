@@ -11,7 +11,7 @@ import inspect
 import re
 from typing import Any
 
-from saddle_jax.base import checks, tables
+from saddle_jax.base import brought, checks, tables
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.graphs import cycle
 from saddle_jax.core.mixing import Graphs
@@ -50,7 +50,7 @@ def check_topology(text: str) -> None:
 
 def parts(text: str) -> list[str]:
     """Returns the spellings of the graphs that take turns; mostly there is one."""
-    return re.split(r"\+(?![^()]*\))", text)
+    return [text] if brought.is_object(text) else re.split(r"\+(?![^()]*\))", text)
 
 
 def is_ours(text: str) -> bool:

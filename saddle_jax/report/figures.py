@@ -24,7 +24,7 @@ from saddle_jax.report.seeds import (
     over_seeds,
     seeds_together,
 )
-from saddle_jax.training.config import build_topology
+from saddle_jax.report.topologies import topology_of
 
 
 def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path, x: str | None = None) -> None:
@@ -167,7 +167,10 @@ def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 def _bits_per_number(run: Run) -> float:
     """Returns 8 bytes / (steps x listeners x parameters): 32 for plain QGM, 64 for NGM's two messages."""
-    listeners = float(np.mean([graph.out_degree for graph in build_topology(run.config).graphs]))
+    topology = topology_of(run)
+    if topology is None:
+        raise RunError(f"bits needs graphs that were recorded, got {run.name}, whose graph is too large")
+    listeners = float(np.mean([graph.out_degree for graph in topology.graphs]))
     numbers = run.result["steps"] * listeners * (run.fact("parameters") or 0)
     if not numbers:
         raise RunError(f"bits needs runs that send something, got {run.name}")

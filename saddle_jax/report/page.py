@@ -19,7 +19,7 @@ from saddle_jax.base.files import in_one_go
 from saddle_jax.report import graph_drawings, sections
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.report.measures import Measure
-from saddle_jax.training.config import build_topology
+from saddle_jax.report.topologies import topology_of
 from saddle_jax.version import __version__
 
 # The curves that have a place of their own: metric, title, logarithmic at first, factor to what is drawn.
@@ -132,7 +132,7 @@ def page_data(runs: Sequence[Run]) -> dict[str, Any]:
                 "agents": run.result.get(f"agent_{run.headline.name}_each"),
                 "class_counts": None if (counts := class_counts(run)) is None else counts.tolist(),
                 "class_names": [] if counts is None else class_names(run, counts.shape[1]),
-                "edges": graph_drawings.edges(build_topology(run.config)),
+                "edges": graph_drawings.edges(graph) if (graph := topology_of(run)) else [],
                 "sharpness": run.sharpness,
                 "landscape": run.landscape,
             }

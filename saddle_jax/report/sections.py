@@ -14,10 +14,12 @@ from saddle_jax.report import drawings, graph_drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
 from saddle_jax.report.measures import Measure
 from saddle_jax.report.seeds import mean_and_spread, seeds_together
-from saddle_jax.training.config import IRRELEVANT, build_topology
+from saddle_jax.report.topologies import topology_of
+from saddle_jax.training.config import IRRELEVANT
 
 _LARGEST_MATRIX = 16
 _UNRECORDED = "<p>Not recorded: the run was made by an older version.</p>"
+_TOO_LARGE = "<p>Not drawn: the graph is too large to be recorded.</p>"
 
 
 def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
@@ -225,13 +227,19 @@ def graphs(runs: Sequence[Run]) -> str:
     """Draws each graph once, with the runs that used it."""
 
     def key(run: Run) -> bytes:
-        topology = build_topology(run.config)
+        topology = topology_of(run)
+        if topology is None:
+            return repr((run.config.topology, run.config.agents, run.fact("topology"))).encode()
         links = b"".join(part.tobytes() for graph in topology.graphs for part in graph.links)
         return topology.name.encode() + links
 
     figures = []
     for group, users in _grouped(runs, key):
-        topology = build_topology(group[0].config)
+        topology = topology_of(group[0])
+        if topology is None:
+            name = str(group[0].fact("topology", "name") or group[0].config.topology)
+            figures.append(f"<figure><figcaption>{escape(name + users)}</figcaption>{_TOO_LARGE}</figure>")
+            continue
         figures.append(
             f'<figure data-edges="{runs.index(group[0])}">'
             f"<figcaption>{escape(str(topology) + users)}</figcaption>"

@@ -10,6 +10,7 @@ from typing import Any
 
 from saddle_jax.base.files import in_one_go
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
+from saddle_jax.training.code import short
 from saddle_jax.training.grid import Grid, number
 from saddle_jax.training.run_folder import read_about, read_config, read_result
 
@@ -44,7 +45,7 @@ def gather(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tuple[
     for workdir in workdirs:
         configs, results = read_config(workdir).each(), _results(workdir)
         for config, result in zip(configs, results, strict=True) if results else ():
-            key = tuple(getattr(config, axis) for axis in axes)
+            key = tuple(short(axis, getattr(config, axis)) for axis in axes)
             results_by_cell.setdefault(key, []).append(result)
     return {key: _cell(results, headline) for key, results in results_by_cell.items()}
 
@@ -88,7 +89,8 @@ def comparison(cells: dict[tuple[Any, ...], Cell], grid: Grid) -> list[list[str]
     table = [header]
     for row in rows:
         found = [
-            cells.get(tuple({**row, **column}[axis] for axis in grid.axes), Cell(())) for column in columns
+            cells.get(tuple(short(axis, {**row, **column}[axis]) for axis in grid.axes), Cell(()))
+            for column in columns
         ]
         line, base = [*row.values(), found[0].text()], found[0].mean
         for cell in found[1:]:

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.training import consistency, methods
+from saddle_jax.training import code, consistency, methods
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.grid import Grid, number
 from saddle_jax.training.memory import fits
@@ -67,7 +68,7 @@ def _groups(
     own = {method: _own(settings, method, found) for method in grid.methods}
     for place in grid.without_drops():
         values = {**own[place["method"]], **place}
-        name = "-".join(safe(str(value)) for value in place.values())
+        name = "-".join(safe(str(code.short(setting, value))) for setting, value in place.items())
         many = _swept(values, name, grid, folder, together)
         drops = [drop for drop in grid.drops if not (many and drop)]
         changes = [(f"-drop{number(drop)}", {"drop": drop}) for drop in drops] if grid.drops else [("", {})]
@@ -91,6 +92,8 @@ def _own(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any
 def _group(name: str, values: Mapping[str, Any], found: Runs) -> _Group | None:
     try:
         return _Group(name, _checked(values))
+    except BroughtError:  # it would be told again and again
+        raise
     except ArgumentError as error:
         found.refused.append(f"{name}: {error}")
         return None
@@ -123,6 +126,8 @@ def _swept(
         return None
     try:
         config = _checked({**values, "sweep": f"drop:{','.join(drops)}"})
+    except BroughtError:
+        raise
     except ArgumentError:  # each drop by itself will tell
         return None
     return _Group(name_of_all, config) if exists or _fit(config) else None

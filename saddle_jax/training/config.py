@@ -25,10 +25,10 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
-from saddle_jax.training import consistency, network
+from saddle_jax.training import code, consistency, network
 from saddle_jax.training import sweep as replicas
 from saddle_jax.training.objectives import OBJECTIVES
-from saddle_jax.training.setting import one_of, or_brought, real, setting, whole
+from saddle_jax.training.setting import any_name, one_of, or_brought, real, setting, whole
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -89,6 +89,7 @@ class Config:
         "digits",
         "dataset: digits, synthetic, cifar10, cifar100, imagenette, imagenet, or the tfds name of another; a "
         "file .npz or a folder of images by class; or one that is brought, FILE.py:NAME or module:NAME",
+        or_brought(any_name),
     )
     objective: str = setting(
         "auto",
@@ -331,10 +332,11 @@ def from_json(settings: dict[str, Any]) -> Config:
 
 def differences(one: Config, other: Config) -> list[str]:
     """Lists the settings in which two runs differ, as text, apart from those that cannot change a number."""
+    others = other.to_json()
     return [
-        f"{name} {json.dumps(value)} -> {json.dumps(other.to_json()[name])}"
+        f"{name} {json.dumps(value)} -> {json.dumps(others[name])}"
         for name, value in one.to_json().items()
-        if value != other.to_json()[name] and name not in IRRELEVANT
+        if code.short(name, value) != code.short(name, others[name]) and name not in IRRELEVANT
     ]
 
 

@@ -51,13 +51,14 @@ def check_method(config: "Config") -> None:
 
 
 def check_imported(config: "Config") -> None:
-    """Checks of things that are not ours, which are imported for it, what of ours is checked at once."""
-    if brought.is_object(config.method):  # whose options are what the program gave it
-        return
-    if not is_ours(config.method):
+    """Checks of things that are not ours, which are imported for it, what of ours is checked at once.
+
+    Of objects of a Python program, which hands them over itself, nothing is known here.
+    """
+    if not is_ours(config.method) and not brought.is_object(config.method):
         _check_options(config)
         _check_sweep(config)
-    if not graphs.is_ours(config.topology):
+    if not graphs.is_ours(config.topology) and not brought.is_object(config.topology):
         _check_seeds(config)
 
 

@@ -10,6 +10,8 @@ from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
+from saddle_jax.graphs.recorded import to_record
+from saddle_jax.graphs.spelling import is_ours
 from saddle_jax.training import computed, phrases
 from saddle_jax.training.build import Replica
 from saddle_jax.training.objectives import Objective
@@ -47,7 +49,7 @@ def record(program: Program) -> dict[str, Any]:
         "objective": {**program.replica.objective.record(), **_facts(program.replica)},
         "partition": _about(program.replica),
         **({"partitions": [_about(one) for one in program.replicas]} if several else {}),
-        "topology": {"name": program.method.topology.name, "gap": program.method.topology.spectral_gap},
+        "topology": _about_graph(program),
         "parameters": models.count(shapes) // program.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
         "steps": program.replica.steps,
@@ -59,6 +61,14 @@ def _facts(replica: Replica) -> dict[str, Any]:
     """Returns what is known of the task itself, such as its constants."""
     facts = replica.objective.facts
     return {} if facts is None else {"facts": facts(replica.ground)}
+
+
+def _about_graph(program: Program) -> dict[str, Any]:
+    topology = program.method.topology
+    about = {"name": topology.name, "gap": topology.spectral_gap}
+    if is_ours(program.config.topology):
+        return about
+    return about | {"graphs": to_record(program.replica.topology)}  # for readers who do not import it
 
 
 def _about(replica: Replica) -> dict[str, Any]:

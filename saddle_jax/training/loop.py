@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from saddle_jax.base import sources
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
-from saddle_jax.training import describe, evaluation, memory, sweep
+from saddle_jax.training import code, describe, evaluation, memory, sweep
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
@@ -66,17 +67,20 @@ def train(
     versions = {f"version of {name}": number for name, number in describe.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
+        stack.enter_context(sources.reading_once())
         with hosts.agreement():
             program = build(config, parts)  # first of all: settings that cannot be run leave no trace
             if warning := memory.check(program):
                 screen.warn(warning)
+            kept = code.collect(config)
             if hosts.writes():
                 stack.enter_context(locked(workdir))
         hosts.check_same({"partition": [replica.partition.fingerprint for replica in program.replicas]})
+        hosts.check_same({str(each.source.path): each.source.sha256 for each in kept})
         hosts.check_shared(workdir)
         with hosts.agreement():
             if hosts.writes():
-                claim(workdir, config, describe.record(program))
+                claim(workdir, config, describe.record(program), kept)
         before = hosts.one_for_all(read_result, workdir)
         if before is not None and before["status"] != "interrupted":
             screen.line(f"{workdir} holds this run already: {before['status']}")

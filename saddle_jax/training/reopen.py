@@ -4,7 +4,7 @@ import dataclasses
 import os
 import pathlib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 
@@ -17,6 +17,7 @@ from saddle_jax.data.sources import BUILTIN
 from saddle_jax.training import build, network, program
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.training.code import consented
 from saddle_jax.training.config import Config
 from saddle_jax.training.run_folder import read_config
 
@@ -26,15 +27,17 @@ def open_run(
     report: Callable[[str], None],
     data_dir: str | None = None,
     replica: int | None = None,
+    code: Sequence[str] = (),
 ) -> tuple[Replica, int, Params]:
     """Returns the parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
     here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `replica` is the
-    number of one run of a folder that holds several.
+    number of one run of a folder that holds several. `code` names the files FILE.py and modules of the
+    user's own that the run was trained with and that may be imported.
     """
     _choose_replica(workdir, replica)  # before anything is built
-    return open_program(workdir, program.build(_here(workdir, data_dir)), report, replica)
+    return open_program(workdir, program.build(_here(workdir, data_dir, code)), report, replica)
 
 
 def open_program(
@@ -52,18 +55,18 @@ def open_program(
     return whole.replicas[number], step, whole.models(whole.loaded(carry), number)
 
 
-def build_again(workdir: pathlib.Path, data_dir: str | None = None) -> Replica:
-    """Returns the parts of a run, without its models."""
+def build_again(workdir: pathlib.Path, data_dir: str | None = None, code: Sequence[str] = ()) -> Replica:
+    """Returns the parts of a run, without its models; the arguments are as of `open_run`."""
     _choose_replica(workdir, None)
-    return build.build(_here(workdir, data_dir))
+    return build.build(_here(workdir, data_dir, code))
 
 
-def _here(workdir: pathlib.Path, data_dir: str | None) -> Config:
-    """Returns the settings of a run, on one device and with the data that this user, not the folder, says.
+def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> Config:
+    """Returns the settings of a run, on one device, with data and code that this user, not the folder, says.
 
     The folder may be somebody else's, and its config.json could lead to any other place.
     """
-    config = read_config(workdir)
+    config = consented(workdir, read_config(workdir), code)
     default = os.path.realpath(data_dir_or_default(None))
     recorded = config.data_dir if config.dataset not in BUILTIN else ""
     if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:

@@ -4,6 +4,7 @@ config.json     the settings, versions, devices, partition
 metrics.jsonl   one object per logged step or evaluation; `sweep.py` says how replicas share one
 result.json     how the run ended
 checkpoints/    see `checkpoint.py`
+code/           copies of the user's own files that the run uses, see `code.py`
 tensorboard/    the same metrics as event files
 curves.png      the same metrics as a picture
 """
@@ -18,11 +19,12 @@ from typing import Any
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import check_no_link, in_one_go, open_regular
+from saddle_jax.training import code
 from saddle_jax.training.config import Config, differences, from_json
 from saddle_jax.version import RUN_FORMAT
 
 # The folders in which a run writes or removes files.
-_FOLDERS = ("checkpoints", "tensorboard", "trace")
+_FOLDERS = ("checkpoints", "tensorboard", "trace", code.FOLDER)
 
 
 @contextlib.contextmanager
@@ -144,8 +146,10 @@ def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
     )
 
 
-def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None:
-    """Writes config.json, or checks that the existing one belongs to the same run."""
+def claim(
+    workdir: pathlib.Path, config: Config, record: dict[str, Any], kept: Sequence[code.Kept] = ()
+) -> None:
+    """Writes config.json and copies of what is brought, or checks that the existing ones are of this run."""
     if (workdir / "config.json").exists():
         check_same(workdir, config)
         stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
@@ -153,8 +157,12 @@ def claim(workdir: pathlib.Path, config: Config, record: dict[str, Any]) -> None
         if stored != fingerprint:
             _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
         _check_computed(workdir, read_about(workdir), record)
+        code.check_unchanged(workdir, kept)
         return
-    write_json(workdir / "config.json", {"format": RUN_FORMAT, "config": config.to_json(), **record})
+    code.write_copies(workdir, kept)
+    content = {"format": RUN_FORMAT, "config": config.to_json(), **record}
+    listed = {"code": [each.to_json() for each in kept]} if kept else {}
+    write_json(workdir / "config.json", content | listed)
 
 
 def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:

@@ -4,16 +4,18 @@ import hashlib
 import json
 import re
 
+from saddle_jax.training import code
 from saddle_jax.training.config import IRRELEVANT, Config
 
 
 def run_name(config: Config) -> str:
     """Joins what tells runs apart at a glance; other settings that are not the defaults give a short hash."""
-    parts = [config.dataset, *([] if config.model == "auto" else [config.model]), config.method]
-    parts += [] if config.compressor == "none" else [config.compressor]
-    parts += [] if config.ascent == "auto" else [config.ascent]
+    names = {name: code.short(name, value) for name, value in config.to_json().items()}
+    parts = [names["dataset"], *([] if config.model == "auto" else [names["model"]]), names["method"]]
+    parts += [] if config.compressor == "none" else [names["compressor"]]
+    parts += [] if config.ascent == "auto" else [names["ascent"]]
     parts += [
-        f"{config.topology}{config.agents}",
+        f"{names['topology']}{config.agents}",
         f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
     ]
     named = ("dataset", "model", "method", "compressor", "ascent", "topology", "agents", "seed", "seeds")

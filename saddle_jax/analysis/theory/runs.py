@@ -1,6 +1,7 @@
 """The theorem at a trained run: its constants at the consensus model, and what it says of the run."""
 
 import pathlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from saddle_jax.analysis.theory.bound import Setting
@@ -18,12 +19,14 @@ class MeasuredRun(NamedTuple):
     outside: list[str]  # what of the run's method the theorem does not cover
 
 
-def measure_run(workdir: pathlib.Path, samples: int, data_dir: str | None, screen: Screen) -> MeasuredRun:
+def measure_run(
+    workdir: pathlib.Path, samples: int, data_dir: str | None, screen: Screen, code: Sequence[str] = ()
+) -> MeasuredRun:
     """Measures the constants of the theorem at a run's newest checkpoint; `screen` shows how far it is.
 
-    `samples` of each agent's data are looked at, or all for 0; `data_dir` is as of `open_run`.
+    `samples` of each agent's data are looked at, or all for 0; `data_dir` and `code` are as of `open_run`.
     """
-    replica, step, params = open_run(workdir, screen.warn, data_dir)
+    replica, step, params = open_run(workdir, screen.warn, data_dir, code=code)
     screen.line("measuring L, sigma and delta at the consensus model ...")
     passes = 0
 

@@ -1,0 +1,228 @@
+"""Code and graphs of a user's own in a run's folder: the files they came from, copies of these, consent.
+
+config.json lists under "code" what is brought, with the file that it came from and its hash. The folder code/
+holds a copy of each file. A run that goes on must find the same files. Who opens a run again says which file
+may be imported: what a folder names is never imported, for the folder may be somebody else's.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from saddle_jax.base import brought, sources
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import in_one_go, open_regular
+from saddle_jax.base.sources import Source
+from saddle_jax.graphs import files
+from saddle_jax.graphs import spelling as graphs
+
+if TYPE_CHECKING:
+    from saddle_jax.training.config import Config
+
+FOLDER = "code"
+# The settings that may name something that is brought.
+SETTINGS = ("method", "ascent", "compressor", "topology", "model", "dataset", "objective")
+
+
+class Thing(NamedTuple):
+    """A spelling that a setting has, of something that is brought or of a graph in a file."""
+
+    setting: str
+    text: str
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is a file that is read, and not imported."""
+        return self.setting == "topology" and files.is_file(self.text)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is an object of the Python program that made the run."""
+        return brought.is_object(self.text)
+
+    @property
+    def place(self) -> str:
+        """The file or the module that it is in."""
+        return self.text if self.is_data else brought.parse(self.setting, self.text).place
+
+    @property
+    def short(self) -> str:
+        """The spelling with the file's name in place of its path."""
+        if self.is_data:
+            return os.path.basename(self.text)
+        is_file = self.place.endswith(".py")
+        return brought.at(self.text, os.path.basename(self.place)) if is_file else self.text
+
+
+class Kept(NamedTuple):
+    """A thing that a run uses, and the file that it came from."""
+
+    thing: Thing
+    source: Source
+
+    def to_json(self) -> dict[str, str]:
+        """Returns what config.json says of it."""
+        return {
+            "setting": self.thing.setting,
+            "spelling": self.thing.text,
+            "file": self.source.path.name,
+            "sha256": self.source.sha256,
+            "copy": f"{FOLDER}/{self.source.copy_name}",
+        }
+
+
+def things(config: "Config") -> list[Thing]:
+    """Lists what the settings of a run bring; nothing is imported or read."""
+    return [
+        Thing(name, part)
+        for name in SETTINGS
+        for part in _parts(name, getattr(config, name, ""))
+        if _is_brought(name, part)
+    ]
+
+
+def short(setting: str, value: Any) -> Any:
+    """Returns the value of a setting with the names of files in place of their paths: files may move."""
+    if setting not in SETTINGS or not isinstance(value, str):
+        return value
+    parts = _parts(setting, value)
+    return "+".join(Thing(setting, part).short if _is_brought(setting, part) else part for part in parts)
+
+
+def collect(config: "Config") -> list[Kept]:
+    """Returns what the settings bring, with the files; objects of a Python program have none."""
+    found = [thing for thing in things(config) if not thing.is_object]
+    return [Kept(thing, _source(thing)) for thing in found]
+
+
+def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+    """Copies the files of a run into its folder."""
+    if kept:
+        (workdir / FOLDER).mkdir(exist_ok=True)
+    for source in {each.source.copy_name: each.source for each in kept}.values():
+        with in_one_go(workdir / FOLDER / source.copy_name) as partial:
+            partial.write_bytes(source.content)
+
+
+def check_unchanged(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+    """Checks that a run which goes on has the files that it began with; they may have moved."""
+    recorded = {(each.setting, each.short): entry for each, entry in _recorded(workdir)} if kept else {}
+    for thing, source in kept:
+        entry = recorded.get((thing.setting, thing.short))
+        if entry is None:
+            raise RunError(f"{workdir} does not say which {source.path.name} it was trained with")
+        if entry["sha256"] != source.sha256:
+            raise RunError(f"{_other_file(workdir, entry, source)}; or choose another workdir")
+
+
+def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
+    """Returns the settings of a run that is opened again, with code from the files that this user names.
+
+    Args:
+      workdir: the run's folder, which may be somebody else's.
+      config: its settings.
+      given: FILE.py or modules that may be imported; each must be what the run was trained with.
+
+    Graphs in files are read from their copies in the folder.
+    """
+    if not things(config):
+        return config
+    entries = {(each.setting, each.text): entry for each, entry in _recorded(workdir)}
+
+    def here(thing: Thing) -> str:
+        if thing.is_object:
+            raise RunError(
+                f"{workdir}: {thing.setting} {thing.text} was made from Python objects: open it with "
+                "saddle_jax.training.Run"
+            )
+        entry = entries.get((thing.setting, thing.text))
+        if entry is None:
+            raise RunError(f"{workdir} does not say which {thing.place} it was trained with")
+        return _copy_of(workdir, entry) if thing.is_data else _allowed(workdir, thing, entry, given)
+
+    changes: dict[str, Any] = {}
+    for name in SETTINGS:
+        parts = _parts(name, getattr(config, name, ""))
+        moved = [here(Thing(name, part)) if _is_brought(name, part) else part for part in parts]
+        if moved != parts:
+            changes[name] = "+".join(moved)
+    return dataclasses.replace(config, **changes)
+
+
+def _parts(setting: str, text: str) -> list[str]:
+    return graphs.parts(text) if setting == "topology" else [text]
+
+
+def _is_brought(setting: str, text: str) -> bool:
+    if setting == "topology":
+        return not graphs.is_ours(text) and (files.is_file(text) or brought.is_brought(text))
+    return brought.is_brought(text)
+
+
+def _source(thing: Thing) -> Source:
+    if thing.is_data:
+        return sources.read(thing.setting, thing.text)
+    return brought.source(thing.setting, thing.text)
+
+
+def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, str]]]:
+    """Reads what config.json says of the code of a run; it may be anything."""
+    path = workdir / "config.json"
+    try:
+        entries = json.loads(path.read_text()).get("code", [])
+        for entry in entries:
+            if not re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]):
+                raise ValueError("code must have the sha256 of each file")
+            if not entry["file"].isprintable() or entry["file"] != os.path.basename(entry["file"]):
+                raise ValueError("code must have the name of each file")
+        return [(Thing(entry["setting"], entry["spelling"]), entry) for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+
+
+def _copy(workdir: pathlib.Path, entry: dict[str, str]) -> pathlib.Path:
+    return workdir / FOLDER / f"{entry['sha256'][:12]}-{entry['file']}"
+
+
+def _copy_of(workdir: pathlib.Path, entry: dict[str, str]) -> str:
+    """Returns the copy of a graph's file, after a check that it is the file that the run was trained with."""
+    path = _copy(workdir, entry)
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    if found != entry["sha256"]:
+        raise RunError(f"{path} was changed: it is no longer the graph that the run was trained on")
+    return str(path)
+
+
+def _allowed(workdir: pathlib.Path, thing: Thing, entry: dict[str, str], given: Sequence[str]) -> str:
+    """Returns the spelling of a thing in the file or the module that the user named, and that matches."""
+    names = (os.path.basename(thing.place), _copy(workdir, entry).name)
+    is_file = thing.place.endswith(".py")
+    other = None
+    for place in given:
+        if (os.path.basename(place) in names) if is_file else place == thing.place:
+            text = brought.at(thing.text, place)
+            source = brought.source("code", text)
+            if source.sha256 == entry["sha256"]:
+                return text
+            other = source
+    if other is not None:
+        raise RunError(_other_file(workdir, entry, other))
+    raise RunError(
+        f"{workdir} was trained with {thing.text}, which is imported only when you say so: "
+        f"add {shlex.quote(f'--code={thing.place}')}"
+    )
+
+
+def _other_file(workdir: pathlib.Path, entry: dict[str, str], found: Source) -> str:
+    command = shlex.join(["diff", str(_copy(workdir, entry)), str(found.path)])
+    return f"{workdir} was trained with another {found.path.name}: {command} shows the difference"

@@ -1,0 +1,455 @@
+"""A method, ascent, compressor and graph of a user's own: train, resume, compare, and opening again."""
+
+import hashlib
+import json
+import shutil
+import sys
+
+import pytest
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.training import code, consistency, run_folder
+from saddle_jax.training.config import Config, build_topology
+
+MINE = '''\
+"""A method of momentum whose equations are those of QGM."""
+
+import dataclasses
+
+import saddle_jax as sj
+from saddle_jax.compression.signs import Sign
+
+
+def method(topology, learning_rate, beta=0.9, weight_decay=0.0, compressor=None, *, name="mine"):
+    """Makes it.
+
+    Args:
+      beta: of the momentum.
+    """
+    found = sj.qgm(topology, learning_rate, beta=beta, weight_decay=weight_decay, compressor=compressor)
+    return dataclasses.replace(found, name=name)
+
+
+def ascent(radius=0.05):
+    return sj.sam(radius)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compressor(Sign):
+    size: int = 1
+
+
+def graph(n, hops=1):
+    return sj.circulant(n, list(range(1, hops + 1)))
+
+
+def drawn(n, seed):
+    return sj.erdos_renyi(n, 0.8, seed=seed)
+
+
+def number(*_, **__):
+    return 5
+
+
+def on_another(topology, learning_rate):
+    return sj.dpsgd(sj.ring(3), learning_rate)
+
+
+def failing(topology, learning_rate):
+    return {}["lost"]
+
+
+def needy(topology, learning_rate, needed):
+    return sj.dpsgd(topology, learning_rate)
+'''
+SMALL = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.batch_size=64",
+         "--config.log_every_steps=1", "--config.devices=1"]  # fmt: skip
+BROUGHT = ["--config.method=mine.py:method(beta=0.8)", "--config.ascent=mine.py:ascent(radius=0.1)",
+           "--config.compressor=mine.py:Compressor(size=2)", "--config.topology=mine.py:graph"]  # fmt: skip
+OURS = ["--config.method=qgm", "--config.beta=0.8", "--config.ascent=sam(rho=0.1)",
+        "--config.compressor=sign", "--config.topology=ring"]  # fmt: skip
+
+
+def saddle(*arguments):
+    return cli.main(["saddle", *map(str, arguments)])
+
+
+def result(workdir):
+    return json.loads((workdir / "result.json").read_text())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
+    yield tmp_path
+    for name in ("mine", "my_methods"):  # what they import as modules
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of brought things on a graph from a file, beside their file."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "mine.py").write_text(MINE)
+    (folder / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        more = ["--config.topology=four.edges", "--config.checkpoint_every_steps=2", "--config.epochs=2"]
+        assert saddle("train", "--quiet", *SMALL, *BROUGHT, *more, "--config.keep_checkpoints=9",
+                      "--workdir=run") == 0  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def copied(trained, tmp_path, monkeypatch):
+    """A copy of that run and its files, to damage."""
+    shutil.copytree(trained, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_brought_things_train_as_ours_do(folder, capsys):
+    assert saddle("train", *SMALL, *BROUGHT, "--workdir=theirs") == 0
+    said = capsys.readouterr().out
+    assert "mine.py:method(beta=0.8), sam(rho=0.1), weight decay 0.0001, mine.py:Compressor(size=2)" in said
+    assert saddle("train", "--quiet", *SMALL, *OURS, "--workdir=ours") == 0
+    theirs, ours = result(folder / "theirs"), result(folder / "ours")
+    for name in ("params_sha256", "test_accuracy", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
+        assert theirs[name] == ours[name]
+
+
+WAYS = {
+    "devices": (["--config.devices=4"], ["--config.devices=4"]),
+    "faults": (["--config.drop=0.1", "--config.compressor=none"],) * 2,
+    "replicas": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
+    "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
+    "a graph in a file": (["--config.topology=four.edges"], ["--config.topology=ring"]),
+    "turns": (
+        ["--config.topology=complete+mine.py:graph+four.edges", "--config.compressor=none"],
+        ["--config.topology=complete+ring+ring", "--config.compressor=none"],
+    ),
+    "drawn": (["--config.topology=mine.py:drawn"], ["--config.topology=erdos_renyi:0.8"]),
+    "all at once": (
+        ["--config.devices=4", "--config.seeds=0,1", "--config.drop=0.1", "--config.compressor=none"],
+    )
+    * 2,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_replicas_devices_faults_and_sweeps_have_them(folder, way):
+    theirs, ours = WAYS[way]
+    assert saddle("train", "--quiet", *SMALL, *BROUGHT, *theirs, "--workdir=theirs") == 0
+    assert saddle("train", "--quiet", *SMALL, *OURS, *ours, "--workdir=ours") == 0
+    first, second = result(folder / "theirs"), result(folder / "ours")
+    assert first["test_accuracy"] == second["test_accuracy"]
+    assert first["test_loss"] == second["test_loss"]
+
+
+def test_a_module_is_found_where_python_finds_it(folder, monkeypatch, capsys):
+    (folder / "mine.py").rename(folder / "my_methods.py")
+    options = ["--config.method=my_methods:method", "--workdir=run"]
+    assert saddle("train", "--quiet", *SMALL, *options) == 2
+    assert "use my_methods.py:method" in capsys.readouterr().err
+    assert not (folder / "run").exists()
+    monkeypatch.syspath_prepend(folder)
+    assert saddle("train", "--quiet", *SMALL, *options) == 0
+    (entry,) = json.loads((folder / "run" / "config.json").read_text())["code"]
+    assert entry["file"] == "my_methods.py"
+    assert saddle("evaluate", "run") == 2
+    assert "add --code=my_methods\n" in capsys.readouterr().err
+    assert saddle("evaluate", "run", "--code=my_methods") == 0
+
+
+def test_the_folder_has_hashes_and_copies(trained):
+    record = json.loads((trained / "run" / "config.json").read_text())
+    assert [entry["setting"] for entry in record["code"]] == ["method", "ascent", "compressor", "topology"]
+    for entry in record["code"]:
+        content = (trained / entry["file"]).read_bytes()
+        assert entry["sha256"] == hashlib.sha256(content).hexdigest()
+        assert entry["copy"] == f"code/{entry['sha256'][:12]}-{entry['file']}"
+        assert (trained / "run" / entry["copy"]).read_bytes() == content
+    assert record["code"][0]["spelling"] == "mine.py:method(beta=0.8)"
+    assert len([*(trained / "run" / "code").iterdir()]) == 2
+    assert record["topology"]["graphs"][0][0] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def interrupt(run):
+    """Leaves what a run that was killed after its second step leaves."""
+    (run / "result.json").unlink()
+    for path in (run / "checkpoints").iterdir():
+        if path.name != "00000002":
+            shutil.rmtree(path)
+
+
+RESUMED = [*SMALL, *BROUGHT, "--config.topology=four.edges", "--config.checkpoint_every_steps=2",
+           "--config.epochs=2", "--config.keep_checkpoints=9", "--workdir=run"]  # fmt: skip
+
+
+def test_a_run_goes_on_with_its_file_wherever_it_lies(copied):
+    before = result(copied / "run")
+    interrupt(copied / "run")
+    checkpoint = copied / "run" / "checkpoints" / "00000002" / "seal.json"
+    written = checkpoint.stat().st_mtime_ns
+    (copied / "elsewhere").mkdir()
+    for name in ("mine.py", "four.edges"):
+        (copied / name).rename(copied / "elsewhere" / name)
+    moved = [option.replace("mine.py", "elsewhere/mine.py").replace("four.edges", "elsewhere/four.edges")
+             for option in RESUMED]  # fmt: skip
+    assert saddle("train", *moved) == 0
+    assert checkpoint.stat().st_mtime_ns == written
+    after = result(copied / "run")
+    assert after["params_sha256"] == before["params_sha256"]
+    assert after["test_loss"] == before["test_loss"]
+
+
+@pytest.mark.parametrize("name", ["mine.py", "four.edges"])
+def test_a_run_does_not_go_on_with_a_changed_file(copied, name, capsys):
+    interrupt(copied / "run")
+    old = hashlib.sha256((copied / name).read_bytes()).hexdigest()
+    with (copied / name).open("a") as file:
+        file.write("# changed\n")
+    assert saddle("train", "--quiet", *RESUMED) == 2
+    assert capsys.readouterr().err == (
+        f"saddle: run was trained with another {name}: diff run/code/{old[:12]}-{name} {name} shows the "
+        "difference; or choose another workdir\n"
+    )
+    assert not (copied / "run" / "result.json").exists()
+
+
+def test_other_options_are_another_run(copied, capsys):
+    assert saddle("train", *RESUMED, "--config.method=mine.py:method(beta=0.7)") == 2
+    assert 'method "mine.py:method(beta=0.8)" -> "mine.py:method(beta=0.7)"' in capsys.readouterr().err
+
+
+VERBS = [["evaluate"], ["export"], ["sharpness", "--images=32", "--iterations=2"],
+         ["landscape", "--images=32", "--points=3"], ["theory", "--samples=128"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_opening_again_needs_the_file_to_be_named(copied, verb, capsys):
+    assert saddle(*verb, "run") == 2
+    assert capsys.readouterr().err == (
+        "saddle: run was trained with mine.py:method(beta=0.8), which is imported only when you say so: "
+        "add --code=mine.py\n"
+    )
+    (copied / "four.edges").unlink()  # its copy is read
+    (copied / "mine.py").rename(copied.parent / "mine.py")
+    assert saddle(*verb, "run", f"--code={copied.parent}/mine.py") == 0, capsys.readouterr().err
+
+
+def test_the_copy_itself_may_be_named_and_another_file_not(copied, capsys):
+    copy = next((copied / "run" / "code").glob("*-mine.py"))
+    assert saddle("evaluate", "run", f"--code={copy}") == 0
+    (copied / "mine.py").write_text(MINE + "raise SystemExit('it was imported')\n")
+    assert saddle("evaluate", "run", "--code=mine.py") == 2
+    command = f"diff run/code/{copy.name} mine.py"
+    assert capsys.readouterr().err == (
+        f"saddle: run was trained with another mine.py: {command} shows the difference\n"
+    )
+    assert saddle("evaluate", "run", "--code=other.py") == 2
+    assert "add --code=mine.py" in capsys.readouterr().err
+
+
+def test_a_changed_or_planted_copy_of_a_graph_is_refused(copied, capsys):
+    copy = next((copied / "run" / "code").glob("*.edges"))
+    content = copy.read_bytes()
+    copy.write_bytes(b"0 1\n1 2\n2 3\n")
+    assert saddle("evaluate", "run", "--code=mine.py") == 2
+    assert "was changed: it is no longer the graph" in capsys.readouterr().err
+    copy.unlink()
+    (copied / "secret.edges").write_bytes(content)
+    copy.symlink_to(copied / "secret.edges")
+    assert saddle("evaluate", "run", "--code=mine.py") == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+TRAP = "import pathlib; pathlib.Path('trapped').touch()\nraise RuntimeError('trapped')\n"
+
+
+def test_nothing_that_only_reads_imports_anything(copied, capsys):
+    (copied / "mine.py").write_text(TRAP)
+    (copied / "four.edges").write_text("not a graph")
+    for path in (copied / "run" / "code").iterdir():
+        path.write_text(TRAP)
+    assert saddle("list", ".") == 0
+    assert "mine.py:method(beta=0.8)" in capsys.readouterr().out
+    assert saddle("report", "run", "--output=page.html") == 0
+    page = (copied / "page.html").read_text()
+    assert "four.edges: 4 agents, degree 2" in page
+    assert saddle("figure", "curves", "run", "--output=a.png") == 0
+    assert saddle("figure", "partition", "run", "--output=a.png") == 0
+    assert saddle("figure", "bits", "run", "--output=a.png") == 0
+    assert saddle("config", *BROUGHT) == 0
+    run_folder.check_same(copied / "run", run_folder.read_config(copied / "run"))
+    for verb in ("evaluate", "export", "sharpness", "landscape", "theory"):
+        assert saddle(verb, "run") == 2
+    assert not (copied / "trapped").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"code": []}, "run does not say which mine.py it was trained with"),
+        ({"code": 5}, "config.json cannot be read"),
+        ({"code": [{"sha256": "0"}]}, "config.json cannot be read: code must have the sha256 of each file"),
+        ({"code": [{"sha256": "0" * 64, "file": "../../mine.py"}]}, "the name of each file"),
+        ({"code": [{"sha256": "0" * 64, "file": "mi\nne.py"}]}, "the name of each file"),
+        ({"config": {"method": "a" * 600 + ".py:f"}}, "method must be at most 500 letters long"),
+        ({"config": {"method": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
+        ({"config": {"model": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
+        ({"config": {"dataset": "mine.py:f("}}, "dataset must be FILE.py:NAME"),
+        (
+            {"config": {"method": "<qgm>"}},
+            "was made from Python objects: open it with saddle_jax.training.Run",
+        ),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, str) else "",
+)
+def test_a_folder_may_say_anything(copied, change, line, capsys):
+    path = copied / "run" / "config.json"
+    record = json.loads(path.read_text())
+    config = record["config"] | change.pop("config", {})
+    path.write_text(json.dumps(record | {"config": config} | change))
+    assert saddle("evaluate", "run", "--code=mine.py") == 2
+    shown = capsys.readouterr().err
+    assert line in shown
+    assert shown.count("\n") == 1
+    assert saddle("list", ".") == 0
+
+
+WRONG = {
+    "no file": (["--config.method=no.py:f"], "method must be in a file, got 'no.py', where there is none"),
+    "no name": (["--config.method=mine.py:methd"], "got no 'methd' there; did you mean 'method'?"),
+    "kind": (["--config.method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
+    "no function": (["--config.method=mine.py:__doc__"], "must be a function or a class"),
+    "another graph": (["--config.method=mine.py:on_another"], "must be on the graph that it is given, of 4"),
+    "missing option": (["--config.method=mine.py:needy"], "cannot be called: missing a required argument"),
+    "wrong option": (["--config.method=mine.py:method(bta=1)"],
+                     "takes beta, name, weight_decay, got option 'bta'"),
+    "setting": (["--config.method=mine.py:method", "--config.gamma=0.5"],
+                "gamma must be 1.0 for mine.py:method, which has no such option"),
+    "said twice": (["--config.method=mine.py:method(beta=0.5)", "--config.beta=0.4"],
+                   "beta must be 0.9 for mine.py"),
+    "sweep": (["--config.method=mine.py:method", "--sweep=gamma:0.5,1"],
+              "sweep must not name gamma for mine.py:method, which has none"),
+    "seeds": (["--config.topology=mine.py:drawn", "--config.seeds=0,1"],
+              "seeds must be one for topology mine.py:drawn, which is another graph with every seed"),
+    "ascent": (["--config.ascent=mine.py:number"], "ascent mine.py:number must return an Ascent, got 5"),
+    "rho": (["--config.ascent=mine.py:ascent", "--config.rho=0.3"],
+            "rho must be 0.05 beside ascent mine.py:ascent"),
+    "compressor": (["--config.compressor=mine.py:number"],
+                   "compressor mine.py:number must return an Operator"),
+    "graph": (["--config.topology=mine.py:number"], "must return a Topology or a Cycle, got 5"),
+    "size": (["--config.topology=four.edges", "--config.agents=5"],
+             "agents must be 4 for topology four.edges, got 5"),
+    "no graph": (["--config.topology=no.npy"],
+                 "topology must be in a file, got 'no.npy', where there is none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_mistake_is_one_line_and_leaves_nothing(folder, kind, capsys):
+    options, line = WRONG[kind]
+    assert saddle("train", *SMALL, *options, "--workdir=run") == 2
+    shown = capsys.readouterr().err
+    assert line in shown
+    assert shown.count("\n") == 1
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "--workdir=run"], ["compare", "--methods=qgm,broken.py:f", "--workdir=run"],
+                ["compare", "--compressors=none,broken.py:f", "--workdir=run"], ["methods", "broken.py:f"]]
+)  # fmt: skip
+def test_a_failing_import_is_one_line_and_its_own_traceback(folder, command, capsys):
+    (folder / "broken.py").write_text("import mine\n\n\ndef f():\n    return [][1]\n\n\nf()\n")
+    options = ["--config.method=broken.py:f"] if command[0] == "train" else []
+    assert saddle(*command, *([] if command[0] == "methods" else SMALL), *options) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("broken.py:f cannot be imported: IndexError: list index out of range")
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[-1] == "IndexError: list index out of range"
+    assert sum("Traceback" in line for line in lines) == 1
+    assert not any("saddle_jax" in line for line in lines)
+    assert not (folder / "run").exists()
+
+
+def test_a_factory_that_fails_shows_where(folder, capsys):
+    assert saddle("train", *SMALL, "--config.method=mine.py:failing", "--workdir=run") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "saddle: method mine.py:failing failed: KeyError: 'lost'"
+    assert '    return {}["lost"]' in lines
+    assert not (folder / "run").exists()
+
+
+def test_comparisons_have_rows_for_brought_things(folder, capsys):
+    grid = [
+        "--methods=qgm,mine.py:method(beta=0.8)",
+        "--topologies=ring,mine.py:graph,four.edges",
+        "--seeds=0,1",
+    ]
+    assert saddle("compare", "--quiet", *SMALL, *grid, "--workdir=compared") == 0
+    table = capsys.readouterr().out
+    rows = [
+        line.split()[:2] for line in table.splitlines() if ("+-" in line and "ring" in line) or "mine" in line
+    ]
+    assert ["mine.py:method(beta=0.8)", "mine.py:graph"] in rows
+    names = {path.parent.name for path in (folder / "compared").glob("*/result.json")}
+    assert "mine.py_method_beta=0.8-none-mine.py_graph-seeds0,1" in names
+    assert len(names) == 6
+    for name in names:
+        if name.startswith("mine"):
+            others = result(folder / "compared" / name)["test_accuracy"]
+            assert (
+                others
+                == result(folder / "compared" / "mine.py_method_beta=0.8-none-ring-seeds0,1")["test_accuracy"]
+            )
+    stamps = {path: path.stat().st_mtime_ns for path in folder.glob("compared/*/result.json")}
+    moved = [option.replace("mine.py", f"{folder}/mine.py") for option in grid]
+    assert saddle("compare", "--quiet", *SMALL, *moved, "--workdir=compared") == 0
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+    assert table.count("+-") == capsys.readouterr().out.count("+-")
+
+
+def test_the_other_verbs_show_brought_things(folder, capsys):
+    assert saddle("topology", "mine.py:graph(hops=2)", 6) == 0
+    assert "circulant(6, [1, 2]): 6 agents, degree 4" in capsys.readouterr().out
+    assert saddle("topology", "four.edges", 4, "--output=a.svg") == 0
+    assert "four.edges: 4 agents, degree 2" in capsys.readouterr().out
+    assert saddle("methods", "mine.py:method") == 0
+    shown = capsys.readouterr().out
+    assert "A method of momentum whose equations are those of QGM." in shown
+    assert "* beta=0.9" in shown
+    assert "of the momentum." in shown
+    assert saddle("methods", "mine.py:method", "--json") == 0
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert facts["sends"] == "1"
+    assert saddle("ascents", "mine.py:ascent") == 0
+    assert "It takes 2 backward passes per gradient" in capsys.readouterr().out
+    for verb in ("methods", "ascents"):
+        assert saddle(verb, "mine.py:nothing") == 2
+        assert "got no 'nothing' there" in capsys.readouterr().err
+
+
+def test_objects_of_a_program_are_named_and_not_looked_for():
+    config = Config(method="<my method>", topology="<a + b>", model="<net>", beta=0.3, seeds="0,1")
+    consistency.check_imported(config)
+    assert [thing.text for thing in code.things(config)] == ["<my method>", "<a + b>", "<net>"]
+    assert code.collect(config) == []
+    with pytest.raises(ArgumentError, match="was made from Python objects"):
+        build_topology(config)
+
+
+def test_settings_look_at_no_file_before_a_run_is_built(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = Config(method="no.py:f(x=1)", ascent="no:f", compressor="no.py:F", topology="no.npy+no.py:g",
+                    model="no.py:M", dataset="no.py:load", seeds="0,1")  # fmt: skip
+    assert len(config.each()) == 2
+    assert [thing.short for thing in code.things(config)] == [
+        "no.py:f(x=1)", "no:f", "no.py:F", "no.npy", "no.py:g", "no.py:M", "no.py:load",
+    ]  # fmt: skip
+    assert code.short("topology", "a/b.npy+ring+c/d.py:g(x='a/b')") == "b.npy+ring+d.py:g(x='a/b')"
