@@ -140,6 +140,23 @@ class Loss:
             each = np.logaddexp(0, -self.targets * products)
         return float(self.weights @ each + 0.5 * self.penalty * (x @ x))
 
+    def gap(self, x: np.ndarray, least: np.ndarray) -> float:
+        """Returns how much larger the loss is at x than at its minimiser `least`, both [d].
+
+        The difference of two losses would lose the digits that they share. At the minimiser the gradient is
+        zero, so the terms of first order are left out sample by sample.
+        """
+        way = x - least
+        if self.kind == "ridge":
+            each = 0.5 * np.square(self.features @ way)
+        else:
+            before, change = -self.targets * (self.features @ least), -self.targets * (self.features @ way)
+            share = _sigmoid(before)
+            near = np.log1p(share * np.expm1(np.minimum(change, 30)))  # beyond, exp may overflow
+            far = np.logaddexp(0, before + change) - np.logaddexp(0, before)
+            each = np.where(change < 30, near, far) - share * change
+        return float(self.weights @ each + 0.5 * self.penalty * (way @ way))
+
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Returns the gradient on each sample by itself at one model, penalty included: [N, d]."""
         products = self.features @ x

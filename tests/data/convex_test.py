@@ -64,6 +64,20 @@ def test_the_optimum_is_that_of_scipy(kind, weight_decay):
     assert delta > 0.05
 
 
+@every_kind
+def test_the_gap_is_the_difference_of_losses_and_keeps_its_digits(kind):
+    losses = divided(kind)
+    least, whole = convex.solve(losses).point, convex.whole_loss(losses)
+    direction = np.random.RandomState(3).normal(size=20)
+    for scale in (0.01, 1.0, 1000.0):
+        x = least + scale * direction
+        difference = whole.value(x) - whole.value(least)
+        assert whole.gap(x, least) == pytest.approx(difference, rel=1e-9, abs=1e-14)
+    assert whole.gap(least, least) == 0
+    curvature = direction @ whole.hessian(least) @ direction  # near by the loss is its parabola
+    assert whole.gap(least + 1e-9 * direction, least) == pytest.approx(0.5e-18 * curvature, rel=1e-4)
+
+
 def test_ridge_regression_has_its_closed_form():
     losses = divided("ridge", agents=7, weight_decay=0.02)
     matrix = sum(loss.features.T @ loss.features / len(loss.targets) for loss in losses) / 7
