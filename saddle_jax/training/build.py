@@ -131,6 +131,8 @@ def make(config: Config, shared: Parts) -> Replica:
     partition = _partition(config, dataset)
     model = shared.model(cast(Lowering, config.lowering))
     objective = shared.objective(model)
+    if config.batch_size == 0 and dataset.is_streamed:  # which is done for what does not fit into memory
+        raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
     replica = Replica(config, shared, dataset, partition, batches)
     _check_model(replica)

@@ -96,7 +96,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
         "partition": phrases.of_partition(replica) + whose,
         "model": phrases.of_model(replica, count),
         "devices": f"{program.placement}{taken}",
-        "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}), {rate}",
+        "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}){rate}",
         "traffic": f"each agent sends {readable(per_step)} per step, "
         f"{readable(program.ledger.wire_bytes_per_agent(replica.steps))} in all{unless}",
         "folder": str(workdir),

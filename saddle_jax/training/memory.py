@@ -83,7 +83,7 @@ def _bytes(leaf: Any) -> int:
 
 def _kept(replica: Replica) -> int:
     """Returns what one agent's forward pass on one batch keeps for the backward pass."""
-    size = replica.batches.batch_size
+    size = replica.batches.size
 
     def many(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
