@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from saddle_jax.data.dataset import Dataset
+
 _FILE = pathlib.Path(__file__).with_name("characters.npz")
 LENGTH = 64  # characters that a model sees of a window
 _PASSAGE = 10  # windows in a row that stay together in training or in testing
@@ -32,6 +34,28 @@ class Text(NamedTuple):
     test: Windows
     vocabulary: str  # character c has the number vocabulary.index(c)
     writers: tuple[str, ...]
+
+
+def load_characters() -> Dataset:
+    """Loads messages of ten presidents, in windows of 64 characters; a model learns each next character.
+
+    Samples are dealt out by president. They are works of the United States Government, in the public domain.
+    """
+    text = read_text()
+    train, test = (
+        {"inputs": windows.inputs, "targets": windows.targets} for windows in (text.train, text.test)
+    )
+    return Dataset(
+        name="characters",
+        train=train,
+        test=test,
+        class_names=text.writers,
+        dealt_by=text.train.writers,
+        outputs=len(text.vocabulary),
+        objective="language",
+        model="causal_mlp",
+        source="embedded in saddle_jax",
+    )
 
 
 def read_text() -> Text:

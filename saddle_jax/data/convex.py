@@ -12,12 +12,14 @@ each agent has as many. `solve` computes what holds for any division, in float64
 """
 
 import dataclasses
-from typing import Literal, NamedTuple
+import functools
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.skew import Partition
 
 Kind = Literal["ridge", "logistic"]
@@ -95,6 +97,29 @@ def make_samples(
         targets.astype(np.float32),
         numbers.astype(np.int32),
         float(penalty),
+    )
+
+
+@functools.wraps(make_samples, assigned=())  # it takes the same options
+def load_convex(**options: Any) -> Dataset:
+    """Makes ridge regression of 20 numbers on 1,000 samples in ten groups, or what the options say.
+
+    What is learned is its known optimum, see `saddle_jax.training.convex`, so the samples to test with are
+    those to train with. The options are those of `make_samples`.
+    """
+    made = make_samples(**options)
+    penalty = np.full(len(made.targets), made.penalty, np.float32)  # of each sample, as the rest of its loss
+    samples = {"inputs": made.features, "targets": made.targets, "penalty": penalty}
+    return Dataset(
+        name="convex",
+        train=samples,
+        test=samples,
+        class_names=tuple(f"group {number}" for number in range(made.groups.max() + 1)),
+        dealt_by=made.groups,
+        outputs=1,
+        objective=made.kind,
+        model="linear",
+        source="made from a fixed seed",
     )
 
 
