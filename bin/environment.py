@@ -94,7 +94,7 @@ def _extras_for_hardware() -> tuple[str, ...]:
 
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", "constraints.txt", "LICENSE", "NOTICE"):  # the package carries these two
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 

@@ -9,7 +9,7 @@ from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
 from saddle_jax.data import catalogue, prepared
 from saddle_jax.data.partition import KINDS
-from saddle_jax.data.sources import BUILTIN
+from saddle_jax.data.sources import is_builtin
 from saddle_jax.report.datasets import describe_dataset, describe_partition
 from saddle_jax.report.plots import plot_contact_sheet, plot_partition
 
@@ -37,7 +37,7 @@ def _list(arguments: Sequence[str]) -> None:
 def _prepare(arguments: Sequence[str]) -> None:
     options = _options()
     (name,) = parse(options, arguments, ["NAME"])
-    if name in BUILTIN:
+    if is_builtin(name):
         print(f"{name} is embedded: there is nothing to prepare")
         return
     with mistakes():

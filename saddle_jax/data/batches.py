@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
@@ -25,9 +26,12 @@ class Batches:
     goes through them again, in a new order. The last batch may be partial: it keeps its shape, and a mask
     marks the entries that count.
 
+    Batches of size 0 are whole shares, so that gradients are exact: an epoch is one step, B is the largest
+    share, and the places beyond an agent's own share have the sample number -1, which does not count.
+
     Attributes:
       partition: the samples of each agent.
-      batch_size: B, the samples per agent and step.
+      batch_size: the samples per agent and step; 0: all that an agent has.
       seed: the seed of the order and of the augmentation.
       partial: whether the last batch may be partial; otherwise an epoch ends with the last whole batch.
     """
@@ -38,18 +42,28 @@ class Batches:
     partial: bool = True
 
     def __post_init__(self):
-        checks.whole("batch_size", self.batch_size, at_least=1)
+        checks.whole("batch_size", self.batch_size, at_least=0)
         checks.whole("seed", self.seed, at_least=0, at_most=2**32 - 1)
         share = self.partition.samples.shape[1]
         if self.batch_size > share:
             raise ArgumentError(
                 f"batch_size must be at most an agent's share, {share}, got {self.batch_size}"
             )
+        if self.batch_size == 0 and not self.partial and np.ptp(self.partition.sizes):
+            raise ArgumentError(
+                "batch_size must be at least 1 for agents with different numbers of samples and a loss that "
+                "reads no mask, got 0"
+            )
+
+    @property
+    def size(self) -> int:
+        """B, the places for samples in a batch of one agent."""
+        return self.batch_size or self.partition.samples.shape[1]
 
     @property
     def steps_per_epoch(self) -> int:
         """The number of steps in an epoch, ceil(M / B), or without a partial batch floor(M / B)."""
-        whole, rest = divmod(self.partition.samples.shape[1], self.batch_size)
+        whole, rest = divmod(self.partition.samples.shape[1], self.size)
         return whole + (rest > 0 and self.partial)
 
     def epoch(self, epoch: int) -> tuple[Array, Array]:
@@ -65,7 +79,7 @@ class Batches:
     def step(self, epoch: int, step: int) -> tuple[Array, Array]:
         """Returns one step's sample numbers int32 [A, B] and its mask float32 [A, B]."""
         samples, mask = self.epoch(epoch)
-        return samples[step], jnp.broadcast_to(mask[step], samples[step].shape)
+        return samples[step], counting(samples[step], mask[step])
 
     def augmentation_key(self, epoch: Any, step: Any) -> Key:
         """Returns the key with which a step's images are augmented."""
@@ -84,6 +98,9 @@ def _epoch_key(root: Key, purpose: int, epoch: Any) -> Key:
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _epoch(samples: Array, sizes: Array, key: Key, batch_size: int, steps: int) -> tuple[Array, Array]:
     agents, share = samples.shape
+    if batch_size == 0:
+        own = jnp.arange(share)[None] < sizes[:, None]
+        return jnp.where(own, samples, -1)[None], jnp.ones((1, share), jnp.float32)
     position = jnp.arange(share, dtype=jnp.int32)
 
     def order(row: Array, size: Array, key: Key) -> Array:
@@ -100,6 +117,11 @@ def _epoch(samples: Array, sizes: Array, key: Key, batch_size: int, steps: int) 
     mask = (jnp.arange(steps * batch_size) < share).astype(jnp.float32)
     by_step = padded.reshape(agents, steps, batch_size).swapaxes(0, 1)
     return by_step, mask.reshape(steps, batch_size)
+
+
+def counting(samples: Array, mask: Array) -> Array:
+    """Returns the mask float32 [A, B] of a step with these sample numbers [A, B] and this mask [B]."""
+    return mask[None] * (samples >= 0)
 
 
 def take(data: Tree, samples: Array) -> Tree:

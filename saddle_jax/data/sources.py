@@ -1,5 +1,6 @@
 """Loads a dataset by name: from the package, from a folder that tfds prepared, or streamed."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable
@@ -7,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.base import checks, tables
+from saddle_jax.base import calls, checks, tables
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.data import builtin, others, prepared
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset
@@ -15,10 +17,12 @@ from saddle_jax.data.recipes import RECIPES
 from saddle_jax.data.streaming import StreamedImages
 
 # What needs no download. A new dataset is a file in this folder and a line here.
-BUILTIN: tables.Table[Callable[[], Dataset]] = tables.load(
+BUILTIN: tables.Table[Callable[..., Dataset]] = tables.load(
     {
         "digits": "saddle_jax.data.builtin:load_digits",
         "synthetic": "saddle_jax.data.builtin:load_synthetic",
+        "convex": "saddle_jax.data.convex:load_convex",
+        "characters": "saddle_jax.data.characters:load_characters",
     }
 ).and_installed("saddle_jax.datasets")
 # Our names for datasets that have another name in tfds.
@@ -30,21 +34,22 @@ _STREAMED = ("imagenet",)
 
 
 def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
-    """Loads a dataset: uint8 images, labels, class names, and the recipe of its augmentation.
+    """Loads a dataset: samples, their classes, and how they are prepared and learned.
 
     Args:
-      name: "digits" (embedded, real), "synthetic"; "cifar10", "cifar100", "imagenette" (32x32, as the
-        paper ran it), "imagenet" (streamed), or the tfds name of any other image classification
-        dataset whose images have one size. Also a file .npz, a folder of images by class (./mine), and
-        what a user's program loads, FILE.py:NAME or module:NAME.
+      name: "digits" (embedded, real), "synthetic"; "convex", or with options "convex(condition=100)";
+        "characters" (embedded, real); "cifar10", "cifar100", "imagenette" (32x32, as the paper ran it),
+        "imagenet" (streamed), or the tfds name of any other image classification dataset whose images
+        have one size. Also a file .npz, a folder of images by class (./mine), and what a user's program
+        loads, FILE.py:NAME or module:NAME.
       data_dir: the folder of datasets that tfds prepared; the default is TFDS_DATA_DIR, or
         ~/tensorflow_datasets.
 
     Raises:
       DataError: says in one line what is missing or damaged, where it was searched, and what to do.
     """
-    if name in BUILTIN:
-        return BUILTIN[name]()
+    if is_builtin(name):
+        return _made(name)
     if others.is_other(name):
         return others.load_other(name)
     folder = prepared.data_dir_or_default(data_dir)
@@ -70,6 +75,22 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
         recipe=RECIPES.get(name) or builtin.measured_recipe(train["inputs"]),
         source=str(version),
     )
+
+
+def is_builtin(name: str) -> bool:
+    """Tells whether a name, with or without options in brackets, is in the table of datasets."""
+    return name.partition("(")[0].strip() in BUILTIN
+
+
+def _made(spelling: str) -> Dataset:
+    """Makes a dataset of the package, or of an installed one, with the options that its spelling has."""
+    name, options = calls.parse("dataset", spelling)
+    calls.check_options("dataset", name, options, list(tables.options(BUILTIN[name])))
+    try:
+        loaded = BUILTIN[name](**options)
+    except ArgumentError as error:
+        raise ArgumentError(f"dataset {name}: {error}") from error
+    return dataclasses.replace(others.dataset_of(loaded, name), name=spelling)
 
 
 def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None) -> dict[str, Any]:

@@ -8,7 +8,9 @@ A prime marks the value of the step before. The first step is x <- W (x - eta g)
 
 The three are one method while the learning rate stays. After a drop the mean of "original" drifts by (eta -
 eta') g' for good, and it ends beside the optimum; the others do not. Only "relay" (Vogels et al., NeurIPS
-2021) has momentum d; with heavy ball it is EDM (Hu et al., 2025).
+2021) has momentum d; with heavy ball it is EDM (Hu et al., 2025). In float32 the
+rounding errors of "original" and "plus" add up in the mean, which shows where gradients are exact; those of
+"relay" do not.
 
 One model goes over each link in each step. It is exact on heterogeneous data. W is symmetric and doubly
 stochastic, with eigenvalues above -1/3: even rings and tori have others. So (W + I) / 2 is used in place of

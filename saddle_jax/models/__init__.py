@@ -28,6 +28,8 @@ MODELS: tables.Table[Callable[..., Any]] = tables.load(
         "cnn": "saddle_jax.models.small:CNN",
         "mlp": "saddle_jax.models.small:MLP",
         "logistic": "saddle_jax.models.small:logistic",
+        "linear": "saddle_jax.models.small:Product",
+        "causal_mlp": "saddle_jax.models.text:CausalMLP",
     }
 ).and_installed("saddle_jax.models")
 NAMES = tuple(MODELS)
@@ -38,7 +40,8 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
 
     Args:
       name: one of `NAMES`: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2 (32x32), resnet8 (one
-        block per stage: for studies on a CPU), cnn (small), mlp, logistic.
+        block per stage: for studies on a CPU), cnn (small), mlp, logistic; linear (for the convex tasks), and
+        causal_mlp, which takes characters [B, T] and gives logits [B, T, num_classes].
       num_classes: how many classes, or other numbers to predict.
       norm: "evonorm" (the paper's), "evonorm_sigmoid", or "groupnorm" with ReLU.
       lowering: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in

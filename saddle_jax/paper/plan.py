@@ -92,7 +92,7 @@ def measure(config: Config) -> Size:
     """Builds a run, which also shows that it can be built, and returns its size."""
     program = build(config)
     # An evaluation is a forward pass, a third of a gradient, over the test set.
-    batches = program.replica.dataset.test_size / (config.agents * config.batch_size)
+    batches = program.replica.dataset.test_size / (config.agents * program.replica.batches.size)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(

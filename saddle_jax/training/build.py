@@ -90,7 +90,7 @@ class Replica:
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
-        size = self.batches.batch_size
+        size = self.batches.size
 
         def many(leaf: Any) -> Any:
             return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
@@ -144,6 +144,8 @@ def make(config: Config, shared: Parts) -> Replica:
     partition = _partition(config, dataset)
     model = shared.model(cast(Lowering, config.lowering))
     objective = shared.objective(model)
+    if config.batch_size == 0 and dataset.is_streamed:  # which is done for what does not fit into memory
+        raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
     replica = Replica(config, shared, dataset, partition, batches)
     _check_model(replica)

@@ -87,8 +87,9 @@ class Config:
     # On which data
     dataset: str = setting(
         "digits",
-        "dataset: digits, synthetic, cifar10, cifar100, imagenette, imagenet, or the tfds name of another; a "
-        "file .npz or a folder of images by class; or one that is brought, FILE.py:NAME or module:NAME",
+        "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
+        "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
+        "class; or one that is brought, FILE.py:NAME or module:NAME",
         or_brought(any_name),
     )
     objective: str = setting(
@@ -118,7 +119,9 @@ class Config:
         f"augmentation of training images: auto (the dataset's own), {', '.join(AUGMENTATIONS)}",
         one_of(("auto", *AUGMENTATIONS)),
     )
-    batch_size: int = setting(32, "images per agent and step", whole(1))
+    batch_size: int = setting(
+        32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
+    )
     # For how long, how fast
     epochs: int = setting(25, "passes over each agent's data", whole(1))
     learning_rate: float = setting(0.1, "learning rate eta at the start", real(above=0.0))

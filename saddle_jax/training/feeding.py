@@ -39,7 +39,8 @@ def stored(program: Program, epoch: int) -> Inputs:
     # Subsets of the runs lie one after the other, see `Program.device_data`.
     size = program.replica.dataset.size if program.has_subsets else 0
     offsets = size * jnp.arange(len(orders), dtype=jnp.int32)[:, None, None, None]
-    samples = jnp.stack([samples for samples, _ in orders]) + offsets
+    own = jnp.stack([samples for samples, _ in orders])
+    samples = jnp.where(own < 0, own, own + offsets)
     return Inputs(program.device_data, *_placed(program, samples, orders[0][1]))
 
 
@@ -53,9 +54,9 @@ def streamed(program: Program, step: int) -> Iterator[Inputs]:
     replicas, placement, batches = program.replicas, program.placement, program.replica.batches
     rows = np.array(placement.own_rows)
     rows[rows >= placement.agents] = 0  # idle agents see the first one's
-    shape = (placement.agents, len(replicas), batches.batch_size)
+    shape = (placement.agents, len(replicas), batches.size)
     numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-    numbers %= placement.per_device * len(replicas) * batches.batch_size  # among those of its device
+    numbers %= placement.per_device * len(replicas) * batches.size  # among those of its device
     samples = numbers.swapaxes(0, 1)[:, None]  # [R, 1, A, B]
 
     @functools.lru_cache(maxsize=1)

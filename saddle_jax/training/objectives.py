@@ -108,6 +108,8 @@ OBJECTIVES = {
     "classification": "saddle_jax.training.classification:classification",
     "regression": "saddle_jax.training.regression:regression",
     "language": "saddle_jax.training.language:language",
+    "ridge": "saddle_jax.training.convex:ridge",
+    "logistic": "saddle_jax.training.convex:logistic",
 }
 
 

@@ -344,4 +344,4 @@ def _same(tree: Tree) -> Tree:
 
 def of_replicas(config: Config, *runs: Replica) -> Program:
     """Returns the program of runs that are made already."""
-    return Program(config, runs, place(config.agents, config.batch_size, config.devices))
+    return Program(config, runs, place(config.agents, runs[0].batches.size, config.devices))

@@ -13,7 +13,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.prepared import data_dir_or_default
-from saddle_jax.data.sources import BUILTIN
+from saddle_jax.data.sources import is_builtin
 from saddle_jax.training import build, network, program
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
@@ -68,7 +68,7 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
     """
     config = consented(workdir, read_config(workdir), code)
     default = os.path.realpath(data_dir_or_default(None))
-    recorded = config.data_dir if config.dataset not in BUILTIN else ""
+    recorded = "" if is_builtin(config.dataset) else config.data_dir
     if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:
         raise RunError(
             f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "

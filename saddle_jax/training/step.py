@@ -9,7 +9,7 @@ from saddle_jax.core.method import MethodState
 from saddle_jax.core.metrics import Metrics
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import take
-from saddle_jax.data.batches import augmentation_key
+from saddle_jax.data.batches import augmentation_key, counting
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.devices.placement import Placement
 from saddle_jax.training.build import Replica, method_key
@@ -86,4 +86,4 @@ class RunStep(NamedTuple):
         if not self.replica.objective.masked:
             return batch
         present = jnp.asarray(self.topology.present, mask.dtype)
-        return {**batch, "mask": present[:, None] * mask[None]}
+        return {**batch, "mask": present[:, None] * counting(samples, mask)}

@@ -28,6 +28,27 @@ def test_an_epoch_shows_every_agent_each_of_its_samples_once():
         assert sorted(shown) == sorted(made.partition.samples[agent])
 
 
+def test_batches_of_size_zero_are_whole_shares():
+    made = batches(batch_size=0)
+    assert (made.steps_per_epoch, made.size) == (1, 25)
+    for epoch in (0, 7):
+        samples, mask = made.step(epoch, 0)
+        np.testing.assert_array_equal(samples, made.partition.samples)
+        np.testing.assert_array_equal(mask, np.ones((4, 25)))
+
+
+def test_in_whole_shares_each_sample_of_each_agent_counts_once():
+    made = batches("quantity_skew", alpha=0.5, batch_size=0)
+    samples, mask = made.step(0, 0)
+    assert samples.shape == (4, made.partition.sizes.max())
+    for agent, size in enumerate(made.partition.sizes):
+        shown = np.asarray(samples[agent])[np.asarray(mask[agent], bool)]
+        assert sorted(shown) == sorted(made.partition.samples[agent][:size])
+    with pytest.raises(ValueError, match=r"batch_size must be at least 1 .* reads no mask, got 0"):
+        data.Batches(made.partition, 0, 0, partial=False)
+    assert data.Batches(batches().partition, 0, 0, partial=False).size == 25
+
+
 def test_a_batch_reached_directly_is_the_one_reached_by_going_through():
     made = batches()
     walked = [tuple(jax.device_get(made.step(epoch, step))) for epoch in range(3) for step in range(4)]
@@ -208,7 +229,7 @@ def test_agents_are_augmented_each_on_its_own():
 
 BAD = {
     "batch": (lambda: batches(batch_size=26), "batch_size must be at most an agent's share, 25, got 26"),
-    "zero": (lambda: batches(batch_size=0), "batch_size must be an integer >= 1, got 0"),
+    "negative": (lambda: batches(batch_size=-1), "batch_size must be an integer >= 0, got -1"),
     "augmentation": (lambda: data.Recipe((0.0,), (1.0,), "cut"), "augmentation must be one of .* got 'cut'"),
     "subset": (lambda: data.load("digits").subset(9999, 0), "subset must be 1 to 1437 samples, got 9999"),
 }

@@ -9,20 +9,21 @@ from saddle_jax import data
 from saddle_jax.data.sources import BUILTIN
 
 every_dataset = pytest.mark.parametrize("name", BUILTIN)
+every_images = pytest.mark.parametrize("name", [name for name in BUILTIN if data.load(name).recipe])
 
 
 @every_dataset
-def test_images_labels_and_classes_fit_together(name):
+def test_samples_and_classes_fit_together(name):
     dataset = data.load(name)
     assert dataset.name == name
-    for images, labels in (
-        (dataset.train["inputs"], dataset.train["targets"]),
-        (dataset.test["inputs"], dataset.test["targets"]),
-    ):
-        assert (images.dtype, images.ndim, labels.dtype) == (np.uint8, 4, np.int32)
-        assert len(images) == len(labels)
-        assert images.shape[1:] == dataset.input_shape
-        np.testing.assert_array_equal(np.unique(labels), np.arange(dataset.num_outputs))
+    for tree, size in ((dataset.train, dataset.size), (dataset.test, dataset.test_size)):
+        assert {len(leaf) for leaf in tree.values()} == {size}
+        assert tree["inputs"].shape[1:] == dataset.input_shape
+        assert all(np.all(np.isfinite(leaf)) for leaf in tree.values())
+    assert len(dataset.labels) == dataset.size
+    np.testing.assert_array_equal(np.unique(dataset.labels), np.arange(len(dataset.class_names)))
+    partition = data.make_partition("dirichlet", dataset.labels, 5, alpha=0.1, seed=0)
+    assert partition.skew.classes_per_agent <= len(dataset.class_names)
     assert dataset.source
 
 
@@ -33,13 +34,35 @@ def test_a_second_load_is_the_same_data(name):
     np.testing.assert_array_equal(one.test["targets"], other.test["targets"])
 
 
-@every_dataset
-def test_the_recipe_normalises_and_the_samples_can_be_dealt(name):
+@every_images
+def test_images_have_a_recipe_that_normalises_them(name):
     dataset = data.load(name)
-    seen = dataset.recipe.for_evaluation(jnp.asarray(dataset.train["inputs"][:512]))
+    images, labels = dataset.train["inputs"], dataset.train["targets"]
+    assert (images.dtype, images.ndim, labels.dtype) == (np.uint8, 4, np.int32)
+    np.testing.assert_array_equal(np.unique(dataset.test["targets"]), np.arange(dataset.num_outputs))
+    seen = dataset.recipe.for_evaluation(jnp.asarray(images[:512]))
     assert abs(float(seen.mean())) < 0.2
     assert 0.5 < float(seen.std()) < 1.5
-    augmented = dataset.recipe.for_training(jax.random.key(0), jnp.asarray(dataset.train["inputs"][:4]))
+    augmented = dataset.recipe.for_training(jax.random.key(0), jnp.asarray(images[:4]))
     assert augmented.shape == (4, *dataset.input_shape)
-    partition = data.make_partition("dirichlet", dataset.train["targets"], 5, alpha=0.1, seed=0)
-    assert partition.skew.classes_per_agent <= dataset.num_outputs
+
+
+def test_options_of_a_dataset_are_spelt_in_brackets():
+    dataset = data.load("convex(kind=logistic, dimension=5, samples=60)")
+    assert (dataset.objective, dataset.input_shape, dataset.size) == ("logistic", (5,), 60)
+    assert dataset.name == "convex(kind=logistic, dimension=5, samples=60)"
+
+
+BAD = {
+    "convex(kond=1)": "dataset convex takes kind, .* got option 'kond'; did you mean 'kind'",
+    "convex(condition=0.5)": "dataset convex: condition must be a number > 1, got 0.5",
+    "convex(kind=lasso)": "dataset convex: kind must be one of 'ridge', 'logistic', got 'lasso'",
+    "convex(": "dataset must be NAME or NAME",
+    "digits(size=9)": "dataset digits takes no options, got option 'size'",
+}
+
+
+@pytest.mark.parametrize("spelling", BAD)
+def test_bad_options_of_a_dataset_are_named(spelling):
+    with pytest.raises(ValueError, match=BAD[spelling]):
+        data.load(spelling)

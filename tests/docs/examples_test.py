@@ -23,6 +23,11 @@ PRINTED = {
         (r"largest difference from one device: (\S+)", 0, 1e-5),
     ],
     "sweep": [(r"0\.003 .*\n +0\.010 .*\n +0\.030 +([\d.]+)", 0, 1e-3)],
+    "rates": [
+        (r" ([\d.e-]+) +dpsgd", 1e-2, 3e-2),
+        (r" ([\d.e-]+) +gradient_tracking", 0.0, 3e-6),
+        (r" ([\d.e-]+) +motef", 0.0, 3e-6),
+    ],
     "limits": [
         (r"\| dpsgd \| ([\d.]+) \(1.00\) \|", 0.03, 0.04),
         (r"\| d2 \| exact \| exact \| ([\d.]+) ", 0.1, 0.5),

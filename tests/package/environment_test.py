@@ -17,7 +17,7 @@ def environment(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("environment", ROOT / "bin" / "environment.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", "constraints.txt", "LICENSE", "NOTICE"):
         (tmp_path / name).write_text("first")
     venv = tmp_path / ".venv"
     paths = {"ROOT": tmp_path, "VENV": venv, "PYTHON": venv / "python", "INSTALLED": venv / "installed.json"}
@@ -49,9 +49,10 @@ def test_first_use_installs_and_the_second_does_nothing(environment):
     assert environment.calls == ["venv", "pip"]
 
 
-def test_a_change_of_requirements_installs_again_into_the_same_folder(environment):
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "NOTICE"])
+def test_a_change_of_what_is_installed_installs_again_into_the_same_folder(environment, name):
     environment.prepare()
-    (environment.ROOT / "pyproject.toml").write_text("second")
+    (environment.ROOT / name).write_text("second")
     environment.prepare()
     assert environment.calls == ["venv", "pip", "pip"]
 

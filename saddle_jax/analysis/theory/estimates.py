@@ -146,7 +146,7 @@ class _AgentData:
     """Each agent's samples, in batches as the run has them, and passes over them."""
 
     def __init__(self, replica: Replica, samples: int):
-        partition, size = replica.partition, replica.config.batch_size
+        partition, size = replica.partition, replica.batches.size
         if 0 < samples < 2 * size:
             raise ArgumentError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
         share = int(partition.sizes.max())
