@@ -60,9 +60,9 @@ def make_ascent(
     name, options = parse_ascent(text)
     if name in _NONE:
         return ASCENTS["plain"]()
-    options = {**options, **(instead or {})}
     if not spelt.is_ours(name, ASCENTS):
-        return _brought(text, name, options, share)
+        return _brought(text, instead or {}, share)
+    options = {**options, **(instead or {})}
     open_options = {
         key: value for key, value in settings.items() if leaves_open(text, key) and key not in options
     }
@@ -72,13 +72,14 @@ def make_ascent(
     return ASCENTS[name](**functions, **open_options, **options)
 
 
-def _brought(text: str, name: str, options: Mapping[str, Any], share: Any) -> Ascent[Any]:
+def _brought(text: str, instead: Mapping[str, Any], share: Any) -> Ascent[Any]:
     made: Ascent[Any]
-    if options == parse_ascent(text)[1]:
+    if not instead:
         made = spelt.make("ascent", text, ASCENTS, Ascent, share=share)
     else:
+        name, options = parse_ascent(text)
         factory = spelt.factory("ascent", name, ASCENTS)
-        made = brought.call("ascent", name, factory, options, Ascent, share=share)
+        made = brought.call("ascent", name, factory, {**options, **instead}, Ascent, share=share)
     return made
 
 

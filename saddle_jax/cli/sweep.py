@@ -29,8 +29,8 @@ def run_sweep(found: Runs, folder: pathlib.Path, *, quiet: bool) -> int:
         return status
     ended = [workdir for workdir in found.runs if workdir not in refused]
     with mistakes():
-        rows, measure, left_out = sweep_rows(ended)
-    title = f"{measure.name}, mean +- standard deviation over seeds ({measure.better} is better)"
+        rows, yardstick, left_out = sweep_rows(ended)
+    title = f"{yardstick.name}, mean +- standard deviation over seeds ({yardstick.better} is better)"
     print(f"\n{title}\n{as_text(rows)}")
     for line in left_out:
         print(f"left out: {line}")

@@ -10,28 +10,33 @@ from saddle_jax.base import calls
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import RunError
 from saddle_jax.report.gathered import Run, gather
+from saddle_jax.report.measures import Measure
 from saddle_jax.training import consistency
 from saddle_jax.training.config import IRRELEVANT, Config
 from saddle_jax.training.sweep import SPELT
 
 BETTER = ("higher", "lower")
-# What runs were measured by before config.json said so.
-_CLASSIFICATION: list[dict[str, Any]] = [
-    {"name": "accuracy", "better": "higher", "percent": True},
-    {"name": "loss", "better": "lower", "percent": False},
-]
 
 
-class Measure(NamedTuple):
+class Yardstick(NamedTuple):
     """A number of results or metrics by which settings are compared."""
 
-    name: str
-    better: str  # higher or lower
-    percent: bool = False  # whether it is written as a percentage
+    name: str  # in result.json or metrics.jsonl
+    metric: Measure  # what it is a measure of
+
+    @property
+    def better(self) -> str:
+        """What is better, higher or lower."""
+        return self.metric.better
+
+    @property
+    def heading(self) -> str:
+        """The name with its unit, above numbers without one."""
+        return f"{self.name}{self.metric.unit}"
 
     def text(self, value: float) -> str:
-        """Writes a value: 71.20 of a percentage, or four digits of anything else."""
-        return f"{100 * value:.2f}" if self.percent else f"{value:.4g}"
+        """Writes a value without its unit: 71.20 of a percentage, or four digits of anything else."""
+        return self.metric.digits(value)
 
     def ranked(self, value: float) -> float:
         """Returns a number that is the smaller, the better the value is."""
@@ -56,13 +61,13 @@ class Candidate:
         """Returns the standard deviation over seeds; None of fewer than two."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
-    def text(self, measure: Measure) -> str:
+    def text(self, yardstick: Yardstick) -> str:
         """Writes mean and deviation, such as "71.20 +- 0.40"; a star marks seeds that diverged."""
         star = "*" if self.diverged else ""
         if self.mean is None:
             return f"diverged{star}"
-        spread = "" if self.std is None else f" +- {measure.text(self.std)}"
-        return f"{measure.text(self.mean)}{spread}{star}"
+        spread = "" if self.std is None else f" +- {yardstick.text(self.std)}"
+        return f"{yardstick.text(self.mean)}{spread}{star}"
 
     @property
     def count(self) -> str:
@@ -95,18 +100,18 @@ def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
             elif (first := seen.setdefault(_frozen(run), name)) != name:
                 left_out.append(f"{name}: the same run as {first}")
             else:
-                runs.append(run)
+                runs.append(dataclasses.replace(run, name=name))
     return Gathered(runs, left_out)
 
 
-def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Measure:
+def yardstick_of(runs: Sequence[Run], name: str | None, better: str | None) -> Yardstick:
     """Returns by which number runs are compared; without a name, by the first of their objective.
 
     Raises:
       ArgumentError: no run has it, runs have several objectives, or nobody knows what is better.
     """
-    objectives = [_metrics(run) for run in runs]
-    headlines = list(dict.fromkeys(f"test_{metrics[0]['name']}" for metrics in objectives))
+    metrics = [run.measures for run in runs]
+    headlines = list(dict.fromkeys(each[0].key for each in metrics))
     if name is None and len(headlines) > 1:
         raise ArgumentError(f"metric must be given where runs have several: {', '.join(headlines)}")
     name = name or headlines[0]
@@ -115,13 +120,16 @@ def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Mea
         raise ArgumentError(
             f"metric must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
         )
-    metric = next((found for each in objectives if (found := _described(each, name))), {})
-    better = better or metric.get("better")
-    if better not in BETTER:
+    described = [metric for each in metrics for metric in each if _is_of(name, metric.name)]
+    metric = (
+        described[0] if described else Measure(name, "lower" if name.endswith("_loss") else "", name, False)
+    )
+    metric = metric._replace(better=better or metric.better)
+    if metric.better not in BETTER:
         raise ArgumentError(
             f"better must be higher or lower for {name}, whose runs do not say it, got {better}"
         )
-    return Measure(name, better, bool(metric.get("percent")))
+    return Yardstick(name, metric)
 
 
 def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list[Candidate]:
@@ -149,7 +157,7 @@ def settings_of(config: Config) -> dict[str, Any]:
     """
     settings: dict[str, Any] = {}
     for name, value in config.to_json().items():
-        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or not consistency.has(config, name):
+        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or consistency.surely_lacks(config, name):
             continue
         if name in SPELT:
             settings[name], _, rest = value.partition("(")
@@ -174,35 +182,24 @@ def written(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measure, list[str]]:
-    """Lists what every setting of a sweep reached; returns it with its measure and what is left out."""
+def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Yardstick, list[str]]:
+    """Lists what every setting of a sweep reached; returns it with its yardstick and what is left out."""
     runs, left_out = gather_ended(workdirs)
     if not runs:
         raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
-    measure = measure_of(runs, None, None)
-    candidates = candidates_of(runs, measure.name, left_out)
+    yardstick = yardstick_of(runs, None, None)
+    candidates = candidates_of(runs, yardstick.name, left_out)
     names = varied(candidates)
-    unit = ", %" if measure.percent else ""
-    rows = [[*names, f"{measure.name}{unit}", "seeds"]]
+    rows = [[*names, yardstick.heading, "seeds"]]
     for candidate in candidates:
         given = [written(candidate.settings.get(name)) for name in names]
-        rows.append([*given, candidate.text(measure), candidate.count])
-    return rows, measure, left_out
+        rows.append([*given, candidate.text(yardstick), candidate.count])
+    return rows, yardstick, left_out
 
 
-def _metrics(run: Run) -> list[dict[str, Any]]:
-    metrics = run.fact("objective", "metrics")
-    if isinstance(metrics, list) and metrics and all(isinstance(m, dict) and "name" in m for m in metrics):
-        return metrics
-    return _CLASSIFICATION
-
-
-def _described(metrics: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    """Returns what an objective says of test_NAME, train_NAME or agent_NAME_mean; a loss should be low."""
-    for metric in metrics:
-        if name in (f"test_{metric['name']}", f"train_{metric['name']}", f"agent_{metric['name']}_mean"):
-            return metric
-    return {"better": "lower"} if name.endswith("_loss") else {}
+def _is_of(name: str, metric: str) -> bool:
+    """Tells whether a number in a run's files is a metric: on test or training data, or the agents' mean."""
+    return name in (f"test_{metric}", f"train_{metric}", f"agent_{metric}_mean")
 
 
 def _numbers(run: Run) -> dict[str, float]:

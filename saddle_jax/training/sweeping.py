@@ -58,6 +58,8 @@ def runs_of(settings: Mapping[str, Any], folder: pathlib.Path) -> Runs:
             if "method" in place:
                 values = own_settings(values, place["method"], found)
             divided = _divided(values, numbers, lacking)
+            if lacking and not place:
+                raise ArgumentError(_unknown(lacking[0], settings, choices))
             for combination in _product(divided.apart):
                 _add(found, folder, {**place, **combination}, values, divided.together)
         except ArgumentError as error:

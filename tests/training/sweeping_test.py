@@ -171,3 +171,33 @@ def test_folders_are_named_after_the_sweep_where_the_user_names_none(tmp_path, m
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {"batch_size=16", "batch_size=64"}
     assert read_config(folder / "batch_size=64").batch_size == 64
     assert "batch_size" in capsys.readouterr().out
+
+
+MINE = """
+import saddle_jax as sj
+
+def method(topology, learning_rate, strength, rounds=1):
+    return sj.dpsgd(topology, lambda t: strength * learning_rate(t), local_steps=rounds)
+
+def ascent(radius=0.1):
+    return sj.sam(radius)
+"""
+
+
+def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(MINE)
+    brought = {"method": f"{tmp_path / 'mine.py'}:method", "ascent": f"{tmp_path / 'mine.py'}:ascent"}
+    found = swept(tmp_path / "run", "strength:0.5,1 rounds:1,2 radius:0,0.1", **brought)
+    together = "method.strength:0.5,1 ascent.radius:0,0.1"
+    assert names(found) == {"method.rounds=1": together, "method.rounds=2": together}
+    given = [f"--config.{name}={value}" for name, value in brought.items()]
+    command = [*given, *TINY, "--sweep=strength:0.5,1", f"--workdir={tmp_path / 'run'}"]
+    assert cli.main(["saddle", "train", *command]) == 0
+    half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["replicas"]
+    alone = [*given[1:], f"--config.method={brought['method']}(strength=0.5)", *TINY]
+    assert cli.main(["saddle", "train", *alone, f"--workdir={tmp_path / 'alone'}"]) == 0
+    result = json.loads((tmp_path / "alone" / "result.json").read_text())
+    assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)
+    assert half["test_loss"] != pytest.approx(whole["test_loss"], rel=1e-2)
+    assert cli.main(["saddle", "train", *command[:-2], "--sweep=strenght:1,2"]) == 2
+    assert "got 'strenght'" in capsys.readouterr().err
