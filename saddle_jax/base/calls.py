@@ -39,12 +39,21 @@ def check_options(what: str, name: str, options: dict[str, Any], allowed: list[s
             )
 
 
-def split(text: str) -> list[str]:
+def with_option(text: str, option: str, value: Any) -> str:
+    """Returns the text with one option more: "gut" and mu = 0.5 give "gut(mu=0.5)", "<mine>" "<mine(mu=0.5)>"."""
+    text = text.strip()
+    if text.startswith("<") and text.endswith(">"):
+        return f"<{with_option(text[1:-1], option, value)}>"
+    begun = text[:-1].rstrip() if text.endswith(")") else f"{text}("
+    return f"{begun}{'' if begun.endswith(('(', ',')) else ', '}{option}={value})"
+
+
+def split(text: str, separator: str = ",") -> list[str]:
     """Splits a list at its commas, but not at those inside brackets; nothing gives an empty list."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
+        if letter == separator and depth == 0:
             parts.append("")
         else:
             parts[-1] += letter

@@ -1,30 +1,34 @@
 """saddle train: trains one run, or several in one program."""
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
-from saddle_jax.cli.settings import config_options, read_options
+from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.training import interruption
-from saddle_jax.training.run_name import run_name
+from saddle_jax.training.config import Config
+from saddle_jax.training.run_name import run_name, sweep_name
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains a run; the exit status is 0 when finished, 1 when diverged, 130 when interrupted."""
+    """Trains a run; the exit status is 0 when finished, 1 when diverged, 130 when interrupted.
+
+    A sweep over what one program cannot vary is several runs: 2 if some of them cannot be.
+    """
     options = _options()
     parse(options, arguments)
-    config = read_options(options)
-    if options.sweep:
-        if options["config.sweep"].present:
-            raise UsageError("sweep must be given once: as --sweep or as --config.sweep")
+    if options.sweep and options["config.sweep"].present:
+        raise UsageError("sweep must be given once: as --sweep or as --config.sweep")
+    settings = read_for_many(options)
+    settings["sweep"] = " ".join(options.sweep) or settings["sweep"]
+    if not settings["sweep"]:
         with mistakes():
-            config = dataclasses.replace(config, sweep=" ".join(options.sweep))
+            Config(**settings)  # a mistake is told before other processes are waited for
 
-    from saddle_jax.cli.running import run_training, tell_unused_gpu
-    from saddle_jax.devices import hosts, joining
+    from saddle_jax.devices import joining
 
     with mistakes():
         joining.join(
@@ -34,8 +38,24 @@ def run(arguments: Sequence[str]) -> int:
             timeout=options.join_timeout,
             heartbeat_timeout=options.heartbeat_timeout,
         )
-    if hosts.writes() and not options.quiet:
-        tell_unused_gpu()  # not before the processes have joined: it starts JAX's backends
+    return _run(settings, options)  # not before the processes have joined: it starts JAX's backends
+
+
+def _run(settings: dict[str, Any], options: flags.FlagValues) -> int:
+    from saddle_jax.cli.running import run_training, tell_unused_gpu
+    from saddle_jax.cli.sweep import run_sweep
+    from saddle_jax.devices import hosts
+    from saddle_jax.training.sweeping import runs_of
+
+    quiet = options.quiet or not hosts.writes()
+    folder = pathlib.Path(options.workdir or f"runs/{sweep_name(settings)}")
+    with mistakes():
+        found = runs_of(settings, folder)
+    if list(found.runs) != [folder]:
+        return run_sweep(found, folder, quiet=quiet)
+    if not quiet:
+        tell_unused_gpu()
+    config = found.runs[folder]
     workdir = pathlib.Path(options.workdir or f"runs/{run_name(config)}")
     result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
     if result["status"] == "interrupted" and hosts.writes():
@@ -51,7 +71,10 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_bool("quiet", False, "Print nothing but mistakes.", flag_values=options)
     meaning = "Print what the loop costs around the steps, and write a trace."
     flags.DEFINE_bool("profile", False, meaning, flag_values=options)
-    meaning = "SETTING:NUMBER,NUMBER,...: one run per number, all in one program; repeat it for combinations."
+    meaning = (
+        "SETTING:VALUE,VALUE,...: one run per value of a setting, or of an option of the method or ascent; "
+        "numbers that one program can vary are one program, the others have folders; repeat to combine."
+    )
     flags.DEFINE_multi_string("sweep", [], meaning, flag_values=options)
     _host_options(options)
     return options

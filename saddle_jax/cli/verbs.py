@@ -8,6 +8,7 @@ VERBS = {
     "compare": ("saddle_jax.cli.compare", "run"),
     "methods": ("saddle_jax.cli.methods", "show_methods"),
     "ascents": ("saddle_jax.cli.methods", "show_ascents"),
+    "best": ("saddle_jax.cli.best", "run"),
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.runs", "evaluate"),
     "export": ("saddle_jax.cli.runs", "export"),
@@ -32,6 +33,8 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   compare                   all of --methods=qgm,d2 --compressors=none,quantize8 --ascents=none,sam
                             --topologies=ring,torus --drops=0,0.1 --seeds=0,1,2, and a table; --workdir=DIR
   reproduce                 a table of the paper beside ours; --table=1 --scale=cpu --workdir=DIR, or --list
+  best DIR...               the best setting of every method below a folder, and its neighbours on the grid;
+                            --metric=test_loss --by=method,topology --output=FILE.tex
   list DIR                  runs and their state
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1
   export DIR                the consensus model as safetensors or msgpack

@@ -1,10 +1,11 @@
 """Methods as settings spell them: qgm, gradient_tracking(variant=diging), gut(mu=0.5), mine.py:method."""
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from saddle_jax.base import brought, calls, spelt
+from saddle_jax.base import brought, calls, spelt, tables
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods import METHODS, options_of
@@ -36,9 +37,29 @@ def leaves_open(text: str, option: str) -> bool:
     return option in options_of(name) and option not in options
 
 
-def make_method(text: str, topology: Graphs, learning_rate: Callable[[Any], Any], **settings: Any) -> Method:
-    """Makes the method that a text spells, on a graph; `settings` are options that the text leaves open."""
+def parameter(text: str, option: str) -> inspect.Parameter:
+    """Returns the parameter of a spelt method's factory that an option is; imports what is not ours."""
+    return tables.options(spelt.factory("method", parse_method(text)[0], METHODS))[option]
+
+
+def make_method(
+    text: str,
+    topology: Graphs,
+    learning_rate: Callable[[Any], Any],
+    instead: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Method:
+    """Makes the method that a text spells, on a graph.
+
+    Args:
+      text: such as "gut(mu=0.5)".
+      topology: who hears whom.
+      learning_rate: a function of the step.
+      instead: values in place of those that the text gives; they may be traced.
+      settings: options that the text leaves open.
+    """
     name, options = parse_method(text)
+    options = {**options, **(instead or {})}
     factory = spelt.factory("method", name, METHODS)
     if is_ours(text):
         return factory(topology, learning_rate=learning_rate, **settings | options)

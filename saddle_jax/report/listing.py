@@ -4,15 +4,22 @@ import pathlib
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.report.measures import measures
-from saddle_jax.training.run_folder import is_locked, read_about, read_config, read_metrics, read_result
+from saddle_jax.training.run_folder import (
+    folders_below,
+    is_locked,
+    read_about,
+    read_config,
+    read_metrics,
+    read_result,
+)
 
 _HEADER = ["run", "state", "step", "result", "method", "compressor", "seed"]
 
 
 def run_rows(folder: pathlib.Path) -> list[list[str]]:
     """Lists every run below `folder`, in the order of their paths, under a header."""
-    workdirs = sorted(path.parent for path in folder.rglob("config.json"))
-    return [_HEADER, *(_row(workdir, str(workdir.relative_to(folder)) or ".") for workdir in workdirs)]
+    names = [(workdir, str(workdir.relative_to(folder)) or ".") for workdir in folders_below(folder)]
+    return [_HEADER, *(_row(workdir, name) for workdir, name in names)]
 
 
 def _row(workdir: pathlib.Path, label: str) -> list[str]:

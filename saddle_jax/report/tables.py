@@ -158,20 +158,27 @@ def as_latex(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+FORMS = ("txt", "md", "csv", "tex")
+
+
+def in_form(rows: Sequence[Sequence[str]], form: str, caption: str = "") -> str:
+    """Formats rows for a file of one of FORMS; only the CSV, which programs read, has no caption."""
+    above = f"{caption}\n\n" if caption else ""
+    if form == "csv":
+        return as_csv(rows)
+    if form == "md":
+        return above + as_markdown(rows)
+    if form == "tex":
+        return (f"% {caption}\n" if caption else "") + as_latex(rows)
+    return f"{above}{as_text(rows)}\n"
+
+
 def write_all(
     rows: Sequence[Sequence[str]], folder: pathlib.Path, name: str, caption: str = ""
 ) -> list[pathlib.Path]:
-    """Writes NAME.txt, .md, .csv and .tex in a folder; only the CSV, which programs read, has no caption."""
-    above = f"{caption}\n\n" if caption else ""
-    forms = {
-        "txt": f"{above}{as_text(rows)}\n",
-        "md": above + as_markdown(rows),
-        "csv": as_csv(rows),
-        "tex": (f"% {caption}\n" if caption else "") + as_latex(rows),
-    }
-    paths = []
-    for ending, text in forms.items():
-        paths.append(folder / f"{name}.{ending}")
-        with in_one_go(paths[-1]) as partial:
-            partial.write_text(text)
+    """Writes NAME.txt, .md, .csv and .tex in a folder."""
+    paths = [folder / f"{name}.{form}" for form in FORMS]
+    for path, form in zip(paths, FORMS, strict=True):
+        with in_one_go(path) as partial:
+            partial.write_text(in_form(rows, form, caption))
     return paths

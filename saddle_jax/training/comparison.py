@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from saddle_jax.base.brought import BroughtError
@@ -18,6 +17,7 @@ from saddle_jax.training.grid import Grid, number
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
 from saddle_jax.training.run_name import safe
+from saddle_jax.training.swept import small_models
 
 
 class Runs(NamedTuple):
@@ -65,7 +65,8 @@ def _groups(
     settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, together: bool, found: Runs
 ) -> Iterator[_Group]:
     """Yields all that differs in more than the seed; adds to the notes and to what is refused."""
-    own = {method: _own(settings, method, found) for method in grid.methods}
+    settings = {**settings, "compressor": "none"}  # which the grid says
+    own = {method: own_settings(settings, method, found) for method in grid.methods}
     for place in grid.without_drops():
         values = {**own[place["method"]], **place}
         name = "-".join(safe(str(code.short(setting, value))) for setting, value in place.items())
@@ -80,10 +81,9 @@ def _groups(
             yield many
 
 
-def _own(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any]:
-    """Returns the settings without those that mean nothing to a method."""
+def own_settings(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any]:
+    """Returns the settings without those that mean nothing to a method; notes which these are."""
     without = consistency.settings_without_meaning(method, settings, Config().to_json())
-    without.pop("compressor", None)  # which the grid says
     if without:
         found.notes.append(f"{method} has no {', '.join(without)}, or says it itself: not set for it")
     return {**settings, **without}
@@ -91,7 +91,7 @@ def _own(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any
 
 def _group(name: str, values: Mapping[str, Any], found: Runs) -> _Group | None:
     try:
-        return _Group(name, _checked(values))
+        return _Group(name, checked(values))
     except BroughtError:  # it would be told again and again
         raise
     except ArgumentError as error:
@@ -99,7 +99,7 @@ def _group(name: str, values: Mapping[str, Any], found: Runs) -> _Group | None:
         return None
 
 
-def _checked(values: Mapping[str, Any]) -> Config:
+def checked(values: Mapping[str, Any]) -> Config:
     """Makes the settings of a run; an ArgumentError tells why there can be no such run.
 
     A method may refuse its graph, and its step what goes wrong on the network. A trace of the step, which
@@ -108,7 +108,7 @@ def _checked(values: Mapping[str, Any]) -> Config:
     config = Config(**values)
     for each in config.each()[-1:]:
         method = methods.build(each, build_topology(each), optax.constant_schedule(each.learning_rate))
-        jax.eval_shape(method.init, {"w": jax.ShapeDtypeStruct((each.agents, 64, 64), jnp.float32)})
+        jax.eval_shape(method.init, small_models(each.agents))
     return config
 
 
@@ -125,7 +125,7 @@ def _swept(
     if not exists and (apart or not together):
         return None
     try:
-        config = _checked({**values, "sweep": f"drop:{','.join(drops)}"})
+        config = checked({**values, "sweep": f"drop:{','.join(drops)}"})
     except BroughtError:
         raise
     except ArgumentError:  # each drop by itself will tell

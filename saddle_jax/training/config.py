@@ -152,6 +152,7 @@ class Config:
         -1.0,
         "coefficient of QGM's moving average or of GUT's tracking; -1 is the method's own: for QGM, beta",
         real(at_least=-1.0, below=1.0),
+        no_number=-1.0,
     )
     nesterov: bool = setting(True, "Nesterov momentum; false is heavy ball")
     weight_decay: float = setting(
@@ -229,8 +230,8 @@ class Config:
     )
     sweep: str = setting(
         "",
-        "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program; of "
-        f"{', '.join(replicas.SWEPT)} (default: none)",
+        "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program "
+        "(default: none)",
         lambda _, v: replicas.parse_sweep(v),
     )
     # How
@@ -287,7 +288,7 @@ class Config:
             raise ArgumentError(
                 f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}"
             )
-        if self.mu != -1.0 and self.mu < 0:
+        if not checks.is_traced(self.mu) and self.mu != -1.0 and self.mu < 0:
             raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
         if graphs.is_ours(self.topology):
             build_topology(self)
@@ -304,7 +305,7 @@ class Config:
     def each(self) -> "list[Config]":
         """Returns the settings of each run by itself; a single run has one."""
         return [
-            dataclasses.replace(self, seeds="", sweep="", **setting)
+            dataclasses.replace(self, seeds="", sweep="", **replicas.in_settings(vars(self), setting))
             for setting in replicas.settings_of(self.seeds, self.sweep)
         ]
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from saddle_jax.ascents import spelling as ascents
 from saddle_jax.base import brought
-from saddle_jax.base.checks import ArgumentError, is_traced
+from saddle_jax.base.checks import ArgumentError, did_you_mean, is_traced
 from saddle_jax.graphs import spelling as graphs
 from saddle_jax.methods import options_of
+from saddle_jax.methods import spelling as methods
 from saddle_jax.methods.spelling import is_ours, leaves_open, parse_method
 from saddle_jax.training import network
 from saddle_jax.training import sweep as replicas
@@ -57,6 +58,7 @@ def check_imported(config: "Config") -> None:
     """
     if not is_ours(config.method) and not brought.is_object(config.method):
         _check_options(config)
+    if not _are_ours(config) and not brought.is_object(config.method):
         _check_sweep(config)
     if not graphs.is_ours(config.topology) and not brought.is_object(config.topology):
         _check_seeds(config)
@@ -102,7 +104,8 @@ def check_replicas(config: "Config") -> None:
     """Checks that several runs fit into one program."""
     if config.seeds and config.seed:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
-    if is_ours(config.method):
+    _check_swept(config)
+    if _are_ours(config):
         _check_sweep(config)
     if graphs.is_ours(config.topology):
         _check_seeds(config)
@@ -112,12 +115,8 @@ def check_replicas(config: "Config") -> None:
 
 def _check_sweep(config: "Config") -> None:
     """Checks that the method has the options that are swept."""
-    swept = replicas.parse_sweep(config.sweep)
-    for name in ("rho", "gamma", "beta", "weight_decay"):
-        has = leaves_open(config.method, name)
-        if name == "rho" and config.ascent != "auto":
-            has = ascents.parse_ascent(config.ascent)[0] == "sam" and ascents.leaves_open(config.ascent, name)
-        if name in swept and not has:
+    for name in replicas.parse_sweep(config.sweep):
+        if not has(config, name):
             raise ArgumentError(
                 f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"
             )
@@ -130,6 +129,45 @@ def _check_seeds(config: "Config") -> None:
             f"seeds must be one for topology {config.topology}, which is another graph with every seed, "
             f"got {config.seeds!r}"
         )
+
+
+def has(config: "Config", name: str) -> bool:
+    """Tells whether a setting, or "method.NAME" of a spelling, means something to method and ascent.
+
+    What is not ours is imported.
+    """
+    if own := replicas.own_option(name):
+        whose, option = own
+        return (leaves_open if whose == "method" else ascents.leaves_open)(getattr(config, whose), option)
+    if name == "rho" and config.ascent != "auto":
+        return ascents.parse_ascent(config.ascent)[0] == "sam" and ascents.leaves_open(config.ascent, name)
+    return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
+
+
+def surely_lacks(config: "Config", name: str) -> bool:
+    """Tells whether a setting is known to mean nothing; of what is not ours nothing is known."""
+    return _are_ours(config) and not has(config, name)
+
+
+def _are_ours(config: "Config") -> bool:
+    return is_ours(config.method) and ascents.is_ours(config.ascent)
+
+
+def is_whole(text: str, whose: str, option: str) -> bool:
+    """Tells whether an option of a spelt method or ascent is a whole number or a truth, by its default."""
+    parameter = (methods if whose == "method" else ascents).parameter(text, option)
+    return isinstance(parameter.default, int) or parameter.annotation in (int, bool, "int", "bool")
+
+
+def _check_swept(config: "Config") -> None:
+    """Checks that numbers are swept, of settings or of options."""
+    floats = [field.name for field in dataclasses.fields(config) if field.type is float]
+    for name in replicas.parse_sweep(config.sweep):
+        if name not in floats and not replicas.own_option(name):
+            raise ArgumentError(
+                f"sweep must name numbers that one program can try, {', '.join(floats)}, or options such as "
+                f"method.NAME and ascent.NAME, got {name!r}{did_you_mean(name, floats)}"
+            )
 
 
 def _differs(value: Any, default: Any) -> bool:

@@ -16,7 +16,7 @@ from saddle_jax.training import computed, phrases
 from saddle_jax.training.build import Replica
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
-from saddle_jax.training.sweep import SWEPT, name_of
+from saddle_jax.training.sweep import name_of
 from saddle_jax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
@@ -145,7 +145,7 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
         mean = ", mean +- std" if each else ""
         rows[f"test {headline['title']}"] = f"{phrases.score(result, headline)}  (consensus model{mean})"
     for one in result.get("settings", each):
-        name = name_of({key: one[key] for key in ("seed", *SWEPT) if key in one})
+        name = name_of({key: one[key] for key in ("seed", *result.get("swept", ())) if key in one})
         missing = "diverged" if one.get("diverged") or one.get("status") == "diverged" else "not evaluated"
         known = one.get(f"test_{headline['name']}") is not None
         rows[f"  {name}"] = phrases.score(one, headline) if known else missing

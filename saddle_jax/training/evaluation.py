@@ -65,6 +65,7 @@ def summary(config: Config, ends: Sequence[dict[str, Any]], metrics: Sequence[Me
     result = {"status": next((e["status"] for e in ends if e["status"] != "diverged"), "diverged")}
     result |= _means(ends)
     if config.sweep:
+        result["swept"] = list(sweep.parse_sweep(config.sweep))
         groups: dict[tuple, list[dict[str, Any]]] = {}
         for setting, end in zip(own, ends, strict=True):
             numbers = tuple((name, value) for name, value in setting.items() if name != "seed")

@@ -68,7 +68,7 @@ def parse_grid(
         compressors=_once(calls.split(compressors)),
         seeds=_seeds(calls.split(seeds)),
         ascents=_once(calls.split(ascents)),
-        topologies=_once(_graphs(topologies)),
+        topologies=_once(split_graphs(topologies)),
         drops=_drops(calls.split(drops)),
     )
     for name in ("methods", "compressors", "seeds"):
@@ -90,17 +90,7 @@ def number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def _once(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
-
-
-def _seeds(texts: Sequence[str]) -> tuple[str, ...]:
-    if not all(text.isdecimal() for text in texts):
-        raise ArgumentError(f"seeds must be whole numbers, got {','.join(texts)}")
-    return _once([str(int(text)) for text in texts])
-
-
-def _graphs(text: str) -> list[str]:
+def split_graphs(text: str) -> list[str]:
     """Splits a list of graphs, some of which have commas in their own settings: ring,circulant:1,5."""
     graphs: list[str] = []
     for part in calls.split(text):
@@ -111,6 +101,16 @@ def _graphs(text: str) -> list[str]:
         else:
             graphs.append(part)
     return graphs
+
+
+def _once(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _seeds(texts: Sequence[str]) -> tuple[str, ...]:
+    if not all(text.isdecimal() for text in texts):
+        raise ArgumentError(f"seeds must be whole numbers, got {','.join(texts)}")
+    return _once([str(int(text)) for text in texts])
 
 
 def _drops(texts: Sequence[str]) -> tuple[float, ...]:

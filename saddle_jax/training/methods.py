@@ -1,14 +1,14 @@
 """From settings to a method: its options, its ascent, what wraps it, and its network."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import optax
 
 from saddle_jax.ascents.spelling import make_ascent, parse_ascent
 from saddle_jax.base import spelt, tables
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, is_traced
 from saddle_jax.compression.spelling import parse_compressor
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
@@ -18,18 +18,36 @@ from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.methods.spelling import make_method, parse_method
 from saddle_jax.training import consistency, network
 from saddle_jax.training.config import Config
+from saddle_jax.training.schedules import build_schedule
+from saddle_jax.training.sweep import own_option
 
 # The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
 # it is what stands in the place of a model, and as a setting what becomes of a lost message's weight.
 SETTINGS = (*consistency.OPTIONS, "rho", "ascent_every", "ascent_reuse", "form")
 
 
-def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
-    """Returns the method that the settings name, on a graph; numbers of the settings may be traced."""
+def with_numbers(
+    config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
+) -> tuple[Method, optax.Schedule]:
+    """Returns method and learning rate on a graph; `numbers`, which may be traced, replace swept settings."""
+    own = {name: value for name, value in numbers.items() if own_option(name)}
+    config = dataclasses.replace(config, **{name: numbers[name] for name in numbers if name not in own})
+    schedule = build_schedule(config, steps_per_epoch)
+    return build(config, topology, schedule, own), schedule
+
+
+def build(
+    config: Config, topology: Graphs, schedule: optax.Schedule, numbers: Mapping[str, Any] | None = None
+) -> Method:
+    """Returns the method that the settings name, on a graph; numbers of the settings may be traced.
+
+    `numbers` replace options that the spelling of the method or ascent gives, such as "method.mu".
+    """
+    own = {own_option(option): value for option, value in (numbers or {}).items()}
     consistency.check_imported(config)
     name, _ = parse_method(config.method)
     options = _options(config, spelt.factory("method", name, METHODS))
-    method = make_method(config.method, topology, schedule, **options)
+    method = make_method(config.method, topology, schedule, _of("method", own), **options)
     if method.topology.size != topology.size:
         raise ArgumentError(
             f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
@@ -39,12 +57,17 @@ def build(config: Config, topology: Graphs, schedule: optax.Schedule) -> Method:
         ascent = make_ascent(
             config.ascent,
             share=lambda t: schedule(t) / config.learning_rate,
+            instead=_of("ascent", own),
             **_options_of_sam(config),
         )
         method = saddle(method, ascent, name=method.name if config.ascent == "none" else None)
     if config.slowmo_every:
         method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
     return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
+
+
+def _of(whose: str, own: Mapping[Any, Any]) -> dict[str, Any]:
+    return {option: value for (spelt, option), value in own.items() if spelt == whose}
 
 
 def in_force(config: Config) -> dict[str, Any]:
@@ -60,7 +83,7 @@ def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
     names = [name for name in tables.options(factory) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
-    if "mu" in options and config.mu < 0:
+    if "mu" in options and not is_traced(config.mu) and config.mu < 0:
         del options["mu"]
     if "local_steps" in options and not config.local_steps:
         del options["local_steps"]

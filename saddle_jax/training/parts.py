@@ -24,7 +24,6 @@ from saddle_jax.training import methods
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.own_loss import make_objective
-from saddle_jax.training.schedules import build_schedule
 
 # (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
 MethodMaker = Callable[[Config, Graphs, int, Mapping[str, Any]], tuple[Method, optax.Schedule | None]]
@@ -60,7 +59,7 @@ def of_settings(config: Config) -> Parts:
         model=functools.cache(lambda lowering: _network(config, dataset, lowering)),
         objective=functools.cache(lambda model: make_objective(objective, model)),
         topology=build_topology,
-        method=_method,
+        method=methods.with_numbers,
     )
 
 
@@ -78,11 +77,3 @@ def _augmented(dataset: Dataset, config: Config) -> Dataset:
 def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
     name = dataset.model if config.model == "auto" else config.model
     return make_model(name, dataset.num_outputs, cast(Norm, config.norm), lowering)
-
-
-def _method(
-    config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
-) -> tuple[Method, Any]:
-    config = dataclasses.replace(config, **numbers)
-    schedule = build_schedule(config, steps_per_epoch)
-    return methods.build(config, topology, schedule), schedule

@@ -31,7 +31,8 @@ from saddle_jax.training.build import Replica, make
 from saddle_jax.training.config import Config
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.step import Carry, Inputs, RunStep
-from saddle_jax.training.sweep import parse_sweep
+from saddle_jax.training.sweep import parse_sweep, settings_of
+from saddle_jax.training.swept import check_one_program
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,8 +252,9 @@ class Program:
     @property
     def _numbers(self) -> dict[str, np.ndarray]:
         """The numbers of the swept settings, each [R]."""
+        own = settings_of(self.config.seeds, self.config.sweep)
         return {
-            name: np.array([getattr(replica.config, name) for replica in self.replicas], np.float32)
+            name: np.array([setting[name] for setting in own], np.float32)
             for name in parse_sweep(self.config.sweep)
         }
 
@@ -327,6 +329,7 @@ def build(config: Config, shared: Parts | None = None) -> Program:
     """
     consistency.check_imported(config)
     shared = parts.of_settings(config) if shared is None else shared
+    check_one_program(config, shared)
     runs = tuple(make(each, shared) for each in config.each())
     # They decide steps and mask, which are the same for all.
     shares = {replica.partition.samples.shape[1] for replica in runs}

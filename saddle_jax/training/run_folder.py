@@ -111,6 +111,11 @@ def read_about(workdir: pathlib.Path) -> dict[str, Any]:
     return content
 
 
+def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Lists the folders of all runs below a folder, in the order of their paths."""
+    return sorted(path.parent for path in folder.rglob("config.json"))
+
+
 def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
     """Checks that runs have the same model and dataset, so that their losses can be compared."""
     configs = [read_config(workdir) for workdir in workdirs]

@@ -3,7 +3,10 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from saddle_jax.base import calls
 from saddle_jax.training import code
 from saddle_jax.training.config import IRRELEVANT, Config
 
@@ -19,15 +22,30 @@ def run_name(config: Config) -> str:
         f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
     ]
     named = ("dataset", "model", "method", "compressor", "ascent", "topology", "agents", "seed", "seeds")
-    defaults = Config().to_json()
-    changed = {
-        name: value
-        for name, value in config.to_json().items()
-        if name not in (*named, *IRRELEVANT) and value != defaults[name]
-    }
+    changed = _changed(config.to_json(), *named)
     if changed:
-        parts.append(hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:6])
+        parts.append(_short_hash(changed))
     return "-".join(map(safe, parts))
+
+
+def sweep_name(settings: Mapping[str, Any]) -> str:
+    """Names the folder of several runs after what they vary, and after all settings by a short hash."""
+    names = [part.partition(":")[0] for part in calls.split(settings["sweep"], " ")]
+    return "-".join(map(safe, [settings["dataset"], "sweep", *names, _short_hash(_changed(settings))]))
+
+
+def _changed(settings: Mapping[str, Any], *without: str) -> dict[str, Any]:
+    """Returns the settings that are not the defaults and can change a number."""
+    defaults = Config().to_json()
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in (*without, *IRRELEVANT) and value != defaults[name]
+    }
+
+
+def _short_hash(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def safe(text: str) -> str:

@@ -8,12 +8,19 @@ from typing import Any
 from saddle_jax.base import brought, checks
 
 
-def setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
-    """Declares a setting; its help is `meaning` and, unless that names it, the default."""
+def setting(
+    default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None, no_number: float | None = None
+) -> Any:
+    """Declares a setting; its help is `meaning` and, unless that names it, the default.
+
+    `no_number` is a value that stands for something else than this number.
+    """
     if "(default" not in meaning:
         value = str(default).lower() if isinstance(default, bool) else default
         meaning = f"{meaning} (default {value})"
-    return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
+    return dataclasses.field(
+        default=default, metadata={"meaning": meaning, "check": check, "no_number": no_number}
+    )
 
 
 def one_of(allowed: Any) -> Callable[[str, Any], Any]:

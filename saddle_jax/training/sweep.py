@@ -10,11 +10,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from saddle_jax.base import checks
+from saddle_jax.base import calls
 from saddle_jax.base.checks import ArgumentError
 
-# Numbers that a compiled step can take as arguments, instead of being compiled with them.
-SWEPT = ("learning_rate", "rho", "gamma", "beta", "weight_decay", "drop", "offline")
+# Settings whose spelling has options of its own: `method.mu` is an option of the method that is spelt.
+SPELT = ("method", "ascent")
 _LIST = "_by_replica"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1
@@ -36,23 +36,48 @@ def parse_seeds(text: str) -> list[int]:
 def parse_sweep(text: str) -> dict[str, list[float]]:
     """Returns the numbers in "learning_rate:0.05,0.1 rho:0,0.1" by setting; an empty text has none."""
     numbers: dict[str, list[float]] = {}
-    for part in text.split():
-        name, _, values = part.partition(":")
-        if name not in SWEPT:
-            hint = checks.did_you_mean(name, SWEPT)
-            raise ArgumentError(
-                f"sweep must be SETTING:NUMBER,NUMBER,... with one of {', '.join(SWEPT)}, got {part!r}{hint}"
-            )
-        if name in numbers:
-            raise ArgumentError(f"sweep must name {name} once, got {text!r}")
+    for name, values in parse_axes(text).items():
         try:
             numbers[name] = [float(value) for value in values.split(",")]
         except ValueError as error:
             raise ArgumentError(
-                f"sweep must give numbers for {name}, such as {name}:0.1,0.2, got {part!r}"
+                f"sweep must give numbers for {name}, such as {name}:0.1,0.2, got {f'{name}:{values}'!r}"
             ) from error
-        _refuse_twice(f"sweep of {name}", numbers[name], part)
+        _refuse_twice(f"sweep of {name}", numbers[name], f"{name}:{values}")
     return numbers
+
+
+def parse_axes(text: str) -> dict[str, str]:
+    """Returns what "method:qgm,gut(mu=0.5) rho:0,0.1" lists, as text, by setting; an empty text has none."""
+    axes: dict[str, str] = {}
+    for part in calls.split(text, " "):
+        name, colon, values = part.partition(":")
+        if not name or not colon or not values:
+            raise ArgumentError(
+                f"sweep must be SETTING:VALUE,VALUE,..., such as learning_rate:0.05,0.1, got {part!r}"
+            )
+        if name in axes:
+            raise ArgumentError(f"sweep must name {name} once, got {text!r}")
+        axes[name] = values
+    return axes
+
+
+def own_option(name: str) -> tuple[str, str] | None:
+    """Returns ("method", "mu") of the swept "method.mu", an option of a spelling; None of a setting."""
+    whose, dot, option = name.partition(".")
+    return (whose, option) if dot and whose in SPELT else None
+
+
+def in_settings(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the changes of settings that swept values mean; options of spellings are spelt out."""
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if own := own_option(name):
+            whose, option = own
+            changes[whose] = calls.with_option(changes.get(whose, settings[whose]), option, value)
+        else:
+            changes[name] = value
+    return changes
 
 
 def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:

@@ -1,0 +1,75 @@
+"""saddle best: the best setting of every method below a folder, and whether the grid was wide enough."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from saddle_jax.base.files import check_named_output, in_one_go
+from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
+from saddle_jax.report.best import as_json, choose, groups_by, rows_of
+from saddle_jax.report.candidates import BETTER, candidates_of, gather_ended, yardstick_of
+from saddle_jax.report.tables import FORMS, as_text, in_form
+from saddle_jax.training.run_folder import folders_below
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Prints the best setting of each group of the runs below folders, with its neighbours on the grid."""
+    options = _options()
+    folders = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
+    ending = pathlib.Path(options.output).suffix.removeprefix(".") if options.output else ""
+    if options.output and ending not in FORMS:
+        raise UsageError(
+            f"output must end in {', '.join(f'.{form}' for form in FORMS)}, got {options.output!r}"
+        )
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"DIR must be a folder, got {str(folder)!r}")
+    with mistakes():
+        check_named_output(options.output)
+        runs, left_out = gather_ended([path for folder in folders for path in folders_below(folder)])
+        if not runs:
+            raise UsageError(f"no run below {folders[0]} has ended{'; '.join(['', *left_out])}")
+        yardstick = yardstick_of(runs, options.metric, options.better)
+        candidates = candidates_of(runs, yardstick.name, left_out)
+        names = groups_by(candidates, options.by)
+        choices = choose(candidates, names, yardstick)
+    rows = rows_of(choices, yardstick)
+    title = f"best settings by {yardstick.name} ({yardstick.better} is better), mean +- deviation over seeds"
+    if options.json:
+        print(json.dumps(as_json(choices, yardstick, left_out), indent=1))
+    else:
+        print(f"{title}\n{as_text(rows)}")
+        for name in names[len(options.by) :]:
+            print(f"grouped by {name} too: what is best for one says nothing about another")
+        for line in left_out:
+            print(f"left out: {line}")
+    if options.output:
+        _write(pathlib.Path(options.output), in_form(rows, ending, title), quiet=options.json)
+
+
+def _write(path: pathlib.Path, text: str, *, quiet: bool) -> None:
+    def write() -> None:
+        with in_one_go(path) as partial:
+            partial.write_text(text)
+
+    write_named("output", path, write)
+    if not quiet:
+        print(f"written: {path}")
+
+
+def _options() -> flags.FlagValues:
+    options = flags.FlagValues()
+    meaning = (
+        "Number to compare by, of result.json or metrics.jsonl (default: the first of the runs' objective)."
+    )
+    flags.DEFINE_string("metric", None, meaning, flag_values=options)
+    meaning = "What is better, if the metric is not of the runs' objective."
+    flags.DEFINE_enum("better", None, BETTER, meaning, flag_values=options)
+    meaning = "Settings that make groups, with commas between them; the best setting is chosen in each."
+    flags.DEFINE_list("by", ["method"], meaning, flag_values=options)
+    flags.DEFINE_bool("json", False, "Print JSON, with every candidate.", flag_values=options)
+    meaning = f"File to write the table to, by its ending: {', '.join(FORMS)}."
+    flags.DEFINE_string("output", None, meaning, flag_values=options)
+    return options

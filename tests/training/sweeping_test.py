@@ -1,0 +1,203 @@
+"""Sweeps over anything: what shares a program and what does not, and what the command leaves behind."""
+
+import csv
+import json
+import math
+import pathlib
+import re
+
+import pytest
+
+from saddle_jax.ascents import ASCENTS
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.methods import METHODS
+from saddle_jax.training.config import Config
+from saddle_jax.training.program import build
+from saddle_jax.training.run_folder import read_config
+from saddle_jax.training.sweeping import runs_of
+from saddle_jax.training.swept import role
+
+TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "expected"),
+    [
+        ({}, "learning_rate", "argument"),
+        ({}, "mu", "argument"),
+        ({}, "slowmo_beta", "nothing"),
+        ({"slowmo_every": 3}, "slowmo_beta", "argument"),
+        ({}, "alpha", "nothing"),  # it decides the data
+        ({"method": "qgm"}, "rho", "nothing"),
+        ({}, "drop", "argument"),
+        ({"drop": 0.1}, "burst", "program"),  # zero of it is another state
+        ({"method": "qgm", "ascent": "looksam"}, "ascent.alpha", "argument"),
+        ({"method": "qgm", "ascent": "looksam"}, "ascent.every", "program"),
+        ({"method": "qgm", "ascent": "esam"}, "ascent.rho", "argument"),
+        ({"method": "qgm", "ascent": "esam"}, "ascent.gamma", "program"),  # a shape
+        ({"method": "motef", "compressor": "top_k0.3"}, "method.lam", "argument"),
+    ],
+    ids=str,
+)
+def test_a_trace_tells_what_a_number_is_to_a_step(settings, name, expected):
+    assert role(Config(**settings), name) == expected
+
+
+def swept(tmp_path, text, **settings):
+    return runs_of({**Config().to_json(), **settings, "sweep": text}, tmp_path)
+
+
+def names(found):
+    return {path.name: config.sweep for path, config in found.runs.items()}
+
+
+def test_numbers_share_a_program_and_everything_else_has_a_folder(tmp_path):
+    found = swept(tmp_path, "method:qgm,q_saddle batch_size:16,32 learning_rate:0.1,0.2")
+    both = "learning_rate:0.1,0.2"
+    assert names(found) == {
+        "method=qgm-batch_size=16": both,
+        "method=qgm-batch_size=32": both,
+        "method=q_saddle-batch_size=16": both,
+        "method=q_saddle-batch_size=32": both,
+    }
+    assert swept(tmp_path, "beta:0.1,0.2").runs.keys() == {tmp_path}
+    assert names(swept(tmp_path, "mu:-1,0.5", method="qgm")) == {"mu=-1": "", "mu=0.5": ""}
+    assert names(swept(tmp_path, "burst:2,4", drop=0.1)) == {"burst=2": "", "burst=4": ""}
+    assert names(swept(tmp_path, "alpha:0.1,1 nesterov:true,false")) == {
+        f"nesterov={nesterov}-alpha={alpha}": "" for nesterov in ("true", "false") for alpha in ("0.1", "1")
+    }
+
+
+def test_options_of_spellings_may_be_swept(tmp_path):
+    found = swept(tmp_path, "mu:0.1,0.3 point:mixed,current", method="gut", beta=0.0, nesterov=False)
+    assert names(found) == {"method.point=mixed": "mu:0.1,0.3", "method.point=current": "mu:0.1,0.3"}
+    assert [config.method for config in found.runs.values()] == ["gut(point=mixed)", "gut(point=current)"]
+    found = swept(tmp_path, "rho:0.1,0.3 ascent.alpha:0,1", method="qgm", ascent="looksam(every=3)")
+    assert found.runs[tmp_path].sweep == "ascent.rho:0.1,0.3 ascent.alpha:0,1"
+    assert [each.ascent for each in found.runs[tmp_path].each()][1] == (
+        "looksam(every=3, rho=0.1, alpha=1.0)"
+    )
+    found = swept(tmp_path, "every:2,3", method="qgm", ascent="looksam")
+    assert [config.ascent for config in found.runs.values()] == ["looksam(every=2)", "looksam(every=3)"]
+
+
+def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
+    found = swept(tmp_path, "method:qgm,q_saddle rho:0,0.1")
+    assert names(found) == {"method=qgm": "", "method=q_saddle": "rho:0,0.1"}
+    assert found.notes == ["qgm has no rho: not swept for it"]
+    found = swept(tmp_path, "method:qgm,relay_sgd,cga beta:0,0.5")
+    assert [line.split(":")[0] for line in found.refused] == ["method=relay_sgd"]  # a ring is no tree
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_sweep_its_learning_rate(method):
+    config = Config(method=method, topology="chain", agents=4)
+    assert role(config, "learning_rate") == "argument"
+
+
+@pytest.mark.parametrize("ascent", [name for name in ASCENTS if name != "plain"])
+def test_every_ascent_can_sweep_its_radius(ascent):
+    name = "rho" if ascent == "sam" else "ascent.rho_max" if ascent == "gsam" else "ascent.rho"
+    assert role(Config(method="qgm", ascent=ascent), name) == "argument"
+
+
+BAD = {
+    "method lacks": (
+        ["--sweep=rho:0,0.1", "--config.method=qgm"],
+        "sweep must not name rho for qgm, which has",
+    ),
+    "no slowmo": (["--sweep=slowmo_beta:0,0.1"], "sweep must not name slowmo_beta for q_saddle"),
+    "unknown": (["--sweep=learning_rat:1,2"], "an option of q_saddle, got 'learning_rat'; did you mean"),
+    "whole": (["--sweep=batch_size:16,x"], "sweep: batch_size must be an integer, got 'x'"),
+    "bound": (["--sweep=agents:0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),
+    "choice": (["--sweep=method:qgm,qgmm"], "method must be one of .* got 'qgmm'; did you mean 'qgm'"),
+    "truth": (["--sweep=nesterov:yes"], "sweep: nesterov must be true or false, got 'yes'"),
+    "twice": (["--sweep=beta:0.1,0.10"], "sweep of beta must name each value once, got '0.1,0.10'"),
+    "seeds": (["--sweep=seeds:0,1"], "sweep must name seed, got 'seeds'"),
+    "place": (["--sweep=devices:1,2"], "sweep must name what changes a number of a run, got 'devices'"),
+    "none": (["--sweep=beta"], "sweep must be SETTING:VALUE,VALUE,..., .* got 'beta'"),
+    "impossible": (
+        ["--sweep=topology:karate,les_miserables"],
+        "topology=karate: topology 'karate' cannot have",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_in_a_sweep_is_one_line_and_leaves_nothing(case, tmp_path, capsys):
+    arguments, expected = BAD[case]
+    folder = tmp_path / "sweep"
+    assert cli.main(["saddle", "train", f"--workdir={folder}", *arguments, "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert re.search(expected, error)
+    assert error.count("\n") == 1
+    assert not folder.exists()
+
+
+def test_what_one_program_cannot_vary_is_refused_by_the_program():
+    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got alpha"):
+        build(Config(sweep="alpha:0.1,1"))
+
+
+def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):
+    sweep = ["--sweep=method:dpsgd,d_saddle", "--sweep=rho:0,0.2", "--config.seeds=0,1"]
+    command = ["saddle", "train", *sweep, *TINY, f"--workdir={tmp_path / 'one'}"]
+    assert cli.main(command) == 0
+    told = capsys.readouterr().out
+    assert "test_accuracy, mean +- standard deviation over seeds (higher is better)" in told
+    with (tmp_path / "one" / "sweep.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["method", "rho", "test_accuracy, %", "seeds"]
+    results = {name: json.loads((tmp_path / "one" / name / "result.json").read_text())
+               for name in ("method=dpsgd", "method=d_saddle")}  # fmt: skip
+    first, second = (100 * one["test_accuracy"] for one in results["method=dpsgd"]["replicas"])
+    spread = abs(first - second) / math.sqrt(2)
+    assert rows[1] == ["dpsgd", "-", f"{(first + second) / 2:.2f} +- {spread:.2f}", "2"]
+    assert [row[:2] for row in rows[2:]] == [["d_saddle", "0"], ["d_saddle", "0.2"]]
+    assert (tmp_path / "one" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    assert cli.main(command) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    # One more value trains what is missing alone.
+    assert cli.main([*command, "--sweep=batch_size:32"]) == 0
+    assert (tmp_path / "one" / "method=dpsgd-batch_size=32" / "result.json").is_file()
+
+
+def test_folders_are_named_after_the_sweep_where_the_user_names_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["saddle", "train", *TINY, "--config.method=dpsgd", "--sweep=batch_size:16,64"]) == 0
+    (folder,) = pathlib.Path("runs").iterdir()
+    assert folder.name.startswith("digits-sweep-batch_size-")
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"batch_size=16", "batch_size=64"}
+    assert read_config(folder / "batch_size=64").batch_size == 64
+    assert "batch_size" in capsys.readouterr().out
+
+
+MINE = """
+import saddle_jax as sj
+
+def method(topology, learning_rate, strength, rounds=1):
+    return sj.dpsgd(topology, lambda t: strength * learning_rate(t), local_steps=rounds)
+
+def ascent(radius=0.1):
+    return sj.sam(radius)
+"""
+
+
+def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(MINE)
+    brought = {"method": f"{tmp_path / 'mine.py'}:method", "ascent": f"{tmp_path / 'mine.py'}:ascent"}
+    found = swept(tmp_path / "run", "strength:0.5,1 rounds:1,2 radius:0,0.1", **brought)
+    together = "method.strength:0.5,1 ascent.radius:0,0.1"
+    assert names(found) == {"method.rounds=1": together, "method.rounds=2": together}
+    given = [f"--config.{name}={value}" for name, value in brought.items()]
+    command = [*given, *TINY, "--sweep=strength:0.5,1", f"--workdir={tmp_path / 'run'}"]
+    assert cli.main(["saddle", "train", *command]) == 0
+    half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["replicas"]
+    alone = [*given[1:], f"--config.method={brought['method']}(strength=0.5)", *TINY]
+    assert cli.main(["saddle", "train", *alone, f"--workdir={tmp_path / 'alone'}"]) == 0
+    result = json.loads((tmp_path / "alone" / "result.json").read_text())
+    assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)
+    assert half["test_loss"] != pytest.approx(whole["test_loss"], rel=1e-2)
+    assert cli.main(["saddle", "train", *command[:-2], "--sweep=strenght:1,2"]) == 2
+    assert "got 'strenght'" in capsys.readouterr().err
