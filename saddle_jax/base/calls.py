@@ -40,7 +40,7 @@ def check_options(what: str, name: str, options: dict[str, Any], allowed: list[s
 
 
 def with_option(text: str, option: str, value: Any) -> str:
-    """Returns the text with one option more: "gut" and mu = 0.5 give "gut(mu=0.5)", "<mine>" "<mine(mu=0.5)>"."""
+    """Returns the text with one option more: "gut" and mu = 0.5 give "gut(mu=0.5)"."""
     text = text.strip()
     if text.startswith("<") and text.endswith(">"):
         return f"<{with_option(text[1:-1], option, value)}>"

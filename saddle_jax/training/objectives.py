@@ -133,7 +133,7 @@ def evaluate(objective: Objective, params: Params, samples: Tree, recipe: Recipe
         batch = jax.tree.map(lambda leaf, start=start: np.asarray(leaf[start : start + _BATCH]), samples)
         size = int(jax.tree.leaves(batch)[0].shape[0])
         for name, value in jax.device_get(_scored(objective, recipe, params, batch)).items():
-            totals[name] = totals.get(name, 0.0) + size * float(np.mean(value))
+            totals[name] = totals.get(name, 0.0) + size * float(np.mean(value, dtype=np.float64))
     return objective.finish({name: total / count for name, total in totals.items()})
 
 
