@@ -16,7 +16,7 @@ _PLACES = {
     "Problem": "saddle_jax.runs.problem",
     "Run": "saddle_jax.runs.run",
     "compare": "saddle_jax.runs.comparing",
-    "own_loss": "saddle_jax.training.own_loss",
+    "own_loss": "saddle_jax.training.own_losses",
 }
 __all__ = [*_PLACES]
 

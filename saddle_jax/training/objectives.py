@@ -1,7 +1,7 @@
 """What is learned, and how well: the loss of one agent, and the metrics of a model on a whole test set.
 
 Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`; the table
-below has the ones with names, and `own_loss.py` makes one of a loss of your own.
+below has the ones with names, and `own_losses.py` makes one of a loss of your own.
 """
 
 import dataclasses

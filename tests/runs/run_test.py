@@ -1,0 +1,325 @@
+"""Runs of Python objects: the loop, resume, tables and pictures of the command, without a settings file."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import saddle_jax as sj
+from saddle_jax import training
+from saddle_jax.base.errors import RunError
+from saddle_jax.training import loop
+
+RANDOM = np.random.default_rng(0)
+LABELS = RANDOM.integers(0, 3, 260)
+POINTS = np.array([[0.0, 2.0], [-2.0, -1.0], [2.0, -1.0]])[LABELS] + RANDOM.normal(size=(260, 2))
+RING = sj.ring(4)
+
+
+class Net(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(nn.relu(nn.Dense(8)(x)))
+
+
+def descent(topology, eta):
+    """D-PSGD by hand, as a user writes a method."""
+
+    def step(s, x, state):
+        half = jax.tree.map(lambda x, g: x - eta * g, x, s.gradient(x))
+        return s.network.mix(half), state
+
+    return sj.Method("descent", topology, sj.Rule(lambda x: (), step, demands="average"))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return training.Problem((POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:]), model=Net(), alpha=0.5)
+
+
+def make(problem, workdir, method=None, **options):
+    chosen = {"epochs": 4, "batch_size": 16, "eval_every_epochs": 2, "log_every_steps": 3} | options
+    return training.Run(problem, method or descent(RING, 0.1), workdir=workdir, **chosen)
+
+
+def test_a_run_trains_and_shows(problem, tmp_path, capsys):
+    run = make(problem, tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
+    assert run.result() is None
+    result = run.train()
+    assert result["status"] == "finished"
+    assert result["test_accuracy"] > 0.8
+    printed = capsys.readouterr().out
+    assert "test accuracy" in printed
+    assert "<descent" in printed
+    assert run.evaluate() == pytest.approx({"accuracy": result["test_accuracy"], "loss": result["test_loss"]})
+    mean = np.mean([run.evaluate(agent)["accuracy"] for agent in range(4)])
+    assert mean == pytest.approx(result["agent_accuracy_mean"])
+    assert [record["step"] for record in run.records() if "test_accuracy" in record] == [8, 16]
+    assert run.model()["Dense_0"]["kernel"].shape == (8, 3)
+    assert run.figure()._repr_png_().startswith(b"\x89PNG")
+    assert "<iframe" in run.report()._repr_html_()
+    stages = run.sharpness(images=64, iterations=4)
+    assert [stage["epoch"] for stage in stages] == [2, 4]
+    assert run.landscape(points=3, images=32)._repr_png_().startswith(b"\x89PNG")
+    again = make(problem, tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
+    assert again.train(quiet=True) == result  # it is finished: nothing is trained again
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+def test_it_is_the_run_of_the_command(problem, tmp_path):
+    """The same method by its settings, on the same data from a file: the same models, bit for bit."""
+    from saddle_jax.cli import __main__ as cli
+
+    data = dict(zip(("x_train", "y_train"), (POINTS[:200], LABELS[:200]), strict=True))
+    np.savez(tmp_path / "points.npz", **data, x_test=POINTS[200:], y_test=LABELS[200:])
+    by_name = training.Problem(str(tmp_path / "points.npz"), model="mlp", alpha=0.5)
+    method = sj.qgm(RING, 0.1, beta=0.9, weight_decay=0.0)
+    ours = make(by_name, tmp_path / "objects", method, devices="1").train(quiet=True)
+    settings = {
+        "dataset": tmp_path / "points.npz", "model": "mlp", "method": "qgm", "agents": 4, "alpha": 0.5,
+        "epochs": 4, "batch_size": 16, "schedule": "constant", "weight_decay": 0.0, "eval_every_epochs": 2,
+        "devices": 1,
+    }  # fmt: skip
+    flags = [f"--config.{name}={value}" for name, value in settings.items()]
+    assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'named'}", "--quiet", *flags]) == 0
+    theirs = json.loads((tmp_path / "named" / "result.json").read_text())
+    assert ours["params_sha256"] == theirs["params_sha256"]
+
+
+def test_an_interrupted_run_goes_on_bit_for_bit(problem, tmp_path, monkeypatch):
+    whole = make(problem, tmp_path / "whole", checkpoint_every_steps=5).train(quiet=True)
+    broken = make(problem, tmp_path / "broken", checkpoint_every_steps=5)
+    advance, taken = loop._Run._advance, []
+
+    def stopping(self, feed):
+        if len(taken) == 9:
+            raise MemoryError("as if killed")
+        taken.append(1)
+        advance(self, feed)
+
+    monkeypatch.setattr(loop._Run, "_advance", stopping)
+    with pytest.raises(MemoryError):
+        broken.train(quiet=True)
+    monkeypatch.undo()
+    resumed = make(problem, tmp_path / "broken", checkpoint_every_steps=5).train(quiet=True)
+    assert resumed["params_sha256"] == whole["params_sha256"]
+
+
+def test_a_run_whose_objects_changed_is_refused(problem, tmp_path):
+    make(problem, tmp_path).train(quiet=True)
+    other_model = dataclasses.replace(problem, model=(lambda key: {"w": jnp.zeros((2, 3))}, lambda p, x: x @ p["w"]))
+    changed = {
+        "rate": make(problem, tmp_path, descent(RING, 0.2)),
+        "rule": make(problem, tmp_path, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
+        "ascent": make(problem, tmp_path, dataclasses.replace(descent(RING, 0.1), ascent=sj.sam(0.1))),
+    }
+    for run in changed.values():
+        with pytest.raises(RunError, match="method, model, loss or graph computed something else"):
+            run.train(quiet=True)
+    with pytest.raises(RunError, match=r'holds a run with other settings: model "<Net>" -> "<<lambda>>"|model'):
+        make(other_model, tmp_path).train(quiet=True)
+    with pytest.raises(RunError, match="other settings: epochs"):
+        make(problem, tmp_path, epochs=3).train(quiet=True)
+    assert make(problem, tmp_path).train(quiet=True)["status"] == "finished"  # the same again is the same
+
+
+def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(problem, tmp_path):
+    many = make(
+        problem, tmp_path / "many", lambda eta: descent(RING, eta), seeds=[0, 1], sweep={"eta": [0.01, 0.2]}
+    )
+    result = many.train(quiet=True)
+    assert len(result["replicas"]) == 4
+    alone = make(problem, tmp_path / "alone", descent(RING, 0.2), seed=1).train(quiet=True)
+    assert result["replicas"][3]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+    assert result["settings"][0]["test_loss"] > result["settings"][1]["test_loss"]
+    records = many.records()
+    assert {(record["seed"], record["eta"]) for record in records} == {(s, e) for s in (0, 1) for e in (0.01, 0.2)}
+    assert many.evaluate(replica=3)["loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+    with pytest.raises(ValueError, match="sharpness needs a run of one seed"):
+        many.sharpness()
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    table = many.metrics()
+    assert isinstance(table, pandas.DataFrame)
+    assert len(table) == len(records)
+
+
+def test_metrics_are_records_without_pandas(problem, tmp_path, monkeypatch):
+    run = make(problem, tmp_path)
+    run.train(quiet=True)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert run.metrics() == run.records()
+
+
+def test_runs_are_compared_by_name(problem, tmp_path, capsys):
+    runs = {
+        "slow": make(problem, tmp_path / "a", descent(RING, 0.01), seeds=[0, 1]),
+        "fast": make(problem, tmp_path / "b", descent(RING, 0.1), seeds=[0, 1]),
+    }
+    compared = training.compare(runs, quiet=True)
+    assert capsys.readouterr().out == ""
+    head, slow, fast = compared.table.rows
+    assert head == ["run", "test accuracy, %", "seeds"]
+    accuracies = [100 * one["test_accuracy"] for one in runs["fast"].result()["replicas"]]
+    assert fast == ["fast", f"{np.mean(accuracies):.2f} +- {np.std(accuracies, ddof=1):.2f}", "2"]
+    assert slow[0] == "slow"
+    assert "slow" in str(compared)
+    assert "<td>fast</td>" in compared._repr_html_()
+    assert compared.figure().path == tmp_path / "comparison.png"
+    page = compared.report().path.read_text()
+    assert "slow (seed 0)" in page
+    with pytest.raises(ValueError, match="runs must have folders of their own"):
+        training.compare({"one": runs["slow"], "two": runs["slow"]})
+    with pytest.raises(ValueError, match=r"runs must be training\.Run by name"):
+        training.compare({})
+
+
+def test_faults_time_compression_and_books(problem, tmp_path):
+    method = dataclasses.replace(
+        sj.qgm(RING, 0.1, compressor=sj.sign(), gamma=0.4), timing=sj.Timing(latency=0.01)
+    )
+    result = make(problem, tmp_path / "signs", method, diagnostics=True).train(quiet=True)
+    assert result["simulated_seconds"] > 0
+    # two neighbours, 16 steps: one bit a number of each tensor, filled up to bytes, and a scale of 4 bytes
+    sizes = (8 * 3, 3, 2 * 8, 8)
+    assert result["bytes_sent_per_agent"] == 2 * 16 * sum(-(-size // 8) + 4 for size in sizes)
+    lossy = dataclasses.replace(descent(RING, 0.1), faults=sj.Faults(drop=0.5))
+    assert make(problem, tmp_path / "lossy", lossy).train(quiet=True)["status"] == "finished"
+
+
+def test_data_that_is_divided_already_and_a_loss_of_ones_own(tmp_path):
+    """Four agents with shares of unequal size, a tree of their own, and the mean absolute error."""
+    shares = [{"a": POINTS[n : n + size], "b": POINTS[n : n + size] @ [1.0, -2.0]} for n, size in ((0, 40), (40, 60), (100, 50), (150, 50))]  # fmt: skip
+    test = {"a": POINTS[200:], "b": POINTS[200:] @ [1.0, -2.0]}
+
+    def loss(params, batch):
+        errors = jnp.abs(batch["a"] @ params["w"] - batch["b"])
+        return jnp.mean(errors), {"largest": jnp.max(errors)}
+
+    line = (lambda key: {"w": jnp.zeros(2)}, lambda params, x: x @ params["w"])
+    largest = training.Metric("largest", "lower", title="largest error")
+    problem = training.Problem(shares, test, model=line, loss=loss, metrics=[largest])
+    run = make(problem, tmp_path, descent(RING, 0.05), epochs=10)
+    result = run.train(quiet=True)
+    assert result["test_loss"] < 0.3
+    assert result["agent_largest_mean"] == pytest.approx(np.mean(result["agent_largest_each"]))
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["objective"]["metrics"][0] == {
+        "name": "largest", "better": "lower", "title": "largest error", "percent": False,
+    }  # fmt: skip
+    assert config["partition"]["sizes"] == [40, 60, 50, 50]
+    assert result["steps"] == 10 * (60 // 16)  # whole batches alone: there is no mask
+    run.report()
+    stages = run.sharpness(images=50, iterations=2)
+    assert stages[-1]["lambda_max"] == pytest.approx(0, abs=1e-3)  # |x| has no curvature
+
+
+class Source:
+    """Samples that are fetched when they are asked for, as from a database."""
+
+    def __init__(self, array):
+        self._array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, samples):
+        return self._array[samples]
+
+
+def test_a_source_of_samples_trains_as_the_array_does(problem, tmp_path):
+    points, labels = POINTS.astype(np.float32), LABELS.astype(np.int32)
+    fetched = training.Problem(
+        (Source(points[:200]), labels[:200]), (points[200:], labels[200:]), model=Net(), alpha=0.5
+    )
+    assert fetched.dataset.is_streamed
+    found = make(fetched, tmp_path / "fetched").train(quiet=True)
+    assert found["test_loss"] == pytest.approx(make(problem, tmp_path / "held").train(quiet=True)["test_loss"], rel=1e-5)
+
+
+def test_optax_inside_a_method(problem, tmp_path):
+    import optax
+
+    rate = optax.cosine_decay_schedule(0.05, 100)
+    chain = optax.chain(sj.per_agent(optax.clip_by_global_norm(1.0)), optax.adam(rate), sj.gossip(RING))
+    method = sj.Method("adam", RING, sj.rule_of(chain))
+    assert make(problem, tmp_path, method).train(quiet=True)["test_accuracy"] > 0.8
+
+
+def test_four_devices_give_the_same_run(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(FOUR_DEVICES)
+    losses = []
+    for devices in ("1", "4"):
+        user = {**os.environ, "JAX_NUM_CPU_DEVICES": devices, "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, program, devices]
+        done = subprocess.run(command, cwd=tmp_path, env=user, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        losses.append(float(done.stdout.splitlines()[-1]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+FOUR_DEVICES = """
+import sys
+import jax, numpy as np
+import saddle_jax as sj
+from saddle_jax import training
+
+x = np.random.default_rng(0).normal(size=(240, 3))
+problem = training.Problem((x, x @ [1.0, 2.0, 3.0]), (x, x @ [1.0, 2.0, 3.0]), model="mlp")
+
+def descent(topology, eta):
+    def step(s, x, state):
+        return s.network.mix(jax.tree.map(lambda x, g: x - eta * g, x, s.gradient(x))), state
+    return sj.Method("descent", topology, sj.Rule(lambda x: (), step))
+
+run = training.Run(problem, descent(sj.ring(6), 0.05), epochs=3, batch_size=20, devices=sys.argv[1], workdir=sys.argv[1])
+print(run.train(quiet=True)["test_loss"])
+"""
+
+
+MISTAKES = {
+    "no test": (lambda p, t: training.Problem((POINTS, LABELS)), "test must be given"),
+    "both": (lambda p, t: training.Problem("digits", (POINTS, LABELS)), "test must not be given beside a str"),
+    "no model": (lambda p, t: dataclasses.replace(p, model=3), "model must be a flax module"),
+    "no loss": (lambda p, t: dataclasses.replace(p, loss=3), "loss must be the name of an objective"),
+    "unknown loss": (lambda p, t: dataclasses.replace(p, loss="hinge"), "objective must be one of classification"),
+    "no problem": (lambda p, t: training.Run("digits", descent(RING, 0.1), epochs=1), "problem must be a training"),
+    "no method": (lambda p, t: make(p, t, 3), "method must be a Method, or a function that makes one, got 3"),
+    "makes none": (lambda p, t: make(p, t, lambda: 3), "function that makes a Method, got 3 from it"),
+    "setting": (lambda p, t: make(p, t, beta=0.5), "settings of a run must be of .* got 'beta'"),
+    "sweep": (lambda p, t: make(p, t, sweep={"eta": [1]}), "method must be a function of eta to be swept"),
+    "swept": (lambda p, t: make(p, t, lambda: descent(RING, 1), sweep={"eta": [1]}), "parameters of .* got 'eta'"),
+    "few classes": (
+        lambda p, t: make(dataclasses.replace(p, model=(lambda k: {"w": jnp.zeros((2, 2))}, lambda q, x: x @ q["w"])), t).train(True),
+        r"model must give logits \[B, 3\] for data, got \[B, 2\]",
+    ),
+    "shape": (
+        lambda p, t: make(dataclasses.replace(p, model=(lambda k: {"w": jnp.zeros((7, 3))}, lambda q, x: x @ q["w"])), t).train(True),
+        r"model <lambda> failed on inputs float32 \[B, 2\]: TypeError: dot_general",
+    ),
+    "vector loss": (
+        lambda p, t: make(dataclasses.replace(p, loss=lambda params, batch: batch["inputs"][:, 0]), t).train(True),
+        r"the loss <lambda> must return one number, got \[16\]",
+    ),
+    "agents": (lambda p, t: make(training.Problem([(POINTS, LABELS)] * 3, (POINTS, LABELS), model=Net()), t).train(True), "agents must be 3 for data that is divided so, got 4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_nothing_is_written(mistake, problem, tmp_path):
+    make_it, told = MISTAKES[mistake]
+    with pytest.raises((ValueError, RunError), match=told) as caught:
+        make_it(problem, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(autouse=True)
+def as_a_user_has_it():
+    """Without the strictness of the tests."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
