@@ -9,6 +9,7 @@ import pytest
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.graphs import others
 from saddle_jax.training import code, consistency, run_folder
 from saddle_jax.training.config import Config, build_topology
 
@@ -46,6 +47,11 @@ def graph(n, hops=1):
 
 def drawn(n, seed):
     return sj.erdos_renyi(n, 0.8, seed=seed)
+
+
+def without_seed(n):
+    import os
+    return sj.erdos_renyi(n, 0.4, seed=int.from_bytes(os.urandom(4)))
 
 
 def number(*_, **__):
@@ -237,6 +243,14 @@ def test_files_that_it_imports_are_kept_and_compared_too(folder, capsys):
     assert saddle("evaluate", "run", "--code=mine.py") == 2
     assert line in capsys.readouterr().err
     sys.modules.pop("my_helper")
+
+
+def test_a_graph_without_a_seed_does_not_go_on_as_another(folder, capsys):
+    options = [*SMALL, "--config.agents=8", "--config.topology=mine.py:without_seed", "--workdir=run"]
+    assert saddle("train", "--quiet", *options) == 0
+    others._made.cache_clear()  # as in another process
+    assert saddle("train", "--quiet", *options) == 2
+    assert "another graph of this name: a graph that is random must take a seed" in capsys.readouterr().err
 
 
 def test_other_options_are_another_run(copied, capsys):
