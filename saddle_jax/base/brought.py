@@ -20,7 +20,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from saddle_jax.base import calls, sources
+from saddle_jax.base import calls, siblings, sources
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import short_line
 from saddle_jax.base.sources import Source
@@ -209,12 +209,18 @@ def failing_as(line: str) -> Iterator[None]:
 
 
 def run_file(found: Source) -> types.ModuleType:
-    """Runs a Python file as a module of its own and returns the module; what it raises passes through."""
+    """Runs a Python file as a module of its own, once, and returns the module; what it raises passes through.
+
+    It is run again after a change of its own or of a file beside it that it imports.
+    """
     place = os.path.realpath(found.path)
-    key = hashlib.sha256(f"{place}\n{found.sha256}".encode()).hexdigest()[:16]
+    beside = siblings.siblings("import", found)
+    hashes = [found.sha256, *(f"{name} {each.sha256}" for name, each in beside.items())]
+    key = hashlib.sha256("\n".join([place, *hashes]).encode()).hexdigest()[:16]
     name = f"_brought_{key}_{found.path.stem}"
     if name in _modules:
         return _modules[name]
+    siblings.prepare(found, beside)
     module = types.ModuleType(name)
     module.__file__ = place
     sys.modules[name] = module  # dataclasses and pickles look there

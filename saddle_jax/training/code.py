@@ -7,6 +7,7 @@ may be imported: what a folder names is never imported, for the folder may be so
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saddle_jax.base import brought, sources
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go, open_regular
+from saddle_jax.base.siblings import siblings
 from saddle_jax.base.sources import Source
 from saddle_jax.graphs import files
 from saddle_jax.graphs import spelling as graphs
@@ -61,20 +63,35 @@ class Thing(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A thing that a run uses, and the file that it came from."""
+    """A thing that a run uses, the file that it came from, and the files beside that one that it imports."""
 
     thing: Thing
     source: Source
+    beside: tuple[Source, ...]
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Returns what config.json says of it."""
+        own, *beside = [
+            {"file": each.path.name, "sha256": each.sha256, "copy": f"{FOLDER}/{each.copy_name}"}
+            for each in (self.source, *self.beside)
+        ]
         return {
             "setting": self.thing.setting,
             "spelling": self.thing.text,
-            "file": self.source.path.name,
-            "sha256": self.source.sha256,
-            "copy": f"{FOLDER}/{self.source.copy_name}",
+            **own,
+            **({"beside": beside} if beside else {}),
         }
+
+    def changed(self, entry: dict[str, Any]) -> tuple[dict[str, Any], Source] | None:
+        """Returns the first file that is another one than a run recorded, with what it recorded."""
+        recorded = [entry, *entry["beside"]]
+        found = [self.source, *self.beside]
+        for one, source in itertools.zip_longest(recorded, found):
+            if one is None or source is None:  # it imports more or less than it did: so another file changed
+                break
+            if one["sha256"] != source.sha256:
+                return one, source
+        return None if len(recorded) == len(found) else (entry, self.source)
 
 
 def things(config: "Config") -> list[Thing]:
@@ -98,14 +115,15 @@ def short(setting: str, value: Any) -> Any:
 def collect(config: "Config") -> list[Kept]:
     """Returns what the settings bring, with the files; objects of a Python program have none."""
     found = [thing for thing in things(config) if not thing.is_object]
-    return [Kept(thing, _source(thing)) for thing in found]
+    return [_kept(thing) for thing in found]
 
 
 def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
     """Copies the files of a run into its folder."""
     if kept:
         (workdir / FOLDER).mkdir(exist_ok=True)
-    for source in {each.source.copy_name: each.source for each in kept}.values():
+    copies = {source.copy_name: source for each in kept for source in (each.source, *each.beside)}
+    for source in copies.values():
         with in_one_go(workdir / FOLDER / source.copy_name) as partial:
             partial.write_bytes(source.content)
 
@@ -113,12 +131,12 @@ def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
 def check_unchanged(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
     """Checks that a run which goes on has the files that it began with; they may have moved."""
     recorded = {(each.setting, each.short): entry for each, entry in _recorded(workdir)} if kept else {}
-    for thing, source in kept:
-        entry = recorded.get((thing.setting, thing.short))
+    for each in kept:
+        entry = recorded.get((each.thing.setting, each.thing.short))
         if entry is None:
-            raise RunError(f"{workdir} does not say which {source.path.name} it was trained with")
-        if entry["sha256"] != source.sha256:
-            raise RunError(f"{_other_file(workdir, entry, source)}; or choose another workdir")
+            raise RunError(f"{workdir} does not say which {each.source.path.name} it was trained with")
+        if changed := each.changed(entry):
+            raise RunError(f"{_other_file(workdir, *changed)}; or choose another workdir")
 
 
 def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
@@ -165,18 +183,20 @@ def _is_brought(setting: str, text: str) -> bool:
     return brought.is_brought(text)
 
 
-def _source(thing: Thing) -> Source:
+def _kept(thing: Thing) -> Kept:
     if thing.is_data:
-        return sources.read(thing.setting, thing.text)
-    return brought.source(thing.setting, thing.text)
+        return Kept(thing, sources.read(thing.setting, thing.text), ())
+    source = brought.source(thing.setting, thing.text)
+    is_file = thing.place.endswith(".py")  # a module is in a package, which has versions
+    return Kept(thing, source, tuple(siblings(thing.setting, source).values()) if is_file else ())
 
 
-def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, str]]]:
+def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
     """Reads what config.json says of the code of a run; it may be anything."""
     path = workdir / "config.json"
     try:
         entries = json.loads(path.read_text()).get("code", [])
-        for entry in entries:
+        for entry in (file for each in entries for file in (each, *each.setdefault("beside", []))):
             if not re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]):
                 raise ValueError("code must have the sha256 of each file")
             if not entry["file"].isprintable() or entry["file"] != os.path.basename(entry["file"]):
@@ -186,11 +206,11 @@ def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, str]]]:
         raise RunError(f"{path} cannot be read: {error}") from error
 
 
-def _copy(workdir: pathlib.Path, entry: dict[str, str]) -> pathlib.Path:
+def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:
     return workdir / FOLDER / f"{entry['sha256'][:12]}-{entry['file']}"
 
 
-def _copy_of(workdir: pathlib.Path, entry: dict[str, str]) -> str:
+def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
     """Returns the copy of a graph's file, after a check that it is the file that the run was trained with."""
     path = _copy(workdir, entry)
     try:
@@ -203,26 +223,25 @@ def _copy_of(workdir: pathlib.Path, entry: dict[str, str]) -> str:
     return str(path)
 
 
-def _allowed(workdir: pathlib.Path, thing: Thing, entry: dict[str, str], given: Sequence[str]) -> str:
+def _allowed(workdir: pathlib.Path, thing: Thing, entry: dict[str, Any], given: Sequence[str]) -> str:
     """Returns the spelling of a thing in the file or the module that the user named, and that matches."""
     names = (os.path.basename(thing.place), _copy(workdir, entry).name)
     is_file = thing.place.endswith(".py")
     other = None
     for place in given:
         if (os.path.basename(place) in names) if is_file else place == thing.place:
-            text = brought.at(thing.text, place)
-            source = brought.source("code", text)
-            if source.sha256 == entry["sha256"]:
-                return text
-            other = source
+            found = _kept(Thing(thing.setting, brought.at(thing.text, place)))
+            other = found.changed(entry)
+            if other is None:
+                return found.thing.text
     if other is not None:
-        raise RunError(_other_file(workdir, entry, other))
+        raise RunError(_other_file(workdir, *other))
     raise RunError(
         f"{workdir} was trained with {thing.text}, which is imported only when you say so: "
         f"add {shlex.quote(f'--code={thing.place}')}"
     )
 
 
-def _other_file(workdir: pathlib.Path, entry: dict[str, str], found: Source) -> str:
+def _other_file(workdir: pathlib.Path, entry: dict[str, Any], found: Source) -> str:
     command = shlex.join(["diff", str(_copy(workdir, entry)), str(found.path)])
     return f"{workdir} was trained with another {found.path.name}: {command} shows the difference"

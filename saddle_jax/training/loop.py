@@ -76,7 +76,7 @@ def train(
             if hosts.writes():
                 stack.enter_context(locked(workdir))
         hosts.check_same({"partition": [replica.partition.fingerprint for replica in program.replicas]})
-        hosts.check_same({str(each.source.path): each.source.sha256 for each in kept})
+        hosts.check_same({"code": [each.to_json() for each in kept]})
         hosts.check_shared(workdir)
         with hosts.agreement():
             if hosts.writes():

@@ -157,12 +157,13 @@ def claim(
     """Writes config.json and copies of what is brought, or checks that the existing ones are of this run."""
     if (workdir / "config.json").exists():
         check_same(workdir, config)
+        code.check_unchanged(workdir, kept)
         stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
         fingerprint = record["partition"]["fingerprint"]
         if stored != fingerprint:
             _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
         _check_computed(workdir, read_about(workdir), record)
-        code.check_unchanged(workdir, kept)
+        _check_graph(workdir, read_about(workdir), record)
         return
     code.write_copies(workdir, kept)
     content = {"format": RUN_FORMAT, "config": config.to_json(), **record}
@@ -178,6 +179,21 @@ def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[
             f"{workdir} holds a run whose method, model, loss or graph computed something else: choose "
             "another workdir, or undo the change to go on with it"
         )
+
+
+def _check_graph(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a graph of a user's own that is drawn anew with each start, from numbers without a seed."""
+    recorded, found = stored.get("topology"), record["topology"]
+    if not isinstance(recorded, dict) or _who_hears(recorded) != _who_hears(found):
+        raise RunError(
+            f"{workdir} holds a run on another graph of this name: a graph that is random must take a seed"
+        )
+
+
+def _who_hears(topology: dict[str, Any]) -> list[Any] | None:
+    """Returns receivers and senders of graphs that were recorded; their weights may be rounded otherwise."""
+    graphs = topology.get("graphs")
+    return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
 
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import pytest
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.graphs import others
 from saddle_jax.training import code, consistency, run_folder
 from saddle_jax.training.config import Config, build_topology
 
@@ -46,6 +47,11 @@ def graph(n, hops=1):
 
 def drawn(n, seed):
     return sj.erdos_renyi(n, 0.8, seed=seed)
+
+
+def without_seed(n):
+    import os
+    return sj.erdos_renyi(n, 0.4, seed=int.from_bytes(os.urandom(4)))
 
 
 def number(*_, **__):
@@ -220,6 +226,33 @@ def test_a_run_does_not_go_on_with_a_changed_file(copied, name, capsys):
     assert not (copied / "run" / "result.json").exists()
 
 
+def test_files_that_it_imports_are_kept_and_compared_too(folder, capsys):
+    (folder / "my_helper.py").write_text("BETA = 0.5\n")
+    (folder / "mine.py").write_text("import my_helper\n" + MINE.replace("beta=0.9", "beta=my_helper.BETA"))
+    options = [*SMALL, "--config.method=mine.py:method", "--workdir=run"]
+    assert saddle("train", "--quiet", *options) == 0
+    (entry,) = json.loads((folder / "run" / "config.json").read_text())["code"]
+    (beside,) = entry["beside"]
+    assert (folder / "run" / beside["copy"]).read_text() == "BETA = 0.5\n"
+    assert saddle("evaluate", "run", "--code=mine.py") == 0
+    (folder / "my_helper.py").write_text("BETA = 0.6\n")
+    command = f"diff run/{beside['copy']} "
+    assert saddle("train", "--quiet", *options) == 2
+    line = "run was trained with another my_helper.py: " + command
+    assert line in capsys.readouterr().err
+    assert saddle("evaluate", "run", "--code=mine.py") == 2
+    assert line in capsys.readouterr().err
+    sys.modules.pop("my_helper")
+
+
+def test_a_graph_without_a_seed_does_not_go_on_as_another(folder, capsys):
+    options = [*SMALL, "--config.agents=8", "--config.topology=mine.py:without_seed", "--workdir=run"]
+    assert saddle("train", "--quiet", *options) == 0
+    others._made.cache_clear()  # as in another process
+    assert saddle("train", "--quiet", *options) == 2
+    assert "another graph of this name: a graph that is random must take a seed" in capsys.readouterr().err
+
+
 def test_other_options_are_another_run(copied, capsys):
     assert saddle("train", *RESUMED, "--config.method=mine.py:method(beta=0.7)") == 2
     assert 'method "mine.py:method(beta=0.8)" -> "mine.py:method(beta=0.7)"' in capsys.readouterr().err
@@ -298,6 +331,8 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
         ({"code": [{"sha256": "0"}]}, "config.json cannot be read: code must have the sha256 of each file"),
         ({"code": [{"sha256": "0" * 64, "file": "../../mine.py"}]}, "the name of each file"),
         ({"code": [{"sha256": "0" * 64, "file": "mi\nne.py"}]}, "the name of each file"),
+        ({"code": [{"sha256": "0" * 64, "file": "mine.py", "beside": 5}]}, "config.json cannot be read"),
+        ({"code": [{"sha256": "0" * 64, "file": "mine.py", "beside": [{}]}]}, "config.json cannot be read"),
         ({"config": {"method": "a" * 600 + ".py:f"}}, "method must be at most 500 letters long"),
         ({"config": {"method": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
         ({"config": {"model": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
