@@ -27,6 +27,8 @@ CONVEX_KINDS = ("ridge", "logistic")
 # The largest second derivative of phi in its first argument.
 _CURVATURE = {"ridge": 1.0, "logistic": 0.25}
 _ITERATIONS = 100  # Newton's; on these problems ten are enough
+# What is solved within seconds, and in less than a gigabyte.
+_LARGEST, _MOST_NUMBERS = 1000, 20_000_000
 
 
 class Samples(NamedTuple):
@@ -72,9 +74,10 @@ def make_samples(
       seed: the seed of a NumPy RandomState.
     """
     checks.choice("kind", kind, CONVEX_KINDS)
-    dimension = checks.whole("dimension", dimension, at_least=2)
+    dimension = checks.whole("dimension", dimension, at_least=2, at_most=_LARGEST)
     groups = checks.whole("groups", groups, at_least=1)
-    samples = checks.whole("samples", samples, at_least=max(dimension, groups))
+    most = _MOST_NUMBERS // dimension
+    samples = checks.whole("samples", samples, at_least=max(dimension, groups), at_most=most)
     if samples % groups:
         raise ArgumentError(f"samples must be a multiple of groups = {groups}, got {samples}")
     condition = checks.real("condition", condition, above=1.0)

@@ -140,8 +140,9 @@ def test_samples_follow_from_the_seed():
 
 BAD = {
     "kind": ({"kind": "lasso"}, "kind must be one of 'ridge', 'logistic', got 'lasso'"),
-    "dimension": ({"dimension": 1}, "dimension must be an integer >= 2, got 1"),
-    "few": ({"samples": 10}, "samples must be an integer >= 20, got 10"),
+    "dimension": ({"dimension": 1}, "dimension must be an integer >= 2 and <= 1000, got 1"),
+    "few": ({"samples": 10}, "samples must be an integer >= 20 and <= 1000000, got 10"),
+    "many": ({"samples": 10**9}, "samples must be an integer >= 20 and <= 1000000, got 1000000000"),
     "uneven": ({"samples": 1001}, "samples must be a multiple of groups = 10, got 1001"),
     "condition": ({"condition": 1}, "condition must be a number > 1, got 1"),
     "noise": ({"noise": -1.0}, "noise must be a number >= 0, got -1.0"),
