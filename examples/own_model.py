@@ -5,7 +5,7 @@ import jax
 
 import saddle_jax as sj
 from saddle_jax import data, models
-from saddle_jax.training import classification, objectives
+from saddle_jax.training import classification, named_objectives, objectives
 
 
 class Maxout(nn.Module):
@@ -31,6 +31,6 @@ for t in range(40):
     batch = {"inputs": images, "targets": digits.train["targets"][samples], "mask": mask}
     params, state, metrics = step(loss_fn, params, state, batch)
 
-objective = objectives.make("classification", models.functions(model))
+objective = named_objectives.make("classification", models.functions(model))
 score = objectives.evaluate(objective, sj.consensus(params), digits.test, digits.recipe)
 print(f"{partition.skew}\ntest accuracy of the consensus model: {100 * score['accuracy']:.1f} %")

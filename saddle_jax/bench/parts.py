@@ -25,7 +25,7 @@ from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.graphs.named import complete, ring, torus
-from saddle_jax.training import objectives
+from saddle_jax.training import named_objectives, objectives
 
 _RESNET20_SIZE = 272_474
 _KEY = jax.random.key(0)
@@ -100,7 +100,7 @@ def evaluations(work: Work, count: int) -> dict[str, Callable[[], dict[str, floa
     images = random.integers(0, 256, (count, *work.image_shape), np.uint8)
     labels = random.integers(0, 10, count)
     params = work.params()
-    objective = objectives.make("classification", models.functions(work.network()))
+    objective = named_objectives.make("classification", models.functions(work.network()))
     samples = {"inputs": images, "targets": labels}
     runs: dict[str, Callable[[], dict[str, float]]] = {
         "ours": lambda: objectives.evaluate(objective, consensus(params), samples, recipe)

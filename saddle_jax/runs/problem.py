@@ -19,8 +19,8 @@ from saddle_jax.models.functions import Functions, functions
 from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.spelling import make_model
 from saddle_jax.training.config import Config
+from saddle_jax.training.named_objectives import objective_of
 from saddle_jax.training.objectives import Metric, Objective
-from saddle_jax.training.own_losses import objective_of
 from saddle_jax.training.parts import Parts
 
 
@@ -35,10 +35,10 @@ class Problem:
     ('regression', 80)
 
     Attributes:
-      train: samples to train with: (inputs, targets), or any tree of arrays [N, ...] for a loss of your own; a
-        list of these where they are divided already, one for each agent. Or the name of a dataset of ours or
-        of tfds, a file .npz, a folder of images by class, a dict of Hugging Face splits, or a `data.Dataset`:
-        these bring their own `test`.
+      train: samples to train with: (inputs, targets), or any tree of arrays [N, ...] for a loss of your own;
+        a list of these where they are divided already, one for each agent. Or the name of a dataset of ours
+        or of tfds, a file .npz, a folder of images by class, a dict of Hugging Face splits, or a
+        `data.Dataset`: these bring their own `test`.
       test: samples to test with, of the same kind.
       model: a flax module (linen or nnx), the class of an nnx module, a pair of functions (init, apply), or
         the name of one of ours; None is the data's own, cnn for images and mlp for other inputs.
@@ -84,7 +84,11 @@ class Problem:
         if self.model is not None and not isinstance(self.model, str):
             model = functions(self.model)
             return lambda lowering: model
-        name, norm, outputs = self.model or self.dataset.model, cast(Norm, self.norm), self.dataset.num_outputs
+        name, norm, outputs = (
+            self.model or self.dataset.model,
+            cast(Norm, self.norm),
+            self.dataset.num_outputs,
+        )
         return functools.cache(lambda lowering: make_model(name, outputs, norm, lowering))
 
     @functools.cached_property

@@ -119,7 +119,7 @@ class Run:
         return read_result(self.workdir)
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns the lines of metrics.jsonl; of several runs, the lines of each, with its seed and numbers."""
+        """Returns the lines of metrics.jsonl; of several runs those of each, with its seed and numbers."""
         lines = read_metrics(self.workdir)
         if not self.config.has_replicas:
             return lines
@@ -140,7 +140,7 @@ class Run:
         return pandas.DataFrame(self.records())
 
     def figure(self, x: str | None = None) -> Picture:
-        """Draws loss, metric and consensus distance, against epochs or what `x` names; see `saddle figure`."""
+        """Draws loss, metric and consensus distance, against epochs or another axis of `saddle figure`."""
         path = self.workdir / ("curves.png" if x is None else f"curves-{x}.png")
         curves.plot_curves([self.workdir], path, x)
         return Picture(path)
@@ -200,7 +200,9 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
     """Returns a function of the swept numbers that makes the method."""
     if isinstance(method, Method):
         if swept:
-            raise ArgumentError(f"method must be a function of {', '.join(swept)} to be swept, got {method.name}")
+            raise ArgumentError(
+                f"method must be a function of {', '.join(swept)} to be swept, got {method.name}"
+            )
         return lambda: method
     if not callable(method):
         raise ArgumentError(f"method must be a Method, or a function that makes one, got {method!r}")

@@ -27,7 +27,7 @@ from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.training import code, consistency, network
 from saddle_jax.training import sweep as replicas
-from saddle_jax.training.objectives import OBJECTIVES
+from saddle_jax.training.named_objectives import OBJECTIVES
 from saddle_jax.training.setting import any_name, one_of, or_brought, real, setting, whole
 
 

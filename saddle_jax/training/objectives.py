@@ -1,7 +1,7 @@
 """What is learned, and how well: the loss of one agent, and the metrics of a model on a whole test set.
 
-Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`; the table
-below has the ones with names, and `own_losses.py` makes one of a loss of your own.
+Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`. Those with
+names stand in `named_objectives.py`, and `own_losses.py` makes one of a loss of your own.
 """
 
 import dataclasses
@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base import checks, tables
+from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.data.skew import Partition
-from saddle_jax.models.functions import Functions
 
 Better = Literal["higher", "lower"]
 _BATCH = 500  # test samples in one compiled call
@@ -101,23 +100,6 @@ class Objective:
     def record(self) -> dict[str, Any]:
         """Returns what config.json says of the objective."""
         return {"name": self.name, "metrics": [metric.record() for metric in self.metrics]}
-
-
-# A new objective is a file in this folder and a line here: a function from a model to an Objective.
-OBJECTIVES = {
-    "classification": "saddle_jax.training.classification:classification",
-    "regression": "saddle_jax.training.regression:regression",
-    "language": "saddle_jax.training.language:language",
-    "ridge": "saddle_jax.training.convex:ridge",
-    "logistic": "saddle_jax.training.convex:logistic",
-}
-
-
-@functools.lru_cache(maxsize=64)
-def make(name: str, model: Functions) -> Objective:
-    """Makes a named objective for a model; the same one again for equal models, which compile once."""
-    checks.known("objective", name, OBJECTIVES)
-    return tables.load(OBJECTIVES)[name](model)
 
 
 def masked_mean(values: Array, batch: Batch) -> Array:

@@ -1,6 +1,5 @@
 """A loss of your own as an objective: any function of one model and its batch, and any metrics beside it."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,8 +8,6 @@ import jax.numpy as jnp
 from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Params
-from saddle_jax.models.functions import Functions
-from saddle_jax.training import objectives
 from saddle_jax.training.objectives import Metric, Objective
 
 
@@ -54,41 +51,6 @@ def own_loss(
 
     title = str(name or getattr(loss, "__name__", type(loss).__name__))
     return Objective(title, listed, both, score, masked=False)
-
-
-def make_objective(text: str, model: Functions) -> Objective:
-    """Makes the objective that a text names: one of the table, or a loss that is brought."""
-    if not brought.is_brought(text):
-        return objectives.make(text, model)
-    thing = brought.factory("objective", text)
-    spelt = brought.parse("objective", text)
-    if is_loss(thing) and not spelt.options:
-        return own_loss(thing)
-    made = brought.call("objective", spelt.head, thing, spelt.options, object, model.apply)
-    return objective_of(made, model, name=spelt.name)
-
-
-def objective_of(
-    thing: Any, model: Functions, metrics: Sequence[Metric] = (), name: str | None = None
-) -> Objective:
-    """Returns what a user means by a loss as an objective for a model.
-
-    Args:
-      thing: the name of an objective; an Objective; a loss (params, batch); or a function that makes a loss
-        or an Objective of the model's `apply`.
-      model: what learns.
-      metrics: metrics that go before the objective's own.
-      name: what a loss is called; the default is its own name.
-    """
-    if callable(thing) and not isinstance(thing, Objective) and not is_loss(thing):
-        thing = thing(model.apply)
-    if isinstance(thing, str):
-        thing = objectives.make(thing, model)
-    if not isinstance(thing, Objective):
-        return own_loss(thing, metrics, name)
-    names = [metric.name for metric in metrics]
-    own = tuple(metric for metric in thing.metrics if metric.name not in names)
-    return dataclasses.replace(thing, metrics=(*metrics, *own)) if metrics else thing
 
 
 def is_loss(thing: Any) -> bool:

@@ -22,8 +22,8 @@ from saddle_jax.models.layers import Norm
 from saddle_jax.models.spelling import make_model
 from saddle_jax.training import methods
 from saddle_jax.training.config import Config, build_topology
+from saddle_jax.training.named_objectives import make_objective
 from saddle_jax.training.objectives import Objective
-from saddle_jax.training.own_losses import make_objective
 
 # (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
 MethodMaker = Callable[[Config, Graphs, int, Mapping[str, Any]], tuple[Method, optax.Schedule | None]]

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shlex
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
@@ -12,6 +13,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
+from saddle_jax.data.files import is_path
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import is_builtin
 from saddle_jax.training import build, network, program
@@ -20,6 +22,8 @@ from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.code import consented
 from saddle_jax.training.config import Config
 from saddle_jax.training.run_folder import read_config
+
+_ALONE: dict[str, Any] = {"devices": "1"}  # models are opened on one device
 
 
 def open_run(
@@ -67,6 +71,8 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
     The folder may be somebody else's, and its config.json could lead to any other place.
     """
     config = consented(workdir, read_config(workdir), code)
+    if is_path(config.dataset):
+        return _with_path(workdir, config, data_dir)
     default = os.path.realpath(data_dir_or_default(None))
     recorded = "" if is_builtin(config.dataset) else config.data_dir
     if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:
@@ -74,8 +80,19 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
             f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "
             f"add {shlex.quote('--data_dir=' + recorded) if recorded.isprintable() else '--data_dir=DIR'}"
         )
-    files = network.without_files(config)
-    return dataclasses.replace(config, devices="1", data_dir=data_dir or "", **files)
+    return dataclasses.replace(config, **_ALONE, data_dir=data_dir or "", **network.without_files(config))
+
+
+def _with_path(workdir: pathlib.Path, config: Config, data_dir: str | None) -> Config:
+    """Does the same for a dataset that is a file or a folder: the user says where it is, or may be read."""
+    recorded = config.dataset
+    if data_dir is None or pathlib.PurePath(data_dir).name != pathlib.PurePath(recorded).name:
+        hint = shlex.quote(f"--data_dir={recorded}") if recorded.isprintable() else "--data_dir=PATH"
+        raise RunError(
+            f"{workdir} was trained on {recorded!r}, which is read only when you say so: add {hint}"
+        )
+    path = data_dir if is_path(data_dir) else f"./{data_dir}"
+    return dataclasses.replace(config, **_ALONE, dataset=path, data_dir="", **network.without_files(config))
 
 
 def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:

@@ -8,7 +8,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data, models
 from saddle_jax.data import augment
-from saddle_jax.training import classification, objectives
+from saddle_jax.training import classification, named_objectives, objectives
 
 LABELS = np.arange(103) % 4
 
@@ -113,7 +113,7 @@ def test_evaluation_counts_every_image_once(batch_size, monkeypatch):
     params = models.init(model, dataset.input_shape, jax.random.key(0))
     count = 23 if batch_size == 1 else 360
     images, labels = dataset.test["inputs"][:count], dataset.test["targets"][:count]
-    objective = objectives.make("classification", models.functions(model))
+    objective = named_objectives.make("classification", models.functions(model))
     score = objectives.evaluate(objective, params, {"inputs": images, "targets": labels}, dataset.recipe)
     logits = model.apply({"params": params}, dataset.recipe.for_evaluation(jnp.asarray(images)))
     assert score["accuracy"] == pytest.approx(np.mean(np.asarray(jnp.argmax(logits, axis=1)) == labels))
@@ -146,7 +146,7 @@ def test_ten_agents_learn_the_digits():
         for number in range(made.steps_per_epoch):
             samples, mask = made.step(epoch, number)
             params, state = step(params, state, samples, mask, made.augmentation_key(epoch, number))
-    objective = objectives.make("classification", models.functions(model))
+    objective = named_objectives.make("classification", models.functions(model))
     score = objectives.evaluate(objective, sj.consensus(params), dataset.test, dataset.recipe)
     assert score["accuracy"] > 0.88  # logistic regression on all digits reaches 0.96
 

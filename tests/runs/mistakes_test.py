@@ -1,0 +1,82 @@
+"""Mistakes in runs of Python objects: one line each, and nothing is written."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import saddle_jax as sj
+from saddle_jax import training
+from saddle_jax.base.errors import RunError
+
+METHOD = sj.dpsgd(sj.ring(4), 0.1)
+X = np.random.default_rng(0).normal(size=(80, 2))
+SAMPLES = X, np.arange(80) % 3
+
+
+def linear(inputs, outputs):
+    return (lambda key: {"w": jnp.zeros((inputs, outputs))}, lambda params, x: x @ params["w"])
+
+
+def vector(params, batch):
+    return batch["inputs"][:, 0]
+
+
+PROBLEM = training.Problem(SAMPLES, SAMPLES, model=linear(2, 3))
+
+
+def with_problem(**changes):
+    return lambda workdir: run(dataclasses.replace(PROBLEM, **changes))(workdir)
+
+
+def run(problem=PROBLEM, method=METHOD, **options):
+    chosen = {"epochs": 1, "batch_size": 16} | options
+    return lambda workdir: training.Run(problem, method, workdir=workdir, **chosen).train(quiet=True)
+
+
+def divided(workdir):
+    problem = training.Problem([SAMPLES] * 3, SAMPLES, model=linear(2, 3))
+    return run(problem)(workdir)
+
+
+MISTAKES = {
+    "no test": (lambda _: training.Problem(SAMPLES), "test must be given"),
+    "both": (lambda _: training.Problem("digits", SAMPLES), "test must not be given beside a str"),
+    "no model": (with_problem(model=3), "model must be a flax module"),
+    "no loss": (with_problem(loss=3), "loss must be the name of an objective"),
+    "unknown loss": (with_problem(loss="hinge"), "objective must be one of classification"),
+    "no metric": (with_problem(loss=vector, metrics=["top5"]), "metrics must be training.Metric"),
+    "partition": (with_problem(partition="dirichle"), "partition must be one of .* did you mean 'dirichlet'"),
+    "no problem": (run("digits"), "problem must be a training.Problem, got 'digits'"),
+    "no method": (run(method=3), "method must be a Method, or a function that makes one, got 3"),
+    "makes none": (run(method=lambda: 3), "function that makes a Method, got 3 from it"),
+    "setting": (run(beta=0.5), "settings of a run must be of .* got 'beta'"),
+    "epochs": (run(epochs=0), "epochs must be an integer >= 1, got 0"),
+    "batch": (run(batch_size=21), "batch_size must be at most an agent's share, 20, got 21"),
+    "sweep": (run(sweep={"eta": [1]}), "method must be a function of eta to be swept"),
+    "swept": (run(method=lambda: 3, sweep={"eta": [1]}), "parameters of the method's function, got 'eta'"),
+    "few classes": (
+        with_problem(model=linear(2, 2)),
+        r"model must give logits \[B, 3\] for data, got \[B, 2\]",
+    ),
+    "shape": (
+        with_problem(model=linear(7, 3)),
+        r"model <lambda> failed on inputs float32 \[B, 2\]: TypeError: dot_general",
+    ),
+    "vector loss": (with_problem(loss=vector), r"the loss vector must return one number, got \[16\]"),
+    "failing loss": (
+        with_problem(loss=lambda params, batch: batch["y"]),
+        "the loss <lambda> failed: KeyError: 'y'",
+    ),
+    "agents": (divided, "agents must be 3 for data that is divided so, got 4"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_nothing_is_written(mistake, tmp_path):
+    make, told = MISTAKES[mistake]
+    with pytest.raises((ValueError, RunError), match=told) as caught:
+        make(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
