@@ -1,4 +1,4 @@
-"""A method of your own: EXTRA (Shi et al., 2015) remembers one step, and so it reaches the exact optimum."""
+"""A method of your own: gradient tracking, written as its paper does, through the whole machine."""
 
 from typing import Any, NamedTuple
 
@@ -6,32 +6,39 @@ import jax
 import jax.numpy as jnp
 
 import saddle_jax as sj
+from saddle_jax import training
 
 
-class Memory(NamedTuple):
-    x: Any  # the models of the step before [A, ...]
-    g: Any  # their gradients [A, ...]
+class Tracked(NamedTuple):
+    y: Any  # each agent's estimate of the mean gradient [A, ...]
+    g: Any  # its own gradient of the step before [A, ...]
 
 
-def extra(topology, eta):
-    """x <- W x + x - (x' + W x') / 2 - eta (g - g'); at the start x' = x and g' = 0."""
+def gradient_tracking(topology, eta):
+    """y <- W y + g - g', x <- W (x - eta y): what is sent is what `mix` is handed, twice a model."""
 
     def step(s, x, old):
-        g, mixed, old_mixed = s.gradient(x), s.network.mix(x), s.network.mix(old.x)
-        new = mixed + x - (old.x + old_mixed) / 2 - eta * (g - old.g)
-        return new, Memory(x, g)
+        g, mixed = s.gradient(x), s.network.mix(old.y)
+        y = jax.tree.map(lambda y, g, old_g: y + g - old_g, mixed, g, old.g)
+        half = jax.tree.map(lambda x, y: x - eta * y, x, y)
+        return s.network.mix(half), Tracked(y, g)
 
-    return sj.Method("EXTRA", topology, sj.Rule(lambda x: Memory(x, jnp.zeros_like(x)), step))
+    def init(x):
+        zero = jax.tree.map(jnp.zeros_like, x)
+        return Tracked(zero, zero)
+
+    return sj.Method("tracking", topology, sj.Rule(init, step, demands="average"))
 
 
-def loss_fn(x, target):  # of one agent
-    return jnp.sum((x - target) ** 2)
-
-
-targets = jnp.linspace(-1.0, 1.0, 8)[:, None]  # every agent pulls elsewhere; the optimum is their mean, 0
-for method in (sj.dpsgd(sj.ring(8), 0.2), extra(sj.ring(8), 0.2)):
-    params = jnp.ones((8, 1))
-    state, step = method.init(params), jax.jit(method.step, static_argnums=0)
-    for _ in range(200):
-        params, state, _ = step(loss_fn, params, state, targets)
-    print(f"{method.name}: the farthest agent is {float(jnp.abs(params).max()):.4f} from the optimum")
+ring, problem = sj.ring(10), training.Problem("convex")  # a task whose optimum is known
+options = {"epochs": 500, "batch_size": 0, "eval_every_epochs": 100, "eval_agents": "never"}
+compared = training.compare(
+    {
+        "D-PSGD": training.Run(problem, sj.dpsgd(ring, 0.2), workdir="runs/own/dpsgd", **options),
+        "mine": training.Run(problem, gradient_tracking(ring, 0.2), workdir="runs/own/mine", **options),
+    },
+    quiet=True,
+)
+print(compared)  # run it again: finished runs are not trained again, interrupted ones go on
+mine = compared.runs["mine"]
+print(f"lambda_max {mine.sharpness()[-1]['lambda_max']:.4f}, page: {compared.report().path.name}")

@@ -161,7 +161,7 @@ def measure_missing(
         return
     source = "each agent's own data" if how.data == "own" else "the agents' training data together"
     for record in records.values():
-        screen.line(f"{record.workdir}: {record.settings['images']:,} images of {source}, not augmented")
+        screen.line(f"{record.workdir}: {record.settings['images']:,} samples of {source}, not augmented")
     screen.start(len(missing) * how.iterations * how.probes, 0)
     checkpoint, params = None, None
     for number, target in enumerate(missing, 1):

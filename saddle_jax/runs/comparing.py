@@ -46,7 +46,7 @@ class Comparison:
         return [run.workdir for run in self.runs.values()]
 
     def _beside(self, name: str) -> pathlib.Path:
-        return self._folders[0].resolve().parent / name
+        return self._folders[0].parent / name
 
 
 def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:

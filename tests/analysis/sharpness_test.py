@@ -73,7 +73,7 @@ def test_training_writes_down_the_sharpness_of_the_consensus_model(trained):
 def test_the_command_measures_what_is_missing_and_merges(trained, capsys):
     command = ["saddle", "sharpness", str(trained), "--images=64"]
     assert cli.main([*command, "--epochs=4"]) == 0
-    assert "64 images of the agents' training data together, not augmented" in capsys.readouterr().out
+    assert "64 samples of the agents' training data together, not augmented" in capsys.readouterr().out
     content = json.loads((trained / "sharpness.json").read_text())
     assert {k: content[k] for k in ("data", "images", "iterations")} == {
         "data": "train",

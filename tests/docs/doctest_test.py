@@ -12,9 +12,10 @@ import optax
 import pytest
 
 import saddle_jax as sj
+from saddle_jax import training
 
 # What an example may use without importing it.
-NAMES = {"sj": sj, "jax": jax, "jnp": jnp, "np": np, "optax": optax}
+NAMES = {"sj": sj, "jax": jax, "jnp": jnp, "np": np, "optax": optax, "training": training}
 PACKAGE = pathlib.Path(sj.__file__).parent
 MODULES = sorted(
     path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".")

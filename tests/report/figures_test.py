@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import types
 
 import folders
 import matplotlib.colors
@@ -12,6 +11,7 @@ import pytest
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.report import curves, figures, plots, seeds
+from saddle_jax.report.gathered import Run
 from saddle_jax.training.config import Config
 
 COMP = Config(agents=3, model="mlp", method="qgm", epochs=2, compressor="quantize8", diagnostics=True)
@@ -272,7 +272,7 @@ def test_legends_show_what_tells_runs_apart(names, shown):
 
 def test_groups_that_differ_in_the_ascent_share_a_colour():
     def group(**settings):
-        return [types.SimpleNamespace(config=Config(**settings))]
+        return [Run("", Config(**settings), {}, "finished", {}, [])]
 
     pairs = [group(method=method, ascent=ascent) for method in ("qgm", "d2") for ascent in ("none", "sam")]
     assert seeds.looks(pairs) == [("C0", "-"), ("C0", "--"), ("C1", "-"), ("C1", "--")]

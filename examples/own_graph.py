@@ -1,0 +1,25 @@
+"""A graph of your own: two rings joined by one bridge, against the ring of as many agents."""
+
+import networkx as nx
+
+import saddle_jax as sj
+from saddle_jax import training
+
+
+def two_rings(n):
+    """Joins two rings of n / 2 agents by the link between agents 0 and n / 2."""
+    half = n // 2
+    graph = nx.disjoint_union(nx.cycle_graph(half), nx.cycle_graph(n - half))
+    graph.add_edge(0, half)
+    return sj.from_networkx(graph, name=f"two_rings({n})")
+
+
+problem = training.Problem("digits", model="mlp", alpha=0.1)
+runs = {
+    graph.name: training.Run(problem, sj.qgm(graph, 0.1), epochs=8, workdir=f"runs/own/{graph.name}")
+    for graph in (two_rings(10), sj.ring(10))
+}
+print(training.compare(runs, quiet=True))
+for name, run in runs.items():
+    gap, apart = run.method.topology.spectral_gap, run.result()["consensus_distance"]
+    print(f"{name}: spectral gap {gap:.3f}, consensus distance {apart:.3f}")
