@@ -11,12 +11,14 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
+from saddle_jax.devices import hosts
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.differing import differing
-from saddle_jax.training.due import Calendar
+from saddle_jax.training.due import Calendar, calendar_of
 from saddle_jax.training.program import Program
+from saddle_jax.training.progress import Screen
 from saddle_jax.training.run_folder import read_config, read_metrics, read_result
 
 
@@ -42,11 +44,23 @@ def check_longer(workdir: pathlib.Path, program: Program) -> dict[str, Any] | No
     return {"from": {"epochs": before.epochs}, "at_step": steps}
 
 
-def reopen(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
-    """Makes the files of a run that ended at a step those of a longer run at that step, and unfinished.
+def result_of(workdir: pathlib.Path, program: Program, screen: Screen) -> dict[str, Any] | None:
+    """Returns how a folder's run has ended; None if it has not.
 
-    What was logged and measured there because it was the end is taken out. What is done twice does no harm.
+    A run that finished with fewer steps is made unfinished: its files become those of the longer run.
     """
+    result: dict[str, Any] | None = hosts.one_for_all(read_result, workdir)
+    if result is None or result["status"] != "finished" or result["steps"] >= program.replica.steps:
+        return result
+    screen.line(f"{workdir} holds the first {result['steps']:,} steps of this run")
+    with hosts.agreement():
+        if hosts.writes():
+            _take_out_end(workdir, calendar_of(program), result["steps"])
+    return None
+
+
+def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
+    """Takes out what was logged and measured at the end alone; to do it twice does no harm."""
     due = calendar.due(step)
     kept = {"train_loss": due.log, "test_loss": due.evaluate, "lambda_max": due.measure}
     always = calendar.config.eval_agents == "always"

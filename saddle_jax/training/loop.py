@@ -16,11 +16,11 @@ from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
-from saddle_jax.training import code, describe, evaluation, memory, sweep
+from saddle_jax.training import code, describe, evaluation, memory, more_seeds, sweep
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
-from saddle_jax.training.continuing import check_longer, reopen
+from saddle_jax.training.continuing import check_longer, result_of
 from saddle_jax.training.due import calendar_of
 from saddle_jax.training.feeding import Feed
 from saddle_jax.training.interruption import Noted
@@ -35,7 +35,6 @@ from saddle_jax.training.run_folder import (
     last_evaluation,
     locked,
     read_metrics,
-    read_result,
     write_json,
 )
 
@@ -55,7 +54,7 @@ def train(
     """Trains, or goes on training, in a folder; returns what result.json says.
 
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone. With
-    more epochs a finished run goes on, where it can be the longer run, bit for bit.
+    more epochs a finished run goes on, where it can be the longer run, and with more seeds these are trained.
     `since` is when the command began, by time.perf_counter(); None: now. `curvature` measures the consensus
     model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`. `parts` are
     those of a run that is made of objects; None makes those that the settings name.
@@ -66,6 +65,12 @@ def train(
             "saddle_jax.analysis.sharpness.metrics, got None"
         )
     since = time.perf_counter() if since is None else since
+    if lacking := more_seeds.missing(workdir, config):
+        beside = more_seeds.folder_of(workdir, lacking)
+        result = train(lacking, beside, screen, profile, since, curvature, parts)
+        if result["status"] == "interrupted":
+            return result
+        more_seeds.join(workdir, lacking, config, parts)
     versions = {f"version of {name}": number for name, number in describe.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
@@ -83,13 +88,7 @@ def train(
         with hosts.agreement():
             if hosts.writes():
                 claim(workdir, config, describe.record(program), kept, check_longer(workdir, program))
-        before = hosts.one_for_all(read_result, workdir)
-        if before is not None and before["status"] == "finished" and before["steps"] < program.replica.steps:
-            screen.line(f"{workdir} holds the first {before['steps']:,} steps of this run")
-            with hosts.agreement():
-                if hosts.writes():
-                    reopen(workdir, calendar_of(program), before["steps"])
-            before = None
+        before = result_of(workdir, program, screen)
         if before is not None and before["status"] != "interrupted":
             screen.line(f"{workdir} holds this run already: {before['status']}")
             screen.line(describe.closing_table(before, program.replica.objective.record()))

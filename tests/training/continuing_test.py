@@ -8,7 +8,7 @@ import pytest
 from dying import Deadly, Killed
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training import loop, run_folder
+from saddle_jax.training import continuing, loop, run_folder
 from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
 
@@ -79,7 +79,7 @@ def test_a_process_that_dies_before_the_files_are_changed_does_no_harm(tmp_path,
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "reopen", die)
+        patch.setattr(continuing, "_take_out_end", die)
         with pytest.raises(Killed):
             train(longer(SHORT, 3), tmp_path)
     assert about(tmp_path)["config"]["epochs"] == 3
