@@ -4,9 +4,13 @@ import dataclasses
 import json
 import re
 
+import flax.linen as nn
+import numpy as np
 import pytest
 from dying import Deadly, Killed
 
+import saddle_jax as sj
+from saddle_jax import training
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.training import continuing, loop, run_folder
 from saddle_jax.training.config import Config
@@ -149,3 +153,23 @@ def test_the_same_command_with_more_epochs_goes_on(tmp_path, capsys):
     before = (tmp_path / "result.json").stat().st_mtime_ns
     assert command(tmp_path, "--config.epochs=2", *options) == 0
     assert (tmp_path / "result.json").stat().st_mtime_ns == before
+
+
+def test_runs_of_python_objects_go_on_too(tmp_path):
+    random = np.random.default_rng(0)
+    points, labels = random.normal(size=(90, 5)).astype(np.float32), random.integers(0, 2, 90)
+    problem = training.Problem(
+        (points[:60], labels[:60]), (points[60:], labels[60:]), model=nn.Dense(2), partition="iid"
+    )
+
+    def run(name, **options):
+        return training.Run(
+            problem, sj.dpsgd(sj.ring(3), 0.1), workdir=tmp_path / name, batch_size=8, **options
+        )
+
+    run("parts", epochs=1, seeds=[0]).train(quiet=True)
+    run("parts", epochs=2, seeds=[0]).train(quiet=True)
+    went_on = run("parts", epochs=2, seeds=[0, 1]).train(quiet=True)
+    assert went_on | UNTIMED == run("whole", epochs=2, seeds=[0, 1]).train(quiet=True) | UNTIMED
+    history = [{"from": {"epochs": 1}, "at_step": 3}, {"from": {"seeds": "0"}, "at_step": 6}]
+    assert about(tmp_path / "parts")["continued"] == history
