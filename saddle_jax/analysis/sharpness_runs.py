@@ -57,31 +57,9 @@ def targets_of(
         Target(workdir, step, whose)
         for workdir, replica in runs.items()
         for owners in [_owners(agents, replica.config.agents)]
-        for step in _steps(epochs, workdir, replica)
+        for step in reopen.steps_at(epochs, workdir, replica)
         for whose in owners
     ]
-
-
-def _steps(epochs: Sequence[str], workdir: pathlib.Path, replica: Replica) -> list[int]:
-    """Returns the steps of the checkpoints at these epochs."""
-    stages = reopen.stages(workdir, replica)
-    if epochs == ["all"]:
-        return list(stages)
-    steps = []
-    for text in epochs:
-        try:
-            step = round(float(text) * replica.batches.steps_per_epoch)
-        except (ValueError, OverflowError) as error:
-            raise ArgumentError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
-        if step not in stages:
-            saved = ", ".join(f"{epoch:.6g}" for epoch in stages.values())
-            raise ArgumentError(
-                f"epochs must be among those with a checkpoint in {workdir}, {saved}, got {text}"
-            )
-        steps.append(step)
-    if not steps:
-        raise ArgumentError("epochs must be all or numbers, got nothing")
-    return list(dict.fromkeys(steps))
 
 
 def _owners(agents: Sequence[str], count: int) -> list[Whose]:

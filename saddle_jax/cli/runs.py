@@ -1,4 +1,4 @@
-"""saddle list, evaluate, export: what can be done with runs that exist."""
+"""saddle list and export, and what they share with other verbs that open runs again."""
 
 import pathlib
 import sys
@@ -22,34 +22,13 @@ def show_list(arguments: Sequence[str]) -> None:
     print(as_text(rows) if len(rows) > 1 else f"no runs below {folder}")
 
 
-def evaluate(arguments: Sequence[str]) -> None:
-    """Evaluates a run's newest checkpoint again."""
-    options = _model_options()
-    (name,) = parse(options, arguments, ["DIR"])
-
-    from saddle_jax.training.phrases import score
-    from saddle_jax.training.reopen import choose, open_run
-
-    with mistakes():
-        replica, step, params = open_run(
-            pathlib.Path(name), _warn, options.data_dir, options.replica, options.code
-        )
-        found = {
-            f"test_{name}": value for name, value in replica.evaluate(choose(params, options.agent)).items()
-        }
-    whose = "consensus model" if options.agent is None else f"agent {options.agent}"
-    metrics = [metric.record() for metric in replica.objective.metrics]
-    shown = ", ".join(f"{metric['title']} {score(found, metric)}" for metric in metrics)
-    print(f"{whose} at step {step:,}: test {shown}")
-
-
 def export(arguments: Sequence[str]) -> None:
     """Writes a run's model as one file of named arrays."""
     from saddle_jax import models
     from saddle_jax.training.export import FORMATS, encode
     from saddle_jax.training.reopen import choose, open_run
 
-    options = _model_options()
+    options = model_options()
     flags.DEFINE_enum("format", FORMATS[0], FORMATS, "File format.", flag_values=options)
     meaning = "File to write (default: model.FORMAT in the run's folder)."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
@@ -58,7 +37,7 @@ def export(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
         check_named_output(options.output)
-        replica, step, params = open_run(workdir, _warn, options.data_dir, options.replica, options.code)
+        replica, step, params = open_run(workdir, warn, options.data_dir, options.replica, options.code)
         model, config = choose(params, options.agent), replica.config
         about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
         content = encode(model, options.format, about)
@@ -67,7 +46,7 @@ def export(arguments: Sequence[str]) -> None:
     print(f"{path}: step {step:,}, {models.count(model):,} parameters")
 
 
-def _model_options() -> flags.FlagValues:
+def model_options() -> flags.FlagValues:
     """Defines the options that choose one model of a run."""
     options = flags.FlagValues()
     meaning = "Number of an agent, for its own model (default: the consensus model)."
@@ -78,5 +57,6 @@ def _model_options() -> flags.FlagValues:
     return options
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
+    """Prints a line about what had to be passed over."""
     print(f"saddle: {text}", file=sys.stderr)

@@ -10,7 +10,7 @@ VERBS = {
     "ascents": ("saddle_jax.cli.methods", "show_ascents"),
     "best": ("saddle_jax.cli.best", "run"),
     "list": ("saddle_jax.cli.runs", "show_list"),
-    "evaluate": ("saddle_jax.cli.runs", "evaluate"),
+    "evaluate": ("saddle_jax.cli.evaluate", "run"),
     "export": ("saddle_jax.cli.runs", "export"),
     "report": ("saddle_jax.cli.report", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
@@ -36,7 +36,8 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   best DIR...               the best setting of every method below a folder, and its neighbours on the grid;
                             --metric=test_loss --by=method,topology --output=FILE.tex
   list DIR                  runs and their state
-  evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1
+  evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1;
+                            --metrics=top5,class_accuracy,train_loss,mine.py:metric --epochs=all
   export DIR                the consensus model as safetensors or msgpack
   report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
   figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png

@@ -6,13 +6,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base import calls
+from saddle_jax.ascents.spelling import parse_ascent
+from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import RunError
+from saddle_jax.methods.spelling import parse_method
 from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.measures import Measure
 from saddle_jax.training import consistency
-from saddle_jax.training.config import IRRELEVANT, Config
+from saddle_jax.training.config import IRRELEVANT
 from saddle_jax.training.sweep import SPELT
 
 BETTER = ("higher", "lower")
@@ -142,7 +144,7 @@ def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list
             grouped.setdefault(_frozen(run, "seed"), []).append(run)
     return [
         Candidate(
-            settings_of(those[0].config),
+            settings_of(those[0]),
             tuple(_numbers(run)[metric] for run in those if run.state != "diverged"),
             sum(run.state == "diverged" for run in those),
         )
@@ -150,22 +152,34 @@ def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list
     ]
 
 
-def settings_of(config: Config) -> dict[str, Any]:
+def settings_of(run: Run) -> dict[str, Any]:
     """Returns the settings that decide a run's numbers, apart from the seed.
 
     Options that a spelling gives stand by themselves, as method.mu, and those without a meaning are left out.
+    Of a run that was made of Python objects, "computes" tells its step from others with the same names.
     """
     settings: dict[str, Any] = {}
-    for name, value in config.to_json().items():
-        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or consistency.surely_lacks(config, name):
+    for name, value in run.config.to_json().items():
+        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or consistency.surely_lacks(run.config, name):
             continue
         if name in SPELT:
-            settings[name], _, rest = value.partition("(")
-            options = calls.parse(name, f"{name}({rest}")[1] if rest else {}
+            settings[name], options = _spelt(name, value)
             settings |= {f"{name}.{option}": given for option, given in options.items()}
         else:
             settings[name] = value
-    return settings
+    computes = run.fact("computes")
+    return settings | ({"computes": str(computes)[:16]} if computes else {})
+
+
+def _spelt(name: str, text: str) -> tuple[str, dict[str, Any]]:
+    """Returns a method or ascent without its options, and these; an object of a program has them in < >."""
+    if not brought.is_object(text):
+        return (parse_method if name == "method" else parse_ascent)(text)
+    head, _, rest = text[1:-1].partition("(")
+    try:
+        return f"<{head}>", calls.parse(name, f"{name}({rest}")[1] if rest else {}
+    except ArgumentError:  # brackets of a name
+        return text, {}
 
 
 def varied(candidates: Sequence[Candidate]) -> list[str]:
@@ -213,7 +227,7 @@ def _numbers(run: Run) -> dict[str, float]:
 
 
 def _frozen(run: Run, *without: str) -> Any:
-    settings = {**settings_of(run.config), "seed": run.config.seed}
+    settings = {**settings_of(run), "seed": run.config.seed}
     return tuple((name, _hashable(value)) for name, value in settings.items() if name not in without)
 
 

@@ -1,7 +1,6 @@
 """The settings of a run: one definition of each, with its meaning, default and check."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
-from saddle_jax.training import code, consistency, network
+from saddle_jax.training import consistency, network
 from saddle_jax.training import sweep as replicas
 from saddle_jax.training.named_objectives import OBJECTIVES
 from saddle_jax.training.setting import any_name, one_of, or_brought, real, setting, whole
@@ -332,16 +331,6 @@ def from_json(settings: dict[str, Any]) -> Config:
         if name not in fields:
             raise ArgumentError(f"{name!r} is no setting{checks.did_you_mean(name, fields)}")
     return Config(**settings)
-
-
-def differences(one: Config, other: Config) -> list[str]:
-    """Lists the settings in which two runs differ, as text, apart from those that cannot change a number."""
-    others = other.to_json()
-    return [
-        f"{name} {json.dumps(value)} -> {json.dumps(others[name])}"
-        for name, value in one.to_json().items()
-        if code.short(name, value) != code.short(name, others[name]) and name not in IRRELEVANT
-    ]
 
 
 def build_topology(config: Config) -> Graphs:

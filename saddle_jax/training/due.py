@@ -4,6 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from saddle_jax.training.config import Config
+from saddle_jax.training.program import Program
 
 
 class Due(NamedTuple):
@@ -68,3 +69,11 @@ class Calendar:
         stops = (self.config.log_every_steps, self.config.checkpoint_every_steps, self.steps_per_epoch)
         free = min(stop - step % stop for stop in stops)
         return several if step % several == 0 and free >= several else 1
+
+
+def calendar_of(program: Program) -> Calendar:
+    """Returns the calendar of a program's runs, which is the same for all of them."""
+    replica = program.replica
+    return Calendar(
+        program.config, replica.steps, replica.batches.steps_per_epoch, program.steps_per_dispatch
+    )

@@ -16,11 +16,12 @@ from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
-from saddle_jax.training import code, describe, evaluation, memory, sweep
+from saddle_jax.training import code, describe, evaluation, memory, more_seeds, sweep
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
-from saddle_jax.training.due import Calendar
+from saddle_jax.training.continuing import check_longer, result_of
+from saddle_jax.training.due import calendar_of
 from saddle_jax.training.feeding import Feed
 from saddle_jax.training.interruption import Noted
 from saddle_jax.training.parts import Parts
@@ -34,7 +35,6 @@ from saddle_jax.training.run_folder import (
     last_evaluation,
     locked,
     read_metrics,
-    read_result,
     write_json,
 )
 
@@ -53,7 +53,8 @@ def train(
 ) -> dict[str, Any]:
     """Trains, or goes on training, in a folder; returns what result.json says.
 
-    The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone.
+    The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone. With
+    more epochs a finished run goes on, where it can be the longer run, and with more seeds these are trained.
     `since` is when the command began, by time.perf_counter(); None: now. `curvature` measures the consensus
     model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`. `parts` are
     those of a run that is made of objects; None makes those that the settings name.
@@ -64,6 +65,12 @@ def train(
             "saddle_jax.analysis.sharpness.metrics, got None"
         )
     since = time.perf_counter() if since is None else since
+    if lacking := more_seeds.missing(workdir, config):
+        beside = more_seeds.folder_of(workdir, lacking)
+        result = train(lacking, beside, screen, profile, since, curvature, parts)
+        if result["status"] == "interrupted":
+            return result
+        more_seeds.join(workdir, lacking, config, parts)
     versions = {f"version of {name}": number for name, number in describe.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
@@ -80,8 +87,8 @@ def train(
         hosts.check_shared(workdir)
         with hosts.agreement():
             if hosts.writes():
-                claim(workdir, config, describe.record(program), kept)
-        before = hosts.one_for_all(read_result, workdir)
+                claim(workdir, config, describe.record(program), kept, check_longer(workdir, program))
+        before = result_of(workdir, program, screen)
         if before is not None and before["status"] != "interrupted":
             screen.line(f"{workdir} holds this run already: {before['status']}")
             screen.line(describe.closing_table(before, program.replica.objective.record()))
@@ -113,7 +120,7 @@ class _Run:
         self.workdir, self.screen = workdir, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
         self.steps, self.per_epoch = program.replica.steps, program.replica.batches.steps_per_epoch
-        self.calendar = Calendar(self.config, self.steps, self.per_epoch, program.steps_per_dispatch)
+        self.calendar = calendar_of(program)
         self.checkpoints = Checkpoints(
             workdir, self.config.keep_checkpoints, self.calendar.keep_every, program.agent_axis
         )
@@ -210,16 +217,7 @@ class _Run:
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Returns one line of metrics.jsonl from each replica's."""
-        if not self.config.has_replicas:
-            return records[0]
-        # Where agents come and go, each replica has sent another number of messages.
-        counts = {
-            name: {record[name] for record in records if name in record}
-            for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent")
-        }
-        same = {name: values.pop() for name, values in counts.items() if len(values) == 1}
-        rest = [{name: value for name, value in record.items() if name not in same} for record in records]
-        return {**sweep.together(rest), **same}
+        return sweep.in_one_line(records) if self.config.has_replicas else records[0]
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
         for number, record in enumerate(records):

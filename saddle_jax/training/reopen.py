@@ -4,7 +4,7 @@ import dataclasses
 import os
 import pathlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -115,6 +115,59 @@ def stages(workdir: pathlib.Path, replica: Replica) -> dict[int, float]:
     if not steps:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
     return {step: step / replica.batches.steps_per_epoch for step in steps}
+
+
+def steps_at(epochs: Sequence[str], workdir: pathlib.Path, replica: Replica) -> list[int]:
+    """Returns the steps of the checkpoints at these epochs."""
+    saved_at = stages(workdir, replica)
+    if epochs == ["all"]:
+        return list(saved_at)
+    steps = []
+    for text in epochs:
+        try:
+            step = round(float(text) * replica.batches.steps_per_epoch)
+        except (ValueError, OverflowError) as error:
+            raise ArgumentError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
+        if step not in saved_at:
+            saved = ", ".join(f"{epoch:.6g}" for epoch in saved_at.values())
+            raise ArgumentError(
+                f"epochs must be among those with a checkpoint in {workdir}, {saved}, got {text}"
+            )
+        steps.append(step)
+    if not steps:
+        raise ArgumentError("epochs must be all or numbers, got nothing")
+    return list(dict.fromkeys(steps))
+
+
+def open_whole(
+    workdir: pathlib.Path, data_dir: str | None, replica: int | None, code: Sequence[str]
+) -> program.Program:
+    """Returns the program of a folder's run or runs, on one device; the arguments are as of `open_run`."""
+    if replica is not None:
+        _choose_replica(workdir, replica)
+    return program.build(_here(workdir, data_dir, code))
+
+
+def stages_of(
+    workdir: pathlib.Path, whole: program.Program, epochs: Sequence[str], report: Callable[[str], None]
+) -> Iterator[tuple[int, Callable[[int], Params]]]:
+    """Yields the steps of checkpoints, with a function that gives all agents' models [A, ...] of a replica.
+
+    Without epochs it is the newest whole checkpoint alone; `report` is told of those that it passes over.
+    """
+    kept = _checkpoints(workdir, whole)
+
+    def models(tree: Any) -> Callable[[int], Params]:
+        carry = whole.loaded(tree)
+        return lambda number: whole.models(carry, number)
+
+    for step in steps_at(epochs, workdir, whole.replica) if epochs else ():
+        yield step, models(kept.restore(step, whole.saved_like))
+    if not epochs:
+        restored = kept.restore_newest(whole.saved_like, report, set_aside=False)
+        if restored is None:
+            raise RunError(f"{workdir} has no whole checkpoint: train it first")
+        yield restored[0], models(restored[1])
 
 
 def open_stage(workdir: pathlib.Path, replica: Replica, step: int) -> Params:

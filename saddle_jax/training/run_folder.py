@@ -20,7 +20,8 @@ from typing import Any
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import check_no_link, in_one_go, open_regular
 from saddle_jax.training import code
-from saddle_jax.training.config import Config, differences, from_json
+from saddle_jax.training.config import Config, from_json
+from saddle_jax.training.differing import differences
 from saddle_jax.version import RUN_FORMAT
 
 # The folders in which a run writes or removes files.
@@ -152,23 +153,37 @@ def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
 
 
 def claim(
-    workdir: pathlib.Path, config: Config, record: dict[str, Any], kept: Sequence[code.Kept] = ()
+    workdir: pathlib.Path,
+    config: Config,
+    record: dict[str, Any],
+    kept: Sequence[code.Kept] = (),
+    continued: dict[str, Any] | None = None,
 ) -> None:
-    """Writes config.json and copies of what is brought, or checks that the existing ones are of this run."""
-    if (workdir / "config.json").exists():
-        check_same(workdir, config)
-        code.check_unchanged(workdir, kept)
-        stored = json.loads((workdir / "config.json").read_text()).get("partition", {}).get("fingerprint")
-        fingerprint = record["partition"]["fingerprint"]
-        if stored != fingerprint:
-            _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
-        _check_computed(workdir, read_about(workdir), record)
-        _check_graph(workdir, read_about(workdir), record)
+    """Writes config.json and copies of what is brought, or checks that the existing ones are of this run.
+
+    With `continued`, which says how far it had come, that run has other settings from here on.
+    """
+    path = workdir / "config.json"
+    if not path.exists():
+        code.write_copies(workdir, kept)
+        content = {"format": RUN_FORMAT, "config": config.to_json(), **record}
+        listed = {"code": [each.to_json() for each in kept]} if kept else {}
+        write_json(path, content | listed)
         return
-    code.write_copies(workdir, kept)
-    content = {"format": RUN_FORMAT, "config": config.to_json(), **record}
-    listed = {"code": [each.to_json() for each in kept]} if kept else {}
-    write_json(workdir / "config.json", content | listed)
+    if not continued:
+        check_same(workdir, config)
+    code.check_unchanged(workdir, kept)
+    before = read_about(workdir)
+    stored = before.get("partition", {}).get("fingerprint")
+    fingerprint = record["partition"]["fingerprint"]
+    if stored != fingerprint:
+        _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
+    _check_computed(workdir, before, record)
+    _check_graph(workdir, before, record)
+    if continued:
+        history = [*before.get("continued", []), continued]
+        after = {**before, "config": config.to_json(), "steps": record["steps"], "continued": history}
+        write_json(path, after)
 
 
 def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:

@@ -111,6 +111,20 @@ def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return joined
 
 
+def in_one_line(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Joins the records [R] of a step as metrics.jsonl has them: what all have sent alike stands there once.
+
+    Where agents come and go, each replica has sent another number of messages.
+    """
+    counts = {
+        name: {record[name] for record in records if name in record}
+        for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent")
+    }
+    same = {name: values.pop() for name, values in counts.items() if len(values) == 1}
+    rest = [{name: value for name, value in record.items() if name not in same} for record in records]
+    return {**together(rest), **same}
+
+
 def mean_and_std(values: Iterable[Any]) -> tuple[float, float]:
     """Returns mean and standard deviation of the finite numbers: (x, 0) for one of them, NaN for none."""
     finite = [value for value in values if value is not None and math.isfinite(value)]

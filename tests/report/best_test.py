@@ -164,6 +164,21 @@ def test_what_is_damaged_unfinished_or_there_twice_is_told(grid, capsys):
     assert any(re.search(r"torn.config.json cannot be read", line) for line in lines)
 
 
+def test_runs_of_python_objects_are_told_apart_by_what_they_compute(tmp_path, capsys):
+    for number, (method, computes, value) in enumerate(
+        [
+            ("<mine>", "aa", 0.5),
+            ("<mine>", "bb", 0.6),
+            ("<own(mu=0.1)>", "cc", 0.7),
+            ("<own(mu=0.2)>", "cc", 0.8),
+        ]
+    ):
+        write(tmp_path / f"{number}", Config(method=method), ended(value), computes=computes)
+    mine, own = chosen(capsys, tmp_path)["groups"]
+    assert (mine["group"]["method"], mine["setting"]) == ("<mine>", {"computes": "bb"})
+    assert (own["group"]["method"], own["setting"]) == ("<own>", {"method.mu": 0.2})
+
+
 BAD = {
     "nowhere": (["nowhere"], "DIR must be a folder, got"),
     "empty": (["empty"], "no run below .* has ended"),

@@ -1,0 +1,175 @@
+"""Finished runs that go on: more epochs are the longer run, bit for bit, or one line says why not."""
+
+import dataclasses
+import json
+import re
+
+import flax.linen as nn
+import numpy as np
+import pytest
+from dying import Deadly, Killed
+
+import saddle_jax as sj
+from saddle_jax import training
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.training import continuing, loop, run_folder
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
+
+# Epochs of 15 steps.
+SHORT = Config(
+    agents=3, model="logistic", method="qgm", batch_size=32, alpha=1.0, devices="1", learning_rate=0.05,
+    schedule="constant", epochs=2, eval_every_epochs=1, log_every_steps=4, checkpoint_every_steps=7,
+)  # fmt: skip
+UNTIMED = {"seconds": 0, "ready_seconds": 0}
+
+
+def train(config, workdir, screen=None):
+    return loop.train(config, workdir, screen or Screen(quiet=True))
+
+
+def longer(config, epochs):
+    return dataclasses.replace(config, epochs=epochs)
+
+
+def about(workdir):
+    return json.loads((workdir / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"schedule": "exponential", "warmup_epochs": 1, "eval_every_epochs": 3},
+        {"eval_agents": "always", "log_every_steps": 5, "steps_per_dispatch": 3},
+        {"method": "q_saddle", "seeds": "4,2", "sweep": "rho:0,0.1", "ascent_every": 2},
+        {"drop": 0.2, "burst": 3.0},
+        {"compressor": "random_k0.3", "gamma": 0.4},
+    ],
+    ids=str,
+)
+def test_more_epochs_are_the_longer_run_bit_for_bit(changes, tmp_path):
+    short = dataclasses.replace(SHORT, **changes)
+    train(short, tmp_path / "parts")
+    went_on = train(longer(short, 3), tmp_path / "parts")
+    whole = train(longer(short, 3), tmp_path / "whole")
+    assert went_on["steps"] == 45
+    assert went_on | UNTIMED == whole | UNTIMED  # with the hashes of all models
+    assert run_folder.read_metrics(tmp_path / "parts") == run_folder.read_metrics(tmp_path / "whole")
+    found, expected = about(tmp_path / "parts"), about(tmp_path / "whole")
+    assert found.pop("continued") == [{"from": {"epochs": 2}, "at_step": 30}]
+    assert found == expected
+
+
+def test_what_goes_on_may_be_killed_and_go_on_again(tmp_path):
+    train(SHORT, tmp_path / "parts")
+    for steps in (1, 3, 10):
+        with pytest.raises(Killed):
+            train(longer(SHORT, 4), tmp_path / "parts", Deadly(steps))
+        assert run_folder.read_result(tmp_path / "parts") is None
+    went_on = train(longer(SHORT, 4), tmp_path / "parts")
+    whole = train(longer(SHORT, 4), tmp_path / "whole")
+    assert went_on | UNTIMED == whole | UNTIMED
+    assert run_folder.read_metrics(tmp_path / "parts") == run_folder.read_metrics(tmp_path / "whole")
+    train(longer(SHORT, 5), tmp_path / "parts")
+    history = [{"from": {"epochs": 2}, "at_step": 30}, {"from": {"epochs": 4}, "at_step": 60}]
+    assert about(tmp_path / "parts")["continued"] == history
+
+
+def test_a_process_that_dies_before_the_files_are_changed_does_no_harm(tmp_path, monkeypatch):
+    train(SHORT, tmp_path)
+
+    def die(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(continuing, "_take_out_end", die)
+        with pytest.raises(Killed):
+            train(longer(SHORT, 3), tmp_path)
+    assert about(tmp_path)["config"]["epochs"] == 3
+    assert train(longer(SHORT, 3), tmp_path)["steps"] == 45
+    assert len(about(tmp_path)["continued"]) == 1
+
+
+def command(workdir, *options):
+    small = ["--config.agents=3", "--config.model=logistic", "--config.devices=1", "--config.alpha=1"]
+    return cli.main(["saddle", "train", *small, "--quiet", f"--workdir={workdir}", *options])
+
+
+REFUSED = {
+    "step": (
+        ["--config.epochs=4"],
+        "schedule step depends on epochs, and step 16 would have had the learning",
+    ),
+    "cosine": (
+        ["--config.epochs=4", "--config.schedule=cosine"],
+        "holds a run with other settings: epochs .*",
+    ),
+    "lowered": (
+        ["--config.epochs=1"],
+        "from 2 to 1 epochs: they must not be lowered; choose another workdir",
+    ),
+    "other": (
+        ["--config.epochs=4", "--config.beta=0.5"],
+        "holds a run with other settings: epochs 2 -> 4, beta",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("finished") / "run"
+    assert command(workdir, "--config.epochs=2", "--config.batch_size=32") == 0
+    return workdir
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_go_on_says_why_in_one_line(case, finished, capsys):
+    options, expected = REFUSED[case]
+    before = {path: path.read_bytes() for path in finished.glob("*.json*")}
+    assert command(finished, "--config.batch_size=32", *options) == 2
+    error = capsys.readouterr().err
+    assert re.search(expected, error)
+    assert error.count("\n") == 1
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_run_that_diverged_does_not_go_on(tmp_path, capsys):
+    options = ["--config.learning_rate=1e30", "--config.schedule=constant"]
+    assert command(tmp_path, "--config.epochs=1", *options) == 1
+    capsys.readouterr()
+    assert command(tmp_path, "--config.epochs=2", *options) == 2
+    assert re.search(r"from 1 to 2 epochs: it diverged at step \d+\n", capsys.readouterr().err)
+
+
+def test_the_same_command_with_more_epochs_goes_on(tmp_path, capsys):
+    options = ["--config.schedule=exponential", "--config.method=dpsgd"]
+    assert command(tmp_path, "--config.epochs=1", *options) == 0
+    assert command(tmp_path, "--config.epochs=2", *options) == 0
+    assert run_folder.read_config(tmp_path).epochs == 2
+    assert run_folder.read_result(tmp_path)["status"] == "finished"
+    assert (tmp_path / "curves.png").is_file()
+    # The same command once more trains nothing.
+    before = (tmp_path / "result.json").stat().st_mtime_ns
+    assert command(tmp_path, "--config.epochs=2", *options) == 0
+    assert (tmp_path / "result.json").stat().st_mtime_ns == before
+
+
+def test_runs_of_python_objects_go_on_too(tmp_path):
+    random = np.random.default_rng(0)
+    points, labels = random.normal(size=(90, 5)).astype(np.float32), random.integers(0, 2, 90)
+    problem = training.Problem(
+        (points[:60], labels[:60]), (points[60:], labels[60:]), model=nn.Dense(2), partition="iid"
+    )
+
+    def run(name, **options):
+        return training.Run(
+            problem, sj.dpsgd(sj.ring(3), 0.1), workdir=tmp_path / name, batch_size=8, **options
+        )
+
+    run("parts", epochs=1, seeds=[0]).train(quiet=True)
+    run("parts", epochs=2, seeds=[0]).train(quiet=True)
+    went_on = run("parts", epochs=2, seeds=[0, 1]).train(quiet=True)
+    assert went_on | UNTIMED == run("whole", epochs=2, seeds=[0, 1]).train(quiet=True) | UNTIMED
+    history = [{"from": {"epochs": 1}, "at_step": 3}, {"from": {"seeds": "0"}, "at_step": 6}]
+    assert about(tmp_path / "parts")["continued"] == history
