@@ -230,10 +230,18 @@ def test_every_command_runs_as_it_is_typed(checkout, page, monkeypatch):
             assert pages.run_in_a_shell(typed) == 0, typed
 
 
+def test_things_of_ones_own_as_shown(tmp_path):
+    (program,) = pages.programs(pages.ROOT / "docs" / "own.md")
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^mine +9\d\.\d\d \+- ", done.stdout, flags=re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_the_program_of_the_docs_runs():
-    (program,) = [program for page in pages.DOCS for program in pages.programs(page)]
-    assert "(40, 1024)" in program
+    programs = [program for page in pages.DOCS for program in pages.programs(page)]
+    (program,) = [program for program in programs if "(40, 1024)" in program]
     names = {}
     exec(program.replace("(40, 1024)", "(4,)"), names)
     assert names["agents"] == 4
