@@ -37,9 +37,7 @@ MINUTES = {
     "bin/saddle train --config.dataset=convex": "--config.epochs=3",
     'bin/saddle train --config.dataset="convex(': "--config.epochs=3",
     "bin/saddle train --config.dataset=characters": "--config.subset=640 --config.epochs=1",
-    "bin/saddle train --config.model=mlp --config.method=gut": (
-        "--config.model=logistic --config.epochs=1 --sweep=method.mu:0.05,0.08"
-    ),
+    "bin/saddle train --config.model=mlp --config.method=gut": "--config.model=logistic --config.epochs=1",
     "bin/saddle train --config.model=mlp --sweep=method": "--config.model=logistic --config.epochs=1",
     "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--config.model=logistic --config.epochs=1",
     "bin/saddle train --config.model=mlp --config.seeds=": ("--config.model=logistic --config.epochs=1"),
