@@ -114,7 +114,7 @@ def factory(what: str, text: str) -> Callable[..., Any]:
     """Loads a function or a class that makes the thing, whatever it is."""
     thing: Callable[..., Any] = load(what, text)
     if not callable(thing):
-        raise ArgumentError(f"{what} {text} must be a function or a class, got {_shown(thing)}")
+        raise ArgumentError(f"{what} {text} must be a function or a class, got {shown(thing)}")
     return thing
 
 
@@ -165,7 +165,7 @@ def call(
     with failing_as(f"{what} {name} failed"):
         made = thing(*arguments, **given)
     if not isinstance(made, kind):
-        raise ArgumentError(f"{what} {name} must return {_names(kind)}, got {_shown(made)}")
+        raise ArgumentError(f"{what} {name} must return {_names(kind)}, got {shown(made)}")
     return made
 
 
@@ -302,6 +302,7 @@ def _names(kind: Any) -> str:
     return " or ".join(f"{'an' if each.__name__[0] in 'AEIOU' else 'a'} {each.__name__}" for each in kinds)
 
 
-def _shown(thing: Any) -> str:
+def shown(thing: Any) -> str:
+    """Returns how a message shows something that is of the wrong kind: in one line, however large it is."""
     text = repr(thing)
     return text if len(text) < 100 and text.isprintable() else f"a {type(thing).__name__}"

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
+from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.report import curves, page
 from saddle_jax.report.tables import cell_of, headline_of
@@ -57,7 +58,7 @@ def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
       quiet: whether nothing is printed while they train.
     """
     if not runs or not all(isinstance(run, Run) for run in runs.values()):
-        raise ArgumentError(f"runs must be training.Run by name, got {runs!r}")
+        raise ArgumentError(f"runs must be training.Run by name, got {brought.shown(runs)}")
     folders = [run.workdir.resolve() for run in runs.values()]
     if len(set(folders)) < len(folders):
         raise ArgumentError(f"runs must have folders of their own, got {', '.join(map(str, folders))}")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import optax
 
-from saddle_jax.base import checks
+from saddle_jax.base import brought, checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
@@ -67,7 +67,7 @@ class Problem:
         checks.choice("norm", self.norm, NORMS)
         if not (callable(self.loss) or isinstance(self.loss, str | Objective)):
             raise ArgumentError(
-                f"loss must be the name of an objective or a function (params, batch), got {self.loss!r}"
+                f"loss must be the name of an objective or a function (params, batch), got {brought.shown(self.loss)}"
             )
         self.network("fast")  # refuses what is no model
         self.objective(self.network("fast"))  # and what is no loss

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.analysis import landscape, landscape_runs, sharpness, sharpness_runs
+from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
@@ -77,7 +78,7 @@ class Run:
         **settings: Any,
     ):
         if not isinstance(problem, Problem):
-            raise ArgumentError(f"problem must be a training.Problem, got {problem!r}")
+            raise ArgumentError(f"problem must be a training.Problem, got {brought.shown(problem)}")
         for name in settings:
             if name not in SETTINGS:
                 raise ArgumentError(f"settings of a run must be of {', '.join(SETTINGS)}, got {name!r}")
@@ -205,7 +206,9 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
             )
         return lambda: method
     if not callable(method):
-        raise ArgumentError(f"method must be a Method, or a function that makes one, got {method!r}")
+        raise ArgumentError(
+            f"method must be a Method, or a function that makes one, got {brought.shown(method)}"
+        )
     for name in swept:
         if name not in inspect.signature(method).parameters:
             raise ArgumentError(f"sweep must name parameters of the method's function, got {name!r}")
@@ -213,7 +216,9 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
     def make(**numbers: Any) -> Method:
         made = method(**numbers)
         if not isinstance(made, Method):
-            raise ArgumentError(f"method must be a function that makes a Method, got {made!r} from it")
+            raise ArgumentError(
+                f"method must be a function that makes a Method, got {brought.shown(made)} from it"
+            )
         return made
 
     return make

@@ -24,10 +24,12 @@ def own_loss(
       name: what the objective is called; the default is the loss's own name.
     """
     if not callable(loss):
-        raise ArgumentError(f"loss must be a function (params, batch) -> loss, got {loss!r}")
+        raise ArgumentError(f"loss must be a function (params, batch) -> loss, got {brought.shown(loss)}")
     for metric in metrics:
         if not isinstance(metric, Metric):
-            raise ArgumentError(f"metrics must be training.Metric(name, better, function), got {metric!r}")
+            raise ArgumentError(
+                f"metrics must be training.Metric(name, better, function), got {brought.shown(metric)}"
+            )
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
         raise ArgumentError(f"metrics must have different names, got {', '.join(names)}")
