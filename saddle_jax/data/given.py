@@ -122,12 +122,18 @@ def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
 def _tree(what: str, samples: Any) -> Tree:
     """Returns samples as a tree whose leaves are arrays or sources of samples."""
     if isinstance(samples, tuple) and len(samples) == 2:
-        samples = {"inputs": samples[0], "targets": samples[1]}
+        samples = {"inputs": samples[0], "targets": _counted(samples[1])}
     tree = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), samples)
     leaves = jax.tree.leaves(tree)
     if not leaves or not all(len(leaf.shape) for leaf in leaves):
         raise DataError(f"{what} must be {_PAIR}, got {type(samples).__name__}")
     return jax.tree.map(_narrow, tree)
+
+
+def _counted(targets: Any) -> Any:
+    """Returns truths as the classes 0 and 1; other targets as they are."""
+    is_truth = np.asarray(targets).dtype == bool if not hasattr(targets, "dtype") else targets.dtype == bool
+    return np.asarray(targets, np.int32) if is_truth else targets
 
 
 def _narrow(leaf: Any) -> Any:

@@ -67,7 +67,8 @@ class Problem:
         checks.choice("norm", self.norm, NORMS)
         if not (callable(self.loss) or isinstance(self.loss, str | Objective)):
             raise ArgumentError(
-                f"loss must be the name of an objective or a function (params, batch), got {brought.shown(self.loss)}"
+                "loss must be the name of an objective or a function (params, batch), got "
+                f"{brought.shown(self.loss)}"
             )
         self.network("fast")  # refuses what is no model
         self.objective(self.network("fast"))  # and what is no loss
