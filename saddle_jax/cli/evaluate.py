@@ -2,8 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -22,6 +21,7 @@ def run(arguments: Sequence[str]) -> None:
         _newest(workdir, options)
         return
 
+    from saddle_jax.report.evaluations import evaluation_rows
     from saddle_jax.training import evaluations, reopen
 
     with mistakes():
@@ -33,9 +33,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print(json.dumps(records, indent=1))
         return
-    labels = {each: measure.labels and measure.labels(whole.replica) for each, measure in measures.items()}
-    percents = {each for each, measure in measures.items() if measure.percent}
-    print(as_text(_rows(records, labels, percents)))
+    print(as_text(evaluation_rows(records, measures, whole.replica)))
     print(f"written: {workdir / evaluations.FILE}")
 
 
@@ -53,37 +51,6 @@ def _newest(workdir: pathlib.Path, options: flags.FlagValues) -> None:
     metrics = [metric.record() for metric in replica.objective.metrics]
     shown = ", ".join(f"{metric['title']} {score(found, metric)}" for metric in metrics)
     print(f"{whose} at step {step:,}: test {shown}")
-
-
-def _rows(
-    records: Sequence[Mapping[str, Any]], labels: Mapping[str, Any], percents: set[str]
-) -> list[list[str]]:
-    """Lists a metric a row and a model a column; the numbers of a list have rows of their own."""
-    table = [["metric", *map(_heading, records)]]
-    for name in records[0]["metrics"]:
-        values = [record["metrics"][name] for record in records]
-        if not isinstance(values[0], list):
-            table.append([name, *(_text(value, name in percents) for value in values)])
-            continue
-        for number, label in enumerate(labels[name] or map(str, range(len(values[0])))):
-            cells = [_text(value[number], name in percents) for value in values]
-            table.append([f"{name} {label}", *cells])
-    return table
-
-
-def _heading(record: Mapping[str, Any]) -> str:
-    from saddle_jax.training.sweep import name_of
-
-    parts = [name_of(record["run"]), "" if record["whose"] == "consensus" else f"agent {record['whose']}"]
-    return ", ".join([*filter(None, parts), f"epoch {record['epoch']:g}"])
-
-
-def _text(value: Any, percent: bool) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    if value is None:
-        return "-"
-    return f"{100 * value:.2f} %" if percent else f"{value:.4g}"
 
 
 def _options() -> flags.FlagValues:
