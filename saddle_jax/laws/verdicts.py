@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import short_line
 
 Status = Literal["holds", "fails", "does not apply"]
@@ -68,5 +69,7 @@ def _verdict(law: Law, thing: Any) -> Verdict:
         return Verdict(name_of(law), "fails", str(error))
     except InapplicableError as error:
         return Verdict(name_of(law), "does not apply", str(error))
+    except ArgumentError as error:
+        return Verdict(name_of(law), "fails", short_line(error))
     except Exception as error:  # whatever a brought thing raises is what was seen of it
         return Verdict(name_of(law), "fails", f"{type(error).__name__}: {short_line(error)}")
