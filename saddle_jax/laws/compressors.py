@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base.types import Array, Key
+from saddle_jax.base.types import Array, Key, Operator
 from saddle_jax.compression.base import Compressor
 from saddle_jax.core.gossip import compress_stacked
 from saddle_jax.laws.randomness import draws_of
@@ -30,6 +30,11 @@ def check_compressor(
     made = functools.cache(lambda: _made(factory, options or {}))
     with jax.enable_x64(True):
         return judge(LAWS, made, tell, gates=1)
+
+
+def it_is_an_operator_with_an_encoding(made: Callable[[], Compressor]) -> str:
+    """Checks that the factory makes what can be compressed with, and counted."""
+    return str(made())
 
 
 def decoding_gives_the_compressed_tensor_and_its_length_is_booked(made: Callable[[], Compressor]) -> str:
@@ -155,8 +160,10 @@ def _squared_errors(operator: Compressor, x: Array, keys: Key) -> Array:
 
 def _made(factory: Callable[..., Compressor], options: dict[str, Any]) -> Compressor:
     operator = factory(**options)
-    if not isinstance(operator, Compressor):
+    if not isinstance(operator, Operator):
         raise LawError(f"the factory must return a Compressor, got {operator!r:.80}")
+    if not hasattr(operator, "encode"):
+        raise LawError("it has no encoding, so its bytes cannot be counted: make it an sj.Compressor")
     return operator
 
 
@@ -165,6 +172,7 @@ def _drawn(shape: tuple[int, ...], seed: int = 0) -> Array:
 
 
 LAWS = (
+    it_is_an_operator_with_an_encoding,
     decoding_gives_the_compressed_tensor_and_its_length_is_booked,
     zeros_stay_zeros_and_derivatives_are_finite,
     random_numbers_come_from_the_key_and_from_nothing_else,

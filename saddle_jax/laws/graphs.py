@@ -56,9 +56,9 @@ def the_graph_has_the_agents_that_were_asked_for(maker: _Maker) -> str:
     asked = maker.options.get("n")
     if asked is not None and graph.size != asked:
         raise LawError(f"{asked} agents were asked for, and it has {graph.size}")
-    if not graph.name or "\n" in graph.name or "\n" in repr(graph):
+    if not graph.name.isprintable() or not graph.name:
         raise LawError(f"its name must be one line, got {graph.name!r}")
-    return f"{graph.size} agents: {graph!r:.100}"
+    return f"{graph.size} agents: {graph.name}"
 
 
 def the_tables_say_what_w_says(maker: _Maker) -> str:

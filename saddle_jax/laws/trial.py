@@ -96,7 +96,8 @@ class Trial:
 
     def make(self, rate: Any, topology: Topology | None = None) -> Method:
         """Makes the method with a learning rate that may be traced."""
-        method = self.factory(self.topology if topology is None else topology, rate, **self.options)
+        graph = self.topology if topology is None else topology
+        method = self.factory(graph, learning_rate=rate, **self.options)
         if not isinstance(method, Method):
             raise LawError(f"the factory must return a Method, got {method!r:.80}")
         return method
