@@ -8,9 +8,10 @@ _GIVEN = {int: 4, float: 0.3}
 
 def one_of_each(table):
     """A thing of each factory in a table, by name; numbers that must be given are small."""
-    return {name: factory(*_needed(factory)) for name, factory in table.items()}
+    return {name: factory(**needed(factory)) for name, factory in table.items()}
 
 
-def _needed(factory):
+def needed(factory):
+    """What a factory must be given, by name."""
     parameters = options(factory).values()
-    return [_GIVEN.get(each.annotation, 0.3) for each in parameters if each.default is each.empty]
+    return {each.name: _GIVEN.get(each.annotation, 0.3) for each in parameters if each.default is each.empty}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
 import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
-from saddle_jax.cli.verbs import HELP, VERBS
+from saddle_jax.cli.verbs import DEVICES, HELP, VERBS
 from saddle_jax.version import __version__
 
 
@@ -59,7 +59,7 @@ def run() -> None:
     from saddle_jax.devices.malloc import keep_freed_memory
 
     keep_freed_memory()
-    use_every_core()
+    use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)
     interruption.in_verb()
     interruption.leave(main(sys.argv))
 

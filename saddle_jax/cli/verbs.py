@@ -19,9 +19,14 @@ VERBS = {
     "cost": ("saddle_jax.cli.cost", "run"),
     "theory": ("saddle_jax.cli.theory", "run"),
     "bench": ("saddle_jax.cli.bench", "run"),
+    "check": ("saddle_jax.cli.check", "run"),
+    "new": ("saddle_jax.cli.new", "run"),
     "data": ("saddle_jax.cli.data", "run"),
     "topology": ("saddle_jax.cli.topology", "run"),
 }
+
+# Verbs that compare devices with each other, and how many they need.
+DEVICES = {"check": 4}
 
 HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
 
@@ -47,6 +52,9 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   theory [DIR]              the convergence theorem: terms, conditions, --testbed; or how a run stands to it
   bench [CASE ...]          speed as ratios, against PyTorch or a copy; --list, --quick, --json=FILE
   bench input               what gathering and augmenting images costs beside a step
+  check THING               which laws hold for a method, ascent, compressor, graph, model, dataset or loss:
+                            check mine.py:method, check "qgm(beta=0.5)"; --kind=KIND, --dataset=NAME, --json
+  new KIND NAME             NAME.py with a thing of that kind to begin with, and NAME_test.py with its laws
   data list                 which datasets there are, and where
   data prepare NAME         download and prepare one (needs internet and TensorFlow)
   data show NAME            counts, shapes and a contact sheet

@@ -5,12 +5,16 @@ import os
 import jax
 
 
-def use_every_core() -> None:
-    """Makes every core a device of JAX, unless the environment sets a number. Call it before JAX is used."""
+def use_every_core(at_least: int = 1) -> None:
+    """Makes every core a device of JAX, unless the environment sets a number. Call it before JAX is used.
+
+    Where there are fewer cores than `at_least`, devices share them.
+    """
     number = os.environ.get("JAX_NUM_CPU_DEVICES")
     if number is None and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", _usable())
-        os.environ["JAX_NUM_CPU_DEVICES"] = str(_usable())  # for processes that this one starts
+        devices = max(_usable(), at_least)
+        jax.config.update("jax_num_cpu_devices", devices)
+        os.environ["JAX_NUM_CPU_DEVICES"] = str(devices)  # for processes that this one starts
 
 
 def _usable() -> int:

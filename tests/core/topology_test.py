@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saddle_jax as sj
+from saddle_jax import laws
 from saddle_jax.base.tables import options
 from saddle_jax.graphs import GRAPHS
+from saddle_jax.laws.graphs import check_sums, check_tables
 
 FACTORIES = {
     **{
@@ -44,28 +46,16 @@ FACTORIES = {
 }
 
 
-def check_tables(topology):
-    """The neighbour table says exactly what W says."""
-    w = topology.mixing
-    assert w.dtype == np.float64
-    assert (w >= 0).all()
-    np.testing.assert_allclose(w.sum(axis=0), 1, atol=1e-12)
-    np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-12)
-    rebuilt = np.zeros_like(w)
-    for agent in range(topology.size):
-        heard = topology.neighbours[agent][topology.occupied[agent]]
-        assert heard[0] == agent
-        assert len(set(heard)) == len(heard) == topology.degree[agent] + 1
-        np.add.at(rebuilt[agent], topology.neighbours[agent], topology.weights[agent])
-    np.testing.assert_array_equal(rebuilt, w)
-    assert topology.neighbours.shape == topology.weights.shape
-
-
 @pytest.mark.parametrize("name", FACTORIES)
-def test_every_factory_gives_consistent_tables(name):
+def test_every_law_holds(name):
+    verdicts = laws.check_graph(FACTORIES[name])
+    assert laws.failures(verdicts) == []
     topology = FACTORIES[name]()
-    check_tables(topology)
+    assert topology.keeps == "average"
     assert str(topology.size) in repr(topology)
+    silent = {each.law for each in verdicts if each.status == "does not apply"}
+    assert ("a message back finds its slot" in silent) == topology.is_directed
+    assert ("everybody is heard by everybody in the end" in silent) == (name in ("isolated", "alone"))
 
 
 @settings(deadline=None, max_examples=60)
@@ -75,6 +65,8 @@ def test_any_connected_graph_gets_symmetric_doubly_stochastic_weights(n, seed, d
     graph.add_edges_from(nx.path_graph(n).edges)  # connected
     topology = sj.from_networkx(graph)
     check_tables(topology)
+    check_sums(topology)
+    assert topology.keeps == "average"
     np.testing.assert_array_equal(topology.mixing, topology.mixing.T)
     assert 0 < topology.spectral_gap <= 1 + 1e-12
 
@@ -146,15 +138,6 @@ def test_what_a_matrix_keeps_is_found_out():
     assert sj.cycle(MASS, sj.complete(2)).keeps == "mass"
     assert sj.cycle(sj.ring(4), sj.complete(4)).keeps == "average"
     assert "keeps mass" in repr(MASS)
-
-
-@pytest.mark.parametrize("name", [name for name, make in FACTORIES.items() if not make().is_directed])
-def test_back_leads_back(name):
-    graph = FACTORIES[name]()
-    for i, k in zip(*np.nonzero(graph.occupied), strict=True):
-        j = graph.neighbours[i, k]
-        assert graph.neighbours[j, graph.back[i, k]] == i
-        assert (graph.back[i, k] == 0) == (i == j)
 
 
 def test_graphs_that_take_turns_have_tables_of_one_shape():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problem import IRREGULAR, Problem, compiled
-from suited import suited, with_and_without
+from suited import suited
 
 import saddle_jax as sj
 from saddle_jax.devices import exchange, lifting
@@ -56,11 +56,12 @@ def train(method, problem, devices, batch_devices=1, group=0):
     return jax.device_get((params, state, metrics))
 
 
-@with_and_without(sj.quantize(8))
-def test_devices_change_nothing_but_rounding_and_the_sharding_stays(name, compressor):
-    problem, method = Problem(8), make(name, sj.ring(8), compressor=compressor)
+@pytest.mark.parametrize("compressor", [None, sj.quantize(8)], ids=str)
+def test_devices_change_nothing_but_rounding_and_the_sharding_stays(compressor):
+    """The laws of methods say it of all on four devices; this is what they cannot, in float32 on two too."""
+    problem, method = Problem(8), make("q_saddle", sj.ring(8), compressor=compressor)
     alone = train(method, problem, 1)
-    for devices in (2, 4) if name == "q_saddle" else (4,):
+    for devices in (2, 4):
         chex.assert_trees_all_close(train(method, problem, devices), alone, rtol=1e-5, atol=1e-5)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from problem import IRREGULAR, Problem, run
-from suited import TREES, suited, with_and_without
+from suited import suited, with_and_without
 
 import saddle_jax as sj
 from saddle_jax.methods import options_of
@@ -84,20 +84,6 @@ def test_the_identity_compressor_changes_nothing(name):
 
 
 @pytest.mark.usefixtures("x64")
-@every_method
-def test_without_links_nobody_hears_anybody(name):
-    if name in TREES:
-        pytest.skip("it needs a tree")
-    problem = Problem(4)
-    together, _, _ = run(make(name, sj.isolated(4)), problem)
-    for i in range(4):
-        alone = Problem(1)
-        alone.start, alone.x, alone.y = [problem.start[i]], problem.x[:, [i]], problem.y[:, [i]]
-        history, _, _ = run(make(name, sj.from_matrix([[1.0]])), alone)
-        chex.assert_trees_all_close(jax.tree.map(lambda x, i=i: x[:, [i]], together), history, atol=1e-12)
-
-
-@pytest.mark.usefixtures("x64")
 @every_base
 def test_a_complete_graph_with_equal_data_is_centralised_sgd(name):
     problem = Problem(4)
@@ -153,57 +139,6 @@ def test_the_gossip_of_ngm_does_not_move_the_mean(compressor):
     chex.assert_trees_all_close(sj.consensus(end), sj.consensus(start), atol=1e-12)
 
 
-@with_and_without(sj.top_k(0.3))
-def test_permuting_the_agents_permutes_the_result(name, compressor):
-    order = np.array([3, 0, 4, 2, 1])
-    with jax.enable_x64(True):
-        problem, permuted = Problem(5), Problem(5)
-        permuted.x, permuted.y = problem.x[:, order], problem.y[:, order]
-        permuted.start = [problem.start[i] for i in order]
-        graph = suited(name, IRREGULAR)
-        shuffled = sj.from_matrix(graph.mixing[np.ix_(order, order)])
-        history, _, _ = run(make(name, graph, compressor=compressor), problem)
-        result, _, _ = run(make(name, shuffled, compressor=compressor), permuted)
-        chex.assert_trees_all_close(result, jax.tree.map(lambda x: x[:, order], history), atol=1e-11)
-
-
-@with_and_without(sj.quantize(8))
-def test_a_second_step_does_not_recompile_and_keeps_shapes_and_dtypes(name, compressor):
-    problem = Problem(6)
-    schedule = optax.piecewise_constant_schedule(0.1, {1: 0.1})
-    method = make(name, sj.ring(6), learning_rate=schedule, compressor=compressor)
-    params = jax.tree.map(lambda x: x.astype(jnp.float32), problem.params)
-    state = jax.tree.map(jnp.asarray, method.init(params))
-    chex.clear_trace_counter()
-    step = jax.jit(chex.assert_max_traces(method.step, n=1), static_argnums=0)
-    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), (params, state))]
-    for t in range(3):
-        params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), jax.random.key(t))
-        shapes.append(jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), (params, state)))
-    assert shapes[0] == shapes[1] == shapes[3]
-
-
-@every_method
-def test_stopping_and_going_on_is_the_same_run_bit_for_bit(name):
-    problem = Problem(6)
-    method = make(
-        name,
-        sj.ring(6),
-        **known_to(name, compressor=sj.quantize(4)),
-        **({"ascent_every": 2, "ascent_reuse": True} if name in SADDLES else {}),
-    )
-    step = jax.jit(method.step, static_argnums=0)
-
-    def go(params, state, steps):
-        for t in steps:
-            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), jax.random.key(t))
-        return params, state
-
-    through = go(problem.params, method.init(problem.params), range(4))
-    halfway = jax.device_get(go(problem.params, method.init(problem.params), range(2)))
-    chex.assert_trees_all_equal(go(*halfway, range(2, 4)), through)
-
-
 @with_and_without(sj.sign())
 def test_diagnostics_are_measured_only_when_asked(name, compressor):
     problem, topology = Problem(5), IRREGULAR
@@ -235,25 +170,6 @@ def test_diagnostics_are_measured_only_when_asked(name, compressor):
 
 
 @every_method
-def test_hyper_parameters_may_be_traced(name):
-    """A sweep: one program for several learning rates, without recompiling."""
-    problem = Problem(5)
-
-    def one_step(learning_rate):
-        method = make(name, sj.ring(5), learning_rate=learning_rate, **known_to(name, gamma=learning_rate))
-        params, _, _ = method.step(
-            problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0)
-        )
-        return params
-
-    swept = jax.jit(jax.vmap(one_step))(jnp.array([0.1, 0.3]))
-    for index, rate in enumerate((0.1, 0.3)):
-        chex.assert_trees_all_close(
-            jax.tree.map(lambda x, i=index: x[i], swept), one_step(rate), rtol=1e-4, atol=1e-6
-        )
-
-
-@every_method
 def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
     problem = Problem(5)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), problem.params)
@@ -263,14 +179,6 @@ def test_numpy_scalars_and_numpy_batches_serve_as_well(name):
     state = method.init(params)
     new_params, new_state, _ = method.step(problem.loss_fn, params, state, batch)
     chex.assert_trees_all_equal_shapes_and_dtypes((params, state), (new_params, new_state))
-
-
-@every_method
-def test_shapes_alone_suffice_to_initialise(name):
-    method = make(name, sj.ring(6), **known_to(name, compressor=sj.sign()))
-    params = Problem(6).params
-    shapes = jax.eval_shape(method.init, params)
-    chex.assert_trees_all_equal_shapes_and_dtypes(shapes, method.init(params))
 
 
 def test_two_compressors_in_one_method_are_told_apart():

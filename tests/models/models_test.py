@@ -1,5 +1,7 @@
 """The networks: their sizes, their values by hand, their derivatives, and models of one's own."""
 
+import functools
+
 import chex
 import flax.linen as nn
 import jax
@@ -10,10 +12,12 @@ import pytest
 from layers_by_hand import convolve_by_hand, evonorm_by_hand
 
 import saddle_jax as sj
-from saddle_jax import models
+from saddle_jax import data, laws, models
+from saddle_jax.laws.models import LAWS, SHAPES
 
 IMAGE = {"resnet18": 32, "mobilenet_v2": 8}
-OF_TEXT = ("causal_mlp",)  # which text_test.py is about
+LEARNS = {"causal_mlp": "characters", "linear": "convex"}  # what is not of images
+LARGE = ("resnet20", "resnet18", "mobilenet_v2", "resnet8")
 KEY = jax.random.key(0)
 
 
@@ -25,20 +29,22 @@ def loss_of(model):
     return loss_fn
 
 
-@pytest.mark.parametrize("name", [name for name in models.NAMES if name not in OF_TEXT])
-def test_every_network_gives_logits_and_gradients_and_serves_many_agents(name):
-    model, size = models.build(name, num_classes=7), IMAGE.get(name, 8)
-    images = jnp.zeros((2, size, size, 3))
-    params = jax.eval_shape(lambda: models.init(model, (size, size, 3), KEY))
-    assert models.count(params) > 0
-    batch = {"x": images, "y": jnp.zeros(2, int)}
-    loss, gradient = jax.eval_shape(jax.value_and_grad(loss_of(model)), params, batch)
-    assert loss.shape == ()
-    chex.assert_trees_all_equal_shapes_and_dtypes(gradient, params)
-    assert jax.eval_shape(lambda p: model.apply({"params": p}, images), params).shape == (2, 7)
-    stacked = jax.eval_shape(lambda p: sj.replicate(p, 3), params)  # agents are an axis that vmap adds
-    batches = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), batch)
-    assert jax.eval_shape(jax.vmap(loss_of(model)), stacked, batches).shape == (3,)
+def coloured(size):
+    """Images [H, W, 3] of seven classes."""
+    images = np.random.default_rng(0).normal(size=(7, size, size, 3)).astype(np.float32)
+    return data.from_samples((images, np.arange(7)), (images, np.arange(7)))
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_every_law_holds(name):
+    dataset = coloured(IMAGE.get(name, 8))
+    if name in LEARNS:
+        dataset = data.load(LEARNS[name])
+    model = functools.partial(models.build, name)
+    # The largest would be compiled for minutes; derivatives are compared below.
+    tried = SHAPES if name in LARGE else LAWS
+    verdicts = laws.check_model(model, dataset=dataset, laws=tried)
+    assert [each for each in verdicts if each.status != "holds"] == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,22 @@
+"""saddle new: writes a file to begin with, and a test beside it that holds it to the laws."""
+
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from saddle_jax.cli.usage import mistakes, parse
+from saddle_jax.laws import beginnings
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Writes NAME.py and NAME_test.py, and prints the commands to go on with."""
+    options = flags.FlagValues()
+    flags.DEFINE_string("folder", ".", "Where the two files are written.", flag_values=options)
+    kind, name = parse(options, arguments, ["KIND", "NAME"])
+    folder = pathlib.Path(options.folder)
+    with mistakes():
+        commands = beginnings.write(kind, name, folder)
+    print(f"wrote {folder / name}.py and {folder / name}_test.py; to go on:")
+    for command in commands:
+        print(f"  {command}")

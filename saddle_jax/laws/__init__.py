@@ -1,0 +1,13 @@
+"""The laws that hold for all things of a kind, to be tried on anything that is brought in.
+
+    from saddle_jax import laws
+
+    assert not laws.failures(laws.check_method(my_method))
+
+The names stand in `__init__.pyi`. Each is imported when it is first asked for: whoever checks a method needs
+no network and no data.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
