@@ -131,7 +131,7 @@ def test_a_run_whose_objects_changed_is_refused(problem, tmp_path):
         RunError, match=r'holds a run with other settings: model "<Net>" -> "<<lambda>>"|model'
     ):
         make(other_model, tmp_path).train(quiet=True)
-    with pytest.raises(RunError, match="other settings: epochs"):
+    with pytest.raises(RunError, match="from 4 to 3 epochs: they must not be lowered"):
         make(problem, tmp_path, epochs=3).train(quiet=True)
     assert make(problem, tmp_path).train(quiet=True)["status"] == "finished"  # the same again is the same
 
