@@ -28,8 +28,9 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.models import MODELS
 from saddle_jax.models.functions import parameters
 from saddle_jax.models.spelling import make_model
-from saddle_jax.training.objectives import OBJECTIVES, Objective
-from saddle_jax.training.own_loss import is_loss
+from saddle_jax.training.named_objectives import OBJECTIVES
+from saddle_jax.training.objectives import Objective
+from saddle_jax.training.own_losses import is_loss
 
 KINDS = ("method", "ascent", "compressor", "graph", "model", "dataset", "objective")
 _TABLES: dict[str, Any] = {

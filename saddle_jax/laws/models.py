@@ -17,7 +17,7 @@ from saddle_jax.laws.trial import compiled
 from saddle_jax.laws.verdicts import Law, LawError, Verdict, judge
 from saddle_jax.models import count, initialise
 from saddle_jax.models.functions import Functions, functions, parameters
-from saddle_jax.training import objectives
+from saddle_jax.training import named_objectives
 from saddle_jax.training.objectives import Objective
 
 DATASET = "digits"  # what a model is tried on if nothing is said
@@ -46,7 +46,7 @@ class ModelTrial:
     @functools.cached_property
     def objective(self) -> Objective:
         """What the dataset has models learn."""
-        return objectives.make(self.dataset.objective, self.model)
+        return named_objectives.make(self.dataset.objective, self.model)
 
     def init(self, seed: int = 0) -> Params:
         """Draws the parameters that a run with this seed begins with."""

@@ -21,8 +21,8 @@ from saddle_jax.models import initialise
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.spelling import make_model
 from saddle_jax.training import objectives
+from saddle_jax.training.named_objectives import objective_of
 from saddle_jax.training.objectives import Ground, Objective
-from saddle_jax.training.own_loss import objective_of
 
 _CLOSE = 1e-5  # in float32
 
