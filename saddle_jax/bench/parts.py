@@ -24,6 +24,7 @@ from saddle_jax.core.network import mix
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.recipes import RECIPES
+from saddle_jax.devices.lifting import agent_mesh
 from saddle_jax.graphs.named import complete, ring, torus
 from saddle_jax.training import named_objectives, objectives
 
@@ -101,9 +102,9 @@ def evaluations(work: Work, count: int) -> dict[str, Callable[[], dict[str, floa
     labels = random.integers(0, 10, count)
     params = work.params()
     objective = named_objectives.make("classification", models.functions(work.network()))
-    samples = {"inputs": images, "targets": labels}
+    samples, mesh = {"inputs": images, "targets": labels}, agent_mesh() if jax.device_count() > 1 else None
     runs: dict[str, Callable[[], dict[str, float]]] = {
-        "ours": lambda: objectives.evaluate(objective, consensus(params), samples, recipe)
+        "ours": lambda: objectives.evaluate(objective, consensus(params), samples, recipe, mesh)
     }
     opponent, layouts = pytorch("evaluation"), pytorch("layout")
     if opponent is not None and layouts is not None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 import optax
+from jax.sharding import Mesh
 
 from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
@@ -109,9 +110,9 @@ class Replica:
         """Returns all agents' models before the first step, stacked [A, ...], on one device."""
         return replicate(self.first_model(), self.config.agents)
 
-    def evaluate(self, params: Params) -> dict[str, float]:
-        """Returns the objective's metrics of one model, on the whole test set."""
-        found = objectives.evaluate(self.objective, params, self.dataset.test, self.dataset.recipe)
+    def evaluate(self, params: Params, mesh: Mesh | None = None) -> dict[str, float]:
+        """Returns the objective's metrics of one model, on the whole test set; a mesh shares the samples."""
+        found = objectives.evaluate(self.objective, params, self.dataset.test, self.dataset.recipe, mesh)
         if self._of_model is not None:
             found |= {name: float(value) for name, value in self._of_model(params).items()}
         return {metric.name: found[metric.name] for metric in self.objective.metrics}

@@ -18,12 +18,16 @@ from saddle_jax.training.program import Program
 def score(program: Program, number: int, params: Params, every_agent: bool) -> dict[str, Any]:
     """Evaluates one run on the whole test set: the consensus model, and every agent's own if asked for."""
     replica = program.replicas[number]
-    found = replica.evaluate(program.consensus(params))
+    # Of several processes each evaluates by itself: a model lies on one of its own devices.
+    mesh = program.placement.mesh if jax.process_count() == 1 else None
+    found = replica.evaluate(program.consensus(params), mesh)
     record: dict[str, Any] = {f"test_{name}": value for name, value in found.items()}
     record["consensus_distance"] = float(program.consensus_distance(params))
     if every_agent:
         name, pull = replica.objective.headline.name, program.placement.pull
-        agents = [replica.evaluate(pull(_one_agent, params, i))[name] for i in range(program.config.agents)]
+        agents = [
+            replica.evaluate(pull(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
+        ]
         record[f"agent_{name}_mean"] = float(np.mean(agents))
         record[f"agent_{name}_std"] = float(np.std(agents))
         record[f"agent_{name}_each"] = agents

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
@@ -19,6 +20,7 @@ from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.data.skew import Partition
+from saddle_jax.devices.dispatch import in_turn
 
 Better = Literal["higher", "lower"]
 _BATCH = 500  # test samples in one compiled call
@@ -107,16 +109,53 @@ def masked_mean(values: Array, batch: Batch) -> Array:
     return jnp.sum(values * batch["mask"]) / jnp.maximum(jnp.sum(batch["mask"]), 1)
 
 
-def evaluate(objective: Objective, params: Params, samples: Tree, recipe: Recipe | None) -> dict[str, float]:
-    """Evaluates one model on samples [n, ...] as they are stored; every sample counts exactly once."""
+def evaluate(
+    objective: Objective, params: Params, samples: Tree, recipe: Recipe | None, mesh: Mesh | None = None
+) -> dict[str, float]:
+    """Evaluates one model on samples [n, ...] as they are stored; every sample counts exactly once.
+
+    Args:
+      objective: what is learned.
+      params: one model's.
+      samples: as the dataset stores them.
+      recipe: how they become what the model sees.
+      mesh: devices that share the samples, if the objective scores each sample by itself; None is one device.
+    """
     count = int(jax.tree.leaves(samples)[0].shape[0])
+    score = _score(objective, recipe, mesh, params, jax.tree.map(lambda leaf: leaf[:1], samples))
     totals: dict[str, float] = {}
     for start in range(0, count, _BATCH):
         batch = jax.tree.map(lambda leaf, start=start: np.asarray(leaf[start : start + _BATCH]), samples)
         size = int(jax.tree.leaves(batch)[0].shape[0])
-        for name, value in jax.device_get(_scored(objective, recipe, params, batch)).items():
+        for name, value in score(batch).items():
             totals[name] = totals.get(name, 0.0) + size * float(np.mean(value, dtype=np.float64))
     return objective.finish({name: total / count for name, total in totals.items()})
+
+
+def _score(
+    objective: Objective, recipe: Recipe | None, mesh: Mesh | None, params: Params, one: Batch
+) -> Callable[[Batch], Mapping[str, Any]]:
+    """Returns the function that scores a batch: on one device, or on several a part of the samples each."""
+    if mesh is None or not _scores_each(objective, recipe, params, one):
+        return lambda batch: jax.device_get(_scored(objective, recipe, params, batch))
+    everywhere = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+    by_samples = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+
+    def score(batch: Batch) -> Mapping[str, Any]:
+        size = int(jax.tree.leaves(batch)[0].shape[0])
+        filled = np.arange(-(-size // mesh.size) * mesh.size) % size  # repeats some, which are cut off again
+        parts = jax.device_put(jax.tree.map(lambda leaf: leaf[filled], batch), by_samples)
+        scored = jax.device_get(in_turn(_scored_in_parts, objective, recipe, mesh, everywhere, parts))
+        return {name: value[:size] for name, value in scored.items()}
+
+    return score
+
+
+def _scores_each(objective: Objective, recipe: Recipe | None, params: Params, one: Batch) -> bool:
+    """Tells whether a batch's scores are numbers of its samples [B], which do not depend on the others."""
+    two = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape[1:]), leaf.dtype), one)
+    scores = jax.eval_shape(functools.partial(_scored, objective, recipe), params, two)
+    return all(score.shape == (2,) for score in scores.values())
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -124,3 +163,15 @@ def _scored(objective: Objective, recipe: Recipe | None, params: Params, batch: 
     seen = prepared(recipe, batch)
     own = {m.name: m.function(params, seen) for m in objective.metrics if m.function is not None}
     return {**objective.score(params, seen), **own}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _scored_in_parts(
+    objective: Objective, recipe: Recipe | None, mesh: Mesh, params: Params, batch: Batch
+) -> dict[str, Any]:
+    by_samples = PartitionSpec(mesh.axis_names)
+    score = functools.partial(_scored, objective, recipe)
+    parts: dict[str, Any] = jax.shard_map(
+        score, mesh=mesh, in_specs=(PartitionSpec(), by_samples), out_specs=by_samples
+    )(params, batch)
+    return parts

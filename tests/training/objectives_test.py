@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import saddle_jax as sj
 from saddle_jax.models import functions
 from saddle_jax.training import Metric, named_objectives, objectives, own_loss
 from saddle_jax.training.named_objectives import objective_of
@@ -131,3 +132,24 @@ def test_gradients_of_a_masked_batch_do_not_see_what_is_masked():
         strict=True,
     ):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_devices_share_the_samples_and_the_numbers_are_the_same(devices):
+    mesh = sj.agent_mesh(devices)
+    for name, targets in (("classification", CLASSES), ("regression", np.ones((11, 4), np.float32))):
+        objective = named_objectives.make(name, LINEAR)
+        samples = {"inputs": X, "targets": targets}
+        alone, shared = (
+            objectives.evaluate(objective, PARAMS, samples, None, where) for where in (None, mesh)
+        )
+        assert shared == pytest.approx(alone, rel=1e-6)
+
+
+def test_a_loss_that_looks_at_a_whole_batch_is_not_cut():
+    objective = own_loss(absolute)
+    samples = {"a": X, "b": np.zeros(11, np.float32)}
+    alone, shared = (
+        objectives.evaluate(objective, PARAMS, samples, None, mesh) for mesh in (None, sj.agent_mesh(4))
+    )
+    assert shared == alone
