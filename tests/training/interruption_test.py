@@ -121,8 +121,8 @@ def test_the_set_up_is_interrupted_in_one_line(tmp_path):
     (tmp_path / "bin").mkdir()
     for name in ("saddle", "environment.py"):
         (tmp_path / "bin" / name).write_bytes((ROOT / "bin" / name).read_bytes())
-    (tmp_path / "pyproject.toml").write_text("")
-    (tmp_path / "constraints.txt").write_text("")
+    for name in ("pyproject.toml", "constraints.txt", "LICENSE", "NOTICE"):
+        (tmp_path / name).write_text("")
     slow = "import os, sys, time\nprint(os.getpid(), file=open('installer', 'w'))\ntime.sleep(60)\n"
     (tmp_path / "venv.py").write_text(slow)  # found before Python's own, by PYTHONPATH
     process = subprocess.Popen(
