@@ -25,7 +25,7 @@ def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
 def make_runs(
     options: flags.FlagValues, table: str, entries: Sequence[Entry], seeds: int
 ) -> tuple[list[plan.Planned], int]:
-    """Plans and runs what is missing; returns the runs there are then, and the exit status so far."""
+    """Plans and, without --plan, runs what is missing; returns the runs, and the exit status so far."""
     scale, folder = place(options)
     tell = (lambda text: None) if options.quiet else lambda text: print(text, flush=True)
     with mistakes():
@@ -36,7 +36,7 @@ def make_runs(
             tell(describe_plan(plan.remaining(missing, tell)))
     tell(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
     if options.plan:
-        return [], 0
+        return runs, 0
     refused, status = run_several({run.workdir: run.config for run in missing}, quiet=options.quiet)
     if status == 130:
         return [], status
@@ -45,3 +45,12 @@ def make_runs(
         for planned in made:
             planned.note_paper(table, scale)
     return made, status
+
+
+def base_runs(
+    options: flags.FlagValues, table: str, entries: Sequence[Entry], seeds: int
+) -> list[plan.Planned]:
+    """Plans the runs of other tables that these entries are compared with, those that have ended or not."""
+    scale, folder = place(options)
+    bases = EXPERIMENTS[table].bases(entries)
+    return plan.plan(bases, scale, seeds, folder, options.data_dir)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.cli.planning import make_runs, place
+from saddle_jax.cli.planning import base_runs, make_runs, place
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.paper import figures
-from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries
+from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries, named_table
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import overview, write_results
 
@@ -23,21 +23,24 @@ def run(arguments: Sequence[str]) -> int:
     if options.figure is not None:
         return _draw(options)
     with mistakes():
-        entries = choose_entries(options.table, options.rows)
+        table, entries = named_table(options.table), choose_entries(options.table, options.rows)
     if options.list:
         print("\n".join(f"{entry.name:<56} {entry.printed or '-'}" for entry in entries))
         return 0
-    runs, status = make_runs(options, options.table, entries, options.seeds)
-    if runs:
+    runs, status = make_runs(options, table, entries, options.seeds)
+    if runs and not options.plan:
         with mistakes():
-            write_results(options.table, options.seeds, runs, *place(options), print)
+            bases = base_runs(options, table, entries, options.seeds)
+            write_results(table, options.seeds, runs, bases, *place(options), print)
     return status
 
 
 def _options() -> flags.FlagValues:
     options = flags.FlagValues()
-    flags.DEFINE_string("table", None, f"One of {', '.join(EXPERIMENTS)}.", flag_values=options)
-    flags.DEFINE_string("figure", None, f"Or one of {', '.join(figures.FIGURES)}.", flag_values=options)
+    meaning = f"One of {', '.join(EXPERIMENTS)}, or its number in the paper."
+    flags.DEFINE_string("table", None, meaning, flag_values=options)
+    meaning = f"Or one of {', '.join(figures.FIGURES)}, or its number in the paper."
+    flags.DEFINE_string("figure", None, meaning, flag_values=options)
     meaning = "Parts of the names of rows, * and ? included (default: all rows)."
     flags.DEFINE_list("rows", [], meaning, flag_values=options)
     flags.DEFINE_string("scale", "cpu", f"One of {', '.join(SCALES)}.", flag_values=options)
@@ -52,19 +55,20 @@ def _options() -> flags.FlagValues:
 
 def _draw(options: flags.FlagValues) -> int:
     """Makes the runs behind a figure, then calls the verbs that draw it."""
-    from saddle_jax.cli import data, landscape, report, sharpness
+    from saddle_jax.cli import data, landscape, report, sharpness, topology
 
     verbs = {
         "landscape": landscape.run,
         "sharpness": sharpness.run,
         "figure": report.figure,
         "data": data.run,
+        "topology": topology.run,
     }
-    if options.figure not in figures.FIGURES:
-        raise UsageError(f"figure must be one of {', '.join(figures.FIGURES)}, got {options.figure!r}")
+    with mistakes():
+        name = figures.named_figure(options.figure)
     if options.table is not None or options.rows:
         raise UsageError("figure must stand alone: it names its own table and rows")
-    figure = figures.FIGURES[options.figure]
+    figure = figures.FIGURES[name]
     scale, folder = place(options)
     workdirs: list[str] = []
     epochs: list[int] = []
@@ -77,11 +81,11 @@ def _draw(options: flags.FlagValues) -> int:
     if not options.plan:
         with mistakes():
             folder.mkdir(parents=True, exist_ok=True)
-    output = str(folder / f"figure-{options.figure}-{scale.name}")
+    output = str(folder / f"figure-{name}-{scale.name}")
     for picture in figure.pictures:
         verb, arguments = picture(figures.Place(output, epochs, scale.images))
         arguments = [*arguments, *workdirs]
-        if options.data_dir and verb != "figure":
+        if options.data_dir and verb in figures.READS_DATA:
             arguments.append(f"--data_dir={options.data_dir}")
         print(f"\nsaddle {shlex.join([verb, *arguments])}", flush=True)
         if not options.plan:

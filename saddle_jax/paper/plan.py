@@ -48,7 +48,12 @@ class Planned:
         return self.status not in ("finished", "diverged")
 
     def note_paper(self, table: str, scale: Scale) -> None:
-        """Writes paper.json, which names the figure of the paper that this run reproduces."""
+        """Writes paper.json, which names the figure of the paper that this run reproduces.
+
+        A run that two experiments share keeps what the first of them wrote.
+        """
+        if (self.workdir / "paper.json").exists():
+            return
         figure = None if self.entry.printed is None else str(self.entry.printed)
         about = {"table": table, "row": self.entry.name, "paper": figure}
         write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
