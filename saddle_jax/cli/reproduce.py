@@ -11,6 +11,7 @@ from saddle_jax.paper import figures
 from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries, named_table
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import overview, write_results
+from saddle_jax.report.tables import as_text, write_all
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -20,6 +21,8 @@ def run(arguments: Sequence[str]) -> int:
     if options.list and options.table is None:
         print(overview())
         return 0
+    if options.claims:
+        return _claims(options)
     if options.figure is not None:
         return _draw(options)
     with mistakes():
@@ -47,10 +50,34 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("seeds", 3, "Number of seeds, from 0 on.", lower_bound=1, flag_values=options)
     flags.DEFINE_string("workdir", None, "Folder of all runs and tables.", flag_values=options)
     flags.DEFINE_string("data_dir", "", "Folder of prepared datasets.", flag_values=options)
+    meaning = "Print what the text claims of the tables, beside the tables and the runs below --workdir."
+    flags.DEFINE_bool("claims", False, meaning, flag_values=options)
     flags.DEFINE_bool("list", False, "List the experiments, or the rows of one.", flag_values=options)
     flags.DEFINE_bool("plan", False, "Print the plan and stop.", flag_values=options)
     flags.DEFINE_bool("quiet", False, "Print the table only.", flag_values=options)
     return options
+
+
+def _claims(options: flags.FlagValues) -> int:
+    """Prints the claims of the text; with --workdir also what the runs there say, and writes both."""
+    from saddle_jax.report.claimed import claim_rows, means_below, ratio_rows
+
+    if options.table is not None or options.figure is not None or options.rows:
+        raise UsageError("claims must stand alone: they are about all tables")
+    ours, paths = None, []
+    with mistakes():
+        if options.workdir:
+            scale, folder = place(options)
+            ours = means_below(folder, scale)
+        rows, cheaper = claim_rows(ours), ratio_rows()
+        print(f"{as_text(rows)}\n\n{as_text(cheaper)}")
+        if options.workdir:
+            caption = (
+                f"What the paper's text claims, in percentage points. Scale {scale.name}: {scale.meaning}"
+            )
+            paths = write_all(rows, folder, f"claims-{scale.name}", caption)
+            print(f"\nwritten: {', '.join(path.name for path in paths)} in {folder}")
+    return 0
 
 
 def _draw(options: flags.FlagValues) -> int:

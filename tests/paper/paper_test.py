@@ -50,7 +50,7 @@ def test_the_figures_give_the_averages_that_the_paper_quotes():
     assert gain("4", "imagenette", "n_saddle", "ngm") == pytest.approx(1.7, abs=0.1)
     assert gain("4", "imagenet", "n_saddle", "ngm") == pytest.approx(4.2, abs=0.1)
     assert gain("5", "cifar10", "q_saddle", "qgm") == pytest.approx(12, abs=0.2)
-    assert gain("dpsgd", "cifar10", "d_saddle", "dpsgd") == pytest.approx(10, abs=1.5)
+    assert gain("dpsgd", "cifar10", "d_saddle", "dpsgd") == pytest.approx(10.96, abs=0.01)  # the text: 10
     assert gain("dpsgd", "cifar100", "d_saddle", "dpsgd") == pytest.approx(5.4, abs=0.1)
 
 
@@ -60,7 +60,7 @@ def test_the_figures_give_the_drops_that_the_paper_prints_but_for_one(table, bas
     wrong = {}
     for e in EXPERIMENTS[table].entries:
         drop = full[e.agents, e.dataset, e.alpha, e.method, "none"] - e.printed.mean
-        if abs(drop - e.drop) > 0.021:
+        if abs(drop - e.drop) > 0.001:
             wrong[e.name] = (round(drop, 2), e.drop)
     assert wrong == ({"cifar10-ring5-alpha0.001-q_saddle-top_k0.3": (1.07, 1.18)} if table == "top-k" else {})
     drops = [e.drop for found in EXPERIMENTS.values() for e in found.entries if e.drop is not None]
