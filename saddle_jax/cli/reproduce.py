@@ -5,13 +5,16 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.cli.planning import base_runs, make_runs, place
+from saddle_jax.cli.planning import base_runs, make_runs, place, readings_of
+from saddle_jax.cli.settings import some_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.paper import figures
 from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries, named_table
+from saddle_jax.paper.readings import SETTINGS, written
 from saddle_jax.paper.scales import SCALES
 from saddle_jax.report.reproduced import overview, write_results
 from saddle_jax.report.tables import as_text, write_all
+from saddle_jax.training.run_name import safe
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -34,7 +37,8 @@ def run(arguments: Sequence[str]) -> int:
     if runs and not options.plan:
         with mistakes():
             bases = base_runs(options, table, entries, options.seeds)
-            write_results(table, options.seeds, runs, bases, *place(options), print)
+            otherwise = written(readings_of(options))
+            write_results(table, options.seeds, runs, bases, *place(options), print, otherwise)
     return status
 
 
@@ -53,6 +57,9 @@ def _options() -> flags.FlagValues:
     meaning = "Print what the text claims of the tables, beside the tables and the runs below --workdir."
     flags.DEFINE_bool("claims", False, meaning, flag_values=options)
     flags.DEFINE_bool("list", False, "List the experiments, or the rows of one.", flag_values=options)
+    some_options(options, SETTINGS)
+    meaning = "Whether quantizers are divided by tau (default: as each row's name says)."
+    flags.DEFINE_bool("biased", None, meaning, flag_values=options)
     flags.DEFINE_bool("plan", False, "Print the plan and stop.", flag_values=options)
     flags.DEFINE_bool("quiet", False, "Print the table only.", flag_values=options)
     return options
@@ -62,7 +69,7 @@ def _claims(options: flags.FlagValues) -> int:
     """Prints the claims of the text; with --workdir also what the runs there say, and writes both."""
     from saddle_jax.report.claimed import claim_rows, means_below, ratio_rows
 
-    if options.table is not None or options.figure is not None or options.rows:
+    if options.table is not None or options.figure is not None or options.rows or readings_of(options):
         raise UsageError("claims must stand alone: they are about all tables")
     ours, paths = None, []
     with mistakes():
@@ -108,7 +115,8 @@ def _draw(options: flags.FlagValues) -> int:
     if not options.plan:
         with mistakes():
             folder.mkdir(parents=True, exist_ok=True)
-    output = str(folder / f"figure-{name}-{scale.name}")
+    readings = "".join(f"-{safe(text)}" for text in written(readings_of(options)))
+    output = str(folder / f"figure-{name}-{scale.name}{readings}")
     for picture in figure.pictures:
         verb, arguments = picture(figures.Place(output, epochs, scale.images))
         arguments = [*arguments, *workdirs]

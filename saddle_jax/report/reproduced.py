@@ -13,6 +13,7 @@ from saddle_jax.paper.plan import Planned, Remaining
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import NUMBERS, Cell, as_text, cell_of, numbers_of, seeds_of, write_all
+from saddle_jax.training.run_name import safe
 
 _BASE = {"q_saddle": "qgm", "n_saddle": "ngm", "d_saddle": "dpsgd"}
 
@@ -56,17 +57,20 @@ def write_results(
     scale: Scale,
     folder: pathlib.Path,
     tell: Callable[[str], None],
+    otherwise: Sequence[str] = (),
 ) -> None:
     """Writes a table of the paper beside ours, the differences and a picture; `tell` prints them.
 
-    `bases` are runs of other tables that these are compared with, if they were made.
+    `bases` are runs of other tables that these are compared with, if they were made; `otherwise` is how the
+    runs read what the paper leaves open, such as "order=paper".
     """
     cells, others = cells_of(runs), cells_of(bases)
     title = EXPERIMENTS[table].title
     caption = f"Table {table}: {title}. {seeds} seeds. Scale {scale.name}: {scale.meaning}"
+    caption += f". Read otherwise, where it means something: {', '.join(otherwise)}" if otherwise else ""
     rows, differences = beside_the_paper(cells, scale, others), contrasts(cells, others)
     tell(f"\n{caption}\n\n{as_text(rows)}")
-    name = f"table-{table}-{scale.name}"
+    name = "-".join([f"table-{table}-{scale.name}", *map(safe, otherwise)])
     paths = write_all(rows, folder, name, caption, numbers=numbers(cells, scale))
     if len(differences) > 1 and scale.is_comparable:
         explained = "Differences in percentage points; ours over the same seeds, with 95 % intervals"
@@ -75,7 +79,8 @@ def write_results(
     if others and not any(cell.scores for cell in others.values()):
         base = EXPERIMENTS[table].base
         tell(f"\nwhat these are compared with is in table {base}: saddle reproduce --table={base} runs it")
-    plot_beside_the_paper(cells, f"Table {table}, scale {scale.name}", folder / f"{name}.png")
+    shown = ", ".join([f"Table {table}, scale {scale.name}", *otherwise])
+    plot_beside_the_paper(cells, shown, folder / f"{name}.png")
     tell(f"\nwritten: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli.__main__ import VERBS, main
-from saddle_jax.paper import plan
+from saddle_jax.paper import plan, readings
 from saddle_jax.paper.experiments import EXPERIMENTS, named_table
 from saddle_jax.paper.figures import FIGURES, Place, named_figure
 from saddle_jax.paper.scales import SCALES
@@ -183,3 +183,50 @@ def test_the_list_names_every_experiment_and_row(capsys):
     )
     assert main(["saddle", "reproduce", "--list", "--table=5"]) == 0
     assert "cifar10-torus40-alpha0.001-qgm-quantize8" in capsys.readouterr().out
+
+
+def test_readings_change_the_runs_that_they_mean_something_to():
+    by_name = {e.name: e.config() for found in EXPERIMENTS.values() for e in found.entries}
+
+    def changed(name, **given):
+        default = by_name[name]
+        config = readings.read_otherwise(default, given)
+        return readings.ending(config, default), config
+
+    compressed, plain = "cifar10-ring10-alpha0.01-qgm-quantize8", "cifar10-ring10-alpha0.01-qgm-none"
+    assert changed(compressed, order="paper")[0] == "-order=paper"
+    assert changed(compressed, order="paper")[1].order == "paper"
+    assert changed(plain, order="paper") == ("", by_name[plain])
+    assert changed(plain, nesterov=False, norm="evonorm_sigmoid")[0] == "-nesterov=false-norm=evonorm_sigmoid"
+    assert changed(plain, self_gradient="mixed")[0] == ""
+    signs = "cifar10-ring10-alpha0.01-ngm-sign"
+    assert changed(signs, self_gradient="mixed", order="paper")[0] == "-self_gradient=mixed"
+    assert changed(plain, ascent_reuse=True)[0] == ""
+    assert changed("cifar10-ring10-alpha0.01-q_saddle-none-every5", ascent_reuse=True)[1].ascent_reuse
+    two = "cifar10-ring10-alpha0.01-ngm-quantize2_biased"
+    assert changed(two, biased=False)[0] == "-compressor=quantize2"
+    assert changed(two, biased=True)[0] == ""
+    assert changed(compressed, biased=True)[1].compressor == "quantize8_biased"
+    assert changed(signs, biased=False)[0] == ""
+
+
+def test_runs_of_another_reading_have_folders_and_tables_of_their_own(tmp_path, capsys):
+    command = ["saddle", "reproduce", "--table=1", "--rows=cifar10-ring5-alpha0.01-qgm", "--scale=smoke"]
+    command += ["--seeds=1", f"--workdir={tmp_path}"]
+    assert main([*command, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--config.order=paper"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 runs, 1 of them made already" in shown  # without a compressor there is no order
+    assert shown.count("order=paper") >= 3
+    names = {path.name for path in (tmp_path / "smoke").iterdir()}
+    row = "cifar10-ring5-alpha0.01-qgm"
+    assert names == {f"{row}-none-seed0", f"{row}-quantize8-seed0", f"{row}-quantize8-order=paper-seed0"}
+    about = json.loads(
+        (tmp_path / "smoke" / f"{row}-quantize8-order=paper-seed0" / "config.json").read_text()
+    )
+    assert about["config"]["order"] == "paper"
+    assert "order=paper" in (tmp_path / "table-1-smoke-order=paper.md").read_text()
+    assert "order=paper" not in (tmp_path / "table-1-smoke.md").read_text()
+    assert main([*command, "--config.order=mine"]) == 2
+    assert re.fullmatch(r"saddle: order must be one of choco, paper, got 'mine'\n", capsys.readouterr().err)
