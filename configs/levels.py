@@ -1,4 +1,4 @@
-"""The figure of varying compression levels; the learning rate falls by 0.981 every epoch.
+"""The figure of varying compression levels.
 
     bin/saddle train --config=configs/levels.py[:[SCALE/]ROW]
 
@@ -10,4 +10,4 @@ from saddle_jax.training.config import Config
 
 
 def get_config(variant: str = "") -> Config:
-    return overlay("levels", variant, "cifar10-ring10-alpha0.001-q_saddle-quantize8-exponential")
+    return overlay("levels", variant, "cifar10-ring10-alpha0.001-q_saddle-quantize8")

@@ -10,7 +10,8 @@ from saddle_jax.base import sources
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.report.tables import as_text, comparison, gather, headline_of, write_all
+from saddle_jax.report.comparisons import comparison, differences, numbers
+from saddle_jax.report.tables import as_text, gather, headline_of, write_all
 from saddle_jax.training.grid import parse_grid
 
 # The lists of the grid: the setting that each varies, its default, its meaning.
@@ -51,13 +52,17 @@ def run(arguments: Sequence[str]) -> int:
     ended = [workdir for workdir in runs if workdir not in refused]
     if not ended:
         raise UsageError(f"no run of {folder} could be made")
-    rows = comparison(gather(ended, grid.axes), grid)
-    headline = headline_of(ended)
+    cells, headline = gather(ended, grid.axes), headline_of(ended)
+    rows, between = comparison(cells, grid), differences(cells, grid)
     title = (
         f"test {headline.title} of the consensus model{headline.unit}, mean +- standard deviation over seeds"
     )
     print(f"\n{title}\n{as_text(rows)}")
-    paths = write_all(rows, folder, "comparison")
+    paths = write_all(rows, folder, "comparison", numbers=numbers(cells, grid, headline))
+    if len(between) > 1:
+        title = "differences over the same seeds, with 95 % intervals (Student's t)"
+        print(f"\n{title}\n{as_text(between)}")
+        paths += write_all(between, folder, "comparison-differences", title)
     plot_curves(ended, folder / "comparison.png")
     print(f"written: {', '.join(path.name for path in paths)}, comparison.png in {folder}")
     return 2 if impossible else status

@@ -35,7 +35,9 @@ def run(arguments: Sequence[str]) -> None:
         write_all(x, losses, names, folder)
         for workdir, name, loss in zip(workdirs, names, losses, strict=True):
             save_numbers(x, loss[None], [name], workdir)  # for `saddle report` of this run
-        screen.line(f"written: landscape.npz, .png and .html, contours.png, sections.png in {folder}")
+        screen.line(
+            f"written: landscape.npz, .png and .html, panels.png, contours.png, sections.png in {folder}"
+        )
 
 
 def _options() -> flags.FlagValues:

@@ -2,13 +2,16 @@
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 from saddle_jax.cli.running import run_several
+from saddle_jax.cli.settings import given_options
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.paper import plan
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.readings import written
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.reproduced import describe_plan
 
@@ -22,21 +25,30 @@ def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
     return SCALES[options.scale], pathlib.Path(options.workdir)
 
 
+def readings_of(options: flags.FlagValues) -> dict[str, Any]:
+    """Returns how the options read what the paper leaves open."""
+    biased = {} if options.biased is None else {"biased": options.biased}
+    return given_options(options) | biased
+
+
 def make_runs(
     options: flags.FlagValues, table: str, entries: Sequence[Entry], seeds: int
 ) -> tuple[list[plan.Planned], int]:
-    """Plans and runs what is missing; returns the runs there are then, and the exit status so far."""
+    """Plans and, without --plan, runs what is missing; returns the runs, and the exit status so far."""
     scale, folder = place(options)
     tell = (lambda text: None) if options.quiet else lambda text: print(text, flush=True)
     with mistakes():
-        runs = plan.plan(entries, scale, seeds, folder, options.data_dir)
+        otherwise = readings_of(options)
+        runs = plan.plan(entries, scale, seeds, folder, options.data_dir, otherwise)
         missing = [run for run in runs if run.is_missing]
         tell(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
+        if otherwise:
+            tell(f"read otherwise, where it means something: {', '.join(written(otherwise))}")
         if missing and not options.quiet:
             tell(describe_plan(plan.remaining(missing, tell)))
     tell(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
     if options.plan:
-        return [], 0
+        return runs, 0
     refused, status = run_several({run.workdir: run.config for run in missing}, quiet=options.quiet)
     if status == 130:
         return [], status
@@ -45,3 +57,12 @@ def make_runs(
         for planned in made:
             planned.note_paper(table, scale)
     return made, status
+
+
+def base_runs(
+    options: flags.FlagValues, table: str, entries: Sequence[Entry], seeds: int
+) -> list[plan.Planned]:
+    """Plans the runs of other tables that these entries are compared with, those that have ended or not."""
+    scale, folder = place(options)
+    bases = EXPERIMENTS[table].bases(entries)
+    return plan.plan(bases, scale, seeds, folder, options.data_dir, readings_of(options))

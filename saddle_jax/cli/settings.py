@@ -21,8 +21,24 @@ _DEFINERS: dict[Any, Any] = {
 def config_options(options: flags.FlagValues) -> None:
     """Defines --config=FILE.py[:VARIANT] and --config.FIELD=VALUE for every setting."""
     flags.DEFINE_string("config", None, "Settings file, FILE.py[:VARIANT].", flag_values=options)
+    some_options(options, [field.name for field in dataclasses.fields(Config)])
+
+
+def some_options(options: flags.FlagValues, names: Sequence[str]) -> None:
+    """Defines --config.FIELD=VALUE for some settings alone."""
     for field in dataclasses.fields(Config):
-        _DEFINERS[field.type](f"config.{field.name}", None, field.metadata["meaning"], flag_values=options)
+        if field.name in names:
+            meaning = field.metadata["meaning"]
+            _DEFINERS[field.type](f"config.{field.name}", None, meaning, flag_values=options)
+
+
+def given_options(options: flags.FlagValues) -> dict[str, Any]:
+    """Returns the settings that were given, each checked by itself."""
+    given = _given(options)
+    with mistakes():
+        for name, value in given.items():
+            check_setting(name, value)
+    return given
 
 
 def read_options(options: flags.FlagValues) -> Config:
@@ -35,9 +51,7 @@ def read_for_many(options: flags.FlagValues) -> dict[str, Any]:
     """Returns the same for several methods: each field is checked, but not whether they go together."""
     with mistakes():
         base = _base(options)
-        for name, value in _given(options).items():
-            check_setting(name, value)
-    return base.to_json() | _given(options)
+    return base.to_json() | given_options(options)
 
 
 def _base(options: flags.FlagValues) -> Config:
@@ -48,7 +62,7 @@ def _given(options: flags.FlagValues) -> dict[str, Any]:
     return {
         field.name: options[f"config.{field.name}"].value
         for field in dataclasses.fields(Config)
-        if options[f"config.{field.name}"].present
+        if f"config.{field.name}" in options and options[f"config.{field.name}"].present
     }
 
 

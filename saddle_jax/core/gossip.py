@@ -77,7 +77,8 @@ def choco(
 
     "choco" mixes what was just sent: without compression and at gamma = 1 it is exact gossip.
     "paper" mixes what was sent a step ago: its first step mixes nothing, and without compression
-    it does not become the uncompressed method.
+    it does not become the uncompressed method. To compare with the code of CHOCO-SGD's authors,
+    epfml/ChocoSGD, take "paper": its deep-learning code has that order.
 
     Args:
       compressor: the operator Q, applied to each tensor of each agent.

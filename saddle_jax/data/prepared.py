@@ -141,16 +141,19 @@ def _chunks(source: Any, what: str, doing: str) -> Iterator[tuple[np.ndarray, li
 
 
 def middle_square(size: int) -> Resize:
-    """Returns a function that makes an image's shorter side `size` (bilinear) and cuts the middle square."""
+    """Returns a function that makes an image's shorter side `size` (bilinear) and cuts the middle square.
+
+    The sizes are those of torchvision's Resize, which cuts the longer side off to a whole number, and of its
+    CenterCrop, which rounds the corner to the even one of two.
+    """
     from PIL import Image
 
     def resize(image: np.ndarray) -> np.ndarray:
-        height, width = image.shape[:2]
-        scale = size / min(height, width)
-        width, height = max(size, round(width * scale)), max(size, round(height * scale))
+        short = min(image.shape[:2])
+        height, width = (int(size * side / short) for side in image.shape[:2])
         if image.shape[:2] != (height, width):
             image = np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR))
-        top, left = (height - size) // 2, (width - size) // 2
+        top, left = round((height - size) / 2), round((width - size) / 2)
         return image[top : top + size, left : left + size]
 
     return resize

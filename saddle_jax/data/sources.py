@@ -38,7 +38,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
     Args:
       name: "digits" (embedded, real), "synthetic"; "convex", or with options "convex(condition=100)";
-        "characters" (embedded, real); "cifar10", "cifar100", "imagenette" (32x32, as the paper ran it),
+        "characters" (embedded, real); "cifar10", "cifar100", "imagenette" (at 32x32),
         "imagenet" (streamed), or the tfds name of any other image classification dataset whose images
         have one size. Also a file .npz, a folder of images by class (./mine), and what a user's program
         loads, FILE.py:NAME or module:NAME.
@@ -100,7 +100,8 @@ def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: 
         resize = prepared.middle_square(size) if size else None
         prepared.write_images(folder, prepared.open_split(version, split), records[0].name, resize)
 
-    folder = cached(version, records, f"{split}-{size}" if size else split, write)
+    # "cut": versions that rounded the longer side left folders without it
+    folder = cached(version, records, f"{split}-{size}-cut" if size else split, write)
     images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
     return {"inputs": images, "targets": np.load(folder / "labels.npy", allow_pickle=False)}
 

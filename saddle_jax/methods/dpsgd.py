@@ -43,6 +43,8 @@ def dpsgd(
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD). The other methods share these options.
 
+    Comp D-PSGD is not in the paper, which compresses QGM and NGM.
+
     Args:
       topology: who hears whom.
       learning_rate: eta, a number or an optax schedule.

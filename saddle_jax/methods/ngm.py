@@ -54,7 +54,7 @@ def ngm(
     Args:
       weight_decay: coupled L2, added to the mean gradient; it is never compressed.
       compressor: the operator Q on cross-gradients; models are sent as they are. With few bits use a
-        contracting one: `sj.sign()`, or a biased quantizer.
+        contracting one: `sj.sign()`, to which a zero is positive, or a biased quantizer.
       self_gradient: where self-gradient and weight decay are taken: at the "current" model, as
         printed, or at the "mixed" one x + gamma (W - I) x, as the code of NGM's authors does.
 

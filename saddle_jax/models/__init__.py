@@ -43,7 +43,8 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
         block per stage: for studies on a CPU), cnn (small), mlp, logistic; linear (for the convex tasks), and
         causal_mlp, which takes characters [B, T] and gives logits [B, T, num_classes].
       num_classes: how many classes, or other numbers to predict.
-      norm: "evonorm" (the paper's), "evonorm_sigmoid", or "groupnorm" with ReLU.
+      norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
+        the code that the paper builds on has it; no table of the paper uses it.
       lowering: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
         every mode and any number of times. The parameters do not depend on it.
     """

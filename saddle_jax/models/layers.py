@@ -18,8 +18,8 @@ Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
 Initializer = Callable[..., Any]
 
-# The number of GroupNorm's groups in the code that the paper builds on.
-_GROUPNORM_GROUPS = 2
+# GroupNorm's groups and floor under the variance in the code that the paper builds on.
+_GROUPNORM_GROUPS, _GROUPNORM_FLOOR = 2, 1e-5
 
 
 def he_normal_by_outputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
@@ -82,16 +82,21 @@ class Linear(nn.Module):
 
 
 class Activation(nn.Module):
-    """Normalisation and non-linearity in one: EvoNorm, or GroupNorm and ReLU."""
+    """Normalisation and non-linearity in one: EvoNorm, or GroupNorm and ReLU.
+
+    The last of a branch that is added to another has no ReLU (`is_last`). EvoNorm has its own within.
+    """
 
     norm: Norm = "evonorm"
     lowering: Lowering = "fast"
+    is_last: bool = False
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         checks.choice("norm", self.norm, NORMS)
         if self.norm == "groupnorm":
-            return nn.relu(nn.GroupNorm(num_groups=_GROUPNORM_GROUPS, name="norm")(x))
+            y = nn.GroupNorm(num_groups=_GROUPNORM_GROUPS, epsilon=_GROUPNORM_FLOOR, name="norm")(x)
+            return y if self.is_last else nn.relu(y)
         if x.shape[-1] % GROUPS:
             raise ArgumentError(f"channels must be a multiple of {GROUPS} for EvoNorm, got {x.shape[-1]}")
         gate: Gate = "sigmoid" if self.norm == "evonorm_sigmoid" else "hard_sigmoid"

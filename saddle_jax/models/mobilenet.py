@@ -1,7 +1,8 @@
 """MobileNet-V2 for 32x32 images (Sandler et al., 2018), in the form with a stride-1 stem.
 
-The norm's non-linearity also follows the projection (no linear bottleneck). A block of stride 1 that changes
-the width has a 1x1 convolution as its shortcut.
+EvoNorm's non-linearity also follows the projection (no linear bottleneck); with GroupNorm there is no ReLU
+after the norms of the projection and the shortcut. A block of stride 1 that changes the width has a 1x1
+convolution as its shortcut.
 """
 
 import functools
@@ -41,11 +42,12 @@ class Block(nn.Module):
         y = activation(name="expand_norm")(conv(hidden, size=1, name="expand")(x))
         y = conv(hidden, stride=self.stride, depthwise=True, name="depthwise")(y)
         y = activation(name="depthwise_norm")(y)
-        y = activation(name="project_norm")(conv(self.features, size=1, name="project")(y))
+        y = activation(is_last=True, name="project_norm")(conv(self.features, size=1, name="project")(y))
         if self.stride != 1:
             return y
         if x.shape != y.shape:
-            x = activation(name="shortcut_norm")(conv(self.features, size=1, name="shortcut")(x))
+            shortcut = conv(self.features, size=1, name="shortcut")(x)
+            x = activation(is_last=True, name="shortcut_norm")(shortcut)
         return x + y
 
 

@@ -1,7 +1,8 @@
 """ResNet-20 and ResNet-8 for 32x32 images (He et al., 2016), ResNet-18 for 224x224.
 
-As in the code that the paper builds on, the norm's non-linearity follows both convolutions of a block and the
-shortcut's, and nothing follows the sum.
+As in the code that the paper builds on, EvoNorm, which has its non-linearity within, follows both
+convolutions of a block and the shortcut's, and nothing follows the sum. With GroupNorm a ReLU follows the
+norm of the first convolution, and the sum.
 """
 
 import functools
@@ -29,11 +30,11 @@ class Block(nn.Module):
         )
         activation = functools.partial(Activation, self.norm, self.lowering)
         y = activation(name="norm1")(conv(stride=self.stride, name="conv1")(x))
-        y = activation(name="norm2")(conv(name="conv2")(y))
+        y = activation(is_last=True, name="norm2")(conv(name="conv2")(y))
         if x.shape != y.shape:
             x = conv(size=1, stride=self.stride, name="shortcut")(x)
-            x = activation(name="shortcut_norm")(x)
-        return x + y
+            x = activation(is_last=True, name="shortcut_norm")(x)
+        return nn.relu(x + y) if self.norm == "groupnorm" else x + y
 
 
 class ResNet(nn.Module):

@@ -4,11 +4,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.methods import options_of
 from saddle_jax.paper.experiments import Entry, choose_entries
 from saddle_jax.training.config import Config
 
-Verb = Literal["landscape", "sharpness", "figure", "data"]
+Verb = Literal["landscape", "sharpness", "figure", "data", "topology"]
+READS_DATA = ("landscape", "sharpness", "data")  # the verbs that take --data_dir
 
 
 class Command(NamedTuple):
@@ -36,7 +38,8 @@ Picture = Callable[[Place], Command]
 
 
 def _landscape(place: Place) -> Command:
-    return Command("landscape", [f"--images={place.images}", f"--output={place.output}"])
+    directions = "--directions=orthogonal"  # "orthogonal Gaussian perturbations", as the appendix says
+    return Command("landscape", [directions, f"--images={place.images}", f"--output={place.output}"])
 
 
 def _sharpness(place: Place) -> Command:
@@ -52,6 +55,13 @@ def _compression(place: Place) -> Command:
 
 def _bits(place: Place) -> Command:
     return Command("figure", ["bits", f"--output={place.output}.png"])
+
+
+def _graph(kind: str, agents: int) -> Picture:
+    def command(place: Place) -> Command:
+        return Command("topology", [kind, str(agents), f"--output={place.output}-{kind}.png"])
+
+    return command
 
 
 def _allocation(alpha: str) -> Picture:
@@ -118,8 +128,8 @@ FIGURES = {
     ),
     "compression": Figure(
         "compression error and model updates of compressed QGM and Q-SADDLe",
-        "1",
-        [f"{_QGM}-quantize8"],
+        "compression",
+        [],
         [_compression],
     ),
     "compression-ngm": Figure(
@@ -127,6 +137,9 @@ FIGURES = {
         "3",
         [f"{_NGM}-sign"],
         [_compression],
+    ),
+    "graphs": Figure(
+        "the ring of 10 agents and the torus of 40", None, [], [_graph("ring", 10), _graph("torus", 40)]
     ),
     "levels": Figure("accuracy against the level of compression", "levels", [], [_bits]),
     "allocation": Figure(
@@ -136,3 +149,25 @@ FIGURES = {
         [_allocation("0.01"), _allocation("0.001")],
     ),
 }
+
+# The paper's numbers. Figure 1 has pairs in a panel and Figure 8 the same four models in one each: both are
+# among the pictures of "landscape".
+NUMBERED = {
+    "1": "landscape",
+    "2": "compression",
+    "3": "graphs",
+    "4": "levels",
+    "5": "sharpness",
+    "6": "compression-ngm",
+    "7": "allocation",
+    "8": "landscape",
+    "9": "landscape-ngm",
+}
+
+
+def named_figure(name: str) -> str:
+    """Returns a figure by its name or by the paper's number of it; others are an ArgumentError."""
+    found = NUMBERED.get(name, name)
+    if found not in FIGURES:
+        raise ArgumentError(f"figure must be one of {', '.join(FIGURES)}, or 1 to 9, got {name!r}")
+    return found

@@ -4,12 +4,13 @@ import dataclasses
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
 from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.paper import readings
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
 from saddle_jax.training.checkpoint import Checkpoints
@@ -48,9 +49,15 @@ class Planned:
         return self.status not in ("finished", "diverged")
 
     def note_paper(self, table: str, scale: Scale) -> None:
-        """Writes paper.json, which names the figure of the paper that this run reproduces."""
+        """Writes paper.json, which names the figure of the paper that this run reproduces.
+
+        A run that two experiments share keeps what the first of them wrote.
+        """
+        if (self.workdir / "paper.json").exists():
+            return
         figure = None if self.entry.printed is None else str(self.entry.printed)
-        about = {"table": table, "row": self.entry.name, "paper": figure}
+        name = self.workdir.name.rpartition("-seed")[0]  # with what was read otherwise
+        about = {"table": table, "row": name, "paper": figure}
         write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
 
 
@@ -66,22 +73,27 @@ class Size:
 
 
 def plan(
-    entries: Sequence[Entry], scale: Scale, seeds: int, folder: pathlib.Path, data_dir: str
+    entries: Sequence[Entry],
+    scale: Scale,
+    seeds: int,
+    folder: pathlib.Path,
+    data_dir: str,
+    otherwise: Mapping[str, Any] | None = None,
 ) -> list[Planned]:
     """Lists the runs behind some entries, seed by seed, so that a table fills evenly.
+
+    `otherwise` are readings of what the paper leaves open, see `readings`; folders are named after them.
 
     Raises:
       RunError: a folder holds another run than the one that belongs there.
     """
-    runs = [
-        Planned(
-            entry,
-            dataclasses.replace(scale.apply(entry.config(seed)), data_dir=data_dir),
-            folder / scale.name / f"{entry.name}-seed{seed}",
-        )
-        for seed in range(seeds)
-        for entry in entries
-    ]
+    runs = []
+    for seed in range(seeds):
+        for entry in entries:
+            default = dataclasses.replace(scale.apply(entry.config(seed)), data_dir=data_dir)
+            config = readings.read_otherwise(default, otherwise or {})
+            name = f"{entry.name}{readings.ending(config, default)}-seed{seed}"
+            runs.append(Planned(entry, config, folder / scale.name / name))
     for run in runs:
         if (run.workdir / "config.json").exists():
             check_same(run.workdir, run.config)

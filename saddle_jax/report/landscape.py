@@ -24,9 +24,10 @@ def save_numbers(x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: 
 
 
 def write_all(x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path) -> None:
-    """Writes the surfaces [runs, n, n] over x [n] as numbers, as three pictures and as a page."""
+    """Writes the surfaces [runs, n, n] over x [n] as numbers, as four pictures and as a page."""
     save_numbers(x, loss, names, folder)
-    plots = {"landscape.png": plot_surfaces, "contours.png": plot_contours, "sections.png": plot_sections}
+    plots = {"landscape.png": plot_surfaces, "panels.png": plot_panels}
+    plots |= {"contours.png": plot_contours, "sections.png": plot_sections}
     for name, write in {**plots, "landscape.html": write_page}.items():
         write(x, x, loss, names, folder / name)
 
@@ -55,6 +56,28 @@ def plot_surfaces(
         cell.set_box_aspect(None, zoom=0.9)  # room for that label
         cell.tick_params(labelsize=6)
         cell.legend(handles=lines, fontsize=7, loc="upper left")
+    save(figure, path)
+
+
+def plot_panels(
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+) -> None:
+    """Draws a run a panel, as in the paper's Figures 8 and 9, all with the same axis of losses."""
+    columns = min(len(names), 2)
+    rows = -(-len(names) // columns)
+    figure, _ = new_figure(width=4.2 * columns, height=3.8 * rows)
+    figure.clear()
+    across, along = np.meshgrid(x, y, indexing="ij")
+    finite = np.where(np.isfinite(loss), loss, np.nan)
+    low, high = np.nanmin(finite), np.nanmax(finite)
+    for number, name in enumerate(labels(names)):
+        cell = figure.add_subplot(rows, columns, number + 1, projection="3d")
+        cell.plot_surface(across, along, finite[number], cmap="viridis", vmin=low, vmax=high, linewidth=0)
+        cell.set_zlim(low, high if high > low else low + 1)
+        cell.set_title(name, fontsize=8)
+        cell.set_zlabel("loss", fontsize=8)
+        cell.set_box_aspect(None, zoom=0.85)  # room for that label
+        cell.tick_params(labelsize=6)
     save(figure, path)
 
 

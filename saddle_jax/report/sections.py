@@ -13,7 +13,8 @@ from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import drawings, graph_drawings
 from saddle_jax.report.gathered import Run, class_counts, class_names
 from saddle_jax.report.measures import Measure
-from saddle_jax.report.seeds import mean_and_spread, seeds_together
+from saddle_jax.report.seeds import labels, seeds_together
+from saddle_jax.report.statistics import paired, summarise
 from saddle_jax.report.topologies import topology_of
 from saddle_jax.training.config import IRRELEVANT
 
@@ -103,16 +104,37 @@ def seeds(runs: Sequence[Run]) -> str:
     names = _differing([run.config.to_json() for run in runs])
     named = [name for name in names if name not in ("seed", *IRRELEVANT)]
     varied = [name for name in named if name != "method"]
-    rows: list[list[Any]] = [["method", *varied, "seeds", "metric", "mean", "std"]]
+    rows: list[list[Any]] = [["method", *varied, "seeds", "metric", "mean", "std", "95 % interval"]]
     for group in groups:
         shared = group[0].config.to_json()
         headline = group[0].headline
         scores = [score for run in group if (score := run.score()) is not None]
-        mean, spread = mean_and_spread(scores) if scores else (None, None)
+        found = summarise(scores)
+        scaled = summarise([headline.factor * score for score in scores])
         row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(scores))]
-        rows.append([*row, headline.title, _score(headline, mean), _score(headline, spread)])
-    note = "<p>Runs that differ in the seed alone; of those that finished.</p>"
-    return f"<h3>Mean over seeds</h3>{note}{table('seeds', rows)}"
+        rows.append([*row, headline.title, _score(headline, found.mean), _score(headline, found.std)])
+        rows[-1].append(scaled.interval(".2f" if headline.percent else ".4g"))
+    note = "<p>Runs that differ in the seed alone; of those that finished. Intervals are Student's t.</p>"
+    return f"<h3>Mean over seeds</h3>{note}{table('seeds', rows)}{_between(groups)}"
+
+
+def _between(groups: Sequence[Sequence[Run]]) -> str:
+    """Makes the table of differences from the first group, over the seeds that both have."""
+    first, *others = groups
+    rows: list[list[Any]] = [["minus the first", "difference", "95 % interval", "seeds"]]
+    factor, percent = first[0].headline.factor, first[0].headline.percent
+    base = {run.config.seed: factor * score for run in first if (score := run.score()) is not None}
+    for group, label in zip(others, labels(groups)[1:], strict=True):
+        if group[0].headline != first[0].headline:
+            continue
+        found = paired({r.config.seed: factor * s for r in group if (s := r.score()) is not None}, base)
+        digits = "+.2f" if percent else "+.4g"
+        mean = "-" if found.mean is None else (f"{found.mean:{digits}}", found.mean)
+        rows.append([label, mean, found.interval(digits), str(found.seeds)])
+    if len(rows) == 1:
+        return ""
+    note = f"<p>Seed by seed, from the first: {escape(labels(groups)[0])}.</p>"
+    return f"<h3>Differences over the same seeds</h3>{note}{table('differences', rows)}"
 
 
 def _text(value: Any) -> str:

@@ -4,14 +4,15 @@ import csv
 import dataclasses
 import io
 import pathlib
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saddle_jax.base.files import in_one_go
+from saddle_jax.paper.printed import NAMES
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
+from saddle_jax.report.statistics import Summary, paired, summarise
 from saddle_jax.training.code import short
-from saddle_jax.training.grid import Grid, number
+from saddle_jax.training.config import Config
 from saddle_jax.training.run_folder import read_about, read_config, read_result
 
 
@@ -22,32 +23,49 @@ class Cell:
     scores: tuple[float, ...]
     diverged: int = 0
     digits: str = ".2f"
+    seeds: tuple[int, ...] = ()  # of the scores, in their order; empty: not known
+
+    @property
+    def summary(self) -> Summary:
+        """Returns mean, deviation and interval over seeds."""
+        return summarise(self.scores)
 
     @property
     def mean(self) -> float | None:
         """Returns the mean score; None if no run finished."""
-        return statistics.fmean(self.scores) if self.scores else None
+        return self.summary.mean
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """Returns the scores by seed; none if a seed has several."""
+        once = len(set(self.seeds)) == len(self.scores)
+        return dict(zip(self.seeds, self.scores, strict=True)) if once and self.seeds else {}
+
+    def minus(self, other: "Cell") -> Summary:
+        """Returns the difference over the seeds of both; without any, that of the means, counted as 0."""
+        found = paired(self.by_seed, other.by_seed)
+        if not found.seeds and self.mean is not None and other.mean is not None:
+            return Summary(0, self.mean - other.mean)
+        return found
 
     def text(self, plus_minus: str = "+-") -> str:
         """Formats the cell, such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
         star = "*" if self.diverged else ""
         if not self.scores:
             return f"diverged{star}" if self.diverged else "-"
-        several = len(self.scores) > 1
-        spread = f" {plus_minus} {statistics.stdev(self.scores):{self.digits}}" if several else ""
+        std = self.summary.std
+        spread = "" if std is None else f" {plus_minus} {std:{self.digits}}"
         return f"{self.mean:{self.digits}}{spread}{star}"
 
 
 def gather(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tuple[Any, ...], Cell]:
     """Returns cells by the settings that tell them apart, from the runs that have ended, also of sweeps."""
     headline = headline_of(workdirs)
-    results_by_cell: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for workdir in workdirs:
-        configs, results = read_config(workdir).each(), _results(workdir)
-        for config, result in zip(configs, results, strict=True) if results else ():
-            key = tuple(short(axis, getattr(config, axis)) for axis in axes)
-            results_by_cell.setdefault(key, []).append(result)
-    return {key: _cell(results, headline) for key, results in results_by_cell.items()}
+    ended_by_cell: dict[tuple[Any, ...], list[_Ended]] = {}
+    for config, result in (ended for workdir in workdirs for ended in _ended(workdir)):
+        key = tuple(short(axis, getattr(config, axis)) for axis in axes)
+        ended_by_cell.setdefault(key, []).append((config, result))
+    return {key: _cell(ended, headline) for key, ended in ended_by_cell.items()}
 
 
 def headline_of(workdirs: Sequence[pathlib.Path]) -> Measure:
@@ -57,55 +75,29 @@ def headline_of(workdirs: Sequence[pathlib.Path]) -> Measure:
 
 def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
     """Returns the cell of runs that differ in the seed only, one or several to a folder, if they ended."""
-    results = [result for workdir in workdirs for result in _results(workdir)]
-    return _cell(results, headline_of(workdirs) if workdirs else CLASSIFICATION[0])
+    ended = [one for workdir in workdirs for one in _ended(workdir)]
+    return _cell(ended, headline_of(workdirs) if workdirs else CLASSIFICATION[0])
 
 
-def _results(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """Returns the result of each run of a folder; of none if they have not ended."""
+_Ended = tuple[Config, dict[str, Any]]
+
+
+def _ended(workdir: pathlib.Path) -> list[_Ended]:
+    """Returns settings and result of each run of a folder; of none if they have not ended."""
     result = read_result(workdir)
-    return [] if result is None else result.get("replicas", [result])
+    if result is None:
+        return []
+    return list(zip(read_config(workdir).each(), result.get("replicas", [result]), strict=True))
 
 
-def _cell(results: Sequence[dict[str, Any]], headline: Measure) -> Cell:
+def _cell(ended: Sequence[_Ended], headline: Measure) -> Cell:
+    finished = [(config, result) for config, result in ended if result["status"] == "finished"]
     return Cell(
-        tuple(headline.factor * r[headline.key] for r in results if r["status"] == "finished"),
-        sum(r["status"] == "diverged" for r in results),
+        tuple(headline.factor * result[headline.key] for _, result in finished),
+        sum(result["status"] == "diverged" for _, result in ended),
         ".2f" if headline.percent else ".4g",
+        tuple(config.seed for config, _ in finished),
     )
-
-
-def comparison(cells: dict[tuple[Any, ...], Cell], grid: Grid) -> list[list[str]]:
-    """Lists the scores as text: a method (on a graph) a row, everything else that varies a column.
-
-    If compressors alone vary, each has beside it how much the score drops from the first.
-    """
-    rows, columns = grid.rows(), grid.columns()
-    only_compressors = list(columns[0]) == ["compressor"]
-    header = [*rows[0]]
-    for column in columns:
-        with_drop = only_compressors and column is not columns[0]
-        header += [_label(column, grid), "drop"] if with_drop else [_label(column, grid)]
-    table = [header]
-    for row in rows:
-        found = [
-            cells.get(tuple(short(axis, {**row, **column}[axis]) for axis in grid.axes), Cell(()))
-            for column in columns
-        ]
-        line, base = [*row.values(), found[0].text()], found[0].mean
-        for cell in found[1:]:
-            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:{cell.digits}}"
-            line += [cell.text(), drop] if only_compressors else [cell.text()]
-        table.append(line)
-    return table
-
-
-def _label(column: Mapping[str, Any], grid: Grid) -> str:
-    """Names a column; a single compressor of all is not worth a word where something else varies."""
-    parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
-    parts += [column["ascent"]] if "ascent" in column else []
-    parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
-    return ", ".join(parts)
 
 
 def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
@@ -136,26 +128,26 @@ def as_csv(rows: Sequence[Sequence[str]]) -> str:
     return buffer.getvalue()
 
 
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "_%&#$" + "{}"},
+}
+
+
 def as_latex(rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows as a LaTeX tabular."""
+    """Formats rows as a LaTeX tabular with the rules of booktabs, methods by the names of the paper."""
 
-    def escape(cell: str) -> str:
-        return cell.replace("_", r"\_").replace("%", r"\%").replace("+-", r"$\pm$")
+    def written(cell: str) -> str:
+        method, space, rest = cell.partition(" ")
+        named = NAMES.get(method, method) + space + rest
+        return "".join(_LATEX.get(sign, sign) for sign in named).replace("+-", r"$\pm$")
 
-    head, *body = (" & ".join(map(escape, row)) + r" \\" for row in rows)
+    head, *body = (" & ".join(map(written, row)) + r" \\" for row in rows)
     columns = "l" * len(rows[0])
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\hline",
-            head,
-            r"\hline",
-            *body,
-            r"\hline",
-            r"\end{tabular}",
-            "",
-        ]
-    )
+    top = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    return "\n".join([*top, head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
 
 FORMS = ("txt", "md", "csv", "tex")
@@ -174,11 +166,31 @@ def in_form(rows: Sequence[Sequence[str]], form: str, caption: str = "") -> str:
 
 
 def write_all(
-    rows: Sequence[Sequence[str]], folder: pathlib.Path, name: str, caption: str = ""
+    rows: Sequence[Sequence[str]],
+    folder: pathlib.Path,
+    name: str,
+    caption: str = "",
+    numbers: Sequence[Sequence[str]] | None = None,
 ) -> list[pathlib.Path]:
-    """Writes NAME.txt, .md, .csv and .tex in a folder."""
+    """Writes NAME.txt, .md, .csv and .tex in a folder; `numbers` are what the CSV has instead of the rows."""
     paths = [folder / f"{name}.{form}" for form in FORMS]
     for path, form in zip(paths, FORMS, strict=True):
+        content = numbers if form == "csv" and numbers else rows
         with in_one_go(path) as partial:
-            partial.write_text(in_form(rows, form, caption))
+            partial.write_text(in_form(content, form, caption))
     return paths
+
+
+NUMBERS = ("n", "mean", "std", "low", "high", "diverged")
+
+
+def numbers_of(cell: Cell, seeds: Sequence[int]) -> list[str]:
+    """Lists a cell's NUMBERS, then the score of each of these seeds, as a CSV has them; empty: none."""
+    summary, by_seed = cell.summary, cell.by_seed
+    found = [summary.seeds, *summary[1:], cell.diverged, *(by_seed.get(seed) for seed in seeds)]
+    return ["" if value is None else f"{value:.12g}" for value in found]
+
+
+def seeds_of(cells: Iterable[Cell]) -> list[int]:
+    """Lists the seeds of some cells, in order."""
+    return sorted({seed for cell in cells for seed in cell.seeds})

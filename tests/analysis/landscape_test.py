@@ -139,8 +139,9 @@ def test_the_command_writes_what_it_promises(trained, tmp_path, capsys):
     assert cli.main(["saddle", "landscape", *runs, *options]) == 0
     assert "one: step 15, 100 of its training samples, not augmented" in capsys.readouterr().out
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {"landscape.npz", "landscape.png", "landscape.html", "contours.png", "sections.png"}
-    for name in ("landscape.png", "contours.png", "sections.png"):
+    pictures = {"landscape.png", "panels.png", "contours.png", "sections.png"}
+    assert written == {"landscape.npz", "landscape.html", *pictures}
+    for name in pictures:
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
     found = np.load(tmp_path / "out" / "landscape.npz")
     assert found["names"].tolist() == ["one", NASTY, "$three"]

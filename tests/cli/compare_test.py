@@ -41,8 +41,15 @@ def test_a_mistake_in_a_grid_is_one_line_and_leaves_nothing(case, tmp_path, caps
 
 
 def table(folder):
+    """The table that people read."""
+    head, _, *body = (folder / "comparison.md").read_text().splitlines()
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in (head, *body)]
+
+
+def numbers(folder):
+    """The table that programs read, row by row."""
     with (folder / "comparison.csv").open() as file:
-        return list(csv.reader(file))
+        return list(csv.DictReader(file))
 
 
 def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
@@ -65,6 +72,12 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
     assert rows[3][:2] == ["gradient_tracking(variant=diging)", "ring"]
     assert rows[3][3] == f"{100 * result['test_accuracy']:.2f}"
     assert rows[4][2:] == ["-", "-"]
+    alone = numbers(tmp_path)
+    assert len(alone) == 8
+    found = next(row for row in alone if row["method"].startswith("g") and row["ascent"] == "sam(rho=0.1)")
+    assert float(found["mean"]) == float(found["seed 0"]) == pytest.approx(100 * result["test_accuracy"])
+    assert (found["n"], found["std"], found["low"], found["topology"]) == ("1", "", "", "ring")
+    assert alone[-1]["n"] == "0"
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -78,6 +91,7 @@ def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_pa
     names = {path.parent.name for path in (tmp_path / "apart").glob("*/result.json")}
     assert names == {f"dpsgd-none-drop{drop}-seed0" for drop in ("0", "0.2", "0.9")}
     assert table(tmp_path / "one") == table(tmp_path / "apart")
+    assert numbers(tmp_path / "one") == numbers(tmp_path / "apart")
     assert table(tmp_path / "one")[0] == ["method", "drop 0", "drop 0.2", "drop 0.9"]
 
 

@@ -184,9 +184,46 @@ def test_imagenette_is_stored_at_32(tmp_path):
     dataset = data.load("imagenette", tmp_path)
     assert dataset.train["inputs"].shape == (5, 32, 32, 3)
     assert dataset.input_shape == (32, 32, 3)
-    # shorter side to 32 and the middle: 90x33 becomes 87x32, of which rows 27 to 58
+    # 90x33 becomes 87x32, of which the middle is rows 28 to 59: 27.5 goes to the even one
     resized = np.asarray(Image.fromarray(images[2]).resize((32, 87), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(dataset.train["inputs"][2], resized[27:59])
+    np.testing.assert_array_equal(dataset.train["inputs"][2], resized[28:60])
+
+
+def as_torchvision(image, size):
+    """Resize(size) and CenterCrop(size) of torchvision, written out: functional.resize, then center_crop."""
+    height, width = image.shape[:2]
+    short, long = (width, height) if width <= height else (height, width)
+    new_short, new_long = size, int(size * long / short)
+    new_width, new_height = (new_short, new_long) if width <= height else (new_long, new_short)
+    picture = Image.fromarray(image)
+    if (new_height, new_width) != (height, width):
+        picture = picture.resize((new_width, new_height), Image.BILINEAR)
+    top = round((new_height - size) / 2.0)
+    left = round((new_width - size) / 2.0)
+    return np.asarray(picture.crop((left, top, left + size, top + size)))
+
+
+@pytest.mark.parametrize("size", [32, 256])
+def test_pictures_are_resized_as_torchvision_does(size):
+    # height and width: 4:3, odd margins, exact sizes, and sides whose product with the scale is near a half
+    shapes = [(160, 213), (375, 500), (160, 237), (240, 160), (271, 400), (32, 47), (256, 300), (64, 64)]
+    shapes += [(333, 160), (90, 33), (161, 160), (500, 334)]
+    square = prepared.middle_square(size)
+    for image in pictures(len(shapes), shapes):
+        np.testing.assert_array_equal(square(image), as_torchvision(image, size))
+
+
+def test_files_of_the_old_geometry_are_not_served(tmp_path):
+    images = pictures(2, [(160, 213)])
+    make_dataset(tmp_path, "imagenette/160px-v2", images, [0, 1], splits=("train", "validation"))
+    data.load("imagenette", tmp_path)
+    (folder,) = tmp_path.glob("imagenette/160px-v2/*/decoded")
+    assert {path.name for path in folder.iterdir()} == {"train-32-cut", "validation-32-cut"}
+    for path in folder.iterdir():
+        stale = path.rename(path.with_name(path.name.removesuffix("-cut")))  # as an older version left it
+        np.save(stale / "images.npy", np.zeros((2, 32, 32, 3), np.uint8))
+    dataset = data.load("imagenette", tmp_path)
+    np.testing.assert_array_equal(dataset.train["inputs"][1], as_torchvision(images[1], 32))
 
 
 def test_imagenet_is_streamed(tmp_path):

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from layers_by_hand import convolve_by_hand, evonorm_by_hand
+from layers_by_hand import convolve_by_hand, evonorm_by_hand, groupnorm_by_hand
 
 import saddle_jax as sj
 from saddle_jax import data, laws, models
 from saddle_jax.laws.models import LAWS, SHAPES
+from saddle_jax.models.mobilenet import Block as MobileBlock
 
 IMAGE = {"resnet18": 32, "mobilenet_v2": 8}
 LEARNS = {"causal_mlp": "characters", "linear": "convex"}  # what is not of images
@@ -90,9 +91,10 @@ def test_fast_and_plain_networks_are_the_same_function_of_the_same_parameters(na
 
 
 @pytest.mark.usefixtures("x64")
-def test_resnet8_by_hand():
+@pytest.mark.parametrize("kind", ["evonorm", "groupnorm"])
+def test_resnet8_by_hand(kind):
     """The whole network in NumPy: where the non-linearities are, and where they are not."""
-    model = models.build("resnet8", 10)
+    model = models.build("resnet8", 10, norm=kind)
     params = jax.tree.map(np.asarray, models.init(model, (8, 8, 3), KEY))
     params = jax.tree.map(lambda x: x + 0.1 * np.random.default_rng(0).normal(size=x.shape), params)
     images = np.random.default_rng(1).normal(size=(2, 8, 8, 3))
@@ -101,19 +103,44 @@ def test_resnet8_by_hand():
         return convolve_by_hand(x, kernel["kernel"], stride, kernel["kernel"].shape[0] // 2, 1)
 
     def norm(x, of):
+        if kind == "groupnorm":
+            return groupnorm_by_hand(x, of["norm"]["scale"], of["norm"]["bias"])
         return evonorm_by_hand(x, of["norm"]["scale"], of["norm"]["bias"], "hard_sigmoid")
 
-    x = norm(conv(images, params["stem"]), params["stem_norm"])
+    def relu(x):  # EvoNorm has a non-linearity of its own
+        return np.maximum(x, 0) if kind == "groupnorm" else x
+
+    x = relu(norm(conv(images, params["stem"]), params["stem_norm"]))
     for stage in (1, 2, 3):
         block = params[f"stage{stage}_block1"]
         stride = 1 if stage == 1 else 2
-        y = norm(conv(x, block["conv1"], stride), block["norm1"])
+        y = relu(norm(conv(x, block["conv1"], stride), block["norm1"]))
         y = norm(conv(y, block["conv2"]), block["norm2"])
         if stage > 1:
             x = norm(conv(x, block["shortcut"], stride), block["shortcut_norm"])
-        x = x + y
+        x = relu(x + y)
     logits = x.mean(axis=(1, 2)) @ params["linear"]["kernel"] + params["linear"]["bias"]
     np.testing.assert_allclose(model.apply({"params": params}, images), logits, atol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_block_of_mobilenet_with_groupnorm_by_hand(stride):
+    model = MobileBlock(features=6, expansion=2, stride=stride, norm="groupnorm", lowering="fast")
+    images = np.random.default_rng(1).normal(size=(2, 6, 6, 4))
+    params = jax.tree.map(np.asarray, model.init(KEY, images)["params"])
+    params = jax.tree.map(lambda x: x + 0.1 * np.random.default_rng(0).normal(size=x.shape), params)
+
+    def layer(x, name, stride=1, groups=1):
+        kernel, of = params[name]["kernel"], params[f"{name}_norm"]["norm"]
+        y = convolve_by_hand(x, kernel, stride, kernel.shape[0] // 2, groups)
+        return groupnorm_by_hand(y, of["scale"], of["bias"])
+
+    y = np.maximum(layer(images, "expand"), 0)
+    y = np.maximum(layer(y, "depthwise", stride, groups=8), 0)
+    y = layer(y, "project")
+    y = y + layer(images, "shortcut") if stride == 1 else y
+    np.testing.assert_allclose(model.apply({"params": params}, images), y, atol=1e-10)
 
 
 @pytest.mark.parametrize("lowering", ["fast", "plain"])

@@ -1,0 +1,272 @@
+"""What the paper's text says of its tables in numbers, each with the printed figures that it follows from.
+
+A claim is a number, or the ends of a range, over differences between figures: gains of SADDLe over its base,
+drops by compression, losses by a smaller alpha. The same formula gives ours, from runs.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+
+Numbers = tuple[float, ...]
+# The first minus the second, in percentage points; without a second the first as it is.
+Difference = tuple[Entry, Entry | None]
+
+
+class Claim(NamedTuple):
+    """A sentence of the text with a number in it.
+
+    Attributes:
+      place: the table or section that it is about.
+      text: what it says, in short.
+      stated: the number as written, or the two ends of a range.
+      differences: what it follows from.
+      reduce: how the number follows from the differences.
+    """
+
+    place: str
+    text: str
+    stated: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    reduce: Callable[[Sequence[float]], Numbers]
+
+    def value(self, means: Mapping[Entry, float]) -> tuple[Numbers | None, int]:
+        """Computes the number from the means of entries, over the differences that they allow.
+
+        Returns the number, or None if they allow no difference, and of how many differences it is.
+        """
+        found = [
+            means[one] - (means[other] if other else 0.0)
+            for one, other in self.differences
+            if one in means and (other is None or other in means)
+        ]
+        return (self.reduce(found) if found else None), len(found)
+
+    def printed(self) -> Numbers:
+        """Computes the number from the printed tables."""
+        every = {entry for pair in self.differences for entry in pair if entry}
+        value, _ = self.value({entry: entry.printed.mean for entry in every if entry.printed})
+        assert value is not None
+        return value
+
+    def verdict(self) -> str:
+        """Tells whether the tables round to what is stated: yes, nearly (within one unit), or no."""
+        worst = 0.0
+        for stated, value in zip(self.stated, self.printed(), strict=True):
+            unit = 10.0 ** -len(stated.partition(".")[2])
+            worst = max(worst, abs(value - float(stated)) / unit)
+        if worst <= 0.5 + 1e-6:
+            return "yes"
+        return "nearly" if worst <= 1.0 else "no"
+
+
+def mean(values: Sequence[float]) -> Numbers:
+    """Returns the mean of all differences, alone."""
+    return (statistics.fmean(values),)
+
+
+def ends(values: Sequence[float]) -> Numbers:
+    """Returns the smallest and the largest of them."""
+    return min(values), max(values)
+
+
+def drops(values: Sequence[float]) -> Numbers:
+    """Returns the smallest and the largest drop; where compression gained something, it dropped by 0."""
+    return max(0.0, min(values)), max(0.0, max(values))
+
+
+def alone(values: Sequence[float]) -> Numbers:
+    """Returns the values one by one, as they are."""
+    return tuple(values)
+
+
+def _gains(
+    one: str, other: str, tables: str, dataset: str = "*", compressed: bool = False
+) -> tuple[Difference, ...]:
+    """Pairs a method's figures with another's, compressed or not; tables have spaces between them."""
+    return tuple(
+        (entry, base)
+        for entry in _entries(tables, one, dataset)
+        if (entry.compressor != "none") == compressed
+        for base in _entries(tables, other, dataset)
+        if (base.problem, base.compressor) == (entry.problem, entry.compressor)
+    )
+
+
+def _drops(method: str, tables: str, dataset: str = "*", base: str | None = None) -> tuple[Difference, ...]:
+    """Pairs uncompressed figures with the compressed ones; `base` is the table of the former, if another."""
+    return tuple(
+        (full, entry)
+        for entry in _entries(tables, method, dataset)
+        if entry.compressor != "none"
+        for full in _entries(base or tables, method, dataset)
+        if full.compressor == "none" and full.problem == entry.problem
+    )
+
+
+def _by_alpha(method: str, table: str) -> tuple[Difference, ...]:
+    """Pairs uncompressed figures at alpha 0.01 with those at 0.001."""
+    found = [entry for entry in _entries(table, method) if entry.compressor == "none"]
+    return tuple(
+        (mild, strong)
+        for mild in found
+        for strong in found
+        if (mild.alpha, strong.alpha) == (0.01, 0.001) and mild.agents == strong.agents
+    )
+
+
+def _efficient(method: str) -> tuple[Difference, ...]:
+    """Pairs the efficient variant's uncompressed figures with those of a method of Table 1."""
+    return tuple(
+        (entry, base)
+        for entry in _entries("efficient", "q_saddle")
+        for base in _entries("1", method)
+        if entry.compressor == base.compressor == "none" and entry.problem == base.problem
+    )
+
+
+def _turned(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
+    return tuple((other, one) for one, other in differences if other)
+
+
+def _level(method: str, compressor: str) -> Entry:
+    (found,) = (e for e in _entries("levels", method) if e.compressor == compressor)
+    return found
+
+
+def _entries(tables: str, method: str, dataset: str = "*") -> list[Entry]:
+    return [
+        entry
+        for table in tables.split()
+        for entry in EXPERIMENTS[table].entries
+        if entry.method == method and dataset in ("*", entry.dataset)
+    ]
+
+
+_BOTH = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
+_GAINS = tuple(pair for one in _BOTH for pair in _gains(*one))
+_COMPRESSED_GAINS = tuple(pair for one in _BOTH for pair in _gains(*one, compressed=True))
+
+CLAIMS = (
+    Claim("abstract", "SADDLe gains 1-20 %, uncompressed", ("1", "20"), _GAINS, ends),
+    Claim("abstract", "SADDLe gains 1-20 %, compressed", ("1", "20"), _COMPRESSED_GAINS, ends),
+    Claim(
+        "introduction",
+        "SADDLe drops by 1 % on average, Tables 1 to 4",
+        ("1",),
+        (*_drops("q_saddle", "1 2"), *_drops("n_saddle", "3 4")),
+        mean,
+    ),
+    Claim(
+        "introduction",
+        "baselines drop by 4.3 % on average, Tables 1 and 3",
+        ("4.3",),
+        (*_drops("qgm", "1"), *_drops("ngm", "3")),
+        mean,
+    ),
+    Claim(
+        "introduction",
+        "baselines drop by 4.3 % on average, Tables 1 to 4",
+        ("4.3",),
+        (*_drops("qgm", "1 2"), *_drops("ngm", "3 4")),
+        mean,
+    ),
+    Claim("Table 1", "CIFAR-10: 8.4 % better", ("8.4",), _gains("q_saddle", "qgm", "1", "cifar10"), mean),
+    Claim("Table 1", "CIFAR-10: QGM drops 1-6 %", ("1", "6"), _drops("qgm", "1", "cifar10"), drops),
+    Claim(
+        "Table 1", "CIFAR-10: Q-SADDLe drops 0-1.5 %", ("0", "1.5"), _drops("q_saddle", "1", "cifar10"), drops
+    ),
+    Claim("Table 1", "CIFAR-100: ~6 % better", ("6",), _gains("q_saddle", "qgm", "1", "cifar100"), mean),
+    Claim("Table 1", "CIFAR-100: QGM drops 1-8 %", ("1", "8"), _drops("qgm", "1", "cifar100"), drops),
+    Claim(
+        "Table 1",
+        "CIFAR-100: Q-SADDLe drops 0-1.8 %",
+        ("0", "1.8"),
+        _drops("q_saddle", "1", "cifar100"),
+        drops,
+    ),
+    Claim("Table 2", "Imagenette: ~12 % better", ("12",), _gains("q_saddle", "qgm", "2"), mean),
+    Claim("Table 2", "Imagenette: Q-SADDLe drops 0-2 %", ("0", "2"), _drops("q_saddle", "2"), drops),
+    Claim("Table 2", "Imagenette: QGM drops 4-9 %", ("4", "9"), _drops("qgm", "2"), drops),
+    Claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", ("8.5",), _by_alpha("qgm", "2"), mean),
+    Claim("Table 2", "Q-SADDLe nearly retains its accuracy", ("0",), _by_alpha("q_saddle", "2"), mean),
+    Claim("Table 3", "CIFAR-10: 2.3 % better", ("2.3",), _gains("n_saddle", "ngm", "3", "cifar10"), mean),
+    Claim("Table 3", "CIFAR-100: 4.2 % better", ("4.2",), _gains("n_saddle", "ngm", "3", "cifar100"), mean),
+    Claim("Table 3", "CIFAR-10: NGM drops ~1-8 %", ("1", "8"), _drops("ngm", "3", "cifar10"), drops),
+    Claim(
+        "Table 3", "CIFAR-10: N-SADDLe drops 0-0.3 %", ("0", "0.3"), _drops("n_saddle", "3", "cifar10"), drops
+    ),
+    Claim("Table 3", "CIFAR-100: NGM drops ~2-11 %", ("2", "11"), _drops("ngm", "3", "cifar100"), drops),
+    Claim(
+        "Table 3",
+        "CIFAR-100: N-SADDLe drops 0-1.7 %",
+        ("0", "1.7"),
+        _drops("n_saddle", "3", "cifar100"),
+        drops,
+    ),
+    Claim(
+        "Table 4", "Imagenette: 1.7 % better", ("1.7",), _gains("n_saddle", "ngm", "4", "imagenette"), mean
+    ),
+    Claim(
+        "Table 4", "Imagenette: N-SADDLe drops 1.4 %", ("1.4",), _drops("n_saddle", "4", "imagenette"), mean
+    ),
+    Claim("Table 4", "Imagenette: NGM drops 3.7 %", ("3.7",), _drops("ngm", "4", "imagenette"), mean),
+    Claim("Table 4", "ImageNet: 4.2 % better", ("4.2",), _gains("n_saddle", "ngm", "4", "imagenet"), mean),
+    Claim("Table 4", "ImageNet: NGM drops 13 %", ("13",), _drops("ngm", "4", "imagenet"), mean),
+    Claim(
+        "Table 4", "ImageNet: N-SADDLe drops about 1.5 %", ("1.5",), _drops("n_saddle", "4", "imagenet"), mean
+    ),
+    Claim("Table 5", "torus: Q-SADDLe 12 % better", ("12",), _gains("q_saddle", "qgm", "5"), mean),
+    Claim("Table 5", "torus: Q-SADDLe drops ~5 %", ("5",), _drops("q_saddle", "5"), mean),
+    Claim("Table 5", "torus: QGM drops ~11 %", ("11",), _drops("qgm", "5"), mean),
+    Claim("Table 5", "torus: N-SADDLe 0.7 % better", ("0.7",), _gains("n_saddle", "ngm", "5"), mean),
+    Claim(
+        "Figure 4",
+        "QGM drops from about 79 % to 73 %",
+        ("79", "73"),
+        ((_level("qgm", "none"), None), (_level("qgm", "quantize8"), None)),
+        alone,
+    ),
+    Claim(
+        "Figure 4",
+        "Q-SADDLe drops ~0.7 %",
+        ("0.7",),
+        ((_level("q_saddle", "none"), _level("q_saddle", "quantize8")),),
+        alone,
+    ),
+    Claim("Figure 4", "NGM drops ~7 %", ("7",), ((_level("ngm", "none"), _level("ngm", "sign")),), alone),
+    Claim("Table 6", "efficient: 1.75 % below Q-SADDLe", ("1.75",), _turned(_efficient("q_saddle")), mean),
+    Claim("Table 6", "efficient: about 10 % above QGM", ("10",), _efficient("qgm"), mean),
+    Claim(
+        "Table 7",
+        "CIFAR-10: D-SADDLe 10 % better",
+        ("10",),
+        _gains("d_saddle", "dpsgd", "dpsgd", "cifar10"),
+        mean,
+    ),
+    Claim(
+        "Table 7",
+        "CIFAR-100: D-SADDLe 5.4 % better",
+        ("5.4",),
+        _gains("d_saddle", "dpsgd", "dpsgd", "cifar100"),
+        mean,
+    ),
+    Claim("Table 8", "top-30 %: QGM drops ~5-57 %", ("5", "57"), _drops("qgm", "top-k", base="1"), drops),
+    Claim(
+        "Table 8",
+        "top-30 %: Q-SADDLe drops ~0.6-18.5 %",
+        ("0.6", "18.5"),
+        _drops("q_saddle", "top-k", base="1"),
+        drops,
+    ),
+    Claim("Table 9", "2 bits: NGM drops 4.4 % on average", ("4.4",), _drops("ngm", "2-bit", base="3"), mean),
+    Claim(
+        "Table 9",
+        "2 bits: N-SADDLe drops 1.2 % on average",
+        ("1.2",),
+        _drops("n_saddle", "2-bit", base="3"),
+        mean,
+    ),
+)

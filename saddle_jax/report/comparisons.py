@@ -1,0 +1,82 @@
+"""A grid of runs as tables: the scores, what differs between them seed by seed, and the bare numbers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from saddle_jax.report.measures import Measure
+from saddle_jax.report.tables import NUMBERS, Cell, numbers_of, seeds_of
+from saddle_jax.training.code import short
+from saddle_jax.training.grid import Grid, number
+
+Cells = Mapping[tuple[Any, ...], Cell]
+
+
+def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
+    """Lists the scores as text: a method (on a graph) a row, everything else that varies a column.
+
+    If compressors alone vary, each has beside it how much the score drops from the first.
+    """
+    rows, columns = grid.rows(), grid.columns()
+    only_compressors = list(columns[0]) == ["compressor"]
+    header = [*rows[0]]
+    for column in columns:
+        with_drop = only_compressors and column is not columns[0]
+        header += [_label(column, grid), "drop"] if with_drop else [_label(column, grid)]
+    table = [header]
+    for row in rows:
+        found = [_at(cells, grid, {**row, **column}) for column in columns]
+        line, base = [*row.values(), found[0].text()], found[0].mean
+        for cell in found[1:]:
+            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:{cell.digits}}"
+            line += [cell.text(), drop] if only_compressors else [cell.text()]
+        table.append(line)
+    return table
+
+
+def _label(column: Mapping[str, Any], grid: Grid) -> str:
+    """Names a column; a single compressor of all is not worth a word where something else varies."""
+    parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
+    parts += [column["ascent"]] if "ascent" in column else []
+    parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
+    return ", ".join(parts)
+
+
+def differences(cells: Cells, grid: Grid) -> list[list[str]]:
+    """Lists what each setting changes against the first of its list, all others alike, as text.
+
+    The differences are over the seeds that both have, with the 95 % interval of their mean.
+    """
+    places = [{**row, **column} for row in grid.rows() for column in grid.columns()]
+    first = {axis: places[0][axis] for axis in grid.axes}
+    table = [[*grid.axes, "minus", "difference", "95 % interval", "seeds"]]
+    for place in places:
+        for axis in grid.axes:
+            if place[axis] == first[axis]:
+                continue
+            cell, base = _at(cells, grid, place), _at(cells, grid, {**place, axis: first[axis]})
+            found = cell.minus(base)
+            signed = f"+{cell.digits}"
+            difference = "-" if found.mean is None else f"{found.mean:{signed}}"
+            named = [_written(name, place[name]) for name in grid.axes]
+            against = _written(axis, first[axis])
+            table.append([*named, against, difference, found.interval(signed), str(found.seeds)])
+    return table
+
+
+def numbers(cells: Cells, grid: Grid, headline: Measure) -> list[list[str]]:
+    """Lists a cell a row for programs: its settings, NUMBERS of its scores, and the scores seed by seed."""
+    seeds = seeds_of(cells.values())
+    table = [[*grid.axes, "metric", *NUMBERS, *(f"seed {seed}" for seed in seeds)]]
+    for place in ({**row, **column} for row in grid.rows() for column in grid.columns()):
+        named = [_written(axis, place[axis]) for axis in grid.axes]
+        cell = _at(cells, grid, place)
+        table.append([*named, f"test {headline.title}{headline.unit}", *numbers_of(cell, seeds)])
+    return table
+
+
+def _at(cells: Cells, grid: Grid, place: Mapping[str, Any]) -> Cell:
+    return cells.get(tuple(short(axis, place[axis]) for axis in grid.axes), Cell(()))
+
+
+def _written(axis: str, value: Any) -> str:
+    return number(value) if axis == "drop" else str(value)

@@ -1,0 +1,107 @@
+"""Numbers over seeds, against scipy.stats and by hand; where tables, CSV, LaTeX and pages have them."""
+
+import csv
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from folders import SMALL, make_page, write_run
+from scipy import stats
+
+from saddle_jax.report.comparisons import differences, numbers
+from saddle_jax.report.measures import CLASSIFICATION
+from saddle_jax.report.statistics import Summary, paired, summarise
+from saddle_jax.report.tables import Cell, as_csv, as_latex, gather
+from saddle_jax.training.grid import parse_grid
+
+
+def test_the_interval_is_students():
+    values = [71.2, 70.1, 74.9, 69.0]
+    found = summarise(values)
+    assert found[:3] == pytest.approx((4, np.mean(values), np.std(values, ddof=1)))
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    # Two seeds: 12.706 standard errors to either side.
+    assert summarise([1.0, 3.0]).high == pytest.approx(2 + 12.706, abs=1e-3)
+    assert summarise([5.0]) == Summary(1, 5.0)
+    assert summarise([]) == Summary(0)
+    assert summarise([5.0]).interval() == "-"
+    assert summarise([4.0, 4.0]).interval() == "[4.00, 4.00]"
+
+
+def test_differences_are_over_the_seeds_of_both():
+    one, other = {0: 80.0, 1: 70.0, 2: 60.0, 5: 1.0}, {2: 58.0, 0: 79.0, 1: 67.0, 7: 99.0}
+    found = paired(one, other)
+    result = stats.ttest_rel([80.0, 70.0, 60.0], [79.0, 67.0, 58.0]).confidence_interval(0.95)
+    assert found[:3] == pytest.approx((3, 2.0, 1.0))
+    assert (found.low, found.high) == pytest.approx(tuple(result))
+    assert paired({0: 1.0}, {1: 1.0}) == Summary(0)
+
+
+def test_cells_are_paired_by_seed_and_say_so_if_they_cannot_be():
+    one, other = Cell((80.0, 70.0), seeds=(3, 4)), Cell((70.0, 75.0), seeds=(4, 3))
+    assert one.minus(other)[:2] == (2, 2.5)
+    assert one.minus(Cell((60.0,), seeds=(9,))) == Summary(0, 15.0)
+    assert one.minus(Cell(())) == Summary(0)
+    assert Cell((1.0, 2.0), seeds=(3, 3)).by_seed == {}  # which of the two would it be?
+
+
+def write_grid(folder):
+    scores = {("qgm", "none"): [0.5, 0.7], ("q_saddle", "none"): [0.6, 0.9], ("qgm", "sign"): [0.25, None]}
+    for (method, compressor), accuracies in scores.items():
+        for seed, accuracy in enumerate(accuracies):
+            config = dataclasses.replace(SMALL, method=method, compressor=compressor, seed=seed)
+            yield write_run(
+                folder / f"{method}-{compressor}-{seed}",
+                config,
+                status="diverged" if accuracy is None else "finished",
+                result={"test_accuracy": accuracy},
+            )
+
+
+def test_a_grid_in_numbers_and_differences(tmp_path):
+    grid = parse_grid("qgm,q_saddle", "none,sign", "0,1")
+    cells = gather(list(write_grid(tmp_path)), grid.axes)
+    rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, grid, CLASSIFICATION[0])))))
+    assert [(row["method"], row["compressor"], row["n"], row["diverged"]) for row in rows] == [
+        ("qgm", "none", "2", "0"),
+        ("qgm", "sign", "1", "1"),
+        ("q_saddle", "none", "2", "0"),
+        ("q_saddle", "sign", "0", "0"),
+    ]
+    assert [float(rows[0][name]) for name in ("mean", "std", "seed 0", "seed 1")] == pytest.approx(
+        [60.0, 200**0.5, 50.0, 70.0]
+    )
+    assert float(rows[0]["low"]) == pytest.approx(60 - 127.062, abs=1e-3)
+    assert (rows[1]["seed 0"], rows[1]["seed 1"], rows[3]["mean"]) == ("25", "", "")
+    found = differences(cells, grid)
+    assert found[0] == ["method", "compressor", "minus", "difference", "95 % interval", "seeds"]
+    assert found[1:] == [
+        ["qgm", "sign", "none", "-25.00", "-", "1"],
+        ["q_saddle", "none", "qgm", "+15.00", "[-48.53, +78.53]", "2"],
+        ["q_saddle", "sign", "qgm", "-", "-", "0"],
+        ["q_saddle", "sign", "none", "-", "-", "0"],
+    ]
+
+
+def test_latex_has_rules_of_booktabs_and_the_papers_names():
+    text = as_latex([["method", "a_b"], ["q_saddle every 5", "71.2 +- 0.4"], ["gut(mu=0.5)", "5 % & {~}"]])
+    assert text.splitlines() == [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{tabular}{ll}",
+        r"\toprule",
+        r"method & a\_b \\",
+        r"\midrule",
+        r"Q-SADDLe every 5 & 71.2 $\pm$ 0.4 \\",
+        r"gut(mu=0.5) & 5 \% \& \{\textasciitilde{}\} \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_the_page_has_intervals_and_differences(tmp_path):
+    page = make_page(tmp_path, *write_grid(tmp_path / "runs")).read_text()
+    assert "[-67.06, 187.06]" in page  # 60 +- 127.06
+    assert "Differences over the same seeds" in page
+    assert "<td>[-48.53, +78.53]</td>" in page
