@@ -41,9 +41,7 @@ def dpsgd(
     gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
-    """Makes D-PSGD; with a compressor, Comp D-PSGD (CHOCO-SGD). The other methods share these options.
-
-    Comp D-PSGD is not in the paper, which compresses QGM and NGM.
+    """Makes D-PSGD; with a compressor, which the paper does not have, CHOCO-SGD. Others share these options.
 
     Args:
       topology: who hears whom.

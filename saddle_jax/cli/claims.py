@@ -1,0 +1,28 @@
+"""saddle reproduce --claims: what the paper's text claims of its tables, beside what they and runs say."""
+
+from absl import flags
+
+from saddle_jax.cli.planning import place, readings_of
+from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax.report.claimed import claim_rows, means_below, ratio_rows
+from saddle_jax.report.tables import as_text, write_all
+
+
+def show(options: flags.FlagValues) -> int:
+    """Prints the claims of the text; with --workdir also what the runs there say, and writes both."""
+    if options.table is not None or options.figure is not None or options.rows or readings_of(options):
+        raise UsageError("claims must stand alone: they are about all tables")
+    ours, paths = None, []
+    with mistakes():
+        if options.workdir:
+            scale, folder = place(options)
+            ours = means_below(folder, scale)
+        rows, cheaper = claim_rows(ours), ratio_rows()
+        print(f"{as_text(rows)}\n\n{as_text(cheaper)}")
+        if options.workdir:
+            caption = (
+                f"What the paper's text claims, in percentage points. Scale {scale.name}: {scale.meaning}"
+            )
+            paths = write_all(rows, folder, f"claims-{scale.name}", caption)
+            print(f"\nwritten: {', '.join(path.name for path in paths)} in {folder}")
+    return 0
