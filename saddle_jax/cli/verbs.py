@@ -18,6 +18,7 @@ VERBS = {
     "landscape": ("saddle_jax.cli.landscape", "run"),
     "cost": ("saddle_jax.cli.cost", "run"),
     "theory": ("saddle_jax.cli.theory", "run"),
+    "plan": ("saddle_jax.cli.plan", "run"),
     "bench": ("saddle_jax.cli.bench", "run"),
     "check": ("saddle_jax.cli.check", "run"),
     "new": ("saddle_jax.cli.new", "run"),
@@ -50,6 +51,8 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   landscape DIR...          the loss around the consensus models of runs, as pictures and a page
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json
   theory [DIR]              the convergence theorem: terms, conditions, --testbed; or how a run stands to it
+  plan                      a run's step compiled for devices that need not be there: does it fit, what does
+                            it send; --target=a40x4, v5e:2x2 or here, --config.FIELD=VALUE, --json
   bench [CASE ...]          speed as ratios, against PyTorch or a copy; --list, --quick, --json=FILE
   bench input               what gathering and augmenting images costs beside a step
   check THING               which laws hold for a method, ascent, compressor, graph, model, dataset or loss:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -37,11 +38,13 @@ class Placement:
       agents: how many agents there are.
       devices: over how many devices the agent axis is cut.
       batch_devices: over how many devices each agent's batch is cut.
+      given: these devices, which may be such that programs are only compiled for; None takes JAX's own.
     """
 
     agents: int
     devices: int = 1
     batch_devices: int = 1
+    given: tuple[Any, ...] | None = None
 
     @property
     def per_device(self) -> int:
@@ -55,8 +58,10 @@ class Placement:
 
     @functools.cached_property
     def mesh(self) -> Mesh | None:
-        """The mesh that JAX works on; None on a single device."""
+        """The mesh that JAX works on; None on a single device, unless it is a given one."""
         count = self.devices * self.batch_devices
+        if self.given is not None:
+            return lifting.agent_mesh(self.given[:count], self.batch_devices)
         return None if count == 1 else lifting.agent_mesh(_spread(count), self.batch_devices)
 
     def sharding(self, *axes: str | None) -> NamedSharding | None:
@@ -64,7 +69,7 @@ class Placement:
         return None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def __str__(self) -> str:
-        kind = jax.devices()[0].device_kind
+        kind = (self.given or jax.devices())[0].device_kind
         idle = f", {self.size - self.agents} idle" if self.size > self.agents else ""
         shared = f", batches cut over {self.batch_devices}" if self.batch_devices > 1 else ""
         hosts = f", of {jax.process_count()} processes" if jax.process_count() > 1 else ""
@@ -88,6 +93,12 @@ class Placement:
             return None
         axes = (*[None] * axis, lifting.AXIS)
         return jax.tree.map(lambda x: self.sharding(*axes[: jnp.ndim(x)]), tree)
+
+    def like(self, shapes: Any, axis: int = 0) -> Any:
+        """Returns the shapes of models and states with their places, see `shardings`."""
+        here = None if self.mesh is not None else jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        places = self.shardings(shapes, axis) or jax.tree.map(lambda _: here, shapes)
+        return jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), shapes, places)
 
     def everywhere(self, tree: Any) -> Any:
         """Returns the tree with all of its arrays on every device."""
@@ -161,16 +172,21 @@ def _replicated(function: Any, sharding: NamedSharding) -> Any:
     return jax.jit(function, out_shardings=sharding)
 
 
-def place(agent_count: int, batch_size: int, devices: str = "auto") -> Placement:
+def place(
+    agent_count: int, batch_size: int, devices: str = "auto", given: Sequence[Any] | None = None
+) -> Placement:
     """Returns the placement of a run on "auto" devices, all that help, or on a given number of them.
 
-    Where there are more devices than agents, the agents' batches are cut too.
+    Where there are more devices than agents, the agents' batches are cut too. `given` are the devices to
+    place it on; None takes JAX's own.
     """
-    available = jax.device_count()
+    available = jax.device_count() if given is None else len(given)
     count = available if devices == "auto" else int(devices)
     if count > available:
         raise ArgumentError(f"devices must be at most {available}, the number available, got {count}")
     placement = _place(agent_count, batch_size, count, is_auto=devices == "auto")
+    if given is not None:
+        return dataclasses.replace(placement, given=tuple(given))
     used = placement.devices * placement.batch_devices
     if used < jax.process_count():
         raise ArgumentError(

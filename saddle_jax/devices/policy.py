@@ -93,6 +93,14 @@ def programs_take_turns() -> bool:
     return is_cpu()
 
 
+def activations_held() -> int:
+    """Returns how many times that which forward passes keep is held in memory at once.
+
+    An accelerator's program overwrites it with what flows back; XLA:CPU holds both.
+    """
+    return 2 if is_cpu() else 1
+
+
 def devices_share_memory() -> bool:
     """Tells whether the devices of a process share one memory."""
     return is_cpu()

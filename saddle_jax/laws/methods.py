@@ -11,6 +11,7 @@ import numpy as np
 from saddle_jax.core.ledger import open_ledger
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import consensus
+from saddle_jax.devices import compiled_text
 from saddle_jax.laws import trial as trials
 from saddle_jax.laws.books import encoded_bytes
 from saddle_jax.laws.randomness import draws_of
@@ -19,7 +20,6 @@ from saddle_jax.laws.trial import AGENTS, RATE, REPLICAS, REVERSED, SPREAD, Mome
 from saddle_jax.laws.verdicts import InapplicableError, Law, LawError, Verdict, judge
 
 _CLOSE = 1e-9  # what rounding of float64 may come to in a run
-_COLLECTIVES = r"= \(?(\w+\[[\d,]*\])\S* (all-gather|all-reduce|all-to-all|reduce-scatter)(?:-start)?\("
 
 
 # ---- shapes ----
@@ -220,10 +220,10 @@ def idle_agents_change_nothing(trial: Trial) -> str:
 def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
     """Checks the compiled program for collectives: a collective-permute moves rows, others move all."""
     trial.check_rounds()
-    text = trial.spread[1]
-    if others := sorted(set(re.findall(_COLLECTIVES, text))):
-        raise LawError("the program has " + ", ".join(f"{kind} of {shape}" for shape, kind in others))
-    return f"{len(re.findall(r'collective-permute(?:-start)?[(]', text))} collective-permutes, nothing else"
+    found = compiled_text.collectives(trial.spread[1])
+    if others := sorted({f"{one.kind} of {one.shape}" for one in found if one.kind != "collective-permute"}):
+        raise LawError(f"the program has {', '.join(others)}")
+    return f"{len(found)} collective-permutes, nothing else"
 
 
 # ---- replicas and SADDLe ----

@@ -5,8 +5,8 @@ Of every device:
     held      the models and the method's state of its agents and all replicas, and the samples to train with
     working   of the replicas that are computed at once: gradients and updates, two numbers per parameter
               (with pairs K + 1), and one more where agents are computed in groups; and of the agents that
-              are computed at a time, twice what their forward passes keep for the backward passes: that
-              itself, and as much again that flows back
+              are computed at a time, what their forward passes keep for the backward passes; on a CPU twice
+              that, since as much again flows back
 
 The second half is an estimate: XLA shares some of that memory and needs some more of its own.
 """
@@ -64,12 +64,12 @@ def estimate(program: Program) -> Footprint:
     together = placement.per_device * program.at_once
     at_a_time = policy.group_size(together, program.config.group)
     copies = pairs + 1 + (at_a_time < together)
-    gradients = copies * _size(shapes.params) * program.at_once // len(program.replicas)
-    activations = 2 * at_a_time * _kept(program.replica) // placement.batch_devices
+    gradients = copies * size_of(shapes.params) * program.at_once // len(program.replicas)
+    activations = policy.activations_held() * at_a_time * _kept(program.replica) // placement.batch_devices
     held = {id(leaf): _bytes(leaf) for one in program.replicas for leaf in jax.tree.leaves(one.dataset.train)}
     devices = placement.devices * placement.batch_devices
     return Footprint(
-        carried=_size(shapes) // placement.devices,
+        carried=size_of(shapes) // placement.devices,
         data=0 if program.replica.dataset.is_streamed else sum(held.values()),
         working=gradients // placement.devices + activations,
         sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
@@ -86,10 +86,11 @@ def _kept(replica: Replica) -> int:
     def forward(params: Any, batch: Any) -> Any:
         return jax.vjp(lambda x: replica.loss_fn(x, batch)[0], params)[1]
 
-    return _size(jax.eval_shape(forward, jax.eval_shape(replica.first_model), replica.batch_shapes()))
+    return size_of(jax.eval_shape(forward, jax.eval_shape(replica.first_model), replica.batch_shapes()))
 
 
-def _size(shapes: Any) -> int:
+def size_of(shapes: Any) -> int:
+    """Returns the bytes of all arrays of a tree, of which only the shapes are looked at."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 

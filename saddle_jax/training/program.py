@@ -122,18 +122,20 @@ class Program:
         numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._numbers}  # traced in the step
         return jax.eval_shape(self._first_of_one, jax.eval_shape(self.replica.first_model), numbers)
 
-    @functools.cached_property
+    @property
     def carry_shapes(self) -> Carry:
         """The shapes of what is saved, idle agents included."""
-        count = len(self.replicas)
-        if count == 1:
-            return self.shapes_of_one
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), self.shapes_of_one)
+        return self._shapes_of(len(self.replicas))
 
     @property
     def agent_axis(self) -> int:
         """Which axis of what is saved is the agents'."""
         return 0 if len(self.replicas) == 1 else 1
+
+    def _shapes_of(self, count: int) -> Carry:
+        if count == 1:
+            return self.shapes_of_one
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), self.shapes_of_one)
 
     @functools.cached_property
     def _saved_shardings(self) -> Any:
@@ -141,22 +143,17 @@ class Program:
 
     @functools.cached_property
     def _part_shardings(self) -> Any:
-        axis = 0 if self.at_once == 1 else 1
-        shapes = self.shapes_of_one
-        if axis:
-            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.at_once, *x.shape), x.dtype), shapes)
-        return self.placement.shardings(shapes, axis=axis)
+        return self.placement.shardings(self._shapes_of(self.at_once), axis=min(self.at_once - 1, 1))
 
     @property
     def saved_like(self) -> Any:
         """Shapes, dtypes and places of what is saved."""
-        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        shardings = self._saved_shardings or jax.tree.map(lambda _: here, self.carry_shapes)
-        return jax.tree.map(
-            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-            self.carry_shapes,
-            shardings,
-        )
+        return self.placement.like(self.carry_shapes, axis=self.agent_axis)
+
+    @property
+    def part_like(self) -> Any:
+        """Shapes, dtypes and places of one tree of what is carried, that of C runs."""
+        return self.placement.like(self._shapes_of(self.at_once), axis=min(self.at_once - 1, 1))
 
     def saved(self, carry: list[Carry]) -> Tree:
         """Returns what is carried, as the one tree that is saved."""

@@ -1,7 +1,5 @@
 """Agents on several devices: the same numbers as on one, and no more traffic than the graph needs."""
 
-import re
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,7 +9,7 @@ from problem import IRREGULAR, Problem, compiled
 from suited import suited
 
 import saddle_jax as sj
-from saddle_jax.devices import exchange, lifting
+from saddle_jax.devices import compiled_text, exchange, lifting
 from saddle_jax.devices.placement import Placement
 from saddle_jax.methods import options_of
 from saddle_jax.training import evaluation
@@ -125,11 +123,7 @@ def collectives(method, problem, devices):
         batch = jax.device_put(problem.batch(0), placed)
         step = jax.jit(method.step, static_argnums=0)
         lowered = step.lower(problem.loss_fn, params, method.init(params), batch, jax.random.key(0))
-    text = lowered.compile().as_text()
-    return re.findall(
-        r"= \(?(\w+\[[\d,]*\])\S* (all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute)\(",
-        text,
-    )
+    return [(one.shape, one.kind) for one in compiled_text.collectives(lowered.compile().as_text())]
 
 
 @pytest.mark.parametrize("compressor", [None, sj.quantize(8), sj.top_k(0.5)], ids=str)

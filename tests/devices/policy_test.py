@@ -26,12 +26,13 @@ def test_answers_are_for_this_hardware_or_for_a_named_target():
             policy.devices_per_batch(8, 2),
             policy.batches_convolutions(),
             policy.landscape_points(),
+            policy.activations_held(),
         )
 
     here = answers()
-    assert here == (True, 1, 1, 1, 1, False, 1)
+    assert here == (True, 1, 1, 1, 1, False, 1, 2)
     with policy.targeting("gpu"):
-        assert answers() == (False, 8, 6, 5, 4, True, 16)
+        assert answers() == (False, 8, 6, 5, 4, True, 16, 1)
         with policy.targeting("cpu"):
             assert answers() == here
         assert not policy.is_cpu()

@@ -1,0 +1,214 @@
+"""A run's own step, compiled for devices that may not be there: what it takes there, and whether it fits."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from saddle_jax.core.ledger import readable
+from saddle_jax.devices import compiled_text, lifting, policy
+from saddle_jax.devices.compiled_text import Collective
+from saddle_jax.devices.placement import place
+from saddle_jax.devices.targets import Target
+from saddle_jax.training import memory
+from saddle_jax.training.config import Config
+from saddle_jax.training.memory import Footprint
+from saddle_jax.training.parts import Parts
+from saddle_jax.training.program import Program, build
+from saddle_jax.training.step import Inputs
+
+# Compiling for a GPU that is not there cannot try kernels out.
+_OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_autotune_level": 0}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """What the compiler says of a run's step on a target; bytes are of each device.
+
+    Attributes:
+      target: the devices.
+      placement: how the agents lie on them, for people.
+      devices: how many of them are used.
+      models: bytes of the agents' models; of several runs in one program, of all of them, as the state.
+      state: bytes of what the method remembers.
+      data: bytes of the samples to train with and of their order.
+      working: bytes that the step needs beside, from the compiler.
+      estimate: what `memory.estimate` told before anything was compiled.
+      memory: bytes that there are; None where nobody tells.
+      sharing: how many devices share that memory.
+      collectives: the exchanges between devices, of one step.
+      kernels: how many of each kind.
+      largest_window: the longest side of a convolution's window.
+      steps: how many steps one call takes.
+      compile_seconds: what tracing, lowering and compiling took.
+      advice: what would make it fit, if it does not.
+    """
+
+    target: Target
+    placement: str
+    devices: int
+    models: int
+    state: int
+    data: int
+    working: int
+    estimate: Footprint
+    memory: int | None
+    sharing: int
+    collectives: tuple[Collective, ...]
+    kernels: dict[str, int]
+    largest_window: int
+    steps: int
+    compile_seconds: float
+    advice: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of everything on one device: models, state, data and working memory."""
+        return self.models + self.state + self.data + self.working
+
+    @property
+    def fits(self) -> bool:
+        """Tells whether all of it finds room, if it is known how much there is."""
+        return self.memory is None or self.total * self.sharing <= self.memory
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as a dict of plain numbers and texts."""
+        return {
+            "target": self.target.text,
+            "devices": self.devices,
+            "placement": self.placement,
+            "fits": self.fits,
+            "memory": self.memory,
+            "bytes_per_device": {
+                "models": self.models,
+                "state": self.state,
+                "data": self.data,
+                "working": self.working,
+                "total": self.total,
+            },
+            "estimated_bytes_per_device": {
+                "carried": self.estimate.carried,
+                "data": self.estimate.data,
+                "working": self.estimate.working,
+                "total": self.estimate.total // self.estimate.sharing,
+            },
+            "collectives": [one._asdict() for one in self.collectives],
+            "kernels": self.kernels,
+            "largest_window": self.largest_window,
+            "steps_per_call": self.steps,
+            "compile_seconds": self.compile_seconds,
+            "advice": list(self.advice),
+        }
+
+
+def forecast(config: Config, target: Target, shared: Parts | None = None) -> Forecast:
+    """Compiles a run's step for a target and reads what came out.
+
+    `shared` are the parts that are made already; None loads and makes those that the settings name.
+    """
+    with policy.targeting(target.kind):
+        program = program_on(config, target, shared)
+        started = time.perf_counter()
+        compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
+        seconds = time.perf_counter() - started
+        return _read(program, target, compiled, steps, seconds)
+
+
+def program_on(config: Config, target: Target, shared: Parts | None = None) -> Program:
+    """Makes the program of a run with its agents on a target's devices."""
+    program = build(dataclasses.replace(config, devices="auto"), shared)
+    placement = place(config.agents, program.replica.batches.size, config.devices, target.devices)
+    return Program(config, program.replicas, placement)
+
+
+def compile_step(program: Program, options: dict[str, Any] | None = None) -> tuple[Any, int]:
+    """Compiles as many steps as one call takes, from shapes alone; returns the program and that number."""
+    steps = min(program.steps_per_dispatch, program.replica.steps)
+    first = jax.ShapeDtypeStruct((), np.int32)
+    with program.placement.active():
+        lowered = program.compiled.lower(
+            program.part_like, input_shapes(program), first, first, steps, program.phase(0, steps)
+        )
+        return lowered.compile(options), steps
+
+
+def input_shapes(program: Program) -> Inputs:
+    """Returns shapes and places of what steps are fed with, see `feeding`, without any samples."""
+    placement, batches, replicas = program.placement, program.replica.batches, program.replicas
+    is_streamed = program.replica.dataset.is_streamed
+    train = program.replica.dataset.train
+    copies = len(replicas) if program.has_subsets else 1
+    rows = (
+        placement.size * len(replicas) * batches.size
+        if is_streamed
+        else copies * program.replica.dataset.size
+    )
+    axes = (lifting.AXIS,) if is_streamed else ()
+    steps = 1 if is_streamed else batches.steps_per_epoch
+    order = (len(replicas), steps, placement.size, batches.size)
+
+    def like(shape: tuple[int, ...], dtype: Any, *axes: str | None) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=placement.sharding(*axes))
+
+    samples: Any = like(order, np.int32, None, None, lifting.AXIS)
+    mask: Any = like((steps, batches.size), np.float32)
+    data = jax.tree.map(lambda leaf: like((rows, *leaf.shape[1:]), leaf.dtype, *axes), train)
+    return Inputs(data, samples, mask)
+
+
+def _read(program: Program, target: Target, compiled: Any, steps: int, seconds: float) -> Forecast:
+    """Reads the compiled program of `steps` steps, which took so many seconds to compile."""
+    placement, shapes, told = program.placement, program.carry_shapes, memory.estimate(program)
+    models = memory.size_of(shapes.params) // placement.devices
+    carried = memory.size_of(program.shapes_of_one) * program.at_once // placement.devices
+    found, text = compiled.memory_analysis(), compiled.as_text()
+    # What is carried is donated: it is an argument and takes no room among the results.
+    beside = found.output_size_in_bytes - found.alias_size_in_bytes
+    there = memory.available() if target.memory is None else target.memory
+    result = Forecast(
+        target=target,
+        placement=str(placement),
+        devices=placement.devices * placement.batch_devices,
+        models=models,
+        state=told.carried - models,
+        data=found.argument_size_in_bytes - carried,
+        working=found.temp_size_in_bytes + beside,
+        estimate=told,
+        memory=there,
+        sharing=told.sharing,
+        collectives=tuple(compiled_text.collectives(text)),
+        kernels=compiled_text.kernels(text),
+        largest_window=compiled_text.largest_window(text),
+        steps=steps,
+        compile_seconds=seconds,
+        advice=(),
+    )
+    return result if result.fits else dataclasses.replace(result, advice=_advice(program, result))
+
+
+def _advice(program: Program, found: Forecast) -> tuple[str, ...]:
+    """Returns what would make the run fit, by our estimate and what the compiler made of it so far."""
+    assert found.memory is not None
+    room, lines = found.memory // found.sharing, []
+    excess = found.working / max(1, found.estimate.working)
+    per_device = program.placement.per_device * program.at_once
+    group = policy.group_size(per_device, program.config.group)
+    while group > 1:
+        group //= 2
+        smaller = Program(
+            dataclasses.replace(program.config, group=group), program.replicas, program.placement
+        )
+        needed = found.total - found.working + int(excess * memory.estimate(smaller).working)
+        if needed <= room:
+            lines.append(f"group={group}: about {readable(needed)}, {group} agents at a time")
+            break
+    shared = found.total - found.data
+    if found.data < room and found.sharing == 1:
+        devices = -(-shared * found.devices // (room - found.data))
+        if devices <= program.placement.agents:
+            lines.append(f"at least {devices} such devices instead of {found.devices}")
+    if program.config.compressor != "none" and found.state:
+        lines.append("compressor=none: the method remembers no public copies of models")
+    return tuple(lines) or ("fewer agents, a smaller model or devices with more memory",)

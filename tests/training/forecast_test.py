@@ -1,0 +1,128 @@
+"""A step compiled from shapes alone is the step that training runs, and what is told of it holds."""
+
+import dataclasses
+import importlib.util
+import json
+
+import jax
+import pytest
+
+from saddle_jax.base.errors import RunError
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.devices import policy, targets
+from saddle_jax.training import forecast as forecasts
+from saddle_jax.training import memory
+from saddle_jax.training.config import Config
+from saddle_jax.training.feeding import Feed
+from saddle_jax.training.forecast import forecast
+from saddle_jax.training.program import build
+
+MLP = Config(agents=6, model="mlp")
+HERE = targets.target_of("here")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"devices": "1"},
+        {"devices": "4"},
+        {"seeds": "0,1,2", "group": 9},
+        {"seeds": "0,1", "subset": 500},
+        {"method": "n_saddle", "compressor": "sign", "model": "cnn"},
+        {"steps_per_dispatch": 3},
+    ],
+    ids=str,
+)
+def test_shapes_alone_give_the_program_that_training_runs(changes):
+    config = dataclasses.replace(MLP, **changes)
+    program = forecasts.program_on(config, HERE)
+    real = build(config)
+    assert program.placement == real.placement
+    steps = min(real.steps_per_dispatch, real.replica.steps)
+    told = (program.part_like, forecasts.input_shapes(program))
+    given = (real.start()[0], Feed(real).at(0))
+    jax.tree.map(
+        lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype) or pytest.fail(f"{a} {b}"), told, given
+    )
+    jax.tree.map(
+        lambda a, b: (
+            a.sharding is None
+            or a.sharding.is_equivalent_to(b.sharding, b.ndim)
+            or pytest.fail(f"{a.sharding} {b.sharding}")
+        ),
+        told,
+        given,
+    )
+    assert forecasts.compile_step(program)[1] == steps
+
+
+def test_the_parts_add_up_to_what_the_compiler_counts():
+    found = forecast(dataclasses.replace(MLP, devices="2"), HERE)
+    assert found.fits
+    assert found.devices == found.sharing == 2
+    assert found.models == 3 * 17226 * 4
+    assert found.models + found.state == found.estimate.carried
+    assert found.data == pytest.approx(found.estimate.data, rel=0.05)
+    assert 0.5 < found.estimate.working / found.working < 3
+    moved = [one for one in found.collectives if one.bytes > 100]
+    assert {one.kind for one in moved} == {"collective-permute"}
+    assert sum(one.bytes for one in moved) == 2 * 17226 * 4  # a row across each of the two borders
+    assert found.to_json().keys() >= {
+        "target",
+        "devices",
+        "fits",
+        "bytes_per_device",
+        "collectives",
+        "kernels",
+        "largest_window",
+        "compile_seconds",
+    }
+
+
+def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
+    monkeypatch.setattr(memory, "available", lambda: 2_000_000)
+    settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=12"]
+    settings += ["--config.compressor=sign", "--config.batch_size=64"]
+    assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["fits"]
+    assert any(line.startswith("compressor=none") for line in found["advice"])
+    assert cli.main(["saddle", "plan", "--target=here", *settings]) == 1
+    text = capsys.readouterr().out
+    assert "fits        NO: " in text
+    assert "to change   " in text
+
+
+def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):
+    config = Config(agents=8, model="cnn", devices="1", group=8)
+    needed = forecast(config, HERE).total
+    monkeypatch.setattr(memory, "available", lambda: int(0.8 * needed))
+    found = forecast(config, HERE)
+    (line,) = [line for line in found.advice if line.startswith("group=")]
+    group = int(line.partition(":")[0].removeprefix("group="))
+    assert forecast(dataclasses.replace(config, group=group), HERE).fits
+
+
+def test_mistakes(monkeypatch, capsys):
+    for text in ("a41", "a40x0", "v5e", "v5e:4", "a40x", "x4", ""):
+        assert cli.main(["saddle", "plan", f"--target={text}"]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("saddle: target must be here, one of a40, a100, h100, l4 with a number")
+        assert error.endswith(f"got {text!r}\n")
+    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: None)
+    for text, extra in (("a40x4", "plan-cuda"), ("v5e:2x2", "plan-tpu")):
+        with pytest.raises(RunError, match=rf"target {text} needs pip install 'saddle_jax\[{extra}\]'"):
+            targets.target_of(text)
+
+
+def test_ordinary_use_imports_nothing_of_it(tmp_path):
+    """A plan is for once; training must not pay for it."""
+    import subprocess
+    import sys
+
+    code = "import sys, saddle_jax.training.loop, saddle_jax.cli.train as t; print([m for m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("jax.experimental.topologies", "saddle_jax.devices.targets", "saddle_jax.training.forecast"):
+        assert repr(name) not in done.stdout
+    assert importlib.util.find_spec("saddle_jax.devices.targets") is not None
+    assert policy.is_cpu()
