@@ -4,10 +4,14 @@ vmap over agents, each with its own kernel, turns XLA's convolution into a group
 times slower than one ordinary convolution per agent. So the forward pass and the two gradients have batching
 rules of their own. There is a choice:
 
-    fast      on a CPU one convolution per agent, in a loop if there are many; elsewhere plain
+    fast      on a CPU one convolution per agent, in a loop if there are many; elsewhere a grouped one
     each      one convolution per agent, all in one program
     patches   one batched matrix product of all agents' patches
-    plain     XLA's grouped convolution; also for transformations without such a rule, like forward mode
+    plain     whatever JAX makes of it; also for transformations without such a rule, like forward mode
+
+Grouped, agents are groups of channels, in the gradients too. JAX's own rule would make the gradient of the
+kernels a convolution with a window as large as the image, for which a GPU's library has no fast kernel.
+`saddle plan --target=a40` shows the windows.
 
 On a CPU, agents are computed one by one (devices/lifting.py), so no batching rule is used there. On a GPU,
 `saddle bench q_saddle --lowering=...` finds out which choice is best.
@@ -43,11 +47,15 @@ def convolve(
 ) -> Array:
     """Correlates images [B, H, W, C] with a kernel [h, w, C / groups, D] into [B, H', W', D]."""
     window = Window(stride, padding, groups)
-    if lowering == "plain" or (lowering == "fast" and policy.batches_convolutions()):
+    if lowering == "plain":
         return ordinary(window, x, kernel)
-    if groups > 1:
+    if groups > 1 and not _is_grouped(lowering):
         return _depthwise(window, x, kernel)
     return _convolve_by_rule(lowering, window, x, kernel)
+
+
+def _is_grouped(lowering: Lowering) -> bool:
+    return lowering == "fast" and policy.batches_convolutions()
 
 
 def _depthwise(window: Window, x: Array, kernel: Array) -> Array:
@@ -87,7 +95,7 @@ _convolve_by_rule.defvjp(_save, _gradients)
 @functools.cache
 def _forward(lowering: Lowering, window: Window) -> Callable[[Array, Array], Array]:
     """Returns the convolution (x, kernel) -> y with the rule of a lowering."""
-    return _with_rule(lowering, lambda form, x, kernel: form.forward(window, x, kernel), shared=1)
+    return _with_rule(lowering, window, lambda form, *arguments: form.forward(*arguments), shared=1)
 
 
 @functools.cache
@@ -96,7 +104,10 @@ def _input_gradient(
 ) -> Callable[[Array, Array], Array]:
     """Returns (g, kernel) -> the gradient with respect to x, whose height and width are `size`."""
     return _with_rule(
-        lowering, lambda form, g, kernel: form.input_gradient(window, size, g, kernel), shared=1
+        lowering,
+        window,
+        lambda form, window, g, kernel: form.input_gradient(window, size, g, kernel),
+        shared=1,
     )
 
 
@@ -105,13 +116,15 @@ def _kernel_gradient(
     lowering: Lowering, window: Window, size: tuple[int, int]
 ) -> Callable[[Array, Array], Array]:
     """Returns (x, g) -> the gradient with respect to the kernel, whose height and width are `size`."""
-    return _with_rule(lowering, lambda form, x, g: form.kernel_gradient(window, size, x, g), shared=None)
+    return _with_rule(
+        lowering, window, lambda form, window, x, g: form.kernel_gradient(window, size, x, g), shared=None
+    )
 
 
 def _with_rule(
-    lowering: Lowering, run: Callable[..., Array], shared: int | None
+    lowering: Lowering, window: Window, run: Callable[..., Array], shared: int | None
 ) -> Callable[[Array, Array], Array]:
-    """Gives `run(form, left, right)` the form for one agent, and the batching rule of a lowering.
+    """Gives `run(form, window, left, right)` the form for one agent, and the batching rule of a lowering.
 
     `shared` is the position of the argument that all images of a batch share. Where vmap does not batch it,
     the new axis is just more images.
@@ -119,7 +132,7 @@ def _with_rule(
 
     @custom_vmap
     def operation(left: Array, right: Array) -> Array:
-        return run(ON_CPU if policy.takes_library_convolutions() else ORDINARY, left, right)
+        return run(ON_CPU if policy.takes_library_convolutions() else ORDINARY, window, left, right)
 
     @operation.def_vmap
     def rule(axis_size: int, in_batched: list[bool], left: Array, right: Array) -> tuple[Any, bool]:
@@ -127,9 +140,13 @@ def _with_rule(
         if shared is not None and not in_batched[shared]:
             merged = operation(left.reshape(-1, *left.shape[2:]), right)
             return merged.reshape(axis_size, -1, *merged.shape[1:]), True
-        if lowering == "patches":
+        if _is_grouped(lowering) and all(in_batched):
+            together = _with_rule(lowering, window._replace(groups=axis_size * window.groups), run, shared)
+            return _apart(together(_joined(left), _joined(right)), axis_size), True
+        if lowering == "patches" or _is_grouped(lowering):
+            form = BY_PATCHES if lowering == "patches" else ORDINARY
             axes = [0 if batched else None for batched in in_batched]
-            return jax.vmap(functools.partial(run, BY_PATCHES), in_axes=axes)(*arguments), True
+            return jax.vmap(functools.partial(run, form, window), in_axes=axes)(*arguments), True
 
         def pick(index: Any) -> list[Array]:
             return [a[index] if batched else a for a, batched in zip(arguments, in_batched, strict=True)]
@@ -139,3 +156,13 @@ def _with_rule(
         return jax.lax.map(lambda index: operation(*pick(index)), jnp.arange(axis_size)), True
 
     return operation
+
+
+def _joined(x: Array) -> Array:
+    """Makes the agents groups of channels: images [N, B, H, W, C] become [B, H, W, N C], kernels likewise."""
+    return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
+
+
+def _apart(x: Array, agents: int) -> Array:
+    """Undoes `_joined`: groups of channels become an axis of agents, the first one."""
+    return jnp.moveaxis(x.reshape(*x.shape[:-1], agents, -1), -2, 0)

@@ -31,11 +31,11 @@ class Window(NamedTuple):
 
     stride: int
     padding: int  # zeros on each side, top and bottom, left and right
-    groups: int  # 1, or the number of channels for a depthwise convolution
+    groups: int  # of channels with filters of their own: 1, or as many as channels for a depthwise one
 
 
 class Form(NamedTuple):
-    """One way to compute a convolution of images x [B, H, W, C] with a kernel [h, w, C, D]."""
+    """One way to compute a convolution of images x [B, H, W, C] with a kernel [h, w, C / groups, D]."""
 
     forward: Callable[[Window, Array, Array], Array]  # (window, x, kernel) -> y
     input_gradient: Callable[[Window, Sequence[int], Array, Array], Array]  # (window, (H, W), g, kernel)
@@ -46,12 +46,12 @@ def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
     """Completes a forward pass with its two gradients, which are its transposes: JAX writes them."""
 
     def input_gradient(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
-        shape = jax.ShapeDtypeStruct((g.shape[0], *size, kernel.shape[2]), g.dtype)
+        shape = jax.ShapeDtypeStruct((g.shape[0], *size, window.groups * kernel.shape[2]), g.dtype)
         (result,) = jax.linear_transpose(lambda x: forward(window, x, kernel), shape)(g)
         return result
 
     def kernel_gradient(window: Window, size: Sequence[int], x: Array, g: Array) -> Array:
-        shape = jax.ShapeDtypeStruct((*size, x.shape[3], g.shape[3]), g.dtype)
+        shape = jax.ShapeDtypeStruct((*size, x.shape[3] // window.groups, g.shape[3]), g.dtype)
         (result,) = jax.linear_transpose(lambda kernel: forward(window, x, kernel), shape)(g)
         return result
 

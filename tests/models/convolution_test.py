@@ -2,11 +2,13 @@
 
 import chex
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from layers_by_hand import convolve_by_hand
 
+from saddle_jax.devices import policy
 from saddle_jax.models import convolution, convolution_forms
 
 KEY = jax.random.key(0)
@@ -50,23 +52,61 @@ def all_of(lowering, stride, groups):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)], ids=str)
 @pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (2, 4)])
-@pytest.mark.parametrize("agents", [3, convolution._MAX_UNROLLED + 1])
-def test_agents_are_convolved_each_by_its_own_kernel(axes, stride, groups, agents):
+@pytest.mark.parametrize(("agents", "kind"), [(3, "cpu"), (convolution._MAX_UNROLLED + 1, "cpu"), (3, "gpu")])
+def test_agents_are_convolved_each_by_its_own_kernel(axes, stride, groups, agents, kind):
     x = jax.random.normal(KEY, (agents, 2, 5, 5, 4))[slice(None) if axes[0] == 0 else 0]
     kernel = jax.random.normal(KEY, (agents, 3, 3, 4 // groups, 4))[slice(None) if axes[1] == 0 else 0]
-    fast, plain = (
-        jax.jit(jax.vmap(all_of(way, stride, groups), axes))(x, kernel) for way in ("fast", "plain")
-    )
+    with policy.targeting(kind):
+        fast, plain = (
+            jax.jit(jax.vmap(all_of(way, stride, groups), axes))(x, kernel) for way in ("fast", "plain")
+        )
     chex.assert_trees_all_close(fast, plain, atol=1e-11)
 
 
 @pytest.mark.usefixtures("x64")
-def test_agents_of_agents_are_convolved_too():
-    """Neighbours' batches under one model, all agents: a vmap inside a vmap."""
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("inner", [(0, None), (0, 0)], ids=["neighbours", "replicas"])
+def test_agents_of_agents_are_convolved_too(inner, kind):
+    """Neighbours' batches under one model, or replicas with one each, all agents: a vmap inside a vmap."""
     x = jax.random.normal(KEY, (2, 3, 2, 5, 5, 4))
-    kernel = jax.random.normal(KEY, (2, 3, 3, 4, 4))
-    fast, plain = (jax.vmap(jax.vmap(all_of(way, 1, 1), (0, None)))(x, kernel) for way in ("fast", "plain"))
+    kernel = jax.random.normal(KEY, (2, 3, 3, 3, 4, 4))[slice(None) if inner[1] == 0 else (slice(None), 0)]
+    with policy.targeting(kind):
+        fast, plain = (jax.vmap(jax.vmap(all_of(way, 1, 1), inner))(x, kernel) for way in ("fast", "plain"))
     chex.assert_trees_all_close(fast, plain, atol=1e-11)
+
+
+def grouped_windows(lowering, agents):
+    """The sides of all windows of convolutions that have a group for each agent, in output and gradients."""
+    arguments = (jnp.zeros((*agents, 2, 16, 16, 4)), jnp.zeros((*agents, 3, 3, 4, 8)))
+    run = all_of(lowering, 2, 1)
+    for _ in agents:
+        run = jax.vmap(run)
+    equations = [
+        equation
+        for equation in _equations(jax.make_jaxpr(run)(*arguments).jaxpr)
+        if equation.primitive.name == "conv_general_dilated"
+    ]
+    sides = []
+    for equation in equations:
+        spatial = equation.params["dimension_numbers"].rhs_spec[2:]
+        if equation.params["feature_group_count"] > 1:
+            sides += [equation.invars[1].aval.shape[axis] for axis in spatial]
+    return sides
+
+
+def _equations(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from _equations(inner)
+
+
+@pytest.mark.parametrize("agents", [(3,), (2, 3)], ids=str)
+def test_no_window_on_an_accelerator_is_as_large_as_the_image(agents):
+    """The gradient of kernels must be that of a grouped convolution, not a forward one of the whole image."""
+    with policy.targeting("gpu"):
+        assert set(grouped_windows("fast", agents)) == {3}
+        assert max(grouped_windows("plain", agents)) > 7
 
 
 SHAPES = [  # height, width, inputs, outputs, size, stride, padding, batch
