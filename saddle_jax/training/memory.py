@@ -6,7 +6,8 @@ Of every device:
     working   of the replicas that are computed at once: gradients and updates, two numbers per parameter
               (with pairs K + 1), and one more where agents are computed in groups; and of the agents that
               are computed at a time, what their forward passes keep for the backward passes; on a CPU twice
-              that, since as much again flows back
+              that, since as much again flows back; K times as much where one gradient is that of the mean
+              of all neighbours' losses
 
 The second half is an estimate: XLA shares some of that memory and needs some more of its own.
 """
@@ -65,7 +66,9 @@ def estimate(program: Program) -> Footprint:
     at_a_time = policy.group_size(together, program.config.group)
     copies = pairs + 1 + (at_a_time < together)
     gradients = copies * size_of(shapes.params) * program.at_once // len(program.replicas)
-    activations = policy.activations_held() * at_a_time * _kept(program.replica) // placement.batch_devices
+    batches = width if "mean" in asked and program.method.ascent.is_linear else 1
+    kept = batches * at_a_time * _kept(program.replica)
+    activations = policy.activations_held() * kept // placement.batch_devices
     held = {id(leaf): _bytes(leaf) for one in program.replicas for leaf in jax.tree.leaves(one.dataset.train)}
     devices = placement.devices * placement.batch_devices
     return Footprint(
