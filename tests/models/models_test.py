@@ -110,7 +110,7 @@ def test_resnet8_by_hand():
     np.testing.assert_allclose(model.apply({"params": params}, images), logits, atol=1e-10)
 
 
-@pytest.mark.parametrize("lowering", ["fast", "plain"])
+@pytest.mark.parametrize("lowering", ["native", "fast", "plain"])
 @pytest.mark.parametrize(
     "name",
     [
