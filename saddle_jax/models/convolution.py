@@ -11,6 +11,7 @@ rules of their own. There is a choice:
     patches   one batched matrix product of all agents' patches
     plain     XLA's grouped convolution; also for transformations without such a rule, like forward mode
 
+Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`.
 On a CPU, agents are computed one by one (devices/lifting.py), so no batching rule is used there. On a GPU,
 `saddle bench q_saddle --lowering=...` finds out which choice is best.
 """
