@@ -70,6 +70,8 @@ class Problem:
                 "loss must be the name of an objective or a function (params, batch), got "
                 f"{brought.shown(self.loss)}"
             )
+        if isinstance(self.metrics, Metric):
+            raise ArgumentError(f"metrics must be a list of training.Metric, got {self.metrics!r}")
         self.network("auto")  # refuses what is no model
         self.objective(self.network("auto"))  # and what is no loss
 

@@ -10,6 +10,7 @@ from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
+from saddle_jax.data import others
 from saddle_jax.graphs.recorded import to_record
 from saddle_jax.graphs.spelling import is_ours
 from saddle_jax.models.convolution import missing_kernels
@@ -43,6 +44,7 @@ def record(program: Program) -> dict[str, Any]:
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
+            **({"samples": program.replica.parts.dataset.fingerprint} if _may_change(program) else {}),
             "source": program.replica.dataset.source,
             "train": program.replica.dataset.size,
             "class_names": list(program.replica.dataset.class_names),
@@ -57,6 +59,11 @@ def record(program: Program) -> dict[str, Any]:
         "steps": program.replica.steps,
         "passes_per_step": passes_per_step(program.method, program.shapes_of_one.params),
     }
+
+
+def _may_change(program: Program) -> bool:
+    """Tells whether data of the same name may be others another time: those of files, programs, objects."""
+    return others.is_other(program.config.dataset)
 
 
 def _facts(replica: Replica) -> dict[str, Any]:
