@@ -4,15 +4,8 @@ They are compiled when the first of them is traced (devices/compiler.py), and on
 derivative of such a kernel, which is a convolution again, is left to XLA: first derivatives are kernels
 too, because convolution.py writes them, so this matters only for Hessians.
 
-Measured on one core, batch 32, in GFLOP/s, ours | XLA's fast forms | PyTorch:
-
-    3x3, 32x32, 16 -> 16 channels     forward 222 | 193 | 231,  input 216 | 193 | 230,  kernel 236 | 126 | 270
-    the same, 16 -> 32 of stride 2    forward 216 | 229 | 243,  input 201 | 141 | 137,  kernel 220 | 100 | 218
-    3x3, 16x16, 32 -> 32 channels     forward 256 | 260 | 276,  input 257 | 262 | 275,  kernel 256 | 129 | 270
-    3x3, 8x8, 64 -> 64 channels       forward 258 | 253 | 294,  input 247 | 252 | 298,  kernel 258 | 182 | 283
-    1x1, 8x8, 64 -> 64 channels       forward 198 | 233 | 197,  input 177 | 227 | 192,  kernel 217 |  44 | 165
-
-So 1x1 convolutions are matrix products, as before, but for the gradient of their kernel.
+The gain is in the gradients of kernels, for which XLA's library has no fast form with few channels. 1x1
+convolutions stay matrix products, but for the gradient of their kernel.
 """
 
 import functools
