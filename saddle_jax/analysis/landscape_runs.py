@@ -54,7 +54,7 @@ def surfaces(
         chunks = sharpness.training_chunks(replica, scan.images)
         count = min(scan.images, len(np.unique(replica.partition.samples)))
         screen.line(f"{name}: step {step:,}, {count:,} of its training samples, not augmented")
-        loss_fn = sharpness.loss_of(replica, "fast")
+        loss_fn = sharpness.loss_of(replica, "auto")
         loss = landscape.surface(loss_fn, model, plane, x, x, chunks, group=group, progress=screen.advance)
         middle = len(x) // 2
         screen.line(f"{name}: loss {loss[middle, middle]:.4f}, up to {np.nanmax(loss):.4f} around it")

@@ -48,6 +48,13 @@ def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         partial.unlink(missing_ok=True)
 
 
+def cache_folder() -> pathlib.Path:
+    """Returns the folder for what can be made again: SADDLE_CACHE_DIR, or one in the user's cache folder."""
+    if named := os.environ.get("SADDLE_CACHE_DIR"):
+        return pathlib.Path(named).expanduser()
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "saddle_jax"
+
+
 def check_named_output(name: str | None, setting: str = "output") -> None:
     """Checks, before anything is computed, that the file which a user named, if any, is new or replaceable.
 

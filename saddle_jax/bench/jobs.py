@@ -26,7 +26,7 @@ class Options:
 
     quick: bool = False
     repeats: int = 5
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
     group: int = 0
 
     def __post_init__(self):

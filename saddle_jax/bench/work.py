@@ -50,13 +50,13 @@ class Work:
     image_shape: tuple[int, int, int] = (32, 32, 3)
     degree: int = 2
     width: int = 1
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
     group: int = 0
 
     def __str__(self) -> str:
         model = self.model if self.width == 1 else f"{self.model} x {self.width}"
         size = "x".join(map(str, self.image_shape))
-        chosen = "" if self.lowering == "fast" else f", lowering {self.lowering}"
+        chosen = "" if self.lowering == "auto" else f", lowering {self.lowering}"
         chosen += f", group {self.group}" if self.group else ""
         return f"{self.method}, {model}, {self.topology.name}, batch {self.batch_size} of {size}{chosen}"
 
@@ -104,7 +104,7 @@ class Work:
         return float(costs["flops"]) * passes * self.agents
 
 
-def _network(model: str, width: int, lowering: Lowering = "fast") -> Any:
+def _network(model: str, width: int, lowering: Lowering = "auto") -> Any:
     if width == 1:
         return models.build(model, _CLASSES, lowering=lowering)
     if model == "mlp":

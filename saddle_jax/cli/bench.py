@@ -56,7 +56,7 @@ def _options() -> flags.FlagValues:
         "plot", "", "PNG file for the curves of growth (default: no file).", flag_values=options
     )
     flags.DEFINE_string(
-        "lowering", "fast", "How our convolutions are compiled, as in training.", flag_values=options
+        "lowering", "auto", "How our convolutions are compiled, as in training.", flag_values=options
     )
     flags.DEFINE_integer(
         "group", 0, "Agents that a device computes at a time; 0 chooses.", flag_values=options

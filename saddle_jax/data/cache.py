@@ -14,6 +14,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable
 
+from saddle_jax.base import files
 from saddle_jax.data.dataset import DataError
 
 _CHUNK = 1 << 24
@@ -48,11 +49,8 @@ def cached(
 def _places(version: pathlib.Path) -> list[pathlib.Path]:
     unique = hashlib.sha256(str(version.resolve()).encode()).hexdigest()[:12]
     label = "-".join([*version.parts[-3:], unique])
-    cache_dir = os.environ.get("SADDLE_CACHE_DIR")
-    if cache_dir:
-        return [pathlib.Path(cache_dir).expanduser() / label]
-    user = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return [version / "decoded", user / "saddle_jax" / label]
+    beside = [] if os.environ.get("SADDLE_CACHE_DIR") else [version / "decoded"]
+    return [*beside, files.cache_folder() / label]
 
 
 def _is_writable(folder: pathlib.Path) -> bool:

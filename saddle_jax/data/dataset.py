@@ -1,6 +1,7 @@
 """The dataset that every source loads: samples, how they are prepared, and what may be learned from them."""
 
 import dataclasses
+import hashlib
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Key, Tree
 from saddle_jax.data.recipes import Recipe, prepared
+
+_LOOKED_AT = 64  # samples of a source that are hashed
 
 
 class DataError(ArgumentError):
@@ -90,6 +93,19 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input as a model sees it; of images, height, width and channels."""
         return tuple(self.inputs_of_one.shape[1:])
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that differ if a sample does; of a source, if one of 64 of its samples does."""
+        digest = hashlib.sha256()
+        for path, leaf in jax.tree.leaves_with_path((self.train, self.test)):
+            digest.update(f"{jax.tree_util.keystr(path)} {tuple(leaf.shape)} {leaf.dtype}".encode())
+            if isinstance(leaf, np.ndarray | jax.Array):
+                digest.update(np.ascontiguousarray(leaf).tobytes())
+            else:
+                some = np.linspace(0, leaf.shape[0] - 1, num=min(_LOOKED_AT, leaf.shape[0])).astype(int)
+                digest.update(np.ascontiguousarray(leaf[some]).tobytes())
+        return digest.hexdigest()[:16]
 
     def prepared(self, batch: Batch) -> Batch:
         """Prepares a batch [B, ...] of samples as they are stored for a model, without augmentation."""

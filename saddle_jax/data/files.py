@@ -15,6 +15,7 @@ _ARRAYS = (
     ("x_train", "y_train", "x_test", "y_test"),
 )
 _TEST_FOLDERS = ("test", "val", "validation")
+_GREY = ("L", "1", "LA")  # of Pillow's modes
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
 
 
@@ -47,6 +48,10 @@ def _from_npz(path: pathlib.Path) -> Dataset:
             classes = [str(name) for name in file["class_names"]] if "class_names" in file else None
     except DataError:
         raise
+    except ValueError as error:  # NumPy advises to unpickle, which nobody should
+        raise DataError(
+            f"{path} cannot be read: it must hold arrays of numbers alone, as np.savez writes them"
+        ) from error
     except Exception as error:  # zip and NumPy have errors of their own
         raise DataError(f"{path} cannot be read: {short_line(error)}") from error
     train, test = (arrays[0], arrays[1]), (arrays[2], arrays[3])
@@ -92,7 +97,10 @@ def _images(folder: pathlib.Path, classes: list[str]) -> tuple[np.ndarray, np.nd
     for number, (path, _) in enumerate(tqdm(files, desc=f"reading {folder}", unit=" images", disable=None)):
         try:
             with Image.open(path) as image:
+                _check_mode(path, image.mode, grey)
                 pixels = np.asarray(image.convert("L" if grey else "RGB"), np.uint8)
+        except DataError:
+            raise
         except Exception as error:  # Pillow raises whatever its decoders do
             raise DataError(f"{path} cannot be read: {short_line(error)}") from error
         pixels = pixels[..., None] if pixels.ndim == 2 else pixels
@@ -105,12 +113,21 @@ def _images(folder: pathlib.Path, classes: list[str]) -> tuple[np.ndarray, np.nd
     return stacked, np.array([label for _, label in files], np.int32)
 
 
+def _check_mode(path: pathlib.Path, mode: str, grey: bool) -> None:
+    """Refuses what would lose something as 8 bits a channel, and folders of both kinds."""
+    if mode.startswith(("I", "F")):
+        raise DataError(f"{path} must have 8 bits a channel, got the mode {mode}")
+    if (mode in _GREY) != grey:
+        wanted = "grey, as the first image is" if grey else "in colour, as the first image is"
+        raise DataError(f"{path} must be {wanted}, got the mode {mode}")
+
+
 def _is_grey(path: pathlib.Path) -> bool:
     """Tells by the first image whether a folder's are grey; images in colour are RGB."""
     from PIL import Image
 
     try:
         with Image.open(path) as image:
-            return image.mode in ("L", "1", "I;16")
+            return image.mode in _GREY
     except Exception as error:  # Pillow raises whatever its decoders do
         raise DataError(f"{path} cannot be read: {short_line(error)}") from error

@@ -60,7 +60,7 @@ def from_samples(
         class_names=names,
         recipe=measured_recipe(training["inputs"]) if is_images else None,
         shares=shares,
-        outputs=0 if names else _outputs(training),
+        outputs=0 if names else outputs_of(training),
         objective=objective or ("classification" if names else "regression"),
         model="cnn" if is_images else "mlp",
     )
@@ -122,12 +122,21 @@ def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
 def _tree(what: str, samples: Any) -> Tree:
     """Returns samples as a tree whose leaves are arrays or sources of samples."""
     if isinstance(samples, tuple) and len(samples) == 2:
-        samples = {"inputs": samples[0], "targets": _counted(samples[1])}
+        inputs, targets = (np.asarray(part) if isinstance(part, list) else part for part in samples)
+        samples = {"inputs": inputs, "targets": _counted(targets)}
     tree = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), samples)
     leaves = jax.tree.leaves(tree)
     if not leaves or not all(len(leaf.shape) for leaf in leaves):
         raise DataError(f"{what} must be {_PAIR}, got {type(samples).__name__}")
-    return jax.tree.map(_narrow, tree)
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        if np.dtype(leaf.dtype).kind not in "biufV":  # V: the floats of ml_dtypes
+            raise DataError(f"{what} must have numbers, got {leaf.dtype} in {_place(path)}")
+    return jax.tree.map(lambda leaf: _narrow(what, leaf), tree)
+
+
+def _place(path: Any) -> str:
+    """Names a leaf of a tree of samples, such as "inputs"."""
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "its array"
 
 
 def _counted(targets: Any) -> Any:
@@ -136,13 +145,16 @@ def _counted(targets: Any) -> Any:
     return np.asarray(targets, np.int32) if is_truth else targets
 
 
-def _narrow(leaf: Any) -> Any:
+def _narrow(what: str, leaf: Any) -> Any:
     """Returns numbers as the program will see them: float32 and int32 in place of 64 bits."""
-    if not isinstance(leaf, np.ndarray):
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "iuf" or leaf.dtype.itemsize < 8:
         return leaf
-    if leaf.dtype == np.int64 and leaf.size and np.abs(leaf).max() < 2**31:
-        return leaf.astype(np.int32)
-    return leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+    if leaf.dtype.kind == "f":
+        return leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+    if leaf.size and (leaf.max() >= 2**31 or leaf.min() < -(2**31)):
+        largest = max(int(leaf.max()), int(leaf.min()), key=abs)
+        raise DataError(f"{what} must have whole numbers of 32 bits, got {largest}")
+    return leaf.astype(np.int32)
 
 
 def _same_structure(one: Tree, other: Tree) -> bool:
@@ -164,7 +176,7 @@ def _check_alike(one: Tree, other: Tree, what: str = "test") -> None:
         raise DataError(f"{what} must be a tree like train, got {jax.tree.structure(other)}")
     for (path, first), second in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(other), strict=True):
         if first.shape[1:] != second.shape[1:] or first.dtype != second.dtype:
-            place = jax.tree_util.keystr(path, simple=True, separator=".")
+            place = _place(path)
             raise DataError(
                 f"{what} must be like train, whose {place} are {first.dtype} {list(first.shape[1:])}, got "
                 f"{second.dtype} {list(second.shape[1:])}"
@@ -175,7 +187,7 @@ def _check_finite(what: str, tree: Tree) -> None:
     for path, leaf in jax.tree.leaves_with_path(tree):
         is_float = isinstance(leaf, np.ndarray | jax.Array) and np.issubdtype(leaf.dtype, np.floating)
         if is_float and not np.isfinite(leaf).all():
-            place = jax.tree_util.keystr(path, simple=True, separator=".")
+            place = _place(path)
             sample = int(np.argwhere(~np.isfinite(leaf))[0][0])
             raise DataError(f"{what} must have finite numbers, got another in {place} of sample {sample}")
 
@@ -206,7 +218,7 @@ def _class_names(train: Tree, test: Tree, given: Sequence[str] | None) -> tuple[
     return tuple(map(str, given)) if given else tuple(map(str, range(count)))
 
 
-def _outputs(train: Tree) -> int:
+def outputs_of(train: Tree) -> int:
     """Returns how many numbers a prediction of the targets has; 1 where nobody knows."""
     targets = train.get("targets") if isinstance(train, dict) else None
     return int(np.prod(targets.shape[1:], dtype=int)) if targets is not None else 1

@@ -83,6 +83,11 @@ def takes_library_convolutions() -> bool:
     return is_cpu()
 
 
+def takes_native_convolutions() -> bool:
+    """Tells whether convolutions may be kernels of our own, which are written for one core of a CPU."""
+    return is_cpu()
+
+
 def recomputes_cheap_expressions() -> bool:
     """Tells whether the compiler copies a cheap expression into every fusion that reads it."""
     return is_cpu()

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from saddle_jax.base import checks, tables
 from saddle_jax.base.types import Key, Params
-from saddle_jax.models.convolution import LOWERINGS, Lowering
+from saddle_jax.models.convolution import Lowering, check_lowering
 from saddle_jax.models.functions import Functions as Functions
 from saddle_jax.models.functions import functions as functions
 from saddle_jax.models.layers import NORMS, Norm
@@ -35,7 +35,7 @@ MODELS: tables.Table[Callable[..., Any]] = tables.load(
 NAMES = tuple(MODELS)
 
 
-def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "fast") -> Any:
+def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "auto") -> Any:
     """Builds a network by name: a flax module from images [B, H, W, C] to logits [B, num_classes].
 
     Args:
@@ -51,7 +51,7 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
     checks.choice("model", name, NAMES)
     num_classes = checks.whole("num_classes", num_classes, at_least=1)
     checks.choice("norm", norm, NORMS)
-    checks.choice("lowering", lowering, LOWERINGS)
+    check_lowering(lowering)
     chosen = {"norm": norm, "lowering": lowering}
     known = tables.options(MODELS[name])
     return MODELS[name](num_classes=num_classes, **{o: chosen[o] for o in chosen if o in known})

@@ -4,6 +4,8 @@ vmap over agents, each with its own kernel, turns XLA's convolution into a group
 times slower than one ordinary convolution per agent. So the forward pass and the two gradients have batching
 rules of their own. There is a choice:
 
+    auto      native if the kernels can be compiled here, otherwise fast
+    native    on a CPU kernels of our own (convolution_native.py), one call per agent; elsewhere fast
     fast      on a CPU one convolution per agent, in a loop if there are many; elsewhere a grouped one
     each      one convolution per agent, all in one program
     patches   one batched matrix product of all agents' patches
@@ -13,6 +15,7 @@ Grouped, agents are groups of channels, in the gradients too. JAX's own rule wou
 kernels a convolution with a window as large as the image, for which a GPU's library has no fast kernel.
 `saddle plan --target=a40` shows the windows.
 
+Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`.
 On a CPU, agents are computed one by one (devices/lifting.py), so no batching rule is used there. On a GPU,
 `saddle bench q_saddle --lowering=...` finds out which choice is best.
 """
@@ -25,12 +28,14 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
+from saddle_jax.base import checks
 from saddle_jax.base.types import Array
 from saddle_jax.devices import policy
-from saddle_jax.models.convolution_forms import BY_PATCHES, ON_CPU, ORDINARY, Window, ordinary, taps
+from saddle_jax.models import convolution_native
+from saddle_jax.models.convolution_forms import BY_PATCHES, ON_CPU, ORDINARY, Form, Window, ordinary, taps
 
-Lowering = Literal["fast", "each", "patches", "plain"]
-LOWERINGS = ("fast", "each", "patches", "plain")
+Lowering = Literal["auto", "native", "fast", "each", "patches", "plain"]
+LOWERINGS = ("auto", "native", "fast", "each", "patches", "plain")
 
 # Convolutions in one program are faster than in a loop, but take longer to compile.
 _MAX_UNROLLED = 8
@@ -43,10 +48,11 @@ def convolve(
     stride: int = 1,
     padding: int = 0,
     groups: int = 1,
-    lowering: Lowering = "fast",
+    lowering: Lowering = "auto",
 ) -> Array:
     """Correlates images [B, H, W, C] with a kernel [h, w, C / groups, D] into [B, H', W', D]."""
     window = Window(stride, padding, groups)
+    lowering = _chosen(lowering)
     if lowering == "plain":
         return ordinary(window, x, kernel)
     if groups > 1 and not _is_grouped(lowering):
@@ -56,6 +62,36 @@ def convolve(
 
 def _is_grouped(lowering: Lowering) -> bool:
     return lowering == "fast" and policy.batches_convolutions()
+
+
+def _chosen(lowering: Lowering) -> Lowering:
+    """Returns what a lowering means on this hardware."""
+    if lowering in ("auto", "native", "fast") and policy.batches_convolutions():
+        return "fast"
+    if lowering == "auto":
+        return "fast" if missing_kernels("auto") else "native"
+    return lowering
+
+
+def missing_kernels(lowering: str) -> str | None:
+    """Returns in one line why convolutions are not our own kernels, where `auto` would have chosen these."""
+    if lowering != "auto" or not policy.takes_native_convolutions():
+        return None
+    return convolution_native.obstacle()
+
+
+def check_lowering(lowering: str) -> None:
+    """Checks that there is such a lowering, and that it works here."""
+    checks.choice("lowering", lowering, LOWERINGS)
+    if lowering == "native" and policy.takes_native_convolutions():
+        convolution_native.check()
+
+
+def _form(lowering: Lowering, *arrays: Array) -> Form:
+    """Returns the form in which one agent's convolution of these arrays is computed."""
+    if lowering == "native" and policy.takes_native_convolutions() and convolution_native.takes(*arrays):
+        return convolution_native.NATIVE
+    return ON_CPU if policy.takes_library_convolutions() else ORDINARY
 
 
 def _depthwise(window: Window, x: Array, kernel: Array) -> Array:
@@ -132,7 +168,7 @@ def _with_rule(
 
     @custom_vmap
     def operation(left: Array, right: Array) -> Array:
-        return run(ON_CPU if policy.takes_library_convolutions() else ORDINARY, window, left, right)
+        return run(_form(lowering, left, right), window, left, right)
 
     @operation.def_vmap
     def rule(axis_size: int, in_batched: list[bool], left: Array, right: Array) -> tuple[Any, bool]:

@@ -28,7 +28,7 @@ class EvoNorm(nn.Module):
     """
 
     gate: Gate = "hard_sigmoid"
-    lowering: str = "fast"
+    lowering: str = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

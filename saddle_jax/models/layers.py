@@ -46,7 +46,7 @@ class Conv(nn.Module):
     stride: int = 1
     depthwise: bool = False
     initializer: Initializer = uniform_by_inputs
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -88,7 +88,7 @@ class Activation(nn.Module):
     """
 
     norm: Norm = "evonorm"
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
     is_last: bool = False
 
     @nn.compact

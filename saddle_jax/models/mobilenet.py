@@ -58,7 +58,7 @@ class MobileNetV2(nn.Module):
 
     num_classes: int
     norm: Norm = "evonorm"
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -45,7 +45,7 @@ class ResNet(nn.Module):
     widths: Sequence[int]  # per stage
     imagenet_stem: bool = False  # 7x7 convolution and pooling, which leave a quarter of the size
     norm: Norm = "evonorm"
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
 
     @property
     def smallest_image(self) -> int:

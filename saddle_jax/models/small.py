@@ -18,7 +18,7 @@ class CNN(nn.Module):
     num_classes: int
     widths: Sequence[int] = (16, 32, 64)
     norm: Norm = "evonorm"
-    lowering: Lowering = "fast"
+    lowering: Lowering = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -70,8 +70,10 @@ class Problem:
                 "loss must be the name of an objective or a function (params, batch), got "
                 f"{brought.shown(self.loss)}"
             )
-        self.network("fast")  # refuses what is no model
-        self.objective(self.network("fast"))  # and what is no loss
+        if isinstance(self.metrics, Metric):
+            raise ArgumentError(f"metrics must be a list of training.Metric, got {self.metrics!r}")
+        self.network("auto")  # refuses what is no model
+        self.objective(self.network("auto"))  # and what is no loss
 
     @functools.cached_property
     def dataset(self) -> Dataset:
@@ -102,11 +104,11 @@ class Problem:
         """Returns the settings of a run that the problem decides, as config.json has them."""
         by_name = isinstance(self.train, str) and not self.name
         model = self.model if isinstance(self.model, str) else None
-        loss = self.loss if isinstance(self.loss, str) else shown(self.objective(self.network("fast")).name)
+        loss = self.loss if isinstance(self.loss, str) else shown(self.objective(self.network("auto")).name)
         return {
             "dataset": self.train if by_name else shown(self.dataset.name),
             "data_dir": str(self.data_dir or ""),
-            "model": "auto" if self.model is None else model or shown(self.network("fast").name),
+            "model": "auto" if self.model is None else model or shown(self.network("auto").name),
             "norm": self.norm,
             "objective": loss,
             "partition": self.partition,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.analysis import landscape, landscape_runs, sharpness, sharpness_runs
-from saddle_jax.base import brought
+from saddle_jax.base import brought, checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
@@ -60,6 +60,8 @@ class Run:
       seed: of partition, initialisation, batches and all random choices.
       seeds: several of them, in place of `seed`: all run in one program, each as if alone.
       sweep: numbers to try, such as {"learning_rate": [0.01, 0.1]}: all combinations, in one program.
+      weight_decay: what the method adds to gradients, for the optimum of tasks that know it, such as convex:
+        nobody but you can tell what a Method does.
       workdir: the run's folder; None is runs/NAME, named after problem and method.
       settings: others of `saddle config`, such as eval_every_epochs=1; SETTINGS lists them.
     """
@@ -75,6 +77,7 @@ class Run:
         seeds: Sequence[int] = (),
         sweep: Mapping[str, Sequence[float]] | None = None,
         workdir: str | os.PathLike | None = None,
+        weight_decay: float = 0.0,
         **settings: Any,
     ):
         if not isinstance(problem, Problem):
@@ -82,7 +85,7 @@ class Run:
         for name in settings:
             if name not in SETTINGS:
                 raise ArgumentError(f"settings of a run must be of {', '.join(SETTINGS)}, got {name!r}")
-        swept = {name: list(values) for name, values in (sweep or {}).items()}
+        swept = {name: _numbers(name, values) for name, values in (sweep or {}).items()}
         firsts = {name: values[0] for name, values in swept.items()}
         make = functools.partial(_maker(method, swept), **firsts)  # numbers that are swept go before
         made = make()
@@ -95,9 +98,9 @@ class Run:
             epochs=epochs,
             batch_size=batch_size,
             seed=seed,
-            seeds=",".join(map(str, seeds)),
+            seeds=",".join(str(checks.whole("seeds", one, at_least=0)) for one in _listed("seeds", seeds)),
             sweep=" ".join(f"method.{name}:{','.join(map(repr, values))}" for name, values in swept.items()),
-            weight_decay=0.0,  # which the method knows
+            weight_decay=weight_decay,
             **settings,
         )
         self._parts: Parts = problem.parts(made.topology, make)
@@ -189,12 +192,29 @@ class Run:
         return program.build(dataclasses.replace(self.config, devices="1"), self._parts)
 
     def _open(self, replica: int | None) -> tuple[Replica, int, Params]:
+        if replica is None and self.config.has_replicas:
+            raise ArgumentError(f"replica must be given for several runs: 0 to {len(self.config.each()) - 1}")
         return reopen.open_program(self.workdir, self._whole, Screen().warn, replica)
 
     def _alone(self, what: str) -> Replica:
         if self.config.has_replicas:
             raise ArgumentError(f"{what} needs a run of one seed and without a sweep, got {self!r}")
         return self._whole.replica
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    """Returns the values of a list; a number alone is none."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise ArgumentError(f"{name} must be a list, such as [0, 1], got {brought.shown(values)}")
+    return list(values)
+
+
+def _numbers(name: str, values: Any) -> list[float]:
+    """Checks the numbers that are swept, of which there is at least one."""
+    numbers = [checks.real(f"sweep of {name}", value) for value in _listed(f"sweep of {name}", values)]
+    if not numbers:
+        raise ArgumentError(f"sweep of {name} must list at least one number, got an empty list")
+    return numbers
 
 
 def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., Method]:
@@ -214,6 +234,10 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
             raise ArgumentError(f"sweep must name parameters of the method's function, got {name!r}")
 
     def make(**numbers: Any) -> Method:
+        try:
+            inspect.signature(method).bind(**numbers)
+        except TypeError as error:
+            raise ArgumentError(f"method must be a function of what is swept alone: {error}") from error
         made = method(**numbers)
         if not isinstance(made, Method):
             raise ArgumentError(

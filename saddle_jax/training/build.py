@@ -1,7 +1,9 @@
 """From the parts that all runs of a program share to one run's own: its samples, partition and batches."""
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any, cast
 
 import jax
@@ -19,7 +21,7 @@ from saddle_jax.data import Batches, Dataset, Partition, given_partition, make_p
 from saddle_jax.models import initialise
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.functions import Functions
-from saddle_jax.training import objectives, parts
+from saddle_jax.training import methods, objectives, parts
 from saddle_jax.training.config import Config
 from saddle_jax.training.objectives import Ground, Objective
 from saddle_jax.training.parts import Parts
@@ -78,7 +80,7 @@ class Replica:
     @property
     def ground(self) -> Ground:
         """What the metrics of a model alone may depend on."""
-        return Ground(self.dataset, self.partition, self.config.weight_decay)
+        return Ground(self.dataset, self.partition, methods.weight_decay_of(self.config))
 
     @property
     def loss_fn(self) -> LossFn:
@@ -100,6 +102,10 @@ class Replica:
         if self.objective.masked:
             batch = {**batch, "mask": jax.ShapeDtypeStruct((size,), np.float32)}
         return batch
+
+    def test_shapes(self, size: int) -> Batch:
+        """Returns the shapes and dtypes of so many samples to test with, as they are stored."""
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), self.dataset.test)
 
     def first_model(self) -> Params:
         """Returns one agent's model before the first step: the same for everybody."""
@@ -150,6 +156,10 @@ def make(config: Config, shared: Parts) -> Replica:
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
     replica = Replica(config, shared, dataset, partition, batches)
     _check_model(replica)
+    if brought.is_brought(config.method):
+        with brought.failing_as(f"method {config.method} failed in a step"):
+            method, _ = replica.method_on(replica.topology)
+            jax.eval_shape(method.init, jax.eval_shape(replica.first_params))  # which traces a step
     return replica
 
 
@@ -181,7 +191,7 @@ def _partition(config: Config, dataset: Dataset) -> Partition:
 def _check_model(replica: Replica) -> None:
     """Checks, without computing anything, that the model takes the inputs and gives what is learned."""
     objective, inputs = replica.objective, replica.dataset.inputs_of_one
-    with brought.failing_as(f"model {replica.model.name} failed on inputs {_shapes(inputs)}"):
+    with _failing(replica, f"model {replica.model.name} failed on inputs {_shapes(inputs)}"):
         params = jax.eval_shape(replica.first_model)
         outputs = jax.eval_shape(replica.model.apply, params, inputs) if objective.check else None
     if objective.check is not None:
@@ -190,6 +200,25 @@ def _check_model(replica: Replica) -> None:
         loss, _ = jax.eval_shape(objective.loss, params, replica.batch_shapes())
     if loss.shape != ():
         raise ArgumentError(f"the loss {objective.name} must return one number, got {list(loss.shape)}")
+    with brought.failing_as(f"the metrics of {objective.name} failed"):
+        jax.eval_shape(
+            functools.partial(objectives.scored, objective, replica.dataset.recipe),
+            params,
+            replica.test_shapes(2),
+        )
+
+
+@contextlib.contextmanager
+def _failing(replica: Replica, line: str) -> Iterator[None]:
+    """Tells what a model raises: of a user's own with its traceback, of ours in one line."""
+    is_own = brought.is_brought(replica.config.model)
+    try:
+        with brought.failing_as(line):
+            yield
+    except brought.BroughtError as error:
+        if is_own:
+            raise
+        raise ArgumentError(str(error)) from error
 
 
 def _shapes(inputs: Any) -> str:

@@ -1,8 +1,10 @@
 """What a run of Python objects computes, as a fingerprint: there is no file whose hash would tell.
 
-It is that of the traced step, with its operations and constants: of method, ascent, graph, model and loss.
+It is that of the traced step, with its operations and constants: of method, ascent, graph, model and loss; of
+the traced metrics; and of the model before the first step.
 """
 
+import functools
 import hashlib
 import re
 from typing import Any
@@ -11,6 +13,8 @@ import jax
 import numpy as np
 
 from saddle_jax.base import brought
+from saddle_jax.training.checkpoint import tree_sha256
+from saddle_jax.training.objectives import scored
 from saddle_jax.training.program import Program
 from saddle_jax.training.sweep import parse_sweep
 
@@ -33,9 +37,15 @@ def fingerprint(program: Program) -> str | None:
     def step(params: Any, state: Any, batch: Any, key: Any) -> Any:
         return method.step(replica.loss_fn, params, state, batch, key)[:2]
 
-    traced = jax.make_jaxpr(step)(params, state, batch, jax.random.key(0))
-    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())
-    for constant in traced.consts:
-        array = np.asarray(constant)
-        digest.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+    digest = hashlib.sha256(tree_sha256(replica.first_model()).encode())
+    for traced in (
+        jax.make_jaxpr(step)(params, state, batch, jax.random.key(0)),
+        jax.make_jaxpr(functools.partial(scored, replica.objective, replica.dataset.recipe))(
+            jax.eval_shape(replica.first_model), replica.test_shapes(2)
+        ),
+    ):
+        digest.update(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())
+        for constant in traced.consts:
+            array = np.asarray(constant)
+            digest.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
     return digest.hexdigest()[:16]

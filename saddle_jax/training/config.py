@@ -247,9 +247,9 @@ class Config:
         whole(0),
     )
     lowering: str = setting(
-        "fast",
+        "auto",
         f"how convolutions and norms are compiled: {', '.join(LOWERINGS)}; plain is XLA's own, grouped over "
-        "agents",
+        "agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and fast elsewhere",
         one_of(LOWERINGS),
     )
     # What is written down

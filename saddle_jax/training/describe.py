@@ -10,10 +10,13 @@ from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
+from saddle_jax.data import others
 from saddle_jax.graphs.recorded import to_record
 from saddle_jax.graphs.spelling import is_ours
+from saddle_jax.models.convolution import missing_kernels
 from saddle_jax.training import computed, phrases
 from saddle_jax.training.build import Replica
+from saddle_jax.training.config import Config
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
 from saddle_jax.training.sweep import name_of
@@ -41,6 +44,7 @@ def record(program: Program) -> dict[str, Any]:
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
+            **({"samples": program.replica.parts.dataset.fingerprint} if _may_change(program) else {}),
             "source": program.replica.dataset.source,
             "train": program.replica.dataset.size,
             "class_names": list(program.replica.dataset.class_names),
@@ -55,6 +59,11 @@ def record(program: Program) -> dict[str, Any]:
         "steps": program.replica.steps,
         "passes_per_step": passes_per_step(program.method, program.shapes_of_one.params),
     }
+
+
+def _may_change(program: Program) -> bool:
+    """Tells whether data of the same name may be others another time: those of files, programs, objects."""
+    return others.is_other(program.config.dataset)
 
 
 def _facts(replica: Replica) -> dict[str, Any]:
@@ -94,7 +103,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
     taken = "" if group >= program.placement.per_device else f", {group} at a time"
-    taken += "" if config.lowering == "fast" else f", convolutions: {config.lowering}"
+    taken += "" if config.lowering == "auto" else f", convolutions: {config.lowering}"
     whose = f" (of seed {replica.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
@@ -107,6 +116,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
         "partition": phrases.of_partition(replica) + whose,
         "model": phrases.of_model(replica, count),
         "devices": f"{program.placement}{taken}",
+        "faster": _faster(config, replica),
         "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}){rate}",
         "traffic": f"each agent sends {readable(per_step)} per step, "
         f"{readable(program.ledger.wire_bytes_per_agent(replica.steps))} in all{unless}",
@@ -116,6 +126,13 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
         rows["replicas"] = f"{len(program.replicas)} in one program: {' x '.join(named)}"
     return "\n".join(f"{name:<10} {text}" for name, text in rows.items() if text)
+
+
+def _faster(config: Config, replica: Replica) -> str:
+    """Returns what would make the convolutions faster, if there are any and something would."""
+    kernels = [leaf for leaf in jax.tree.leaves(jax.eval_shape(replica.first_params)) if leaf.ndim == 5]
+    missing = missing_kernels(config.lowering) if kernels else None
+    return f"convolutions would be, with kernels of our own: {missing}" if missing else ""
 
 
 def progress(epoch: float, found: dict[str, Any], objective: Objective) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import optax
 
 from saddle_jax.ascents.spelling import make_ascent, parse_ascent
-from saddle_jax.base import spelt, tables
+from saddle_jax.base import brought, spelt, tables
 from saddle_jax.base.checks import ArgumentError, is_traced
 from saddle_jax.compression.spelling import parse_compressor
 from saddle_jax.core.method import Method
@@ -68,6 +68,14 @@ def build(
 
 def _of(whose: str, own: Mapping[Any, Any]) -> dict[str, Any]:
     return {option: value for (spelt, option), value in own.items() if spelt == whose}
+
+
+def weight_decay_of(config: Config) -> float:
+    """Returns the weight decay that the method of a run applies: none if it has no such option."""
+    if brought.is_object(config.method):
+        return config.weight_decay  # which the program says
+    _, given = parse_method(config.method)
+    return float(given.get("weight_decay", in_force(config).get("weight_decay") or 0.0))
 
 
 def in_force(config: Config) -> dict[str, Any]:

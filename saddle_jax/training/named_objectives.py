@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from saddle_jax.base import brought, checks, tables
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.models.functions import Functions
 from saddle_jax.training.objectives import Metric, Objective
 from saddle_jax.training.own_losses import is_loss, own_loss
@@ -59,6 +60,11 @@ def objective_of(
         thing = make(thing, model)
     if not isinstance(thing, Objective):
         return own_loss(thing, metrics, name)
-    names = [metric.name for metric in metrics]
+    names, known = [metric.name for metric in metrics], [metric.name for metric in thing.metrics]
+    for metric in metrics:
+        if metric.function is None and metric.name not in known:
+            raise ArgumentError(
+                f"metric {metric.name} must have a function, or be of {thing.name}: {', '.join(known)}"
+            )
     own = tuple(metric for metric in thing.metrics if metric.name not in names)
     return dataclasses.replace(thing, metrics=(*metrics, *own)) if metrics else thing

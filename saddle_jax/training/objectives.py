@@ -137,7 +137,7 @@ def _score(
 ) -> Callable[[Batch], Mapping[str, Any]]:
     """Returns the function that scores a batch: on one device, or on several a part of the samples each."""
     if mesh is None or not _scores_each(objective, recipe, params, one):
-        return lambda batch: jax.device_get(_scored(objective, recipe, params, batch))
+        return lambda batch: jax.device_get(scored(objective, recipe, params, batch))
     everywhere = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
     by_samples = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
 
@@ -154,12 +154,13 @@ def _score(
 def _scores_each(objective: Objective, recipe: Recipe | None, params: Params, one: Batch) -> bool:
     """Tells whether a batch's scores are numbers of its samples [B], which do not depend on the others."""
     two = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape[1:]), leaf.dtype), one)
-    scores = jax.eval_shape(functools.partial(_scored, objective, recipe), params, two)
+    scores = jax.eval_shape(functools.partial(scored, objective, recipe), params, two)
     return all(score.shape == (2,) for score in scores.values())
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _scored(objective: Objective, recipe: Recipe | None, params: Params, batch: Batch) -> dict[str, Any]:
+def scored(objective: Objective, recipe: Recipe | None, params: Params, batch: Batch) -> dict[str, Any]:
+    """Returns the scores of a batch [B, ...] as it is stored: means, or numbers of its samples [B]."""
     seen = prepared(recipe, batch)
     own = {m.name: m.function(params, seen) for m in objective.metrics if m.function is not None}
     return {**objective.score(params, seen), **own}
@@ -170,7 +171,7 @@ def _scored_in_parts(
     objective: Objective, recipe: Recipe | None, mesh: Mesh, params: Params, batch: Batch
 ) -> dict[str, Any]:
     by_samples = PartitionSpec(mesh.axis_names)
-    score = functools.partial(_scored, objective, recipe)
+    score = functools.partial(scored, objective, recipe)
     parts: dict[str, Any] = jax.shard_map(
         score, mesh=mesh, in_specs=(PartitionSpec(), by_samples), out_specs=by_samples
     )(params, batch)

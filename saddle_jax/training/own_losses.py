@@ -42,7 +42,7 @@ def own_loss(
 
     def score(params: Params, batch: Batch) -> dict[str, Any]:
         value, aux = both(params, batch)
-        computed = {"loss": value, **aux}
+        computed = {**aux, "loss": value}
         for metric in listed:
             if metric.function is None and metric.name not in computed:
                 raise ArgumentError(

@@ -14,7 +14,7 @@ import optax
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.data import Dataset, load
+from saddle_jax.data import Dataset, given, load
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.functions import Functions
@@ -52,6 +52,8 @@ class Parts:
 def of_settings(config: Config) -> Parts:
     """Loads the data that the settings name, and makes the other parts that they name."""
     dataset = load(config.dataset, config.data_dir or None)
+    if config.objective == "regression":  # of classes, too, which are then numbers
+        dataset = dataclasses.replace(dataset, outputs=given.outputs_of(dataset.train))
     objective = dataset.objective if config.objective == "auto" else config.objective
     return Parts(
         dataset=_augmented(dataset, config),

@@ -178,12 +178,26 @@ def claim(
     fingerprint = record["partition"]["fingerprint"]
     if stored != fingerprint:
         _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
+    _check_samples(workdir, before, record)
     _check_computed(workdir, before, record)
     _check_graph(workdir, before, record)
     if continued:
         history = [*before.get("continued", []), continued]
         after = {**before, "config": config.to_json(), "steps": record["steps"], "continued": history}
         write_json(path, after)
+
+
+def _check_samples(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a run whose data, of a file or of a program, are no longer those that it began with."""
+    data = [
+        about["dataset"].get("samples")
+        for about in (stored, record)
+        if isinstance(about.get("dataset"), dict)
+    ]
+    if len(data) == 2 and data[0] != data[1]:
+        raise RunError(
+            f"{workdir} holds a run on other samples: choose another workdir, or bring the data back"
+        )
 
 
 def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:

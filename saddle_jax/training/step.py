@@ -65,7 +65,8 @@ class RunStep(NamedTuple):
             diagnostics=replica.config.diagnostics,
             group=self.group,
         )
-        is_bad = ~jnp.all(jnp.isfinite(metrics["loss"]))
+        # A method that asks for no gradient, which may be, sees no loss.
+        is_bad = ~jnp.all(jnp.isfinite(metrics["loss"])) if "loss" in metrics else jnp.bool_(False)
         first_bad = jnp.where((carry.first_bad < 0) & is_bad, step, carry.first_bad)
         rate = {} if schedule is None else {"learning_rate": schedule(carry.state.t)}
         metrics = metrics.adding(**rate, first_bad=first_bad)

@@ -91,7 +91,7 @@ def test_the_command_without_pytorch(tmp_path, capsys):
     assert "[1/4] n_saddle: n_saddle, mlp, ring(5), batch 8" in printed
     assert printed.endswith("PyTorch is not installed: pip install 'saddle_jax[bench]'\n")
     content = json.loads(file.read_text())
-    assert content["options"] == {"quick": True, "repeats": 1, "lowering": "fast", "group": 0}
+    assert content["options"] == {"quick": True, "repeats": 1, "lowering": "auto", "group": 0}
     assert content["machine"]["jax"] == jax.__version__
     step, *others = content["rows"]
     assert step["ratio"] is None
@@ -173,7 +173,10 @@ def test_curves_of_growth_become_a_picture(tmp_path):
     [
         (["q_saddle", "--plot=x.png"], "plot must come with the case growth, got q_saddle"),
         (["--plot=/nowhere/x.png"], "plot must be a file in a folder that exists, got '/nowhere/x.png'"),
-        (["--lowering=slow"], "lowering must be one of 'fast', 'each', 'patches', 'plain', got 'slow'"),
+        (
+            ["--lowering=slow"],
+            "lowering must be one of 'auto', 'native', 'fast', 'each', 'patches', 'plain', got 'slow'",
+        ),
         (["--group=-1"], "group must be an integer >= 0, got -1"),
     ],
 )

@@ -77,6 +77,8 @@ MISTAKES = {
     "shapes": (lambda: ((X, Y), (X[:, :3], Y)), r"whose inputs are float32 \[4\], got float32 \[3\]"),
     "trees": (lambda: ({"a": X}, {"b": X}), "test must be a tree like train"),
     "scalar": (lambda: (3.0, (X, Y)), r"train must be \(inputs, targets\) or a tree of arrays"),
+    "texts": (lambda: ((X, np.array(["a"] * 30)), (X, Y)), "train must have numbers, got <U1 in targets"),
+    "large": (lambda: ((X, Y + 2**33), (X, Y)), "train must have whole numbers of 32 bits, got 8589934594"),
     "no agents": (lambda: ([], (X, Y)), "train must list the samples of at least one agent"),
     "an agent without": (lambda: ([(X, Y), (X[:0], Y[:0])], (X, Y)), r"train\[1\] must have arrays of equal"),
     "other shares": (lambda: ([(X, Y), (X[:, :2], Y)], (X, Y)), r"train\[1\] must be like train"),
@@ -120,7 +122,7 @@ def test_files_that_cannot_be_used(tmp_path):
     told = {
         "other.npz": "must have the arrays train_inputs, train_targets, test_inputs, test_targets, got a",
         "damaged.npz": "cannot be read",
-        "pickle.npz": "cannot be read: Object arrays cannot be loaded",
+        "pickle.npz": "cannot be read: it must hold arrays of numbers alone",
         "missing.npz": "dataset must be a file, got",
     }
     for name, line in told.items():
@@ -148,6 +150,23 @@ def test_a_folder_of_images_by_class(tmp_path, mode):
     assert dataset.train["targets"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert dataset.train["inputs"][:, 0, 0, 0].tolist() == [0, 40, 80, 120, 1, 41, 81, 121]
     assert dataset.test_size == 4
+
+
+def test_lists_and_truths():
+    dataset = data.from_samples((X.tolist(), (Y > 0).tolist()), (X, Y > 0))
+    np.testing.assert_array_equal(dataset.train["inputs"], X.astype(np.float32))
+    np.testing.assert_array_equal(dataset.labels, Y > 0)
+
+
+def test_pictures_of_other_kinds_are_refused(tmp_path):
+    write_images(tmp_path / "deep")
+    Image.fromarray(np.full((6, 6), 40_000, np.uint16)).save(tmp_path / "deep" / "train" / "cat" / "9.png")
+    with pytest.raises(DataError, match=r"9\.png must have 8 bits a channel, got the mode I"):
+        data.load(str(tmp_path / "deep"))
+    write_images(tmp_path / "both", mode="L")
+    Image.fromarray(np.zeros((6, 6, 3), np.uint8)).save(tmp_path / "both" / "train" / "dog" / "9.png")
+    with pytest.raises(DataError, match=r"9\.png must be grey, as the first image is, got the mode RGB"):
+        data.load(str(tmp_path / "both"))
 
 
 def test_folders_that_cannot_be_used(tmp_path):

@@ -1,5 +1,7 @@
 """Convolution in all its forms and batching rules: the ordinary one, to rounding."""
 
+import functools
+
 import chex
 import jax
 import jax.extend
@@ -155,17 +157,19 @@ def test_every_form_of_a_convolution_is_the_ordinary_one(shape):
 
 
 def test_the_batching_rule_makes_ordinary_convolutions():
+    run = functools.partial(convolution.convolve, padding=1, lowering="fast")
     x, kernel = jnp.zeros((3, 2, 5, 5, 4)), jnp.zeros((3, 3, 3, 4, 32))
-    fast = str(jax.make_jaxpr(jax.vmap(lambda x, k: convolution.convolve(x, k, padding=1)))(x, kernel))
+    fast = str(jax.make_jaxpr(jax.vmap(run))(x, kernel))
     assert fast.count("conv_general_dilated") == 3
     assert "feature_group_count=1" in fast
-    shared = jax.vmap(lambda x, k: convolution.convolve(x, k, padding=1), (0, None))
+    shared = jax.vmap(run, (0, None))
     assert str(jax.make_jaxpr(shared)(x, kernel[0])).count("conv_general_dilated") == 1  # more images
 
 
 def test_many_agents_share_one_program():
+    run = functools.partial(convolution.convolve, padding=1, lowering="fast")
     many = convolution._MAX_UNROLLED + 1
     x, kernel = jnp.zeros((many, 2, 8, 8, 4)), jnp.zeros((many, 3, 3, 4, 32))
-    program = str(jax.make_jaxpr(jax.vmap(lambda x, k: convolution.convolve(x, k, padding=1)))(x, kernel))
+    program = str(jax.make_jaxpr(jax.vmap(run))(x, kernel))
     assert program.count("conv_general_dilated[") == 1
     assert program.count("scan[") == 1

@@ -143,7 +143,7 @@ def test_a_block_of_mobilenet_with_groupnorm_by_hand(stride):
     np.testing.assert_allclose(model.apply({"params": params}, images), y, atol=1e-10)
 
 
-@pytest.mark.parametrize("lowering", ["fast", "plain"])
+@pytest.mark.parametrize("lowering", ["native", "fast", "plain"])
 @pytest.mark.parametrize(
     "name",
     [

@@ -69,6 +69,27 @@ MISTAKES = {
         with_problem(loss=lambda params, batch: batch["y"]),
         "the loss <lambda> failed: KeyError: 'y'",
     ),
+    "no sweep": (run(method=lambda eta: METHOD, sweep={"eta": []}), "at least one number, got an empty list"),
+    "a number": (
+        run(method=lambda eta: METHOD, sweep={"eta": 0.1}),
+        "sweep of eta must be a list, .* got 0.1",
+    ),
+    "a seed": (run(seeds=3), r"seeds must be a list, such as \[0, 1\], got 3"),
+    "arguments": (run(method=lambda eta: METHOD), "function of what is swept alone: missing .* 'eta'"),
+    "one metric": (with_problem(metrics=training.Metric("a", "lower")), "metrics must be a list of training"),
+    "no function": (
+        with_problem(metrics=[training.Metric("a", "lower")]),
+        "metric a must have a function, or",
+    ),
+    "failing metric": (
+        with_problem(metrics=[training.Metric("a", "lower", lambda params, batch: batch["zz"])]),
+        "the metrics of classification failed: KeyError: 'zz'",
+    ),
+    "failing step": (
+        run(method=sj.Method("bad", sj.ring(4), sj.Rule(lambda x: (), lambda s, x, state: 1 / 0))),
+        "method <bad> failed in a step: ZeroDivisionError",
+    ),
+    "ours": (with_problem(model="cnn"), r"model CNN failed on inputs float32 \[B, 2\]"),
     "agents": (divided, "agents must be 3 for data that is divided so, got 4"),
 }
 

@@ -298,3 +298,45 @@ def as_a_user_has_it():
     """Without the strictness of the tests."""
     with jax.numpy_rank_promotion("allow"):
         yield
+
+
+def test_a_run_goes_on_with_the_same_samples_first_model_and_metrics_alone(problem, tmp_path):
+    """What no traced step shows is refused as well."""
+    make(problem, tmp_path).train(quiet=True)
+    samples = (-POINTS[:200], LABELS[:200])
+    with pytest.raises(RunError, match="holds a run on other samples"):
+        make(dataclasses.replace(problem, train=samples), tmp_path).train(quiet=True)
+    line = (lambda key: {"w": jnp.zeros((2, 3))}, lambda params, x: x @ params["w"])
+    other = (lambda key: {"w": jnp.ones((2, 3))}, line[1])
+    first = training.Metric("size", "lower", lambda params, batch: jnp.sum(params["w"]))
+    twice = training.Metric("size", "lower", lambda params, batch: 2 * jnp.sum(params["w"]))
+
+    def of(model, metric):
+        return make(dataclasses.replace(problem, model=model, metrics=[metric]), tmp_path / "line")
+
+    of(line, first).train(quiet=True)
+    for changed in (of(other, first), of(line, twice)):
+        with pytest.raises(RunError, match="computed something else"):
+            changed.train(quiet=True)
+
+
+def test_agents_that_only_gossip(problem, tmp_path):
+    def step(s, x, state):
+        return s.network.mix(x), state
+
+    method = sj.Method("gossip", RING, sj.Rule(lambda x: (), step, demands="average"))
+    assert make(problem, tmp_path, method).train(quiet=True)["consensus_distance"] == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+def test_the_optimum_is_that_of_the_weight_decay_that_is_told(tmp_path):
+    convex = training.Problem("convex")
+    method = sj.gradient_tracking(sj.ring(4), 0.3, weight_decay=0.05)
+    options = {"epochs": 200, "batch_size": 0, "eval_every_epochs": 200, "eval_agents": "never"}
+    distances = [
+        training.Run(convex, method, workdir=tmp_path / str(told), weight_decay=told, **options).train(True)
+        for told in (0.0, 0.05)
+    ]
+    assert distances[0]["test_distance"] > 0.01
+    assert distances[1]["test_distance"] < 1e-4

@@ -148,14 +148,14 @@ MISTAKES = {
     "labels": ("dataset=mine.py:load(wrong=labels)", "targets of the 2 classes, 0 to 1, got 3"),
     "too few": ("dataset=mine.py:load(samples=3)", "agents must be at most the number of samples, 3, got 4"),
     "no loss": ("objective=mine.py:five", "loss must be a function (params, batch) -> loss, got 5"),
-    "fits not": ("objective=regression", "model must predict targets [] for each sample"),
+    "fits not": ("dataset=mine.py:numbers model=mine.py:pair", "model must predict targets []"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_line_and_nothing_is_written(mistake, here, capsys):
     flag, told = MISTAKES[mistake]
-    flags = {"dataset": "mine.py:load", "model": "mlp"} | dict([flag.split("=", 1)])
+    flags = {"dataset": "mine.py:load", "model": "mlp"} | dict(one.split("=", 1) for one in flag.split())
     assert train(*(f"--config.{name}={value}" for name, value in flags.items())) == 2
     error = capsys.readouterr().err
     assert told in error

@@ -1,0 +1,129 @@
+"""Compiles C++ for this machine at its first use, and keeps the result in the user's cache folder.
+
+A library's name there holds the hash of what it was made from (source, compiler, what that knows of the CPU,
+JAX) and the hash of its content. So a change of any of these makes a new file, a damaged file is
+known and made again, and processes that start together do not disturb each other: each renames its own.
+"""
+
+import ctypes
+import hashlib
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+
+from saddle_jax.base import files
+
+_COMPILERS = ("c++", "g++", "clang++")
+_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC")
+_TUNINGS = ("-march=native", "-mcpu=native")  # which of them there is depends on compiler and CPU
+_SECONDS = 300  # after which a compiler is given up
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class UnavailableError(Exception):
+    """Says in one line why there is no library, and what would help."""
+
+
+class Library(NamedTuple):
+    """A loaded library, and the hash of what it was made from."""
+
+    functions: ctypes.CDLL
+    key: str
+
+
+def load(source: pathlib.Path) -> Library:
+    """Loads the library that a C++ file becomes, from the cache folder or by compiling it.
+
+    Raises:
+      UnavailableError: there is no compiler, it fails, or the cache folder is not the user's alone.
+    """
+    command = _command()
+    key = _key(source, command)
+    folder = _private_folder()
+    try:
+        for path in sorted(folder.glob(f"{source.stem}-{key}-*.so")):
+            if _is_intact(path):
+                return Library(ctypes.CDLL(str(path)), key)
+            path.unlink(missing_ok=True)
+        return Library(ctypes.CDLL(str(_compiled(source, command, key, folder))), key)
+    except OSError as error:
+        raise UnavailableError(f"{folder} cannot be used: {error}; set SADDLE_CACHE_DIR") from error
+
+
+def _command() -> list[str]:
+    """Returns how the compiler is called for this machine's CPU."""
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else _COMPILERS
+    compiler = next(filter(None, map(shutil.which, names)), None)
+    if compiler is None:
+        raise UnavailableError(f"no C++ compiler was found ({', '.join(names)}): install g++ or clang++")
+    for tuning in _TUNINGS:
+        command = [compiler, *_FLAGS, tuning]
+        if _run([*command, "-fsyntax-only", "-x", "c++", os.devnull]).returncode == 0:
+            return command
+    raise UnavailableError(f"{compiler} does not compile C++17 for this machine")
+
+
+def _key(source: pathlib.Path, command: Sequence[str]) -> str:
+    """Hashes everything that the library depends on; the compiler's macros name its version and the CPU."""
+    macros = _run([*command, "-dM", "-E", "-x", "c++", os.devnull]).stdout
+    parts = [source.read_bytes(), macros.encode(), repr((*command, jax.__version__)).encode()]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _private_folder() -> pathlib.Path:
+    """Returns the folder of libraries, and makes it; what somebody else may have put there is not loaded."""
+    if not hasattr(os, "geteuid"):
+        raise UnavailableError("nothing is compiled on this system")
+    folder = files.cache_folder() / "native"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise UnavailableError(f"{folder} cannot be made: {error.strerror}; set SADDLE_CACHE_DIR") from error
+    if not stat.S_ISDIR(found.st_mode) or not _is_ours(found):
+        raise UnavailableError(f"{folder} must be a folder that only you can write to")
+    return folder
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE_BY_OTHERS
+
+
+def _is_intact(path: pathlib.Path) -> bool:
+    """Returns whether a file is the user's own and has the content that its name tells."""
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and _is_ours(found) and path.stem.endswith(_hash_of(path))
+
+
+def _hash_of(path: pathlib.Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _compiled(source: pathlib.Path, command: list[str], key: str, folder: pathlib.Path) -> pathlib.Path:
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
+        made = pathlib.Path(partial) / "made.so"
+        include = ["-isystem", jax.ffi.include_dir()]
+        done = _run([*command, "-shared", *include, str(source), "-o", str(made)])
+        if done.returncode:
+            reason = next((line for line in done.stderr.splitlines() if "error" in line), "it says nothing")
+            raise UnavailableError(f"{command[0]} failed on {source.name}: {reason}")
+        made.chmod(0o700)
+        path = folder / f"{source.stem}-{key}-{_hash_of(made)}.so"
+        made.replace(path)
+    return path
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"{command[0]} cannot be run: {error}") from error

@@ -1,0 +1,28 @@
+// Runs native.cc on buffers of exactly the right size, for sanitizers: every read or write beyond them is found.
+
+#include <cstdio>
+
+#include "native.cc"
+
+int main() {
+  const Index sizes[][2] = {{1, 1}, {2, 3}, {5, 4}, {9, 8}, {6, 33}}, windows[][2] = {{1, 0}, {3, 1}, {3, 0}, {5, 6}};
+  double total = 0;
+  int count = 0;
+  for (auto [height, width] : sizes)
+    for (auto [length, padding] : windows)
+      for (Index stride : {1, 2})
+        for (Index channels : {1, 3, 16, 21})
+          for (Index outputs : {1, 23, 64})
+            for (Index batch : {1, 3}) {
+              Index tall = height + 2 * padding - length, wide = width + 2 * padding - length;
+              if (tall < 0 || wide < 0) continue;
+              Shape s{batch, height, width, channels, tall / stride + 1, wide / stride + 1, outputs, length, length, stride, padding};
+              Floats x(batch * s.image(), 1.0f), kernel(s.weights() * outputs, 0.5f), y(batch * s.result());
+              Forward(s, x.data(), kernel.data(), y.data());
+              InputGradient(s, y.data(), kernel.data(), x.data());
+              KernelGradient(s, x.data(), y.data(), kernel.data());
+              total += kernel[0];
+              ++count;
+            }
+  std::printf("%d convolutions, %g\n", count, total);
+}
