@@ -4,9 +4,9 @@ XLA compiles for a described device. Of a GPU the description is a text, of whic
 numbers; of TPUs libtpu knows them all. Nothing runs on such devices: a program for them can be read, and it
 says how much memory it takes.
 
-The numbers of a100 and h100 are those of XLA's own descriptions (a100_sxm_80.txtpb, h100_sxm.txtpb), with the
-memory that NVIDIA states; those of a40, l4 and the TPUs are what their makers publish of them. None was read from
-such a device.
+The numbers of a100 and h100 are those of XLA's own descriptions (a100_sxm_80.txtpb, h100_sxm.txtpb), with
+the memory that NVIDIA states; those of a40, l4 and the TPUs are what their makers publish of them. None was
+read from such a device.
 """
 
 import importlib.util
