@@ -309,34 +309,6 @@ def test_images_of_several_sizes_are_refused(tmp_path):
         data.load("zoo", tmp_path)
 
 
-def test_embedded_digits_are_real_and_split_for_good():
-    digits = data.load("digits")
-    assert digits.train["inputs"].shape == (1437, 8, 8, 1)
-    assert digits.test["inputs"].shape == (360, 8, 8, 1)
-    whole = np.concatenate([digits.train["inputs"], digits.test["inputs"]])
-    # scikit-learn's: 1,797 images whose pixels sum to 561,718 in steps of 1/16
-    assert int(np.round(whole / (255 / 16)).sum()) == 561_718
-    counts = np.bincount(np.concatenate([digits.train["targets"], digits.test["targets"]]))
-    np.testing.assert_array_equal(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
-    np.testing.assert_array_equal(digits.train["inputs"], data.load("digits").train["inputs"])
-
-
-def test_synthetic_clusters_can_be_told_apart_but_not_quite():
-    dataset = data.load("synthetic")
-    means = np.stack([dataset.train["inputs"][dataset.train["targets"] == c].mean(axis=0) for c in range(10)])
-    distances = ((dataset.test["inputs"][:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
-    assert (distances.argmin(axis=1) == dataset.test["targets"]).mean() > 0.95
-
-
-def test_subsets_are_random_and_repeat_themselves():
-    digits = data.load("digits")
-    part = digits.subset(100, seed=3)
-    assert part.train["inputs"].shape == (100, 8, 8, 1)
-    np.testing.assert_array_equal(part.train["targets"], digits.subset(100, seed=3).train["targets"])
-    assert not np.array_equal(part.train["targets"], digits.subset(100, seed=4).train["targets"])
-    assert len(np.unique(part.train["targets"])) == 10
-
-
 @needs_real
 @pytest.mark.parametrize(
     ("name", "train", "test", "classes", "first"),

@@ -1,4 +1,4 @@
-"""A method, ascent, compressor and graph of a user's own: train, resume, compare, and opening again."""
+"""A method, ascent, compressor and graph of a user's own: train, resume and compare."""
 
 import hashlib
 import json
@@ -6,115 +6,12 @@ import shutil
 import sys
 
 import pytest
+from bringing import BROUGHT, MINE, OURS, SMALL, result, saddle
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.cli import __main__ as cli
 from saddle_jax.graphs import others
-from saddle_jax.training import code, consistency, run_folder
+from saddle_jax.training import code, consistency
 from saddle_jax.training.config import Config, build_topology
-
-MINE = '''\
-"""A method of momentum whose equations are those of QGM."""
-
-import dataclasses
-
-import saddle_jax as sj
-from saddle_jax.compression.signs import Sign
-
-
-def method(topology, learning_rate, beta=0.9, weight_decay=0.0, compressor=None, *, name="mine"):
-    """Makes it.
-
-    Args:
-      beta: of the momentum.
-    """
-    found = sj.qgm(topology, learning_rate, beta=beta, weight_decay=weight_decay, compressor=compressor)
-    return dataclasses.replace(found, name=name)
-
-
-def ascent(radius=0.05):
-    return sj.sam(radius)
-
-
-@dataclasses.dataclass(frozen=True)
-class Compressor(Sign):
-    size: int = 1
-
-
-def graph(n, hops=1):
-    return sj.circulant(n, list(range(1, hops + 1)))
-
-
-def drawn(n, seed):
-    return sj.erdos_renyi(n, 0.8, seed=seed)
-
-
-def without_seed(n):
-    import os
-    return sj.erdos_renyi(n, 0.4, seed=int.from_bytes(os.urandom(4)))
-
-
-def number(*_, **__):
-    return 5
-
-
-def on_another(topology, learning_rate):
-    return sj.dpsgd(sj.ring(3), learning_rate)
-
-
-def failing(topology, learning_rate):
-    return {}["lost"]
-
-
-def needy(topology, learning_rate, needed):
-    return sj.dpsgd(topology, learning_rate)
-'''
-SMALL = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.batch_size=64",
-         "--config.log_every_steps=1", "--config.devices=1"]  # fmt: skip
-BROUGHT = ["--config.method=mine.py:method(beta=0.8)", "--config.ascent=mine.py:ascent(radius=0.1)",
-           "--config.compressor=mine.py:Compressor(size=2)", "--config.topology=mine.py:graph"]  # fmt: skip
-OURS = ["--config.method=qgm", "--config.beta=0.8", "--config.ascent=sam(rho=0.1)",
-        "--config.compressor=sign", "--config.topology=ring"]  # fmt: skip
-
-
-def saddle(*arguments):
-    return cli.main(["saddle", *map(str, arguments)])
-
-
-def result(workdir):
-    return json.loads((workdir / "result.json").read_text())
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
-    yield tmp_path
-    for name in ("mine", "my_methods"):  # what they import as modules
-        sys.modules.pop(name, None)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A run of brought things on a graph from a file, beside their file."""
-    folder = tmp_path_factory.mktemp("trained")
-    (folder / "mine.py").write_text(MINE)
-    (folder / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        more = ["--config.topology=four.edges", "--config.checkpoint_every_steps=2", "--config.epochs=2"]
-        assert saddle("train", "--quiet", *SMALL, *BROUGHT, *more, "--config.keep_checkpoints=9",
-                      "--workdir=run") == 0  # fmt: skip
-    return folder
-
-
-@pytest.fixture
-def copied(trained, tmp_path, monkeypatch):
-    """A copy of that run and its files, to damage."""
-    shutil.copytree(trained, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
-    return tmp_path / "copy"
 
 
 def test_brought_things_train_as_ours_do(folder, capsys):
@@ -256,104 +153,6 @@ def test_a_graph_without_a_seed_does_not_go_on_as_another(folder, capsys):
 def test_other_options_are_another_run(copied, capsys):
     assert saddle("train", *RESUMED, "--config.method=mine.py:method(beta=0.7)") == 2
     assert 'method "mine.py:method(beta=0.8)" -> "mine.py:method(beta=0.7)"' in capsys.readouterr().err
-
-
-VERBS = [["evaluate"], ["export"], ["sharpness", "--images=32", "--iterations=2"],
-         ["landscape", "--images=32", "--points=3"], ["theory", "--samples=128"]]  # fmt: skip
-
-
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_opening_again_needs_the_file_to_be_named(copied, verb, capsys):
-    assert saddle(*verb, "run") == 2
-    assert capsys.readouterr().err == (
-        "saddle: run was trained with mine.py:method(beta=0.8), which is imported only when you say so: "
-        "add --code=mine.py\n"
-    )
-    (copied / "four.edges").unlink()  # its copy is read
-    (copied / "mine.py").rename(copied.parent / "mine.py")
-    assert saddle(*verb, "run", f"--code={copied.parent}/mine.py") == 0, capsys.readouterr().err
-
-
-def test_the_copy_itself_may_be_named_and_another_file_not(copied, capsys):
-    copy = next((copied / "run" / "code").glob("*-mine.py"))
-    assert saddle("evaluate", "run", f"--code={copy}") == 0
-    (copied / "mine.py").write_text(MINE + "raise SystemExit('it was imported')\n")
-    assert saddle("evaluate", "run", "--code=mine.py") == 2
-    command = f"diff run/code/{copy.name} mine.py"
-    assert capsys.readouterr().err == (
-        f"saddle: run was trained with another mine.py: {command} shows the difference\n"
-    )
-    assert saddle("evaluate", "run", "--code=other.py") == 2
-    assert "add --code=mine.py" in capsys.readouterr().err
-
-
-def test_a_changed_or_planted_copy_of_a_graph_is_refused(copied, capsys):
-    copy = next((copied / "run" / "code").glob("*.edges"))
-    content = copy.read_bytes()
-    copy.write_bytes(b"0 1\n1 2\n2 3\n")
-    assert saddle("evaluate", "run", "--code=mine.py") == 2
-    assert "was changed: it is no longer the graph" in capsys.readouterr().err
-    copy.unlink()
-    (copied / "secret.edges").write_bytes(content)
-    copy.symlink_to(copied / "secret.edges")
-    assert saddle("evaluate", "run", "--code=mine.py") == 2
-    assert "cannot be read" in capsys.readouterr().err
-
-
-TRAP = "import pathlib; pathlib.Path('trapped').touch()\nraise RuntimeError('trapped')\n"
-
-
-def test_nothing_that_only_reads_imports_anything(copied, capsys):
-    (copied / "mine.py").write_text(TRAP)
-    (copied / "four.edges").write_text("not a graph")
-    for path in (copied / "run" / "code").iterdir():
-        path.write_text(TRAP)
-    assert saddle("list", ".") == 0
-    assert "mine.py:method(beta=0.8)" in capsys.readouterr().out
-    assert saddle("report", "run", "--output=page.html") == 0
-    page = (copied / "page.html").read_text()
-    assert "four.edges: 4 agents, degree 2" in page
-    assert saddle("figure", "curves", "run", "--output=a.png") == 0
-    assert saddle("figure", "partition", "run", "--output=a.png") == 0
-    assert saddle("figure", "bits", "run", "--output=a.png") == 0
-    assert saddle("config", *BROUGHT) == 0
-    run_folder.check_same(copied / "run", run_folder.read_config(copied / "run"))
-    for verb in ("evaluate", "export", "sharpness", "landscape", "theory"):
-        assert saddle(verb, "run") == 2
-    assert not (copied / "trapped").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"code": []}, "run does not say which mine.py it was trained with"),
-        ({"code": 5}, "config.json cannot be read"),
-        ({"code": [{"sha256": "0"}]}, "config.json cannot be read: code must have the sha256 of each file"),
-        ({"code": [{"sha256": "0" * 64, "file": "../../mine.py"}]}, "the name of each file"),
-        ({"code": [{"sha256": "0" * 64, "file": "mi\nne.py"}]}, "the name of each file"),
-        ({"code": [{"sha256": "0" * 64, "file": "mine.py", "beside": 5}]}, "config.json cannot be read"),
-        ({"code": [{"sha256": "0" * 64, "file": "mine.py", "beside": [{}]}]}, "config.json cannot be read"),
-        ({"config": {"method": "a" * 600 + ".py:f"}}, "method must be at most 500 letters long"),
-        ({"config": {"method": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
-        ({"config": {"model": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
-        ({"config": {"dataset": "mine.py:f("}}, "dataset must be FILE.py:NAME"),
-        (
-            {"config": {"method": "<qgm>"}},
-            "was made from Python objects: open it with saddle_jax.training.Run",
-        ),
-    ],
-    ids=lambda value: str(value)[:40] if isinstance(value, str) else "",
-)
-def test_a_folder_may_say_anything(copied, change, line, capsys):
-    path = copied / "run" / "config.json"
-    record = json.loads(path.read_text())
-    config = record["config"] | change.pop("config", {})
-    path.write_text(json.dumps(record | {"config": config} | change))
-    assert saddle("evaluate", "run", "--code=mine.py") == 2
-    shown = capsys.readouterr().err
-    assert line in shown
-    assert shown.count("\n") == 1
-    assert saddle("list", ".") == 0
 
 
 WRONG = {

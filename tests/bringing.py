@@ -1,0 +1,76 @@
+"""Things of a user's own, for tests of runs that bring them: a file, and flags that name what is in it."""
+
+import json
+
+from saddle_jax.cli import __main__ as cli
+
+MINE = '''\
+"""A method of momentum whose equations are those of QGM."""
+
+import dataclasses
+
+import saddle_jax as sj
+from saddle_jax.compression.signs import Sign
+
+
+def method(topology, learning_rate, beta=0.9, weight_decay=0.0, compressor=None, *, name="mine"):
+    """Makes it.
+
+    Args:
+      beta: of the momentum.
+    """
+    found = sj.qgm(topology, learning_rate, beta=beta, weight_decay=weight_decay, compressor=compressor)
+    return dataclasses.replace(found, name=name)
+
+
+def ascent(radius=0.05):
+    return sj.sam(radius)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compressor(Sign):
+    size: int = 1
+
+
+def graph(n, hops=1):
+    return sj.circulant(n, list(range(1, hops + 1)))
+
+
+def drawn(n, seed):
+    return sj.erdos_renyi(n, 0.8, seed=seed)
+
+
+def without_seed(n):
+    import os
+    return sj.erdos_renyi(n, 0.4, seed=int.from_bytes(os.urandom(4)))
+
+
+def number(*_, **__):
+    return 5
+
+
+def on_another(topology, learning_rate):
+    return sj.dpsgd(sj.ring(3), learning_rate)
+
+
+def failing(topology, learning_rate):
+    return {}["lost"]
+
+
+def needy(topology, learning_rate, needed):
+    return sj.dpsgd(topology, learning_rate)
+'''
+SMALL = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.batch_size=64",
+         "--config.log_every_steps=1", "--config.devices=1"]  # fmt: skip
+BROUGHT = ["--config.method=mine.py:method(beta=0.8)", "--config.ascent=mine.py:ascent(radius=0.1)",
+           "--config.compressor=mine.py:Compressor(size=2)", "--config.topology=mine.py:graph"]  # fmt: skip
+OURS = ["--config.method=qgm", "--config.beta=0.8", "--config.ascent=sam(rho=0.1)",
+        "--config.compressor=sign", "--config.topology=ring"]  # fmt: skip
+
+
+def saddle(*arguments):
+    return cli.main(["saddle", *map(str, arguments)])
+
+
+def result(workdir):
+    return json.loads((workdir / "result.json").read_text())

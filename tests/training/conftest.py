@@ -1,0 +1,39 @@
+"""Folders with things of a user's own, and a run that was trained with them."""
+
+import shutil
+import sys
+
+import pytest
+from bringing import BROUGHT, MINE, SMALL, saddle
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
+    yield tmp_path
+    for name in ("mine", "my_methods"):  # what they import as modules
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of brought things on a graph from a file, beside their file."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "mine.py").write_text(MINE)
+    (folder / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        more = ["--config.topology=four.edges", "--config.checkpoint_every_steps=2", "--config.epochs=2"]
+        assert saddle("train", "--quiet", *SMALL, *BROUGHT, *more, "--config.keep_checkpoints=9",
+                      "--workdir=run") == 0  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def copied(trained, tmp_path, monkeypatch):
+    """A copy of that run and its files, to damage."""
+    shutil.copytree(trained, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return tmp_path / "copy"
