@@ -71,9 +71,13 @@ def _command() -> list[str]:
 
 
 def _key(source: pathlib.Path, command: Sequence[str]) -> str:
-    """Hashes everything that the library depends on; the compiler's macros name its version and the CPU."""
+    """Hashes everything that the library depends on; the compiler's macros name its version and the CPU.
+
+    The headers beside the source are among them, whether it includes them or not.
+    """
     macros = _run([*command, "-dM", "-E", "-x", "c++", os.devnull]).stdout
-    parts = [source.read_bytes(), macros.encode(), repr((*command, jax.__version__)).encode()]
+    texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+    parts = [*texts, macros.encode(), repr((*command, jax.__version__)).encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

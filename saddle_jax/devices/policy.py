@@ -38,7 +38,7 @@ def targeting(kind: Kind) -> Iterator[None]:
 
 def is_cpu() -> bool:
     """Tells whether programs are for CPUs, whose cores share one memory and every operation."""
-    return (_target.get() or jax.default_backend()) == "cpu"
+    return _kind() == "cpu"
 
 
 def group_size(agents: int, group: int = 0) -> int:
@@ -88,6 +88,25 @@ def takes_native_convolutions() -> bool:
     return is_cpu()
 
 
+def multiplies_in_float32() -> bool:
+    """Tells whether products of float32 numbers are that exact by themselves; accelerators must be told."""
+    return is_cpu()
+
+
+def has_tf32() -> bool:
+    """Tells whether products can be TF32: on NVIDIA's GPUs from Ampere on, as all named targets are."""
+    if _kind() != "gpu":
+        return False
+    capability = str(getattr(jax.devices()[0], "compute_capability", ""))
+    major = capability.partition(".")[0]
+    return _target.get() is not None or (major.isdigit() and int(major) >= 8)
+
+
+def widens_bfloat16() -> bool:
+    """Tells whether convolutions of bfloat16 are computed in float32: a CPU has fast kernels for no other."""
+    return is_cpu()
+
+
 def recomputes_cheap_expressions() -> bool:
     """Tells whether the compiler copies a cheap expression into every fusion that reads it."""
     return is_cpu()
@@ -114,3 +133,7 @@ def devices_share_memory() -> bool:
 def landscape_points() -> int:
     """Returns how many points of a loss landscape are evaluated at a time."""
     return 1 if is_cpu() else _LANDSCAPE_POINTS
+
+
+def _kind() -> str:
+    return _target.get() or jax.default_backend()

@@ -6,7 +6,9 @@ says how much memory it takes.
 
 The numbers of a100 and h100 are those of XLA's own descriptions (a100_sxm_80.txtpb, h100_sxm.txtpb), with
 the memory that NVIDIA states; those of a40, l4 and the TPUs are what their makers publish of them. None was
-read from such a device.
+read from such a device. Memory of v5e was compared with cloud.google.com/tpu/docs/v5e (16 GB); memory,
+bandwidth, cores, clock and cache of a40 with tables of others, since no page of NVIDIA's was found. The rest
+was not compared again.
 """
 
 import importlib.util
@@ -50,6 +52,11 @@ GPUS = {
 }
 # Bytes of one chip. The rest of a TPU's name says how chips are joined, as 2x2 does.
 TPUS = {"v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30}
+_NO_TPU = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",  # of the machine, which is none: the target has its own
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
 # JAX takes this share of a GPU's memory when it starts, unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise.
 _GPU_SHARE = 0.75
 
@@ -100,7 +107,9 @@ def target_of(text: str) -> Target:
 
     if name in TPUS:
         _require("libtpu", "plan-tpu", text)
-        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # there is no machine to ask about
+        # There is no machine to ask about; without these libtpu asks, and prints that nobody answers.
+        for variable, value in _NO_TPU.items():
+            os.environ.setdefault(variable, value)
         devices = topologies.get_topology_desc(text, "tpu").devices
         return Target(text, "tpu", f"{len(devices)} x TPU {name}", tuple(devices), TPUS[name])
     _require("jax_cuda12_plugin", "plan-cuda", text)

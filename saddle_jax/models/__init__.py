@@ -26,6 +26,7 @@ MODELS: tables.Table[Callable[..., Any]] = tables.load(
         "mobilenet_v2": "saddle_jax.models.mobilenet:MobileNetV2",
         "resnet8": "saddle_jax.models.resnet:resnet8",
         "cnn": "saddle_jax.models.small:CNN",
+        "strided_cnn": "saddle_jax.models.small:strided_cnn",
         "mlp": "saddle_jax.models.small:MLP",
         "logistic": "saddle_jax.models.small:logistic",
         "linear": "saddle_jax.models.small:Product",
@@ -40,8 +41,9 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
 
     Args:
       name: one of `NAMES`: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2 (32x32), resnet8 (one
-        block per stage: for studies on a CPU), cnn (small), mlp, logistic; linear (for the convex tasks), and
-        causal_mlp, which takes characters [B, T] and gives logits [B, T, num_classes].
+        block per stage: for studies on a CPU), cnn (small), strided_cnn (a quarter of its work), mlp,
+        logistic; linear (for the convex tasks), and causal_mlp, which takes characters [B, T] and gives
+        logits [B, T, num_classes].
       num_classes: how many classes, or other numbers to predict.
       norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
         the code that the paper builds on has it; no table of the paper uses it.

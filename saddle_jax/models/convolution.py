@@ -15,7 +15,8 @@ Grouped, agents are groups of channels, in the gradients too. JAX's own rule wou
 kernels a convolution with a window as large as the image, for which a GPU's library has no fast kernel.
 `saddle plan --target=a40` shows the windows.
 
-Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`.
+Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`;
+those of bfloat16 are computed in float32 on a CPU, and rounded.
 On a CPU, agents are computed one by one (devices/lifting.py), so no batching rule is used there. On a GPU,
 `saddle bench q_saddle --lowering=...` finds out which choice is best.
 """
@@ -31,8 +32,17 @@ from jax.custom_batching import custom_vmap
 from saddle_jax.base import checks
 from saddle_jax.base.types import Array
 from saddle_jax.devices import policy
-from saddle_jax.models import convolution_native
-from saddle_jax.models.convolution_forms import BY_PATCHES, ON_CPU, ORDINARY, Form, Window, ordinary, taps
+from saddle_jax.models import convolution_native, native
+from saddle_jax.models.convolution_forms import (
+    BY_PATCHES,
+    ON_CPU,
+    ORDINARY,
+    Form,
+    Window,
+    in_float32,
+    ordinary,
+    taps,
+)
 
 Lowering = Literal["auto", "native", "fast", "each", "patches", "plain"]
 LOWERINGS = ("auto", "native", "fast", "each", "patches", "plain")
@@ -51,7 +61,8 @@ def convolve(
     lowering: Lowering = "auto",
 ) -> Array:
     """Correlates images [B, H, W, C] with a kernel [h, w, C / groups, D] into [B, H', W', D]."""
-    window = Window(stride, padding, groups)
+    # Both gradients multiply as the forward pass does, also where they are traced after it.
+    window = Window(stride, padding, groups, jax.default_matmul_precision.value)
     lowering = _chosen(lowering)
     if lowering == "plain":
         return ordinary(window, x, kernel)
@@ -69,27 +80,22 @@ def _chosen(lowering: Lowering) -> Lowering:
     if lowering in ("auto", "native", "fast") and policy.batches_convolutions():
         return "fast"
     if lowering == "auto":
-        return "fast" if missing_kernels("auto") else "native"
+        return "native" if native.obstacle() is None else "fast"
     return lowering
-
-
-def missing_kernels(lowering: str) -> str | None:
-    """Returns in one line why convolutions are not our own kernels, where `auto` would have chosen these."""
-    if lowering != "auto" or not policy.takes_native_convolutions():
-        return None
-    return convolution_native.obstacle()
 
 
 def check_lowering(lowering: str) -> None:
     """Checks that there is such a lowering, and that it works here."""
     checks.choice("lowering", lowering, LOWERINGS)
     if lowering == "native" and policy.takes_native_convolutions():
-        convolution_native.check()
+        native.check()
 
 
-def _form(lowering: Lowering, *arrays: Array) -> Form:
+def _form(lowering: Lowering, *arrays: Any) -> Form:
     """Returns the form in which one agent's convolution of these arrays is computed."""
-    if lowering == "native" and policy.takes_native_convolutions() and convolution_native.takes(*arrays):
+    if policy.widens_bfloat16() and any(array.dtype == jnp.bfloat16 for array in arrays):
+        return in_float32(_form(lowering, *(jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in arrays)))
+    if native.used(lowering, *arrays):
         return convolution_native.NATIVE
     return ON_CPU if policy.takes_library_convolutions() else ORDINARY
 

@@ -32,6 +32,7 @@ class Window(NamedTuple):
     stride: int
     padding: int  # zeros on each side, top and bottom, left and right
     groups: int  # of channels with filters of their own: 1, or as many as channels for a depthwise one
+    precision: str | None = None  # of its products, as JAX names them; None is the hardware's own
 
 
 class Form(NamedTuple):
@@ -58,6 +59,21 @@ def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
     return Form(forward, input_gradient, kernel_gradient)
 
 
+def in_float32(form: Form) -> Form:
+    """Computes convolutions of narrower numbers in float32, and rounds the results to what came in."""
+
+    def wide(x: Array) -> Array:
+        return x.astype(jnp.float32)
+
+    return Form(
+        lambda window, x, kernel: form.forward(window, wide(x), wide(kernel)).astype(x.dtype),
+        lambda window, size, g, kernel: form.input_gradient(window, size, wide(g), wide(kernel)).astype(
+            g.dtype
+        ),
+        lambda window, size, x, g: form.kernel_gradient(window, size, wide(x), wide(g)).astype(g.dtype),
+    )
+
+
 # ---- ordinary ----
 
 
@@ -70,6 +86,7 @@ def ordinary(window: Window, x: Array, kernel: Array) -> Array:
         padding=[(window.padding, window.padding)] * 2,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=window.groups,
+        precision=window.precision,
     )
 
 
@@ -94,7 +111,7 @@ def taps(window: Window, x: Array, size: Sequence[int]) -> list[list[Array]]:
 def _by_patches(window: Window, x: Array, kernel: Array) -> Array:
     """Computes it as a matrix product: patches [B H' W', h w C] times the kernel [h w C, D]."""
     patches = jnp.concatenate([tap for row in taps(window, x, kernel.shape[:2]) for tap in row], axis=-1)
-    return patches @ kernel.reshape(-1, kernel.shape[-1])
+    return jnp.matmul(patches, kernel.reshape(-1, kernel.shape[-1]), precision=window.precision)
 
 
 ORDINARY = _form_of(ordinary)

@@ -1,7 +1,6 @@
-"""Convolutions by kernels of our own (native.cc), which JAX calls through its foreign-function interface.
+"""Convolutions by kernels of our own (native.py has how JAX calls them).
 
-They are compiled when the first of them is traced (devices/compiler.py), and only for float32 on a CPU. A
-derivative of such a kernel, which is a convolution again, is left to XLA: first derivatives are kernels
+A derivative of such a kernel, which is a convolution again, is left to XLA: first derivatives are kernels
 too, because convolution.py writes them, so this matters only for Hessians.
 
 The gain is in the gradients of kernels, for which XLA's library has no fast form with few channels. 1x1
@@ -9,59 +8,18 @@ convolutions stay matrix products, but for the gradient of their kernel.
 """
 
 import functools
-import pathlib
-import threading
 from collections.abc import Callable, Sequence
 
 import jax
-import numpy as np
 
-from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array
-from saddle_jax.devices import compiler
+from saddle_jax.models import native
 from saddle_jax.models.convolution_forms import ON_CPU, Form, Window
-
-SOURCE = pathlib.Path(__file__).parent / "native.cc"
-_OPERATIONS = ("forward", "input_gradient", "kernel_gradient")
-_lock = threading.Lock()
-
-
-def obstacle() -> str | None:
-    """Returns in one line why the kernels cannot be used here; None if they can, and are then loaded."""
-    with _lock:  # JAX traces in several threads
-        return _loaded()[1]
-
-
-def check() -> None:
-    """Checks that the kernels can be used, for a user who has asked for them by name."""
-    if reason := obstacle():
-        raise ArgumentError(f"lowering must be one that works here, got 'native': {reason}")
-
-
-def takes(*arrays: Array) -> bool:
-    """Returns whether the kernels are for arrays like these: float32, and not empty."""
-    return all(array.dtype == np.float32 and array.size for array in arrays)
-
-
-@functools.cache
-def _loaded() -> tuple[str, str | None]:
-    """Makes the kernels known to JAX. Returns the end of their names there, and why there are none."""
-    try:
-        library = compiler.load(SOURCE)
-    except compiler.UnavailableError as error:
-        return "", str(error)
-    for name in _OPERATIONS:
-        function = jax.ffi.pycapsule(getattr(library.functions, name))
-        jax.ffi.register_ffi_target(f"saddle_{name}_{library.key}", function, platform="cpu")
-    return library.key, None
 
 
 def _call(name: str, window: Window, shape: Sequence[int], left: Array, right: Array) -> Array:
-    check()
-    result = jax.ShapeDtypeStruct(tuple(shape), np.dtype(np.float32))
-    target = f"saddle_{name}_{_loaded()[0]}"
-    options = {"stride": np.int64(window.stride), "padding": np.int64(window.padding)}
-    return jax.ffi.ffi_call(target, result, vmap_method="sequential")(left, right, **options)
+    options = {"stride": window.stride, "padding": window.padding}
+    return native.call(name, [shape], left, right, over="sequential", **options)
 
 
 def _bilinear(

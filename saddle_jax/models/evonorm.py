@@ -10,7 +10,6 @@ paper's parameter counts leave no room for one.
 import functools
 from typing import Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -21,29 +20,12 @@ GROUPS = 8
 _EPSILON = 1e-5
 
 
-class EvoNorm(nn.Module):
-    """EvoNorm-S0 as a layer for images [B, H, W, C]; C must be a multiple of 8.
-
-    The derivative is written by hand; `lowering="plain"` leaves it to autodiff.
-    """
-
-    gate: Gate = "hard_sigmoid"
-    lowering: str = "auto"
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        channels = x.shape[-1]
-        scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
-        bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
-        run = evonorm_plain if self.lowering == "plain" else evonorm
-        return run(self.gate, x, scale, bias)
-
-
 def evonorm_plain(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
     """Computes the formula as it is written; x [B, H, W, C], scale and bias [C]."""
-    _, deviation = _statistics(x)
-    gated, _ = _gated(gate, x)
-    return _per_channel(scale) * gated / deviation + _per_channel(bias)
+    wide = _wide(x)
+    _, deviation = _statistics(wide)
+    gated, _ = _gated(gate, wide)
+    return (_per_channel(scale) * gated / deviation + _per_channel(bias)).astype(x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -52,17 +34,21 @@ def evonorm(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
     return evonorm_plain(gate, x, scale, bias)
 
 
-def _save(gate: Gate, x: Array, scale: Array, bias: Array):
-    mean, deviation = _statistics(x)
-    gated, _ = _gated(gate, x)
+def save(gate: Gate, x: Array, scale: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
+    """Computes the formula, and what its derivative needs: x, scale, mean and deviation [B, 1, 1, C]."""
+    wide = _wide(x)
+    mean, deviation = _statistics(wide)
+    gated, _ = _gated(gate, wide)
     y = _per_channel(scale) * gated / deviation + _per_channel(bias)
-    return y, (x, scale, mean, deviation)
+    return y.astype(x.dtype), (x, scale, mean, deviation)
 
 
-def _gradients(gate: Gate, saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
+def gradients(gate: Gate, saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
+    """Computes the gradients with respect to x, scale and bias from what was saved."""
     # With n(x) = x h(x), s = 1 / sqrt(var + eps), u = scale g and N numbers in a group:
     #   dx = u s n'(x) - (x - mean) s^3 / N sum_group(u n)
-    x, scale, mean, deviation = saved
+    saved_x, scale, mean, deviation = saved
+    x, g = _wide(saved_x), _wide(g)
     gated, slope = _gated(gate, x)
     inverse = 1 / deviation  # [B, 1, 1, C], equal within a group
     per_image = jnp.sum(g * gated, axis=(1, 2), keepdims=True)  # [B, 1, 1, C]
@@ -70,10 +56,16 @@ def _gradients(gate: Gate, saved: tuple[Array, ...], g: Array) -> tuple[Array, A
     count = x.shape[1] * x.shape[2] * (x.shape[3] // GROUPS)
     pull = weighted * inverse**3 / count
     dx = g * (_per_channel(scale) * inverse) * slope - (x - mean) * pull
-    return dx, jnp.sum(per_image * inverse, axis=(0, 1, 2)), jnp.sum(g, axis=(0, 1, 2))
+    dscale, dbias = jnp.sum(per_image * inverse, axis=(0, 1, 2)), jnp.sum(g, axis=(0, 1, 2))
+    return dx.astype(saved_x.dtype), dscale.astype(scale.dtype), dbias.astype(scale.dtype)
 
 
-evonorm.defvjp(_save, _gradients)
+evonorm.defvjp(save, gradients)
+
+
+def _wide(x: Array) -> Array:
+    """Returns numbers that sums may be taken of: bfloat16 as float32, all others as they are."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _gated(gate: Gate, x: Array) -> tuple[Array, Array]:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key
+from saddle_jax.models import evonorm_native, native
 from saddle_jax.models.convolution import Lowering, convolve
-from saddle_jax.models.evonorm import GROUPS, EvoNorm, Gate
+from saddle_jax.models.evonorm import GROUPS, Gate, evonorm, evonorm_plain
 
 Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
@@ -79,6 +80,27 @@ class Linear(nn.Module):
         kernel = self.param("kernel", uniform, (inputs, self.features))
         bias = self.param("bias", uniform, (self.features,))
         return x @ kernel + bias[None]
+
+
+class EvoNorm(nn.Module):
+    """EvoNorm-S0 as a layer for images [B, H, W, C]; C must be a multiple of 8.
+
+    The derivative is written by hand; `lowering="plain"` leaves it to autodiff. Kernels of our own compute it
+    where they compute convolutions.
+    """
+
+    gate: Gate = "hard_sigmoid"
+    lowering: Lowering = "auto"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        channels = x.shape[-1]
+        scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
+        if evonorm_native.takes(self.gate, x) and native.used(self.lowering, x, scale, bias):
+            return evonorm_native.evonorm(x, scale, bias)
+        run = evonorm_plain if self.lowering == "plain" else evonorm
+        return run(self.gate, x, scale, bias)
 
 
 class Activation(nn.Module):

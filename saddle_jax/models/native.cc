@@ -14,35 +14,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "native_evonorm.h"
+#include "native_vectors.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kLanes = 16, kRegisters = 32;
-#elif defined(__AVX__)
-constexpr int kLanes = 8, kRegisters = 16;
-#elif defined(__aarch64__)
-constexpr int kLanes = 4, kRegisters = 32;
-#else
-constexpr int kLanes = 4, kRegisters = 16;
-#endif
 constexpr int kPlane = 16;    // channels of a plane
 constexpr int kPixels = 128;  // that a kernel gradient sums in registers before it adds them in memory
-
-// A vector that may lie anywhere in memory.
-typedef float Vector __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
-using Floats = std::vector<float>;
-using Index = std::int64_t;
-
-inline Vector Load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
-inline void Store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
-Index Ceil(Index a, Index b) { return (a + b - 1) / b; }
 
 // ---- planes: images with zeros around them ----
 
@@ -432,8 +415,46 @@ auto Binding() {
       "padding");
 }
 
+// Any number of axes may stand before those of one model: vmap's.
+using Array = ffi::Buffer<ffi::F32>;
+using Arrays = ffi::Result<Array>;
+
+ffi::ErrorOr<NormShape> NormShapeOf(const Array& x, const Array& scale) {
+  auto images = x.dimensions(), scales = scale.dimensions();
+  if (images.size() < 4 || scales.size() + 3 != images.size() || !x.element_count())
+    return ffi::Unexpected(ffi::Error::InvalidArgument("arrays of an EvoNorm must be images, scale and bias"));
+  Index channels = images.back(), models = static_cast<Index>(scale.element_count()) / std::max<Index>(scales.back(), 1);
+  Index batch = images[images.size() - 4], pixels = images[images.size() - 3] * images[images.size() - 2];
+  NormShape s{models, batch, pixels, channels};
+  if (scales.back() != channels || models * batch * s.image() != static_cast<Index>(x.element_count()) || !s.is_whole())
+    return ffi::Unexpected(ffi::Error::InvalidArgument("shapes of an EvoNorm do not agree"));
+  return s;
+}
+
+ffi::Error RunEvoNorm(Array x, Array scale, Array bias, Arrays y, Arrays mean, Arrays deviation) {
+  auto shape = NormShapeOf(x, scale);
+  if (!shape) return shape.error();
+  EvoNormForward(*shape, x.typed_data(), scale.typed_data(), bias.typed_data(), y->typed_data(), mean->typed_data(),
+                 deviation->typed_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error RunEvoNormGradients(Array x, Array scale, Array mean, Array deviation, Array g, Arrays dx, Arrays dscale,
+                               Arrays dbias) {
+  auto shape = NormShapeOf(x, scale);
+  if (!shape) return shape.error();
+  EvoNormBackward(*shape, x.typed_data(), scale.typed_data(), mean.typed_data(), deviation.typed_data(),
+                  g.typed_data(), dx->typed_data(), dscale->typed_data(), dbias->typed_data());
+  return ffi::Error::Success();
+}
+
+auto NormBinding() { return ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Arg<Array>(); }
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(forward, RunForward, Binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(input_gradient, RunInputGradient, Binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kernel_gradient, RunKernelGradient, Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(evonorm, RunEvoNorm, NormBinding().Ret<Array>().Ret<Array>().Ret<Array>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(evonorm_gradients, RunEvoNormGradients,
+                              NormBinding().Arg<Array>().Arg<Array>().Ret<Array>().Ret<Array>().Ret<Array>());

@@ -21,6 +21,7 @@ from saddle_jax.data import Batches, Dataset, Partition, given_partition, make_p
 from saddle_jax.models import initialise
 from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.functions import Functions
+from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.training import methods, objectives, parts
 from saddle_jax.training.config import Config
 from saddle_jax.training.objectives import Ground, Objective
@@ -70,7 +71,7 @@ class Replica:
     @property
     def model(self) -> Functions:
         """The network of every agent, compiled as the settings say."""
-        return self.parts.model(cast(Lowering, self.config.lowering))
+        return _model(self.config, self.parts)
 
     @functools.cached_property
     def objective(self) -> Objective:
@@ -88,8 +89,8 @@ class Replica:
         return self.objective.loss
 
     def loss_of(self, lowering: Lowering) -> LossFn:
-        """Returns the same loss, compiled in another way: "plain" can be differentiated in every mode."""
-        return self.parts.objective(self.parts.model(lowering)).loss
+        """Returns the same loss in float32, compiled in another way: "plain" has derivatives of all kinds."""
+        return self.parts.objective(in_precision(self.parts.model(lowering), "float32")).loss
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
@@ -149,18 +150,23 @@ def make(config: Config, shared: Parts) -> Replica:
     """Returns one run, of the parts that were made for it or for several."""
     dataset = shared.dataset.subset(config.subset, config.seed) if config.subset else shared.dataset
     partition = _partition(config, dataset)
-    model = shared.model(cast(Lowering, config.lowering))
-    objective = shared.objective(model)
+    objective = shared.objective(_model(config, shared))
     if config.batch_size == 0 and dataset.is_streamed:  # which is done for what does not fit into memory
         raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
     replica = Replica(config, shared, dataset, partition, batches)
     _check_model(replica)
+    _check_reach(replica)
     if brought.is_brought(config.method):
         with brought.failing_as(f"method {config.method} failed in a step"):
             method, _ = replica.method_on(replica.topology)
             jax.eval_shape(method.init, jax.eval_shape(replica.first_params))  # which traces a step
     return replica
+
+
+def _model(config: Config, shared: Parts) -> Functions:
+    """Returns the network of every agent as the settings say: how it is compiled, and how it multiplies."""
+    return in_precision(shared.model(cast(Lowering, config.lowering)), cast(Precision, config.precision))
 
 
 def _partition(config: Config, dataset: Dataset) -> Partition:
@@ -205,6 +211,26 @@ def _check_model(replica: Replica) -> None:
             functools.partial(objectives.scored, objective, replica.dataset.recipe),
             params,
             replica.test_shapes(2),
+        )
+
+
+def _check_reach(replica: Replica) -> None:
+    """Checks that a precision reaches what is computed: a loss of one's own need not ask the model for it."""
+    config, model = replica.config, replica.model
+    if config.precision == "float32":
+        return
+    asked = []
+
+    def apply(params: Params, inputs: Any) -> Any:
+        asked.append(inputs)
+        return model.apply(params, inputs)
+
+    objective = replica.parts.objective(model._replace(apply=apply))
+    jax.eval_shape(objective.loss, jax.eval_shape(replica.first_model), replica.batch_shapes())
+    if not asked:
+        raise ArgumentError(
+            f"precision must be float32 for the loss {objective.name}, which does not call the model that it "
+            f"is given, got {config.precision!r}"
         )
 
 

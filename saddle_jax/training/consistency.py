@@ -45,6 +45,16 @@ def settings_without_meaning(
     }
 
 
+def check_numbers(config: "Config") -> None:
+    """Checks numbers whose limits depend on other settings, or are not one range."""
+    if config.warmup_epochs >= config.epochs:
+        raise ArgumentError(
+            f"warmup_epochs must be below epochs = {config.epochs}, got {config.warmup_epochs}"
+        )
+    if not is_traced(config.mu) and config.mu != -1.0 and config.mu < 0:
+        raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {config.mu}")
+
+
 def check_method(config: "Config") -> None:
     """Checks that the method has the options that are set; of one that is not ours, `check_imported` does."""
     if is_ours(config.method):

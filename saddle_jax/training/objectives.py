@@ -21,6 +21,7 @@ from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.data.skew import Partition
 from saddle_jax.devices.dispatch import in_turn
+from saddle_jax.models.precision import products
 
 Better = Literal["higher", "lower"]
 _BATCH = 500  # test samples in one compiled call
@@ -162,8 +163,9 @@ def _scores_each(objective: Objective, recipe: Recipe | None, params: Params, on
 def scored(objective: Objective, recipe: Recipe | None, params: Params, batch: Batch) -> dict[str, Any]:
     """Returns the scores of a batch [B, ...] as it is stored: means, or numbers of its samples [B]."""
     seen = prepared(recipe, batch)
-    own = {m.name: m.function(params, seen) for m in objective.metrics if m.function is not None}
-    return {**objective.score(params, seen), **own}
+    with products():
+        own = {m.name: m.function(params, seen) for m in objective.metrics if m.function is not None}
+        return {**objective.score(params, seen), **own}
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

@@ -12,6 +12,7 @@ from saddle_jax.data import take
 from saddle_jax.data.batches import augmentation_key, counting
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.devices.placement import Placement
+from saddle_jax.models.precision import products
 from saddle_jax.training.build import Replica, method_key
 
 
@@ -55,16 +56,17 @@ class RunStep(NamedTuple):
         replica = self.replica
         method, schedule = replica.method_on(self.topology, numbers)
         batch = self.placement.cut_batches(self._batch(inputs, root, step))
-        params, state, metrics = method.step(
-            replica.loss_fn,
-            carry.params,
-            carry.state,
-            batch,
-            method_key(root, step),
-            phase=phase,
-            diagnostics=replica.config.diagnostics,
-            group=self.group,
-        )
+        with products():  # which the model's own precision is an exception from
+            params, state, metrics = method.step(
+                replica.loss_fn,
+                carry.params,
+                carry.state,
+                batch,
+                method_key(root, step),
+                phase=phase,
+                diagnostics=replica.config.diagnostics,
+                group=self.group,
+            )
         # A method that asks for no gradient, which may be, sees no loss.
         is_bad = ~jnp.all(jnp.isfinite(metrics["loss"])) if "loss" in metrics else jnp.bool_(False)
         first_bad = jnp.where((carry.first_bad < 0) & is_bad, step, carry.first_bad)

@@ -55,6 +55,17 @@ def test_another_source_is_another_library(source):
     assert (first.functions.answer(), second.functions.answer()) == (42, 43)
 
 
+def test_another_header_is_another_library(source):
+    header = source.with_name("answer.h")
+    header.write_text("constexpr int kAnswer = 42;")
+    source.write_text('#include "answer.h"\nextern "C" int answer() { return kAnswer; }')
+    first = compiler.load(source)
+    header.write_text("constexpr int kAnswer = 43;")
+    second = compiler.load(source)
+    assert first.key != second.key
+    assert (first.functions.answer(), second.functions.answer()) == (42, 43)
+
+
 def test_processes_that_start_together_do_not_disturb_each_other(source):
     program = (
         "import pathlib, sys; from saddle_jax.devices import compiler;"

@@ -4,11 +4,11 @@ import functools
 
 import chex
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from layers_by_hand import convolve_by_hand
+from traced import equations
 
 from saddle_jax.devices import policy
 from saddle_jax.models import convolution, convolution_forms
@@ -83,24 +83,17 @@ def grouped_windows(lowering, agents):
     run = all_of(lowering, 2, 1)
     for _ in agents:
         run = jax.vmap(run)
-    equations = [
+    convolutions = [
         equation
-        for equation in _equations(jax.make_jaxpr(run)(*arguments).jaxpr)
+        for equation in equations(jax.make_jaxpr(run)(*arguments).jaxpr)
         if equation.primitive.name == "conv_general_dilated"
     ]
     sides = []
-    for equation in equations:
+    for equation in convolutions:
         spatial = equation.params["dimension_numbers"].rhs_spec[2:]
         if equation.params["feature_group_count"] > 1:
             sides += [equation.invars[1].aval.shape[axis] for axis in spatial]
     return sides
-
-
-def _equations(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from _equations(inner)
 
 
 @pytest.mark.parametrize("agents", [(3,), (2, 3)], ids=str)

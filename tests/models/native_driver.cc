@@ -24,5 +24,19 @@ int main() {
               total += kernel[0];
               ++count;
             }
-  std::printf("%d convolutions, %g\n", count, total);
+  for (Index pixels : {1, 2, 6, 35})
+    for (Index channels : {8, 16, 24, 32, 64})
+      for (Index models : {1, 2}) {
+        NormShape s{models, 3, pixels, channels};
+        if (!s.is_whole()) continue;
+        Index images = models * s.batch;
+        Floats x(images * s.image(), 0.5f), y(x), dx(x), scale(models * channels, 2.0f), bias(scale), dscale(scale);
+        Floats mean(images * channels), deviation(mean), dbias(scale);
+        EvoNormForward(s, x.data(), scale.data(), bias.data(), y.data(), mean.data(), deviation.data());
+        EvoNormBackward(s, x.data(), scale.data(), mean.data(), deviation.data(), y.data(), dx.data(), dscale.data(),
+                        dbias.data());
+        total += dx[0];
+        ++count;
+      }
+  std::printf("%d kernels, %g\n", count, total);
 }
