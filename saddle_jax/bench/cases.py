@@ -12,7 +12,9 @@ from saddle_jax.bench.growth import growth_jobs
 from saddle_jax.bench.jobs import Job, Options
 from saddle_jax.bench.methods import method_jobs
 from saddle_jax.bench.parts import compressor_jobs, evaluation_jobs, gossip_jobs
+from saddle_jax.bench.processes import process_jobs
 from saddle_jax.bench.rows import Row, result
+from saddle_jax.bench.soak import soak_jobs
 from saddle_jax.bench.steps import step_jobs
 
 
@@ -28,6 +30,7 @@ CASES: dict[str, Case] = {
     "n_saddle": Case("an N-SADDLe step, the same", step_jobs),
     "forty": Case("both with 40 agents", step_jobs),
     "many": Case("Q-SADDLe with 256 and 1,024 agents of the small CNN and the MLP", step_jobs),
+    "processes": Case("both with 10 agents, against a PyTorch process for each agent", process_jobs),
     "gossip": Case("a round of gossip against a copy, 10 to 1,000 agents, three graphs", gossip_jobs),
     "compressors": Case("each compressor against a copy", compressor_jobs),
     "evaluation": Case("evaluation of the consensus model", evaluation_jobs),
@@ -35,7 +38,10 @@ CASES: dict[str, Case] = {
     "compile": Case("compile time of each step", compile_jobs),
     "memory": Case("peak memory of each step", memory_jobs),
     "growth": Case("step time and memory against agents, model size and degree", growth_jobs),
+    "soak": Case("10,000 steps of 1,024 agents: memory, compilations, rate; only if it is named", soak_jobs),
 }
+# What is measured where no case is named: a soak takes a quarter of an hour.
+USUAL = tuple(name for name in CASES if name != "soak")
 
 
 def jobs_of(names: Sequence[str], options: Options) -> list[Job]:

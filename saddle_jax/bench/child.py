@@ -101,9 +101,18 @@ def peak_bytes() -> int:
 
     Not from getrusage on Linux: there a process inherits the peak of the one that started it.
     """
+    return _memory_of_process("VmHWM")
+
+
+def resident_bytes() -> int:
+    """Returns the memory that this process holds now; its peak where the system tells no more."""
+    return _memory_of_process("VmRSS")
+
+
+def _memory_of_process(entry: str) -> int:
     try:
         lines = pathlib.Path("/proc/self/status").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(entry))
     except (OSError, StopIteration):
         import resource
 

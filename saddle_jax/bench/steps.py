@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
+from saddle_jax.base.errors import short_line
 from saddle_jax.bench import machine
 from saddle_jax.bench.jobs import Job, Options, pytorch
 from saddle_jax.bench.ours import OurStep
@@ -46,9 +47,8 @@ def _measure(case: str, work: Work, options: Options) -> Row:
     opponent = pytorch("steps")
     figures: dict[str, Any] = {}
     if opponent is not None:
-        variant, tried = _best_variant(opponent, work)
+        variant, figures = best_variant(opponent, work)
         runs["PyTorch"] = opponent.TheirStep(work, variant)
-        figures["tried"] = tried
     timing = interleaved(runs, options.repeats)
     seconds, gemm_seconds = timing.seconds("ours"), timing.seconds("gemm")
     rate, peak = work.flops() / seconds.median, operations / gemm_seconds.median
@@ -58,11 +58,20 @@ def _measure(case: str, work: Work, options: Options) -> Row:
     return compared(case, str(work), timing, "ours", "PyTorch", f"PyTorch: {variant}", figures)
 
 
-def _best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, float]]:
-    """Finds PyTorch's fastest way to do this work, and the seconds of all."""
+def best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, Any]]:
+    """Finds PyTorch's fastest way to do this work; returns it with figures: the seconds of all."""
     trial = dataclasses.replace(work, agents=min(work.agents, _TRIAL_AGENTS))
     variants = {str(variant): variant for variant in opponent.variants(work.model)}
     steps = {name: opponent.TheirStep(trial, variant) for name, variant in variants.items()}
     timing = interleaved(steps, repeats=2)
     seconds = {name: timing.seconds(name).low for name in steps}
-    return variants[min(seconds, key=seconds.__getitem__)], seconds
+    fastest = min(seconds, key=seconds.__getitem__)
+    compiled = dataclasses.replace(variants[fastest], compiled=True)
+    try:
+        step = opponent.compiled_step(trial, compiled)
+    except opponent.CannotCompileError as error:
+        return variants[fastest], {"torch.compile": f"left out ({short_line(error)})", "tried": seconds}
+    timing = interleaved({fastest: steps[fastest], str(compiled): step}, repeats=2)
+    seconds[str(compiled)] = timing.seconds(str(compiled)).low
+    wins = timing.seconds(str(compiled)).low < timing.seconds(fastest).low
+    return compiled if wins else variants[fastest], {"tried": seconds}

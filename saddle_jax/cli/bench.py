@@ -2,6 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -11,16 +12,14 @@ from saddle_jax.cli.usage import UsageError, mistakes, parse
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Runs the benchmarks that are named, or all of them."""
+    """Runs the benchmarks that are named, or all of them but the soak."""
     if arguments and arguments[0] == "input":
         return bench_input.run(arguments[1:])
     options = _options()
     names = parse(options, arguments, ["[CASE ...]"])
 
     from saddle_jax.bench import cases, rows
-    from saddle_jax.bench.growth import curves
     from saddle_jax.bench.jobs import NO_PYTORCH, Options, pytorch
-    from saddle_jax.report.growth import plot_growth
     from saddle_jax.training.progress import Screen
     from saddle_jax.training.run_folder import write_json
 
@@ -29,21 +28,41 @@ def run(arguments: Sequence[str]) -> None:
             print(f"{name:12} {case.meaning}")
         return None
     file, picture = (_file(name, getattr(options, name)) for name in ("json", "plot"))
-    if picture is not None and names and "growth" not in names:
-        raise UsageError(f"plot must come with the case growth, got {' '.join(names)}")
+    chosen = names or [*cases.USUAL]
+    drawn = [name for name in dict.fromkeys(chosen) if name in _PICTURES]
+    if picture is not None and len(drawn) != 1:
+        raise UsageError(
+            f"plot must come with one of the cases {' and '.join(_PICTURES)}, got {' '.join(names)}"
+        )
     with mistakes():
         settings = Options(options.quick, options.repeats, options.lowering, options.group)
-        jobs = cases.jobs_of(names or [*cases.CASES], settings)
-    results = cases.run(jobs, Screen().line)
+        jobs = cases.jobs_of(chosen, settings)
+        results = cases.run(jobs, Screen().line)
     print(rows.table(results))
     if pytorch("models") is None:
         print(NO_PYTORCH)
     if file is not None:
         write_json(file, cases.record(results, settings))
     if picture is not None:
-        plot_growth(curves(results), picture)
+        _PICTURES[drawn[0]](results, picture)
         print(f"picture: {picture}")
     return None
+
+
+def _draw_growth(results: Sequence[Any], path: pathlib.Path) -> None:
+    from saddle_jax.bench.growth import curves
+    from saddle_jax.report.growth import plot_growth
+
+    plot_growth(curves(results), path)
+
+
+def _draw_soak(results: Sequence[Any], path: pathlib.Path) -> None:
+    from saddle_jax.report.soak import plot_soak
+
+    plot_soak(next(row.figures["samples"] for row in results if "samples" in row.figures), path)
+
+
+_PICTURES = {"growth": _draw_growth, "soak": _draw_soak}
 
 
 def _options() -> flags.FlagValues:
@@ -53,7 +72,7 @@ def _options() -> flags.FlagValues:
     meaning = "JSON file for the results with machine and versions (default: no file)."
     flags.DEFINE_string("json", "", meaning, flag_values=options)
     flags.DEFINE_string(
-        "plot", "", "PNG file for the curves of growth (default: no file).", flag_values=options
+        "plot", "", "PNG file for the curves of growth or soak (default: no file).", flag_values=options
     )
     flags.DEFINE_string(
         "lowering", "auto", "How our convolutions are compiled, as in training.", flag_values=options

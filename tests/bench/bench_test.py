@@ -171,7 +171,11 @@ def test_curves_of_growth_become_a_picture(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["q_saddle", "--plot=x.png"], "plot must come with the case growth, got q_saddle"),
+        (["q_saddle", "--plot=x.png"], "plot must come with one of the cases growth and soak, got q_saddle"),
+        (
+            ["growth", "soak", "--plot=x.png"],
+            "plot must come with one of the cases growth and soak, got growth soak",
+        ),
         (["--plot=/nowhere/x.png"], "plot must be a file in a folder that exists, got '/nowhere/x.png'"),
         (
             ["--lowering=slow"],

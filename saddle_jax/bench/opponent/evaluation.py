@@ -3,8 +3,7 @@
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
-from saddle_jax.bench.opponent.layout import Layout
-from saddle_jax.bench.opponent.models import NETWORKS, Tensor
+from saddle_jax.bench.opponent.models import NETWORKS, Layout, Tensor
 from saddle_jax.data.recipes import Recipe
 
 

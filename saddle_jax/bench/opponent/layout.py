@@ -2,28 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import numpy as np
 import torch
 
 from saddle_jax.base.types import Params
-from saddle_jax.bench.opponent.models import Tensor, Tensors
-
-
-class Layout(NamedTuple):
-    """Where each tensor lies in a flat vector [P]."""
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]  # PyTorch's
-
-    def tensors(self, vector: Tensor) -> Tensors:
-        """Returns the named tensors of one model [P], as views."""
-        parts = vector.split([math.prod(shape) for shape in self.shapes])
-        return {
-            name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
-        }
+from saddle_jax.bench.opponent.models import Layout, Tensor
 
 
 def flatten(params: Params, image_shape: Sequence[int]) -> tuple[Layout, Tensor]:

@@ -5,18 +5,34 @@ linear weights [outputs, inputs].
 """
 
 import functools
+import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
 Tensor: TypeAlias = Any  # torch.Tensor; PyTorch may be missing where types are checked
 Tensors: TypeAlias = dict[str, Tensor]
-Network: TypeAlias = Callable[[Tensors, Tensor], Tensor]
+Norm: TypeAlias = Callable[[Tensors, str, Tensor], Tensor]
+Network: TypeAlias = Callable[..., Tensor]  # (tensors, images, norm=evonorm) -> logits
 
 _GROUPS = 8
 _EPSILON = 1e-5
+
+
+class Layout(NamedTuple):
+    """Where each tensor lies in a flat vector [P]."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]  # PyTorch's
+
+    def tensors(self, vector: Tensor) -> Tensors:
+        """Returns the named tensors of one model [P], as views."""
+        parts = vector.split([math.prod(shape) for shape in self.shapes])
+        return {
+            name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
 
 
 def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
@@ -31,6 +47,18 @@ def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
     return torch.addcmul(p[f"{name}/norm/bias"][:, None, None], F.hardswish(x), slope)
 
 
+def textbook_evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
+    """Computes the same as `evonorm`, one operation for each of the formula's, as published programs do."""
+    grouped = x.unflatten(1, (_GROUPS, -1))  # [B, G, C / G, H, W]
+    variance = grouped.var((2, 3, 4), correction=0, keepdim=True).expand_as(grouped)
+    deviation = torch.sqrt(variance + _EPSILON).reshape(x.shape)
+    scale, bias = (p[f"{name}/norm/{part}"][:, None, None] for part in ("scale", "bias"))
+    return x * F.hardsigmoid(x) / deviation * scale + bias
+
+
+NORMS: dict[str, Norm] = {"few passes": evonorm, "textbook": textbook_evonorm}
+
+
 def convolve(p: Tensors, name: str, x: Tensor, stride: int = 1) -> Tensor:
     """Convolves without bias, padded so that stride 1 keeps the size."""
     kernel = p[f"{name}/kernel"]
@@ -42,30 +70,30 @@ def linear(p: Tensors, name: str, x: Tensor) -> Tensor:
     return F.linear(x, p[f"{name}/kernel"], p[f"{name}/bias"])
 
 
-def resnet(blocks: int, p: Tensors, x: Tensor) -> Tensor:
+def resnet(blocks: int, p: Tensors, x: Tensor, norm: Norm = evonorm) -> Tensor:
     """Computes the logits of three stages of blocks (3: ResNet-20, 1: ResNet-8); nothing follows a sum."""
-    x = evonorm(p, "stem_norm", convolve(p, "stem", x))
+    x = norm(p, "stem_norm", convolve(p, "stem", x))
     for stage in range(3):
         for block in range(blocks):
             name = f"stage{stage + 1}_block{block + 1}"
             stride = 2 if stage > 0 and block == 0 else 1
-            y = evonorm(p, f"{name}/norm1", convolve(p, f"{name}/conv1", x, stride))
-            y = evonorm(p, f"{name}/norm2", convolve(p, f"{name}/conv2", y))
+            y = norm(p, f"{name}/norm1", convolve(p, f"{name}/conv1", x, stride))
+            y = norm(p, f"{name}/norm2", convolve(p, f"{name}/conv2", y))
             if stride > 1:
-                x = evonorm(p, f"{name}/shortcut_norm", convolve(p, f"{name}/shortcut", x, stride))
+                x = norm(p, f"{name}/shortcut_norm", convolve(p, f"{name}/shortcut", x, stride))
             x = x + y
     return linear(p, "linear", x.mean((2, 3)))
 
 
-def cnn(p: Tensors, x: Tensor) -> Tensor:
+def cnn(p: Tensors, x: Tensor, norm: Norm = evonorm) -> Tensor:
     """Computes the logits of three convolutions, the last two of stride 2."""
     for layer in (1, 2, 3):
-        x = evonorm(p, f"norm{layer}", convolve(p, f"conv{layer}", x, 1 if layer == 1 else 2))
+        x = norm(p, f"norm{layer}", convolve(p, f"conv{layer}", x, 1 if layer == 1 else 2))
     return linear(p, "linear", x.mean((2, 3)))
 
 
-def mlp(p: Tensors, x: Tensor) -> Tensor:
-    """Computes the logits of two layers of ReLUs on flattened images."""
+def mlp(p: Tensors, x: Tensor, norm: Norm = evonorm) -> Tensor:
+    """Computes the logits of two layers of ReLUs on flattened images; it has no norm."""
     x = F.relu(linear(p, "hidden1", x.flatten(1)))
     return linear(p, "linear", F.relu(linear(p, "hidden2", x)))
 
