@@ -5,7 +5,6 @@ or, for agents with data="own", from their own share.
 """
 
 import functools
-import json
 import math
 import pathlib
 from typing import Any
@@ -15,15 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.analysis import hessian
-from saddle_jax.base.errors import RunError
-from saddle_jax.base.types import Batch, LossFn, Params
+from saddle_jax.base.reading import read_object, reading
+from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.models.convolution import Lowering
+from saddle_jax.models.precision import products
 from saddle_jax.training.build import Replica
 from saddle_jax.training.run_folder import write_json
 
 DATA = ("train", "own")
 FILE = "sharpness.json"
+_NUMBERS = ("lambda_max", "lambda_min", "residual", "trace", "trace_error")
 # Images in one compiled call: fewer waste time between calls, more fall out of a CPU's caches.
 _CHUNK = 128
 
@@ -63,7 +64,11 @@ def loss_of(replica: Replica, lowering: Lowering) -> LossFn:
 
 @functools.lru_cache(maxsize=16)
 def _without_aux(loss: LossFn) -> LossFn:
-    return lambda params, batch: loss(params, batch)[0]
+    def value(params: Params, batch: Batch) -> Array:
+        with products():
+            return loss(params, batch)[0]
+
+    return value
 
 
 def measure(
@@ -89,7 +94,7 @@ def stage(
     """Makes one entry of sharpness.json's "stages"; what is not finite becomes null."""
     numbers = {
         name: value if math.isfinite(value) else None
-        for name in ("lambda_max", "lambda_min", "residual", "trace", "trace_error")
+        for name in _NUMBERS
         for value in [getattr(spectrum, name)]
     }
     density = None
@@ -102,20 +107,27 @@ def stage(
 def read_stages(workdir: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """Reads the stages of sharpness.json, if it was measured with these settings, or with any for None."""
     path = workdir / FILE
-    try:
-        content = json.loads(path.read_text())
+    content = read_object(path)
+    if content is None:
+        return []
+    with reading(path, "remove it to measure again"):
         if settings is not None and any(content[name] != value for name, value in settings.items()):
             return []
         stages = list(content["stages"])
         for entry in stages:
-            missing = {"step", "epoch", "whose", "lambda_max", "density"} - set(entry)
-            if missing:
-                raise KeyError(", ".join(sorted(missing)))
+            _check_stage(entry)
         return stages
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} cannot be read ({error}): remove it to measure again") from error
+
+
+def _check_stage(entry: Any) -> None:
+    """Checks that an entry of a file is what `stage` makes; what is wrong is a ValueError."""
+    if missing := {"step", "epoch", "whose", *_NUMBERS, "density"} - set(entry):
+        raise ValueError(f"a stage has no {', '.join(sorted(missing))}")
+    whole = [entry["step"], *([] if entry["whose"] == "consensus" else [entry["whose"]])]
+    density = entry["density"] or {"x": [], "y": []}
+    numbers = [entry["epoch"], *(entry[name] or 0.0 for name in _NUMBERS), *density["x"], *density["y"]]
+    if any(type(one) is not int for one in whole) or any(type(one) not in (int, float) for one in numbers):
+        raise ValueError("a stage must have numbers")
 
 
 def write_stages(workdir: pathlib.Path, settings: dict[str, Any], stages: list[dict[str, Any]]) -> None:

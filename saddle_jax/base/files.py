@@ -36,7 +36,7 @@ def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """
     path = pathlib.Path(path)
     with contextlib.suppress(FileNotFoundError):
-        if kind := _other_than_file(path.stat().st_mode):
+        if kind := other_than_file(path.stat().st_mode):
             raise RunError(f"{path} cannot be written: it is {kind}, not a file")
     _remove_stale(path)
     partial = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")  # the ending may say the format
@@ -63,7 +63,7 @@ def check_named_output(name: str | None, setting: str = "output") -> None:
     """
     if name:
         with contextlib.suppress(FileNotFoundError):
-            if kind := _other_than_file(os.lstat(name).st_mode):
+            if kind := other_than_file(os.lstat(name).st_mode):
                 raise RunError(
                     f"{setting} must be a file, new or to be replaced, got {name!r}, which is {kind}"
                 )
@@ -87,7 +87,7 @@ def open_regular(path: pathlib.Path, flags: int) -> int:
     return descriptor
 
 
-def _other_than_file(mode: int) -> str | None:
+def other_than_file(mode: int) -> str | None:
     """Names the kind of a thing on disk that is no regular file; None for a file."""
     if stat.S_ISREG(mode):
         return None

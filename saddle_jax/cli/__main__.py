@@ -1,13 +1,14 @@
 """The saddle command: finds the verb, runs it, and prints a user's mistake in one line."""
 
 import importlib
-import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
 import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
+from saddle_jax.cli import statuses, streams
 from saddle_jax.cli.verbs import DEVICES, HELP, VERBS
 from saddle_jax.version import __version__
 
@@ -26,24 +27,42 @@ def main(argv: Sequence[str]) -> int:
         elif verb in VERBS:
             module, function = VERBS[verb]
             with missing_extras(verb):
-                return getattr(importlib.import_module(module), function)(arguments) or 0
+                status = getattr(importlib.import_module(module), function)(arguments) or 0
+            sys.stdout.flush()  # where it can still be told that this is impossible
+            return status
         else:
             raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
     except UsageError as error:
         if interruption.is_raised():  # it is what a library made of the interruption
             return _tell_interrupted()
         error.tell()
-        return 2
+        return error.status
     except BrokenPipeError:  # whoever read us, such as head, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.drop_output()
         return 141
     except KeyboardInterrupt:
         return _tell_interrupted()
-    except Exception:
-        if not interruption.is_raised():
-            raise
-        return _tell_interrupted()
+    except Exception as error:
+        if interruption.is_raised():
+            return _tell_interrupted()
+        if isinstance(error, OSError) and error.errno in streams.DISK:
+            return streams.tell_disk(error)
+        return _tell_refused(error)
     return 0
+
+
+def _tell_refused(error: Exception) -> int:
+    """Tells what the library refuses; anything else is a bug, and raised again."""
+    from saddle_jax.cli.usage import UsageError, mistakes
+
+    if isinstance(error, OSError):
+        raise error
+    try:
+        with mistakes():
+            raise error
+    except UsageError as refused:
+        refused.tell()
+        return refused.status
 
 
 def _tell_interrupted() -> int:
@@ -60,8 +79,15 @@ def run() -> None:
 
     keep_freed_memory()
     use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)
+    streams.mend()
     interruption.in_verb()
-    interruption.leave(main(sys.argv))
+    try:
+        status = main(sys.argv)
+    except Exception:
+        traceback.print_exc()
+        print("saddle: this is a bug of saddle_jax: please report the lines above", file=sys.stderr)
+        status = statuses.BUG
+    interruption.leave(status)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from absl import flags
 from saddle_jax.base import sources
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import config_options, read_for_many
+from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.report.comparisons import comparison, differences, numbers
 from saddle_jax.report.tables import as_text, gather, headline_of, write_all
@@ -51,8 +52,9 @@ def run(arguments: Sequence[str]) -> int:
         return status
     ended = [workdir for workdir in runs if workdir not in refused]
     if not ended:
-        raise UsageError(f"no run of {folder} could be made")
-    cells, headline = gather(ended, grid.axes), headline_of(ended)
+        raise UsageError(f"no run of {folder} could be made", status)
+    with mistakes():
+        cells, headline = gather(ended, grid.axes), headline_of(ended)
     rows, between = comparison(cells, grid), differences(cells, grid)
     title = (
         f"test {headline.title} of the consensus model{headline.unit}, mean +- standard deviation over seeds"
@@ -65,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         paths += write_all(between, folder, "comparison-differences", title)
     plot_curves(ended, folder / "comparison.png")
     print(f"written: {', '.join(path.name for path in paths)}, comparison.png in {folder}")
-    return 2 if impossible else status
+    return status or (MISTAKE if impossible else 0)
 
 
 def _options() -> flags.FlagValues:

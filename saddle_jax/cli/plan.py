@@ -7,12 +7,13 @@ import jax
 from absl import flags
 
 from saddle_jax.cli.settings import config_options, read_options
+from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.devices import targets
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what a run takes on a target; the exit status is 1 if it does not fit."""
+    """Prints what a run takes on a target; the exit status is that of a mistake if it does not fit."""
     options = flags.FlagValues()
     config_options(options)
     meaning = (
@@ -33,4 +34,4 @@ def run(arguments: Sequence[str]) -> int:
 
         found = forecast(config, targets.target_of(options.target))
     print(json.dumps(found.to_json(), indent=1) if options.json else forecast_text(found))
-    return 0 if found.fits else 1
+    return 0 if found.fits else MISTAKE

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.cli import claims, redrawing
+from saddle_jax.cli import claims, evidence, redrawing
 from saddle_jax.cli.planning import base_runs, make_runs, place, readings_of
 from saddle_jax.cli.settings import some_options
 from saddle_jax.cli.usage import mistakes, parse
@@ -24,6 +24,8 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if options.claims:
         return claims.show(options)
+    if options.evidence:
+        return evidence.show(options)
     if options.figure is not None:
         return redrawing.draw(options)
     with mistakes():
@@ -54,6 +56,8 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_string("data_dir", "", "Folder of prepared datasets.", flag_values=options)
     meaning = "Print what the text claims of the tables, beside the tables and the runs below --workdir."
     flags.DEFINE_bool("claims", False, meaning, flag_values=options)
+    meaning = "Print what the runs below --workdir say of the paper's statements, with verdicts."
+    flags.DEFINE_bool("evidence", False, meaning, flag_values=options)
     flags.DEFINE_bool("list", False, "List the experiments, or the rows of one.", flag_values=options)
     some_options(options, SETTINGS)
     meaning = "Whether quantizers are divided by tau (default: as each row's name says)."

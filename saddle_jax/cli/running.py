@@ -59,10 +59,10 @@ def tell_unused_gpu() -> None:
 def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
     """Trains runs one after the other; returns the folders that could not be used, and the exit status.
 
-    The status is 0, 2 if some could not be used, 130 if it was interrupted. What diverges or cannot be used
-    does not stop the others.
+    The status is 0, 2 if some could not be used, 3 if that is for damaged files, 130 if it was interrupted.
+    What diverges or cannot be used does not stop the others.
     """
-    refused = []
+    refused, status = [], 0
     if not quiet:
         tell_unused_gpu()
     for number, (workdir, config) in enumerate(runs.items(), 1):
@@ -74,8 +74,9 @@ def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[li
         except UsageError as error:
             error.tell()
             refused.append(workdir)
+            status = max(status, error.status)
             continue
         if result["status"] == "interrupted" or interruption.is_heard():
             interruption.tell("interrupted; the same command goes on from here")
             return refused, 130
-    return refused, 2 if refused else 0
+    return refused, status

@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 from saddle_jax.cli.running import run_several
+from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.training.comparison import Runs
 
@@ -34,7 +35,8 @@ def run_sweep(found: Runs, folder: pathlib.Path, *, quiet: bool) -> int:
     print(f"\n{title}\n{as_text(rows)}")
     for line in left_out:
         print(f"left out: {line}")
-    paths = write_all(rows, folder, "sweep")
-    plot_curves(ended, folder / "sweep.png")
+    with mistakes():
+        paths = write_all(rows, folder, "sweep")
+        plot_curves(ended, folder / "sweep.png")
     print(f"written: {', '.join(path.name for path in paths)}, sweep.png in {folder}")
-    return 2 if found.refused else status
+    return status or (MISTAKE if found.refused else 0)

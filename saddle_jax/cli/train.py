@@ -7,6 +7,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.cli.settings import config_options, read_for_many
+from saddle_jax.cli.statuses import DIVERGED
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.training import interruption
 from saddle_jax.training.config import Config
@@ -60,7 +61,7 @@ def _run(settings: dict[str, Any], options: flags.FlagValues) -> int:
     result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
     if result["status"] == "interrupted" and hosts.writes():
         interruption.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
-    return {"finished": 0, "diverged": 1, "interrupted": 130}[result["status"]]
+    return {"finished": 0, "diverged": DIVERGED, "interrupted": interruption.STATUS}[result["status"]]
 
 
 def _options() -> flags.FlagValues:

@@ -10,15 +10,23 @@ from absl import flags
 
 from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import RunError, printable
+from saddle_jax.cli.statuses import MISTAKE, status_of, told
 
 
 class UsageError(Exception):
-    """A user's mistake: printed in one line, exit status 2, no traceback but of the user's own program."""
+    """A user's mistake: printed in one line, exit status 2, no traceback but of the user's own program.
+
+    Damaged files are told the same way, with exit status 3.
+    """
+
+    def __init__(self, message: str, status: int = MISTAKE):
+        super().__init__(message)
+        self.status = status
 
     def tell(self) -> None:
         """Prints the line, and below it where the user's own program failed, if it did."""
-        print(f"saddle: {self}", file=sys.stderr)
+        print(f"saddle: {printable(str(self))}", file=sys.stderr)
         if isinstance(self.__cause__, BroughtError):
             print(self.__cause__.trace, end="", file=sys.stderr, flush=True)
 
@@ -31,10 +39,9 @@ def mistakes() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (RunError, ArgumentError) as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), status_of(error)) from error
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise UsageError(f"{where}{error.strerror or error}") from error
+        raise UsageError(told(error)) from error
 
 
 def write_named(
@@ -47,7 +54,7 @@ def write_named(
     try:
         write()
     except RunError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), status_of(error)) from error
     except refusals as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(

@@ -1,19 +1,21 @@
 """What run folders say, read once and checked: the material of pages and figures."""
 
 import dataclasses
-import json
 import math
 import pathlib
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.base.reading import damaged, read_arrays, read_object
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
 from saddle_jax.training.config import Config
-from saddle_jax.training.run_folder import is_locked, read_config, read_metrics, read_result
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.lock import is_locked
+from saddle_jax.training.logged import read_metrics
+from saddle_jax.training.run_folder import read_about, read_config
 from saddle_jax.training.sweep import name_of, of_replica, settings_of
 
 
@@ -96,13 +98,10 @@ def gather(workdirs: Sequence[pathlib.Path], names: Sequence[str] | None = None)
 
 def _read(workdir: pathlib.Path, name: str) -> list[Run]:
     config, result = read_config(workdir), read_result(workdir)
-    about = _json(workdir / "config.json") or {}
-    for part in ("versions", "dataset", "objective", "partition", "topology"):
-        if not isinstance(about.setdefault(part, {}), dict):
-            raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be an object")
-    for part in ("devices", "layers", "partitions"):
-        if not isinstance(about.setdefault(part, []), list):
-            raise RunError(f"{workdir / 'config.json'} cannot be read: {part} must be a list")
+    objects = ("versions", "dataset", "objective", "partition", "topology")
+    lists = ("devices", "layers", "partitions")
+    absent: dict[str, Any] = {part: {} for part in objects} | {part: [] for part in lists}
+    about = absent | read_about(workdir)
     running = is_locked(workdir)
     own = settings_of(config.seeds, config.sweep)
     ends = _ends(result, len(own), workdir / "result.json")
@@ -138,7 +137,7 @@ def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list
         return [result or {}] * count
     each = result["replicas"]
     if not isinstance(each, list) or len(each) != count or not all(isinstance(end, dict) for end in each):
-        raise RunError(f"{path} cannot be read: replicas must be a list of {count} objects")
+        raise damaged(path, f"replicas must be a list of {count} objects")
     shared = (
         "steps",
         "seconds",
@@ -160,7 +159,9 @@ def class_counts(run: Run) -> np.ndarray | None:
     except (TypeError, ValueError, OverflowError):
         table = np.zeros(0, dtype=np.int64)
     if table.ndim != 2 or len(table) != run.config.agents or not table.size or table.min() < 0:
-        raise RunError(f"{run.name}: partition.class_counts of config.json must be counts [agents, classes]")
+        raise DamagedError(
+            f"{run.name}: partition.class_counts of config.json must be counts [agents, classes]"
+        )
     return table
 
 
@@ -179,12 +180,7 @@ def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int, passes:
     all. So do the backward passes of a step, the mean over its agents and kinds.
     """
     path = workdir / "metrics.jsonl"
-    try:
-        records = [_cleaned(of_replica(record, number), path) for record in read_metrics(workdir)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    if any(not isinstance(r["step"], int) or not isinstance(r["epoch"], int | float) for r in records):
-        raise RunError(f"{path} cannot be read: step and epoch must be numbers")
+    records = [_cleaned(of_replica(record, number), path) for record in read_metrics(workdir)]
     ends = [*records, *([result] if result else [])]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
         counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
@@ -210,26 +206,14 @@ def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
         if isinstance(value, list) and (name in _LISTS or name.endswith(("_by_layer", "_each"))):
             return [clean(name, one) for one in value]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RunError(f"{path} cannot be read: {name[:40]!r} must be a number, got {str(value)[:40]!r}")
+            raise damaged(path, f"{name[:40]!r} must be a number, got {str(value)[:40]!r}")
         return value if math.isfinite(value) else None
 
     return {str(name): clean(str(name), value) for name, value in record.items()}
 
 
-def _json(path: pathlib.Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise RunError(f"{path} cannot be read: it must be a JSON object")
-    return content
-
-
 def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
-    content = _json(path)
+    content = read_object(path)
     if content is None:
         return None
     try:
@@ -244,7 +228,7 @@ def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
             for stage in content["stages"]
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} cannot be read: it has no stages of a sharpness measurement") from error
+        raise damaged(path, "it has no stages of a sharpness measurement") from error
     about = {name: str(content.get(name)) for name in ("data", "images", "iterations")}
     return {**about, "stages": stages}
 
@@ -252,20 +236,17 @@ def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
 def _landscape(workdir: pathlib.Path) -> dict[str, list] | None:
     """Reads what `saddle landscape` left in the run's folder; the page wants a row of losses for each y."""
     path = workdir / "landscape.npz"
-    if not path.is_file():
+    arrays = read_arrays(path, ("x", "y", "loss"))
+    if arrays is None:
         return None
-    try:
-        with np.load(path) as file:
-            x, y, loss = (np.asarray(file[part], np.float64) for part in ("x", "y", "loss"))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
+    x, y, loss = arrays
     if x.ndim != 1 or y.ndim != 1 or loss.shape != (1, len(x), len(y)) or loss.size == 0:
-        raise RunError(f"{path} cannot be read: loss must be [1, n, n] over x [n] and y [n]")
+        raise damaged(path, "loss must be [1, n, n] over x [n] and y [n]")
     return _cleaned({"x": x.tolist(), "y": y.tolist(), "loss": loss[0].T.tolist()}, path)
 
 
 def _paper(path: pathlib.Path) -> dict[str, str] | None:
-    content = _json(path)
+    content = read_object(path)
     if content is None:
         return None
     named = {name: content.get(name) for name in ("table", "row", "paper", "scale")}

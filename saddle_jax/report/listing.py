@@ -4,14 +4,10 @@ import pathlib
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.report.measures import measures
-from saddle_jax.training.run_folder import (
-    folders_below,
-    is_locked,
-    read_about,
-    read_config,
-    read_metrics,
-    read_result,
-)
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.lock import is_locked
+from saddle_jax.training.logged import newest
+from saddle_jax.training.run_folder import folders_below, read_about, read_settings
 
 _HEADER = ["run", "state", "step", "result", "method", "compressor", "seed"]
 
@@ -24,19 +20,24 @@ def run_rows(folder: pathlib.Path) -> list[list[str]]:
 
 def _row(workdir: pathlib.Path, label: str) -> list[str]:
     try:
-        config, result = read_config(workdir), read_result(workdir)
+        settings, result = read_settings(workdir), read_result(workdir)
         headline = measures(read_about(workdir), label)[0]
+        step, score = _newest(workdir, headline.key)
     except RunError as error:
         return [label, f"unreadable: {error}", *[""] * (len(_HEADER) - 2)]
-    metrics = read_metrics(workdir)
-    state = "running" if is_locked(workdir) else result["status"] if result else "interrupted"
-    scores = [r[headline.key] for r in metrics if isinstance(r.get(headline.key), int | float)]
     return [
         label,
-        state,
-        str(metrics[-1]["step"] if metrics else 0),
-        f"{headline.title} {headline.text(scores[-1])}" if scores else "-",
-        config.method,
-        config.compressor,
-        config.seeds or str(config.seed),
+        "running" if is_locked(workdir) else result["status"] if result else "interrupted",
+        str(step),
+        "-" if score is None else f"{headline.title} {headline.text(score)}",
+        settings["method"],
+        settings["compressor"],
+        settings["seeds"] or str(settings["seed"]),
     ]
+
+
+def _newest(workdir: pathlib.Path, key: str) -> tuple[int, float | None]:
+    """Returns the last step that was logged, 0 for none, and the newest value of a metric, if it has any."""
+    step = next((record["step"] for record in newest(workdir)), 0)
+    values = (record.get(key) for record in newest(workdir, key))
+    return step, next((value for value in values if value is not None), None)

@@ -65,7 +65,7 @@ def write_page(
     """Writes the page of one or more runs, in one go; `names` go before those of their folders."""
     text = page(gather(workdirs, names))
     with in_one_go(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may be no UTF-8
 
 
 def page(runs: Sequence[Run]) -> str:

@@ -21,9 +21,10 @@ from saddle_jax.runs.shown import Page, Picture
 from saddle_jax.training import loop, program, reopen, sweep
 from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.logged import read_metrics
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import read_metrics, read_result
 from saddle_jax.training.run_name import run_name
 
 # Settings that a run takes beside its problem and method; the others are theirs, or stand in the signature.
@@ -39,6 +40,7 @@ SETTINGS = (
     "keep_every_epochs",
     "log_every_steps",
     "lowering",
+    "precision",
     "sharpness_every_epochs",
     "sharpness_images",
     "steps_per_dispatch",

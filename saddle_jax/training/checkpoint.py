@@ -1,35 +1,57 @@
 """Checkpoints: written by orbax, sealed with a list of hashes, and moved into place at the end.
 
     checkpoints/00000500/state/       orbax's files
-    checkpoints/00000500/seal.json    size and SHA-256 of each of them, and the step
+    checkpoints/00000500/seal.json    size and SHA-256 of each of them, the step, and whose they are
 
-A checkpoint whose files do not match its seal is reported and skipped.
+A checkpoint whose files do not match its seal, or that is of another run or step, is reported and skipped.
 """
 
+import contextlib
+import copy
+import functools
 import hashlib
 import json
 import logging
 import pathlib
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from saddle_jax.base.errors import RunError, short_line
+from saddle_jax.base.errors import DamagedError, RunError, short_line
+from saddle_jax.base.reading import read_object
 from saddle_jax.devices import hosts
+from saddle_jax.training.identity import Identity, identity_of
 from saddle_jax.version import RUN_FORMAT
+
+_LOOKS = 20  # how often a run that goes on is looked at for a checkpoint that stays
 
 
 class Checkpoints:
     """The checkpoints of one run folder: the newest `keep`, and one every `keep_every` steps."""
 
-    def __init__(self, workdir: pathlib.Path, keep: int, keep_every: int = 0, agent_axis: int = 0):
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        keep: int,
+        keep_every: int = 0,
+        agent_axis: int = 0,
+        check: Callable[[], None] = lambda: None,
+    ):
+        """Reads and writes nothing yet; `check` is called before each write, and raises if it must not be."""
+        self._workdir, self._check = workdir, check
         self._agent_axis = agent_axis  # of every array that is not a scalar
         self._folder = workdir / "checkpoints"
         self._keep = keep
         self._keep_every = keep_every
+
+    @functools.cached_property
+    def _identity(self) -> Identity | None:
+        """Whose checkpoints these are; None where there is no config.json."""
+        return identity_of(self._workdir)
 
     def save(self, step: int, tree: Any, notes: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint, then removes those that are no longer needed.
@@ -42,6 +64,7 @@ class Checkpoints:
         try:
             with hosts.agreement():
                 if hosts.writes():
+                    self._check()
                     self._folder.mkdir(parents=True, exist_ok=True)
                     for leftover in self._folder.glob(".writing-*"):  # of a process that was killed
                         _remove(leftover)
@@ -49,10 +72,9 @@ class Checkpoints:
                 _write(partial / "state", tree)
             with hosts.agreement():
                 if hosts.writes():
-                    files = _fingerprints(partial / "state")
-                    about = {"format": RUN_FORMAT, "step": step, "agent_axis": self._agent_axis}
-                    seal = {**about, "notes": notes or {}, "shapes": _shapes(tree), "files": files}
+                    seal = self._seal(step, tree, notes or {}, _fingerprints(partial / "state"))
                     (partial / "seal.json").write_text(json.dumps(seal))
+                    self._check()
                     partial.rename(final)
         except Exception as error:  # orbax and tensorstore have errors of their own
             if hosts.is_lost(error):
@@ -70,6 +92,11 @@ class Checkpoints:
         for old in self.steps()[: -self._keep] if hosts.writes() else ():
             if not (self._keep_every and old % self._keep_every == 0):
                 shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
+
+    def _seal(self, step: int, tree: Any, notes: dict[str, Any], files: dict[str, list]) -> dict[str, Any]:
+        whose = {"run": self._identity.to_json()} if self._identity else {}
+        about = {"format": RUN_FORMAT, "step": step, "agent_axis": self._agent_axis, **whose}
+        return {**about, "notes": notes, "shapes": _shapes(tree), "files": files}
 
     def steps(self) -> list[int]:
         """Returns the steps that have a checkpoint, in ascending order."""
@@ -90,11 +117,11 @@ class Checkpoints:
             folder = self._folder / f"{step:08d}"
             try:
                 with hosts.agreement():
-                    return step, *_restore(folder, like, self._agent_axis)
+                    return step, *self._restore(step, folder, like)
             except Exception as error:  # orbax and tensorstore have errors of their own
                 if hosts.is_lost(error):
                     raise
-                if hosts.writes():
+                if hosts.writes() and folder.exists():
                     report(f"checkpoint {folder} cannot be used ({short_line(error)}); trying an earlier one")
             if set_aside and hosts.writes():
                 aside = folder.with_name(f"damaged-{folder.name}")
@@ -102,17 +129,70 @@ class Checkpoints:
                 folder.rename(aside)
         return None
 
+    def look_at_newest(
+        self, like: Any, report: Callable[[str], None]
+    ) -> tuple[int, Any, dict[str, Any]] | None:
+        """Restores the newest checkpoint of a run that may be going on, and removing the ones we look at.
+
+        Raises:
+          RunError: there were always others before one had been read.
+        """
+        for attempt in range(_LOOKS):
+            steps = self.steps()
+            with _copied(self, steps[-1:]) if attempt else contextlib.nullcontext(self) as still:
+                if found := still.restore_newest(like, report, set_aside=False):
+                    return found
+            if self.steps() == steps:
+                return None
+        raise RunError(
+            f"{self._workdir} is being trained, and its checkpoints are replaced before they can be read: "
+            "try again when it has ended, or train with --config.keep_checkpoints=2 or more"
+        )
+
     def restore(self, step: int, like: Any) -> Any:
         """Restores the tree of one step's checkpoint; `like` is as above.
 
         Raises:
-          RunError: the checkpoint is missing or damaged.
+          DamagedError: the checkpoint is missing or damaged.
         """
         folder = self._folder / f"{step:08d}"
         try:
-            return _restore(folder, like, self._agent_axis)[0]
+            return self._restore(step, folder, like)[0]
         except Exception as error:  # orbax and tensorstore have errors of their own
-            raise RunError(f"checkpoint {folder} cannot be used ({short_line(error)})") from error
+            raise DamagedError(f"checkpoint {folder} cannot be used ({short_line(error)})") from error
+
+    def _restore(self, step: int, folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
+        notes = hosts.one_for_all(self._check_seal, step, folder, _shapes(like))
+        return _read(folder / "state", jax.tree.map(_abstract, like)), notes
+
+    def _check_seal(self, step: int, folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:
+        """Checks files against their seal, whose they are and their shapes; returns the notes of the seal."""
+        seal = _read_seal(folder / "seal.json")
+        if seal["format"] != RUN_FORMAT:
+            raise ValueError(f"it is in format {seal['format']}, and this version reads format {RUN_FORMAT}")
+        if seal["step"] != step:
+            raise ValueError(f"it is of step {seal['step']}")
+        if self._identity and (fault := self._identity.fault(seal.get("run"))):
+            raise ValueError(fault)
+        found = _fingerprints(folder / "state")
+        for name in sorted({*seal["files"], *found}):
+            if found.get(name) != seal["files"].get(name):
+                raise ValueError(f"{name} is missing or damaged")
+        if not _differ_in_idle_rows_alone(seal["shapes"], shapes, self._agent_axis):
+            raise ValueError("its arrays have other shapes than this run's")
+        return seal["notes"]
+
+
+@contextlib.contextmanager
+def _copied(checkpoints: Checkpoints, steps: list[int]) -> Iterator[Checkpoints]:
+    """Gives copies of checkpoints that nobody removes; to copy takes less time than to read."""
+    with tempfile.TemporaryDirectory(prefix="saddle-") as name:
+        still = copy.copy(checkpoints)
+        still._folder = pathlib.Path(name)
+        for step in steps:
+            with contextlib.suppress(OSError, shutil.Error):  # it has been removed meanwhile
+                shutil.copytree(checkpoints._folder / f"{step:08d}", still._folder / f"{step:08d}")
+        yield still
 
 
 def _remove(path: pathlib.Path) -> None:
@@ -121,11 +201,6 @@ def _remove(path: pathlib.Path) -> None:
         path.unlink()
     else:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _restore(folder: pathlib.Path, like: Any, agent_axis: int) -> tuple[Any, dict[str, Any]]:
-    notes = hosts.one_for_all(_check_seal, folder, _shapes(like), agent_axis)
-    return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
 
 def _write(folder: pathlib.Path, tree: Any) -> None:
@@ -168,23 +243,18 @@ def _differ_in_idle_rows_alone(stored: list[list[int]], expected: list[list[int]
     return stored == expected or (same and len(agents(stored)) == len(agents(expected)) == 1)
 
 
-def _check_seal(folder: pathlib.Path, shapes: list[list[int]], agent_axis: int) -> dict[str, Any]:
-    """Checks a checkpoint's files against its seal, and its arrays' shapes; returns its notes."""
+def _read_seal(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a seal; what is none, or has no list of files, is a ValueError."""
     try:
-        seal = json.loads((folder / "seal.json").read_text())
-        sealed, notes = dict(seal["files"]), dict(seal["notes"])
-        stored, written = seal["shapes"], seal["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError("its seal is missing or unreadable") from error
-    if written != RUN_FORMAT:
-        raise ValueError(f"it is in format {written}, and this version reads format {RUN_FORMAT}")
-    fingerprints = _fingerprints(folder / "state")
-    for name, fingerprint in sealed.items():
-        if fingerprints.get(name) != fingerprint:
-            raise ValueError(f"{name} is missing or damaged")
-    if not _differ_in_idle_rows_alone(stored, shapes, agent_axis):
-        raise ValueError("its arrays have other shapes than this run's")
-    return notes
+        seal = read_object(path)
+    except DamagedError:
+        seal = None
+    kinds = {"files": dict, "notes": dict, "shapes": list, "format": int, "step": int}
+    if seal is None or not all(isinstance(seal.get(name), kind) for name, kind in kinds.items()):
+        raise ValueError("its seal is missing or unreadable")
+    if not seal["files"] or not all(type(value) in (int, float) for value in seal["notes"].values()):
+        raise ValueError("its seal is missing or unreadable")
+    return seal
 
 
 def _run_error(message: str, error: Exception) -> RunError:
@@ -197,10 +267,14 @@ def _abstract(x: Any) -> Any:
 
 
 def _fingerprints(folder: pathlib.Path) -> dict[str, list]:
+    """Returns size and hash of every file, by its path; what is no file is left out."""
+
+    def digest(path: pathlib.Path) -> list:
+        with path.open("rb") as file:
+            return [path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()]
+
     return {
-        str(path.relative_to(folder)): [path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()]
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()
     }
 
 

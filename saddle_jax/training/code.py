@@ -8,7 +8,6 @@ may be imported: what a folder names is never imported, for the folder may be so
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saddle_jax.base import brought, sources
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go, open_regular
+from saddle_jax.base.reading import read_object, reading
 from saddle_jax.base.siblings import siblings
 from saddle_jax.base.sources import Source
 from saddle_jax.graphs import files
@@ -194,16 +194,17 @@ def _kept(thing: Thing) -> Kept:
 def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
     """Reads what config.json says of the code of a run; it may be anything."""
     path = workdir / "config.json"
-    try:
-        entries = json.loads(path.read_text()).get("code", [])
+    content = read_object(path) or {}
+    with reading(path):
+        entries = content.get("code", [])
         for entry in (file for each in entries for file in (each, *each.setdefault("beside", []))):
             if not re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]):
                 raise ValueError("code must have the sha256 of each file")
             if not entry["file"].isprintable() or entry["file"] != os.path.basename(entry["file"]):
                 raise ValueError("code must have the name of each file")
+            if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spelling")):
+                raise ValueError("code must have the setting and the spelling of each file")
         return [(Thing(entry["setting"], entry["spelling"]), entry) for entry in entries]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
 
 
 def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:

@@ -24,6 +24,7 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.convolution import LOWERINGS
 from saddle_jax.models.layers import NORMS
+from saddle_jax.models.precision import PRECISIONS
 from saddle_jax.training import consistency, network
 from saddle_jax.training import sweep as replicas
 from saddle_jax.training.named_objectives import OBJECTIVES
@@ -83,6 +84,9 @@ class Config:
         or_brought(one_of(("auto", *MODELS))),
     )
     norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
+    precision: str = setting(
+        "float32", f"in what the network multiplies: {', '.join(PRECISIONS)}", one_of(PRECISIONS)
+    )
     # On which data
     dataset: str = setting(
         "digits",
@@ -283,12 +287,7 @@ class Config:
             if field.type is float and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, field.name, float(value))
             check_setting(field.name, value)
-        if self.warmup_epochs >= self.epochs:
-            raise ArgumentError(
-                f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}"
-            )
-        if not checks.is_traced(self.mu) and self.mu != -1.0 and self.mu < 0:
-            raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {self.mu}")
+        consistency.check_numbers(self)
         if graphs.is_ours(self.topology):
             build_topology(self)
         consistency.check_method(self)
@@ -326,11 +325,22 @@ def check_setting(name: str, value: Any) -> None:
 
 def from_json(settings: dict[str, Any]) -> Config:
     """Builds a Config from plain values; an unknown name is refused with the nearest setting."""
+    return Config(**_known(settings))
+
+
+def check_each(settings: dict[str, Any]) -> dict[str, Any]:
+    """Checks plain values one by one, not whether they go together, and adds those that are not given."""
+    for name, value in _known(settings).items():
+        check_setting(name, value)
+    return {field.name: field.default for field in dataclasses.fields(Config)} | settings
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
     fields = [field.name for field in dataclasses.fields(Config)]
     for name in settings:
         if name not in fields:
             raise ArgumentError(f"{name!r} is no setting{checks.did_you_mean(name, fields)}")
-    return Config(**settings)
+    return settings
 
 
 def build_topology(config: Config) -> Graphs:

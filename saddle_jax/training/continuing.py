@@ -17,9 +17,11 @@ from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.differing import differing
 from saddle_jax.training.due import Calendar, calendar_of
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.logged import read_metrics
 from saddle_jax.training.program import Program
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import read_config, read_metrics, read_result
+from saddle_jax.training.run_folder import read_config
 
 
 def check_longer(workdir: pathlib.Path, program: Program) -> dict[str, Any] | None:

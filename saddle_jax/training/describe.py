@@ -13,7 +13,7 @@ from saddle_jax.core.trees import layer_names
 from saddle_jax.data import others
 from saddle_jax.graphs.recorded import to_record
 from saddle_jax.graphs.spelling import is_ours
-from saddle_jax.models.convolution import missing_kernels
+from saddle_jax.models import native
 from saddle_jax.training import computed, phrases
 from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
@@ -131,7 +131,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
 def _faster(config: Config, replica: Replica) -> str:
     """Returns what would make the convolutions faster, if there are any and something would."""
     kernels = [leaf for leaf in jax.tree.leaves(jax.eval_shape(replica.first_params)) if leaf.ndim == 5]
-    missing = missing_kernels(config.lowering) if kernels else None
+    missing = native.missing(config.lowering) if kernels else None
     return f"convolutions would be, with kernels of our own: {missing}" if missing else ""
 
 
@@ -155,7 +155,8 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
         rows["status"] += f", {result['diverged']} of {len(each)} replicas diverged"
     elif result["status"] == "diverged":
         last = result.get("last_finite")
-        rows["status"] += f" at step {result['diverged_at_step']:,}: loss or models were not finite"
+        step = result.get("diverged_at_step", result["steps"])
+        rows["status"] += f" at step {step:,}: loss or models were not finite"
         if last:
             rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"
     if f"test_{headline['name']}" in result:

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.reading import damaged, read_object
 from saddle_jax.training import reopen
 from saddle_jax.training.measuring import Look, Measure, measures_of
 from saddle_jax.training.program import Program
@@ -60,15 +60,12 @@ def evaluate(
 def read(workdir: pathlib.Path) -> list[dict[str, Any]]:
     """Reads the evaluations that a folder keeps; there may be none."""
     path = workdir / FILE
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
+    content = read_object(path)
+    if content is None:
         return []
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    kept = content.get("evaluations") if isinstance(content, dict) else None
+    kept = content.get("evaluations")
     if not isinstance(kept, list) or not all(_is_sound(each) for each in kept):
-        raise RunError(f"{path} cannot be read: it has no evaluations; remove it to write a new one")
+        raise damaged(path, "it has no evaluations", "remove it to write a new one")
     return kept
 
 

@@ -12,6 +12,7 @@ from saddle_jax.devices import compiled_text, lifting, policy
 from saddle_jax.devices.compiled_text import Collective
 from saddle_jax.devices.placement import place
 from saddle_jax.devices.targets import Target
+from saddle_jax.models.precision import check_precision
 from saddle_jax.training import memory
 from saddle_jax.training.config import Config
 from saddle_jax.training.memory import Footprint
@@ -109,6 +110,7 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
     `shared` are the parts that are made already; None loads and makes those that the settings name.
     """
     with policy.targeting(target.kind):
+        check_precision(config.precision)
         program = program_on(config, target, shared)
         started = time.perf_counter()
         compiled, steps = compile_step(program, _OPTIONS.get(target.kind))

@@ -16,7 +16,7 @@ from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
-from saddle_jax.training import code, describe, evaluation, memory, more_seeds, sweep
+from saddle_jax.training import code, describe, evaluation, here, more_seeds, sweep
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
@@ -24,19 +24,13 @@ from saddle_jax.training.continuing import check_longer, result_of
 from saddle_jax.training.due import calendar_of
 from saddle_jax.training.feeding import Feed
 from saddle_jax.training.interruption import Noted
+from saddle_jax.training.lock import Held, locked
+from saddle_jax.training.logged import last_evaluation, read_metrics
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.profile import Profile
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import (
-    Metrics,
-    NoMetrics,
-    claim,
-    last_evaluation,
-    locked,
-    read_metrics,
-    write_json,
-)
+from saddle_jax.training.run_folder import Metrics, NoMetrics, claim, write_json
 
 # What is measured of one model: (replica, params) -> numbers by name.
 Measure = Callable[[Replica, Params], dict[str, Any]]
@@ -77,11 +71,10 @@ def train(
         stack.enter_context(sources.reading_once())
         with hosts.agreement():
             program = build(config, parts)  # first of all: settings that cannot be run leave no trace
-            if warning := memory.check(program):
+            if warning := here.check(program):
                 screen.warn(warning)
             kept = code.collect(config)
-            if hosts.writes():
-                stack.enter_context(locked(workdir))
+            held = stack.enter_context(locked(workdir)) if hosts.writes() else Held(workdir, None)
         hosts.check_same({"partition": [replica.partition.fingerprint for replica in program.replicas]})
         hosts.check_same({"code": [each.to_json() for each in kept]})
         hosts.check_shared(workdir)
@@ -95,7 +88,7 @@ def train(
             return before
         screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
-        run = _Run(program, workdir, screen, profile, since, curvature)
+        run = _Run(program, workdir, held, screen, profile, since, curvature)
         try:
             result = run.go()
         finally:
@@ -111,18 +104,19 @@ class _Run:
         self,
         program: Program,
         workdir: pathlib.Path,
+        held: Held,
         screen: Screen,
         profile: bool,
         since: float,
         curvature: Measure | None,
     ):
         self.program, self.config, self.curvature = program, program.config, curvature
-        self.workdir, self.screen = workdir, screen
+        self.workdir, self.held, self.screen = workdir, held, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
         self.steps, self.per_epoch = program.replica.steps, program.replica.batches.steps_per_epoch
         self.calendar = calendar_of(program)
         self.checkpoints = Checkpoints(
-            workdir, self.config.keep_checkpoints, self.calendar.keep_every, program.agent_axis
+            workdir, self.config.keep_checkpoints, self.calendar.keep_every, program.agent_axis, held.check
         )
         self.step, self.seconds, self.ready_seconds, self.is_ready = 0, 0.0, 0.0, False
         restored = self.checkpoints.restore_newest(program.saved_like, screen.warn, set_aside=True)
@@ -135,9 +129,7 @@ class _Run:
             self.ready_seconds = float(notes.get("ready_seconds", 0.0))
         if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
-        self.metrics = (
-            Metrics(workdir, resume_at=self.step, last_step=self.steps) if hosts.writes() else NoMetrics()
-        )
+        self.metrics = Metrics(workdir, self.step, self.steps, held.check) if hosts.writes() else NoMetrics()
         self.vote = hosts.Vote()
         self.newest: list[StepMetrics] = []  # of the last step
         self.pending: tuple[int, list[StepMetrics]] | None = None  # logged, but not yet fetched
@@ -309,6 +301,7 @@ class _Run:
         if self.profile:
             result["profile"] = self.profile.shares()
         if hosts.writes():
+            self.held.check()
             write_json(self.workdir / "result.json", result)
         return result
 

@@ -26,18 +26,12 @@ from saddle_jax.training import parts as all_parts
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import IRRELEVANT, Config
 from saddle_jax.training.differing import differing
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.lock import locked
+from saddle_jax.training.logged import read_metrics
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.program import Program, build
-from saddle_jax.training.run_folder import (
-    Metrics,
-    claim,
-    locked,
-    read_about,
-    read_config,
-    read_metrics,
-    read_result,
-    write_json,
-)
+from saddle_jax.training.run_folder import Metrics, claim, read_about, read_config, write_json
 
 _JOINED = ".joined"
 _MOVED = ("checkpoints", "tensorboard", "metrics.jsonl", "result.json", "config.json")
@@ -123,6 +117,11 @@ def _write(partial: pathlib.Path, halves: Sequence[_Half], program: Program) -> 
     seconds = {
         name: sum(half.result.get(name, 0.0) for half in halves) for name in ("seconds", "ready_seconds")
     }
+    before = read_about(first.workdir)
+    had = {"seeds": ",".join(map(str, _seeds(first.program.config)))}
+    history = [*before.get("continued", []), {"from": had, "at_step": first.result["steps"]}]
+    content = {**before, "config": config.to_json(), **describe.record(program), "continued": history}
+    write_json(partial / "config.json", content)  # first: checkpoints say whose they are
     _write_checkpoints(partial, halves, places, program, seconds)
     metrics = Metrics(partial, resume_at=0, last_step=-1)
     with contextlib.closing(metrics):
@@ -133,11 +132,6 @@ def _write(partial: pathlib.Path, halves: Sequence[_Half], program: Program) -> 
     summary = evaluation.summary(config, ends, program.replica.objective.metrics)
     result = {"steps": steps, **table(program.ledger, steps), **summary, **seconds}
     write_json(partial / "result.json", result)
-    before = read_about(first.workdir)
-    had = {"seeds": ",".join(map(str, _seeds(first.program.config)))}
-    history = [*before.get("continued", []), {"from": had, "at_step": steps}]
-    content = {**before, "config": config.to_json(), **describe.record(program), "continued": history}
-    write_json(partial / "config.json", content)
 
 
 def _write_checkpoints(

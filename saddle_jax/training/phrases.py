@@ -75,7 +75,8 @@ def of_model(replica: Replica, count: int) -> str:
     config = replica.config
     name = replica.dataset.model if config.model == "auto" else config.model
     norm = f", {config.norm}" if name in MODELS and "norm" in tables.options(MODELS[name]) else ""
-    return f"{name}, {count:,} parameters{norm}"
+    products = "" if config.precision == "float32" else f", products in {config.precision}"
+    return f"{name}, {count:,} parameters{norm}{products}"
 
 
 def of_rate(config: Config) -> str:

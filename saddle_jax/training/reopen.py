@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.files import is_path
@@ -21,6 +21,7 @@ from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.code import consented
 from saddle_jax.training.config import Config
+from saddle_jax.training.lock import is_locked
 from saddle_jax.training.run_folder import read_config
 
 _ALONE: dict[str, Any] = {"devices": "1"}  # models are opened on one device
@@ -52,10 +53,7 @@ def open_program(
 ) -> tuple[Replica, int, Params]:
     """Does the same for a program that is built already, on one device."""
     number = _choose_replica(workdir, replica)
-    restored = _checkpoints(workdir, whole).restore_newest(whole.saved_like, report, set_aside=False)
-    if restored is None:
-        raise RunError(f"{workdir} has no whole checkpoint: train it first")
-    step, carry, _ = restored
+    step, carry = _newest(workdir, whole, report)
     return whole.replicas[number], step, whole.models(whole.loaded(carry), number)
 
 
@@ -164,16 +162,25 @@ def stages_of(
     for step in steps_at(epochs, workdir, whole.replica) if epochs else ():
         yield step, models(kept.restore(step, whole.saved_like))
     if not epochs:
-        restored = kept.restore_newest(whole.saved_like, report, set_aside=False)
-        if restored is None:
-            raise RunError(f"{workdir} has no whole checkpoint: train it first")
-        yield restored[0], models(restored[1])
+        step, tree = _newest(workdir, whole, report)
+        yield step, models(tree)
 
 
 def open_stage(workdir: pathlib.Path, replica: Replica, step: int) -> Params:
     """Returns all agents' models [A, ...] at the checkpoint of one step."""
     alone = program.of_replicas(replica.config, replica)
     return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
+
+
+def _newest(workdir: pathlib.Path, whole: program.Program, report: Callable[[str], None]) -> tuple[int, Any]:
+    """Returns the step and the tree of the newest whole checkpoint."""
+    kept = _checkpoints(workdir, whole)
+    restored = kept.look_at_newest(whole.saved_like, report)
+    if restored is None:
+        remedy = "wait for its first" if is_locked(workdir) else "train it first"
+        kind = DamagedError if kept.steps() else RunError
+        raise kind(f"{workdir} has no whole checkpoint: {remedy}")
+    return restored[0], restored[1]
 
 
 def _checkpoints(workdir: pathlib.Path, whole: program.Program) -> Checkpoints:

@@ -9,70 +9,23 @@ tensorboard/    the same metrics as event files
 curves.png      the same metrics as a picture
 """
 
-import contextlib
 import json
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import check_no_link, in_one_go, open_regular
+from saddle_jax.base.files import in_one_go
+from saddle_jax.base.reading import damaged, read_object, reading
 from saddle_jax.training import code
-from saddle_jax.training.config import Config, from_json
+from saddle_jax.training.config import Config, check_each, from_json
 from saddle_jax.training.differing import differences
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.lock import FOLDERS
+from saddle_jax.training.logged import read_metrics
 from saddle_jax.version import RUN_FORMAT
-
-# The folders in which a run writes or removes files.
-_FOLDERS = ("checkpoints", "tensorboard", "trace", code.FOLDER)
-
-
-@contextlib.contextmanager
-def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Locks the folder for this process. The system releases the lock when the process ends."""
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        for name in _FOLDERS:
-            check_no_link(workdir / name)
-        check_no_link(workdir / ".lock")
-        file = os.fdopen(open_regular(workdir / ".lock", os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
-    except OSError as error:
-        raise RunError(
-            f"workdir must be a folder that can be written to, got {workdir}: {error.strerror or error}"
-        ) from error
-    with file:
-        try:
-            import fcntl
-        except ImportError:  # Windows has no such lock
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise RunError(
-                f"{workdir} is in use by another run ({holder}): wait for it or choose another workdir"
-            ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
-        yield
-
-
-def is_locked(workdir: pathlib.Path) -> bool:
-    """Returns whether a running process has locked the folder. Nothing is created or written."""
-    try:
-        import fcntl
-
-        with os.fdopen(open_regular(workdir / ".lock", os.O_RDONLY)) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (ImportError, OSError):
-        return False
-    return False
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
@@ -84,37 +37,76 @@ def write_json(path: pathlib.Path, content: Any) -> None:
 
 
 def read_config(workdir: pathlib.Path) -> Config:
-    """Reads the settings of the run in a folder."""
+    """Reads the settings of the run in a folder.
+
+    Raises:
+      RunError: there is none, it is of another format, or config.json is damaged.
+    """
     path = workdir / "config.json"
-    try:
-        content = json.loads(path.read_text())
-        if (written := content.get("format", 1)) != RUN_FORMAT:
-            raise RunError(
-                f"{workdir} holds a run in format {written}, and this version reads format {RUN_FORMAT}: "
-                "train it again in another folder, or use the version that wrote it"
-            )
-        return from_json(content["config"])
-    except FileNotFoundError as error:
-        raise RunError(f"{workdir} holds no run: {path.name} is missing") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
+    settings = _settings(workdir)
+    with reading(path):
+        return from_json(settings)
+
+
+def read_settings(workdir: pathlib.Path) -> dict[str, Any]:
+    """Reads the settings as plain values, each checked by itself; no graph is built to see if they agree.
+
+    Raises:
+      RunError: as above.
+    """
+    settings = _settings(workdir)
+    with reading(workdir / "config.json"):
+        return check_each(settings)
+
+
+def _settings(workdir: pathlib.Path) -> dict[str, Any]:
+    path = workdir / "config.json"
+    content = read_object(path)
+    if content is None:
+        raise RunError(f"{workdir} holds no run: {path.name} is missing")
+    if (written := content.get("format", 1)) != RUN_FORMAT:
+        raise RunError(
+            f"{workdir} holds a run in format {str(written)[:20]}, and this version reads format "
+            f"{RUN_FORMAT}: train it again in another folder, or use the version that wrote it"
+        )
+    if not isinstance(content.get("config"), dict):
+        raise damaged(path, "config must be an object")
+    return content["config"]
+
+
+# What config.json says beside the settings, and of what kind it is.
+_OBJECTS = ("versions", "dataset", "objective", "partition", "topology")
+_LISTS = ("devices", "layers", "partitions", "continued")
 
 
 def read_about(workdir: pathlib.Path) -> dict[str, Any]:
-    """Reads what config.json says beside the settings: versions, data, objective and so on."""
+    """Reads what config.json says beside the settings: versions, data, objective and so on.
+
+    Raises:
+      DamagedError: the file is missing or damaged, or a part is not of its kind; a part may be missing.
+    """
     path = workdir / "config.json"
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise RunError(f"{path} cannot be read: it must be a JSON object")
+    content = read_object(path)
+    if content is None:
+        raise RunError(f"{workdir} holds no run: {path.name} is missing")
+    for names, kind, told in ((_OBJECTS, dict, "an object"), (_LISTS, list, "a list")):
+        for name in names:
+            if name in content and not isinstance(content[name], kind):
+                raise damaged(path, f"{name} must be {told}")
     return content
 
 
 def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Lists the folders of all runs below a folder, in the order of their paths."""
-    return sorted(path.parent for path in folder.rglob("config.json"))
+    """Lists the folders of all runs below a folder, in the order of their paths.
+
+    It does not look into the folders that a run writes to, whose files come and go while it is trained.
+    """
+    found = []
+    for path, folders, files in os.walk(folder):
+        if "config.json" in (*files, *folders):
+            found.append(pathlib.Path(path))
+            folders[:] = [name for name in folders if name not in FOLDERS and not name.startswith(".")]
+    return sorted(found)
 
 
 def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
@@ -225,52 +217,20 @@ def _who_hears(topology: dict[str, Any]) -> list[Any] | None:
     return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
 
 
-def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
-    """Reads result.json; returns None where the run has not ended."""
-    path = workdir / "result.json"
-    try:
-        result = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    needed = {"status", "steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"}
-    if not isinstance(result, dict) or not needed <= set(result):
-        raise RunError(f"{path} is not the result of a run; remove it to continue from the newest checkpoint")
-    return result
-
-
-def read_metrics(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """Reads all complete lines of metrics.jsonl as a list of records."""
-    try:
-        lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    except FileNotFoundError:
-        return []
-    records = []
-    for line in lines:
-        with contextlib.suppress(ValueError):  # a kill may leave half a line at the end
-            record = json.loads(line)
-            if isinstance(record, dict) and {"step", "epoch"} <= set(record):
-                records.append(record)
-    return records
-
-
-def last_evaluation(workdir: pathlib.Path) -> dict[str, Any]:
-    """Returns the numbers of the newest evaluation and `evaluated_at_step`, or nothing if there was none."""
-    for record in reversed(read_metrics(workdir)):
-        if record.get("test_loss") is not None:
-            numbers = {name: value for name, value in record.items() if name not in ("step", "epoch")}
-            return {**numbers, "evaluated_at_step": record["step"]}
-    return {}
-
-
 class Metrics:
     """A writer that appends to metrics.jsonl and to TensorBoard's event files."""
 
-    def __init__(self, workdir: pathlib.Path, resume_at: int, last_step: int):
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        resume_at: int,
+        last_step: int,
+        check: Callable[[], None] = lambda: None,
+    ):
         """Opens the files, and drops what an interrupted run wrote after the step at which it resumes.
 
         The evaluation and sharpness of the last step come after its checkpoint, so they are measured again.
+        `check` is called before each write, and raises if it must not be.
         """
         from tensorboardX import SummaryWriter
 
@@ -284,11 +244,13 @@ class Metrics:
         ]
         with in_one_go(path) as partial:
             partial.write_text("".join(json.dumps(record) + "\n" for record in records))
+        self._check = check
         self._file = path.open("a")
         self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Appends a record of numbers and lists, with `step`. Numbers that are not finite become null."""
+        self._check()
         finite = {name: _finite(value) for name, value in record.items()}
         self._file.write(json.dumps(finite) + "\n")
         self._file.flush()

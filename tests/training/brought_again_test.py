@@ -98,7 +98,8 @@ def test_a_folder_may_say_anything(copied, change, line, capsys):
     record = json.loads(path.read_text())
     config = record["config"] | change.pop("config", {})
     path.write_text(json.dumps(record | {"config": config} | change))
-    assert saddle("evaluate", "run", "--code=mine.py") == 2
+    status = 2 if "trained with" in line or "Python objects" in line else 3
+    assert saddle("evaluate", "run", "--code=mine.py") == status
     shown = capsys.readouterr().err
     assert line in shown
     assert shown.count("\n") == 1

@@ -83,11 +83,11 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
     monkeypatch.setattr(memory, "available", lambda: 2_000_000)
     settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=12"]
     settings += ["--config.compressor=sign", "--config.batch_size=64"]
-    assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 1
+    assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"]
     assert any(line.startswith("compressor=none") for line in found["advice"])
-    assert cli.main(["saddle", "plan", "--target=here", *settings]) == 1
+    assert cli.main(["saddle", "plan", "--target=here", *settings]) == 2
     text = capsys.readouterr().out
     assert "fits        NO: " in text
     assert "to change   " in text

@@ -9,7 +9,7 @@ import pytest
 from dying import Deadly, Killed
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.training import loop, reopen, run_folder
+from saddle_jax.training import lock, loop, reopen, run_folder
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.program import Program, build
@@ -257,7 +257,7 @@ def test_a_finished_run_is_left_alone(uninterrupted, capsys):
 def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
     _, workdir = uninterrupted
     with (
-        run_folder.locked(workdir),
+        lock.locked(workdir),
         pytest.raises(RunError, match=r"in use by another run \(process \d+\)"),
     ):
         loop.train(SMALL, workdir, QUIET)

@@ -1,0 +1,34 @@
+"""Standard output and error of a command: closed, full, or unable to spell what is printed."""
+
+import contextlib
+import errno
+import io
+import os
+import sys
+
+from saddle_jax.cli.statuses import MISTAKE, told
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
+
+def tell_disk(error: OSError) -> int:
+    """Tells that a disk is full or broken, of which standard output may be a file."""
+    print(f"saddle: {told(error) if error.filename else f'standard output: {told(error)}'}", file=sys.stderr)
+    drop_output()
+    return MISTAKE
+
+
+def drop_output() -> None:
+    """Lets what is still to be printed go nowhere, lest Python complain about it as it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def mend() -> None:
+    """Opens standard streams that are closed, and lets them spell out what their encoding does not have."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the shell
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

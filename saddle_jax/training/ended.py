@@ -1,0 +1,108 @@
+"""Reading result.json: how a run ended, checked so that whoever shows it need not doubt any part of it."""
+
+import math
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from saddle_jax.base.errors import DamagedError
+from saddle_jax.base.reading import read_object
+
+STATUSES = ("finished", "diverged", "interrupted")
+
+
+def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
+    """Reads result.json; returns None where the run has not ended.
+
+    Raises:
+      DamagedError: the file cannot be read, or does not say how a run ended.
+    """
+    path = workdir / "result.json"
+    result = read_object(path)
+    if result is not None and (fault := _fault(result)):
+        raise DamagedError(
+            f"{path} is not the result of a run ({fault}); remove it to continue from the newest checkpoint"
+        )
+    return result
+
+
+def _fault(result: dict[str, Any]) -> str:
+    """Says what is wrong with a result of one run or of several; nothing is if the text is empty."""
+    for name in ("steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
+        if not _is_count(result.get(name)):
+            return f"{name} must be a number >= 0"
+    if not isinstance(result["steps"], int):
+        return "steps must be a whole number"
+    replicas = result.get("replicas", [])
+    if "replicas" in result:
+        if not isinstance(replicas, list) or not replicas or not all(isinstance(r, dict) for r in replicas):
+            return "replicas must be a list of objects"
+        if not isinstance(result.get("diverged"), int):
+            return "diverged must be a whole number"
+    for end in (result, *replicas):
+        if fault := _fault_of_one(end):
+            return fault
+    return ""
+
+
+def _fault_of_one(end: dict[str, Any]) -> str:
+    if end.get("status") not in STATUSES:
+        return f"status must be one of {', '.join(STATUSES)}"
+    if not isinstance(end.get("diverged_at_step", 0), int):
+        return "diverged_at_step must be a whole number"
+    for name, value in end.items():
+        told, is_right = _KINDS.get(name, _LISTS if name.endswith("_each") else _NUMBER)
+        if not is_right(value):
+            return f"{name[:40]!r} must be {told}"
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value) and value >= 0
+
+
+def _is_score(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _are_times(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values())) and sum(value.values()) > 0
+
+
+def _is_last_finite(value: Any) -> bool:
+    known = ("step", "train_loss")
+    return value is None or (
+        isinstance(value, dict) and (not value or all(_is_number(value.get(name)) for name in known))
+    )
+
+
+def _are_settings(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and all(map(_is_score, one.values())) for one in value
+    )
+
+
+_Kind = tuple[str, Callable[[Any], bool]]
+_NUMBER: _Kind = ("a number", _is_score)
+_LISTS: _Kind = (
+    "a list of numbers",
+    lambda value: value is None or (isinstance(value, list) and all(map(_is_score, value))),
+)
+_KINDS: dict[str, _Kind] = {
+    "status": ("text", lambda value: isinstance(value, str)),
+    "params_sha256": ("text", lambda value: value is None or isinstance(value, str)),
+    "ready_seconds": ("a number >= 0", _is_count),
+    "consensus_distance": _NUMBER,
+    "profile": ("an object of times", _are_times),
+    "last_finite": ("a step and its loss", _is_last_finite),
+    "replicas": ("a list of objects", lambda value: isinstance(value, list)),
+    "settings": ("a list of objects of numbers", _are_settings),
+    "swept": (
+        "a list of names",
+        lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+    ),
+}

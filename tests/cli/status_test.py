@@ -1,0 +1,198 @@
+"""What an exit status says: 1 diverged, 2 a mistake, 3 damaged files, 130 interrupted; 70 is a bug."""
+
+import errno
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from damage import CONTENTS
+from folders import write_run
+
+from saddle_jax.base.brought import BroughtError
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.cli import streams, verbs
+from saddle_jax.cli.usage import UsageError
+from saddle_jax.data import DataError
+from saddle_jax.devices.hosts import AgreedError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Every class of errors that a user can meet, and the exit status of each.
+STATUSES = {
+    ArgumentError("x must be 1, got 2"): 2,
+    RunError("a folder cannot be used"): 2,
+    DamagedError("a file cannot be read"): 3,
+    AgreedError("all processes must have the same"): 2,
+    DataError("dataset must be one of"): 2,
+    BroughtError("mine.py failed", "Traceback of mine.py\n"): 2,
+    UsageError("option must be given"): 2,
+    UsageError("a file is damaged", 3): 3,
+    OSError(errno.ENOSPC, "No space left on device", "/full/file"): 2,
+    OSError(errno.EROFS, "Read-only file system", "/file"): 2,
+    KeyboardInterrupt(): 130,
+    BrokenPipeError(): 141,
+}
+
+
+def raising(monkeypatch, error):
+    """Makes a verb that raises an error."""
+
+    def verb(_):
+        raise error
+
+    module = sys.modules[__name__]
+    monkeypatch.setattr(module, "verb", verb, raising=False)
+    monkeypatch.setitem(verbs.VERBS, "trial", (__name__, "verb"))
+
+
+@pytest.mark.parametrize("error", STATUSES, ids=lambda error: type(error).__name__)
+def test_every_class_of_errors_has_its_status_and_its_line(error, monkeypatch, capsys):
+    monkeypatch.setattr(streams, "drop_output", lambda: None)  # which would take the test's own
+    raising(monkeypatch, error)
+    assert cli.main(["saddle", "trial"]) == STATUSES[error]
+    told = capsys.readouterr().err
+    if isinstance(error, BrokenPipeError):
+        assert told == ""
+    elif isinstance(error, BroughtError):
+        assert told == "saddle: mine.py failed\nTraceback of mine.py\n"
+    else:
+        assert re.fullmatch("saddle: .+\n", told)
+        assert "Traceback" not in told
+
+
+def test_all_classes_of_errors_of_the_package_are_in_the_table():
+    """Whoever adds one says which status it has."""
+    named = set()
+    for path in (ROOT / "saddle_jax").rglob("*.py"):
+        named |= set(re.findall(r"^class (\w*Error)\(", path.read_text(), flags=re.MULTILINE))
+    within = {"LawError", "InapplicableError", "UnavailableError", "CannotCompileError"}  # caught within
+    of_python = {"OSError", "KeyboardInterrupt", "BrokenPipeError"}
+    assert named - within == {type(error).__name__ for error in STATUSES} - of_python
+
+
+def test_the_readme_and_the_docs_say_the_same():
+    table = (ROOT / "docs" / "reliability.md").read_text()
+    for status in (0, 1, 2, 3, 130, 141, 70):
+        assert re.search(rf"^\| {status} \|", table, flags=re.MULTILINE)
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert "0 for finished, 1 for diverged, 2 for a mistake, 3 for a damaged file, 130 for" in readme
+
+
+def test_anything_else_is_a_bug_and_keeps_its_traceback(tmp_path):
+    (tmp_path / "broken.py").write_text("def verb(_):\n    raise ZeroDivisionError('5 / 0')\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import saddle_jax.cli.__main__ as cli\n"
+        "cli.VERBS['trial'] = ('broken', 'verb')\n"
+        "sys.argv = ['saddle', 'trial']\n"
+        "cli.run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 70
+    assert "ZeroDivisionError: 5 / 0" in done.stderr
+    assert done.stderr.endswith("saddle: this is a bug of saddle_jax: please report the lines above\n")
+
+
+@pytest.mark.parametrize("kind", ["deep", "list", "no utf-8", "digits", "empty", "null"])
+@pytest.mark.parametrize("name", ["config.json", "result.json", "metrics.jsonl"])
+def test_one_damaged_folder_does_not_take_the_others_from_the_list(name, kind, tmp_path, capsys):
+    write_run(tmp_path / "good")
+    (write_run(tmp_path / "bad") / name).write_bytes(CONTENTS[kind])
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[-1].split()[:2] == ["good", "finished"]
+    passed_over = name == "metrics.jsonl" and kind in ("empty", "list", "null")
+    assert ("unreadable" in rows[-2]) != passed_over
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless"])
+@pytest.mark.parametrize("name", ["config.json", "result.json", "metrics.jsonl", ".lock"])
+def test_list_is_not_held_up_by_what_is_no_file(name, kind, tmp_path, capsys):
+    write_run(tmp_path / "good")
+    place = write_run(tmp_path / "bad") / name
+    place.unlink(missing_ok=True)
+    makers = {"pipe": os.mkfifo, "folder": os.mkdir, "endless": lambda path: os.symlink("/dev/zero", path)}
+    makers[kind](place)
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 4
+    assert ("unreadable" in rows[-2]) == (name != ".lock")
+
+
+def test_list_builds_no_graph(tmp_path, capsys):
+    """A folder that names ten thousand agents, each of which hears all, is listed at once."""
+    run = write_run(tmp_path / "run")
+    about = json.loads((run / "config.json").read_text())
+    about["config"] |= {"agents": 10_000, "topology": "complete"}
+    (run / "config.json").write_text(json.dumps(about))
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    assert "finished" in capsys.readouterr().out
+
+
+def test_control_characters_reach_no_terminal(tmp_path, capsys):
+    run = write_run(tmp_path / "a\x1b]0;owned\x07b")
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    (run / "result.json").write_text('{"status": "\\u001b[2J"}')
+    assert cli.main(["saddle", "report", str(run)]) == 3
+    shown = capsys.readouterr()
+    assert "a\\x1b]0;owned\\x07b" in shown.out
+    assert "\x1b" not in shown.out + shown.err
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"status": "x"},
+        {"status": None},
+        {"steps": None},
+        {"seconds": "1"},
+        {"bytes_sent_per_agent": float("inf")},
+        {"bytes_sent_per_agent": None},
+        {"replicas": 5},
+        {"replicas": [{}]},
+        {"settings": 5},
+        {"profile": 5},
+        {"profile": {}},
+        {"diverged_at_step": "x"},
+        {"test_accuracy": "x"},
+        {"agent_accuracy_each": "x"},
+        {"last_finite": 5},
+        {"swept": [5]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("command", [["report"], ["figure", "bits"]], ids=" ".join)
+def test_results_that_no_run_writes_are_told(command, damage, tmp_path, capsys):
+    run = write_run(tmp_path / "run", result=damage)
+    assert cli.main(["saddle", *command, str(run), f"--output={tmp_path / 'o.png'}"]) == 3
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "result.json is not the result of a run (" in told
+
+
+def standard_streams(shell, cwd):
+    """What a command of the shell does with streams that are not what they should be."""
+    command = f"{sys.executable} -m saddle_jax.cli {shell}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_streams_that_are_full_closed_or_narrow(tmp_path):
+    write_run(tmp_path / "é")
+    full = standard_streams("list . > /dev/full", tmp_path)
+    assert (full.returncode, full.stderr) == (2, "saddle: standard output: No space left on device\n")
+    narrow = standard_streams("list .", tmp_path)
+    assert (narrow.returncode, narrow.stderr) == (0, "")
+    assert "\\xe9" in narrow.stdout
+    closed = standard_streams("list . 2>&-", tmp_path)
+    assert closed.returncode == 0
+    assert standard_streams("list nowhere 2>&-", tmp_path).returncode == 2
