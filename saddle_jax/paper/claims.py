@@ -8,11 +8,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper import pairs
+from saddle_jax.paper.experiments import Entry
+from saddle_jax.paper.pairs import Difference
 
 Numbers = tuple[float, ...]
-# The first minus the second, in percentage points; without a second the first as it is.
-Difference = tuple[Entry, Entry | None]
 
 
 class Claim(NamedTuple):
@@ -82,72 +82,9 @@ def alone(values: Sequence[float]) -> Numbers:
     return tuple(values)
 
 
-def _gains(
-    one: str, other: str, tables: str, dataset: str = "*", compressed: bool = False
-) -> tuple[Difference, ...]:
-    """Pairs a method's figures with another's, compressed or not; tables have spaces between them."""
-    return tuple(
-        (entry, base)
-        for entry in _entries(tables, one, dataset)
-        if (entry.compressor != "none") == compressed
-        for base in _entries(tables, other, dataset)
-        if (base.problem, base.compressor) == (entry.problem, entry.compressor)
-    )
-
-
-def _drops(method: str, tables: str, dataset: str = "*", base: str | None = None) -> tuple[Difference, ...]:
-    """Pairs uncompressed figures with the compressed ones; `base` is the table of the former, if another."""
-    return tuple(
-        (full, entry)
-        for entry in _entries(tables, method, dataset)
-        if entry.compressor != "none"
-        for full in _entries(base or tables, method, dataset)
-        if full.compressor == "none" and full.problem == entry.problem
-    )
-
-
-def _by_alpha(method: str, table: str) -> tuple[Difference, ...]:
-    """Pairs uncompressed figures at alpha 0.01 with those at 0.001."""
-    found = [entry for entry in _entries(table, method) if entry.compressor == "none"]
-    return tuple(
-        (mild, strong)
-        for mild in found
-        for strong in found
-        if (mild.alpha, strong.alpha) == (0.01, 0.001) and mild.agents == strong.agents
-    )
-
-
-def _efficient(method: str) -> tuple[Difference, ...]:
-    """Pairs the efficient variant's uncompressed figures with those of a method of Table 1."""
-    return tuple(
-        (entry, base)
-        for entry in _entries("efficient", "q_saddle")
-        for base in _entries("1", method)
-        if entry.compressor == base.compressor == "none" and entry.problem == base.problem
-    )
-
-
-def _turned(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
-    return tuple((other, one) for one, other in differences if other)
-
-
-def _level(method: str, compressor: str) -> Entry:
-    (found,) = (e for e in _entries("levels", method) if e.compressor == compressor)
-    return found
-
-
-def _entries(tables: str, method: str, dataset: str = "*") -> list[Entry]:
-    return [
-        entry
-        for table in tables.split()
-        for entry in EXPERIMENTS[table].entries
-        if entry.method == method and dataset in ("*", entry.dataset)
-    ]
-
-
 _BOTH = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
-_GAINS = tuple(pair for one in _BOTH for pair in _gains(*one))
-_COMPRESSED_GAINS = tuple(pair for one in _BOTH for pair in _gains(*one, compressed=True))
+_GAINS = tuple(pair for one in _BOTH for pair in pairs.gains(*one))
+_COMPRESSED_GAINS = tuple(pair for one in _BOTH for pair in pairs.gains(*one, compressed=True))
 
 CLAIMS = (
     Claim("abstract", "SADDLe gains 1-20 %, uncompressed", ("1", "20"), _GAINS, ends),
@@ -156,117 +93,161 @@ CLAIMS = (
         "introduction",
         "SADDLe drops by 1 % on average, Tables 1 to 4",
         ("1",),
-        (*_drops("q_saddle", "1 2"), *_drops("n_saddle", "3 4")),
+        (*pairs.drops("q_saddle", "1 2"), *pairs.drops("n_saddle", "3 4")),
         mean,
     ),
     Claim(
         "introduction",
         "baselines drop by 4.3 % on average, Tables 1 and 3",
         ("4.3",),
-        (*_drops("qgm", "1"), *_drops("ngm", "3")),
+        (*pairs.drops("qgm", "1"), *pairs.drops("ngm", "3")),
         mean,
     ),
     Claim(
         "introduction",
         "baselines drop by 4.3 % on average, Tables 1 to 4",
         ("4.3",),
-        (*_drops("qgm", "1 2"), *_drops("ngm", "3 4")),
+        (*pairs.drops("qgm", "1 2"), *pairs.drops("ngm", "3 4")),
         mean,
     ),
-    Claim("Table 1", "CIFAR-10: 8.4 % better", ("8.4",), _gains("q_saddle", "qgm", "1", "cifar10"), mean),
-    Claim("Table 1", "CIFAR-10: QGM drops 1-6 %", ("1", "6"), _drops("qgm", "1", "cifar10"), drops),
     Claim(
-        "Table 1", "CIFAR-10: Q-SADDLe drops 0-1.5 %", ("0", "1.5"), _drops("q_saddle", "1", "cifar10"), drops
+        "Table 1", "CIFAR-10: 8.4 % better", ("8.4",), pairs.gains("q_saddle", "qgm", "1", "cifar10"), mean
     ),
-    Claim("Table 1", "CIFAR-100: ~6 % better", ("6",), _gains("q_saddle", "qgm", "1", "cifar100"), mean),
-    Claim("Table 1", "CIFAR-100: QGM drops 1-8 %", ("1", "8"), _drops("qgm", "1", "cifar100"), drops),
+    Claim("Table 1", "CIFAR-10: QGM drops 1-6 %", ("1", "6"), pairs.drops("qgm", "1", "cifar10"), drops),
+    Claim(
+        "Table 1",
+        "CIFAR-10: Q-SADDLe drops 0-1.5 %",
+        ("0", "1.5"),
+        pairs.drops("q_saddle", "1", "cifar10"),
+        drops,
+    ),
+    Claim("Table 1", "CIFAR-100: ~6 % better", ("6",), pairs.gains("q_saddle", "qgm", "1", "cifar100"), mean),
+    Claim("Table 1", "CIFAR-100: QGM drops 1-8 %", ("1", "8"), pairs.drops("qgm", "1", "cifar100"), drops),
     Claim(
         "Table 1",
         "CIFAR-100: Q-SADDLe drops 0-1.8 %",
         ("0", "1.8"),
-        _drops("q_saddle", "1", "cifar100"),
+        pairs.drops("q_saddle", "1", "cifar100"),
         drops,
     ),
-    Claim("Table 2", "Imagenette: ~12 % better", ("12",), _gains("q_saddle", "qgm", "2"), mean),
-    Claim("Table 2", "Imagenette: Q-SADDLe drops 0-2 %", ("0", "2"), _drops("q_saddle", "2"), drops),
-    Claim("Table 2", "Imagenette: QGM drops 4-9 %", ("4", "9"), _drops("qgm", "2"), drops),
-    Claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", ("8.5",), _by_alpha("qgm", "2"), mean),
-    Claim("Table 2", "Q-SADDLe nearly retains its accuracy", ("0",), _by_alpha("q_saddle", "2"), mean),
-    Claim("Table 3", "CIFAR-10: 2.3 % better", ("2.3",), _gains("n_saddle", "ngm", "3", "cifar10"), mean),
-    Claim("Table 3", "CIFAR-100: 4.2 % better", ("4.2",), _gains("n_saddle", "ngm", "3", "cifar100"), mean),
-    Claim("Table 3", "CIFAR-10: NGM drops ~1-8 %", ("1", "8"), _drops("ngm", "3", "cifar10"), drops),
+    Claim("Table 2", "Imagenette: ~12 % better", ("12",), pairs.gains("q_saddle", "qgm", "2"), mean),
+    Claim("Table 2", "Imagenette: Q-SADDLe drops 0-2 %", ("0", "2"), pairs.drops("q_saddle", "2"), drops),
+    Claim("Table 2", "Imagenette: QGM drops 4-9 %", ("4", "9"), pairs.drops("qgm", "2"), drops),
+    Claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", ("8.5",), pairs.by_alpha("qgm", "2"), mean),
+    Claim("Table 2", "Q-SADDLe nearly retains its accuracy", ("0",), pairs.by_alpha("q_saddle", "2"), mean),
     Claim(
-        "Table 3", "CIFAR-10: N-SADDLe drops 0-0.3 %", ("0", "0.3"), _drops("n_saddle", "3", "cifar10"), drops
+        "Table 3", "CIFAR-10: 2.3 % better", ("2.3",), pairs.gains("n_saddle", "ngm", "3", "cifar10"), mean
     ),
-    Claim("Table 3", "CIFAR-100: NGM drops ~2-11 %", ("2", "11"), _drops("ngm", "3", "cifar100"), drops),
+    Claim(
+        "Table 3", "CIFAR-100: 4.2 % better", ("4.2",), pairs.gains("n_saddle", "ngm", "3", "cifar100"), mean
+    ),
+    Claim("Table 3", "CIFAR-10: NGM drops ~1-8 %", ("1", "8"), pairs.drops("ngm", "3", "cifar10"), drops),
+    Claim(
+        "Table 3",
+        "CIFAR-10: N-SADDLe drops 0-0.3 %",
+        ("0", "0.3"),
+        pairs.drops("n_saddle", "3", "cifar10"),
+        drops,
+    ),
+    Claim("Table 3", "CIFAR-100: NGM drops ~2-11 %", ("2", "11"), pairs.drops("ngm", "3", "cifar100"), drops),
     Claim(
         "Table 3",
         "CIFAR-100: N-SADDLe drops 0-1.7 %",
         ("0", "1.7"),
-        _drops("n_saddle", "3", "cifar100"),
+        pairs.drops("n_saddle", "3", "cifar100"),
         drops,
     ),
     Claim(
-        "Table 4", "Imagenette: 1.7 % better", ("1.7",), _gains("n_saddle", "ngm", "4", "imagenette"), mean
+        "Table 4",
+        "Imagenette: 1.7 % better",
+        ("1.7",),
+        pairs.gains("n_saddle", "ngm", "4", "imagenette"),
+        mean,
     ),
     Claim(
-        "Table 4", "Imagenette: N-SADDLe drops 1.4 %", ("1.4",), _drops("n_saddle", "4", "imagenette"), mean
+        "Table 4",
+        "Imagenette: N-SADDLe drops 1.4 %",
+        ("1.4",),
+        pairs.drops("n_saddle", "4", "imagenette"),
+        mean,
     ),
-    Claim("Table 4", "Imagenette: NGM drops 3.7 %", ("3.7",), _drops("ngm", "4", "imagenette"), mean),
-    Claim("Table 4", "ImageNet: 4.2 % better", ("4.2",), _gains("n_saddle", "ngm", "4", "imagenet"), mean),
-    Claim("Table 4", "ImageNet: NGM drops 13 %", ("13",), _drops("ngm", "4", "imagenet"), mean),
+    Claim("Table 4", "Imagenette: NGM drops 3.7 %", ("3.7",), pairs.drops("ngm", "4", "imagenette"), mean),
     Claim(
-        "Table 4", "ImageNet: N-SADDLe drops about 1.5 %", ("1.5",), _drops("n_saddle", "4", "imagenet"), mean
+        "Table 4", "ImageNet: 4.2 % better", ("4.2",), pairs.gains("n_saddle", "ngm", "4", "imagenet"), mean
     ),
-    Claim("Table 5", "torus: Q-SADDLe 12 % better", ("12",), _gains("q_saddle", "qgm", "5"), mean),
-    Claim("Table 5", "torus: Q-SADDLe drops ~5 %", ("5",), _drops("q_saddle", "5"), mean),
-    Claim("Table 5", "torus: QGM drops ~11 %", ("11",), _drops("qgm", "5"), mean),
-    Claim("Table 5", "torus: N-SADDLe 0.7 % better", ("0.7",), _gains("n_saddle", "ngm", "5"), mean),
+    Claim("Table 4", "ImageNet: NGM drops 13 %", ("13",), pairs.drops("ngm", "4", "imagenet"), mean),
+    Claim(
+        "Table 4",
+        "ImageNet: N-SADDLe drops about 1.5 %",
+        ("1.5",),
+        pairs.drops("n_saddle", "4", "imagenet"),
+        mean,
+    ),
+    Claim("Table 5", "torus: Q-SADDLe 12 % better", ("12",), pairs.gains("q_saddle", "qgm", "5"), mean),
+    Claim("Table 5", "torus: Q-SADDLe drops ~5 %", ("5",), pairs.drops("q_saddle", "5"), mean),
+    Claim("Table 5", "torus: QGM drops ~11 %", ("11",), pairs.drops("qgm", "5"), mean),
+    Claim("Table 5", "torus: N-SADDLe 0.7 % better", ("0.7",), pairs.gains("n_saddle", "ngm", "5"), mean),
     Claim(
         "Figure 4",
         "QGM drops from about 79 % to 73 %",
         ("79", "73"),
-        ((_level("qgm", "none"), None), (_level("qgm", "quantize8"), None)),
+        ((pairs.level("qgm", "none"), None), (pairs.level("qgm", "quantize8"), None)),
         alone,
     ),
     Claim(
         "Figure 4",
         "Q-SADDLe drops ~0.7 %",
         ("0.7",),
-        ((_level("q_saddle", "none"), _level("q_saddle", "quantize8")),),
+        ((pairs.level("q_saddle", "none"), pairs.level("q_saddle", "quantize8")),),
         alone,
     ),
-    Claim("Figure 4", "NGM drops ~7 %", ("7",), ((_level("ngm", "none"), _level("ngm", "sign")),), alone),
-    Claim("Table 6", "efficient: 1.75 % below Q-SADDLe", ("1.75",), _turned(_efficient("q_saddle")), mean),
-    Claim("Table 6", "efficient: about 10 % above QGM", ("10",), _efficient("qgm"), mean),
+    Claim(
+        "Figure 4",
+        "NGM drops ~7 %",
+        ("7",),
+        ((pairs.level("ngm", "none"), pairs.level("ngm", "sign")),),
+        alone,
+    ),
+    Claim(
+        "Table 6",
+        "efficient: 1.75 % below Q-SADDLe",
+        ("1.75",),
+        pairs.turned(pairs.efficient("q_saddle")),
+        mean,
+    ),
+    Claim("Table 6", "efficient: about 10 % above QGM", ("10",), pairs.efficient("qgm"), mean),
     Claim(
         "Table 7",
         "CIFAR-10: D-SADDLe 10 % better",
         ("10",),
-        _gains("d_saddle", "dpsgd", "dpsgd", "cifar10"),
+        pairs.gains("d_saddle", "dpsgd", "dpsgd", "cifar10"),
         mean,
     ),
     Claim(
         "Table 7",
         "CIFAR-100: D-SADDLe 5.4 % better",
         ("5.4",),
-        _gains("d_saddle", "dpsgd", "dpsgd", "cifar100"),
+        pairs.gains("d_saddle", "dpsgd", "dpsgd", "cifar100"),
         mean,
     ),
-    Claim("Table 8", "top-30 %: QGM drops ~5-57 %", ("5", "57"), _drops("qgm", "top-k", base="1"), drops),
+    Claim(
+        "Table 8", "top-30 %: QGM drops ~5-57 %", ("5", "57"), pairs.drops("qgm", "top-k", base="1"), drops
+    ),
     Claim(
         "Table 8",
         "top-30 %: Q-SADDLe drops ~0.6-18.5 %",
         ("0.6", "18.5"),
-        _drops("q_saddle", "top-k", base="1"),
+        pairs.drops("q_saddle", "top-k", base="1"),
         drops,
     ),
-    Claim("Table 9", "2 bits: NGM drops 4.4 % on average", ("4.4",), _drops("ngm", "2-bit", base="3"), mean),
+    Claim(
+        "Table 9", "2 bits: NGM drops 4.4 % on average", ("4.4",), pairs.drops("ngm", "2-bit", base="3"), mean
+    ),
     Claim(
         "Table 9",
         "2 bits: N-SADDLe drops 1.2 % on average",
         ("1.2",),
-        _drops("n_saddle", "2-bit", base="3"),
+        pairs.drops("n_saddle", "2-bit", base="3"),
         mean,
     ),
 )

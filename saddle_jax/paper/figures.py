@@ -57,6 +57,10 @@ def _bits(place: Place) -> Command:
     return Command("figure", ["bits", f"--output={place.output}.png"])
 
 
+def _radii(place: Place) -> Command:
+    return Command("figure", ["rho", f"--output={place.output}.png"])
+
+
 def _graph(kind: str, agents: int) -> Picture:
     def command(place: Place) -> Command:
         return Command("topology", [kind, str(agents), f"--output={place.output}-{kind}.png"])
@@ -142,6 +146,8 @@ FIGURES = {
         "the ring of 10 agents and the torus of 40", None, [], [_graph("ring", 10), _graph("torus", 40)]
     ),
     "levels": Figure("accuracy against the level of compression", "levels", [], [_bits]),
+    "rho": Figure("accuracy against SAM's radius; not in the paper", "rho", [], [_radii]),
+    "beyond": Figure("accuracy with fewer bits than in any table; not in the paper", "beyond", [], [_bits]),
     "allocation": Figure(
         "who holds which classes, at alpha 0.01 and 0.001",
         None,

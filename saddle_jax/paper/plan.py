@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 import jax
 
+from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.paper import readings
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
+from saddle_jax.training.ended import read_result
 from saddle_jax.training.feeding import Feed
 from saddle_jax.training.program import build
-from saddle_jax.training.run_folder import check_same, read_result, write_json
+from saddle_jax.training.run_folder import check_same, write_json
 
 _PROBE_STEPS = 3
 
@@ -94,6 +96,9 @@ def plan(
             config = readings.read_otherwise(default, otherwise or {})
             name = f"{entry.name}{readings.ending(config, default)}-seed{seed}"
             runs.append(Planned(entry, config, folder / scale.name / name))
+    there = next(path for path in (folder / scale.name, *(folder / scale.name).parents) if path.exists())
+    if not there.is_dir():
+        raise RunError(f"workdir must be a folder that can be written to, got {folder}: {there} is a file")
     for run in runs:
         if (run.workdir / "config.json").exists():
             check_same(run.workdir, run.config)

@@ -45,6 +45,8 @@ _CPU_IMAGES, _CPU_EPOCHS = 5_000, 10
 # Half as many with cross-gradients: on a ring each step takes three times the gradients.
 _CPU_CROSS_EPOCHS = 5
 
+_STUDY_IMAGES, _STUDY_EPOCHS = 5_000, 200
+
 SCALES = {
     "full": Scale("full", "as the paper has it"),
     "cpu": Scale(
@@ -62,6 +64,24 @@ SCALES = {
         },
         cross_gradient_changes={"epochs": _CPU_CROSS_EPOCHS, "keep_every_epochs": _CPU_CROSS_EPOCHS // 4},
         images=256,
+    ),
+    # Small enough for three seeds of some thirty cells in a few hours on two cores, and long enough: a step
+    # of ten agents takes 1/30 of ResNet-20's time, so that all 200 epochs can be run, with 1,600 steps before
+    # the schedule's first drop and 800 after each of the two.
+    "study": Scale(
+        "study",
+        f"strided_cnn, a network of three convolutions, instead of the paper's model, and a random subset of "
+        f"{_STUDY_IMAGES:,} training images; {_STUDY_EPOCHS} epochs, method, graph, alpha and "
+        "hyper-parameters as the paper has them. Accuracies are below the paper's; compare methods.",
+        changes={
+            "model": "strided_cnn",
+            "subset": _STUDY_IMAGES,
+            "epochs": _STUDY_EPOCHS,
+            "keep_every_epochs": _STUDY_EPOCHS // 4,
+            "eval_every_epochs": 10,
+            "eval_agents": "never",
+        },
+        images=1024,
     ),
     "smoke": Scale(
         "smoke",

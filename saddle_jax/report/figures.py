@@ -10,6 +10,7 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
+from saddle_jax.methods import options_of
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.gathered import Run, class_counts, class_names, gather
 from saddle_jax.report.measures import same
@@ -132,10 +133,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     titles = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
     for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), titles, strict=True):
         for label, members in lines.items():
-            points = sorted(
-                (what(group[0]), *mean_and_spread([headline.factor * (run.score() or 0.0) for run in group]))
-                for group in members
-            )
+            points = sorted((what(group[0]), *_scores(group)) for group in members)
             x, mean, spread = zip(*points, strict=True)
             axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
         axes.set_xscale("log")
@@ -150,6 +148,46 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     if left_out:
         figure.suptitle(f"left out, as they did not finish: {', '.join(left_out)}", fontsize=7)
     save(figure, path)
+
+
+def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """Draws the consensus model's metric against SAM's radius; methods without one are lines across."""
+    headline = same([run.measures for run in runs])
+    groups = [[run for run in group if run.score() is not None] for group in seeds_together(runs)]
+    groups = [group for group in groups if group]
+    with_radius = [group for group in groups if _has_radius(group[0])]
+    if not with_radius:
+        raise RunError("rho needs finished runs of methods with SAM, got none")
+    figure, axes = new_figure(width=5.5, height=3.3)
+    lines: dict[str, list[list[Run]]] = {}
+    for group, label in zip(with_radius, labels(with_radius, ("rho",)), strict=True):
+        lines.setdefault(label, []).append(group)
+    for label, members in lines.items():
+        points = sorted((group[0].config.rho, *_scores(group)) for group in members)
+        x, mean, spread = zip(*points, strict=True)
+        axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
+    others = [group for group in groups if not _has_radius(group[0])]
+    for number, (group, label) in enumerate(zip(others, labels(others), strict=True), start=len(lines)):
+        height, deviation = _scores(group)
+        axes.axhline(height, color=f"C{number % 10}", linewidth=1, label=label)
+        axes.axhspan(height - deviation, height + deviation, color=f"C{number % 10}", alpha=0.15, linewidth=0)
+    places = sorted({group[0].config.rho for group in with_radius})
+    if places[0] > 0:
+        axes.set_xscale("log")
+        axes.set_xticks(places, [f"{place:g}" for place in places])
+        axes.set_xticks([], minor=True)
+    finish(axes, "rho", f"test {headline.title}{headline.unit}")
+    axes.legend(fontsize=7, frameon=False)
+    save(figure, path)
+
+
+def _has_radius(run: Run) -> bool:
+    return "rho" in options_of(run.config.method) or run.config.ascent == "sam"
+
+
+def _scores(group: Sequence[Run]) -> tuple[float, float]:
+    factor = group[0].headline.factor
+    return mean_and_spread([factor * (run.score() or 0.0) for run in group])
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -185,6 +223,7 @@ _DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {
     "compression": plot_compression,
     "zeta": plot_zeta,
     "bits": plot_bits,
+    "rho": plot_radii,
     "partition": plot_partitions,
 }
 KINDS = (*_DRAWN, "curves")

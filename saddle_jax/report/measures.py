@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import DamagedError, RunError
 
 
 class Measure(NamedTuple):
@@ -57,9 +57,11 @@ def measures(about: dict[str, Any], where: str) -> tuple[Measure, ...]:
             for one in listed or ()
         )
     except (TypeError, KeyError) as error:
-        raise RunError(f"{where}: objective of config.json must list metrics") from error
+        raise DamagedError(f"{where}: objective of config.json must list metrics") from error
+    if any(one.better not in ("higher", "lower", "") for one in found):
+        raise DamagedError(f"{where}: objective of config.json must say higher or lower of metrics")
     if not found or len({one.name for one in found}) < len(found):
-        raise RunError(f"{where}: objective of config.json must list metrics with different names")
+        raise DamagedError(f"{where}: objective of config.json must list metrics with different names")
     return found
 
 

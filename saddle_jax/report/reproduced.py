@@ -28,7 +28,9 @@ def overview() -> str:
     listed = [["figure", "number", "runs of", "what"]]
     for name, figure in FIGURES.items():
         number = " and ".join(key for key, value in figures.NUMBERED.items() if value == name)
-        listed.append([name, number, f"table {figure.table}" if figure.table else "none", figure.title])
+        listed.append(
+            [name, number or "-", f"table {figure.table}" if figure.table else "none", figure.title]
+        )
     scales = "\n".join(f"--scale={scale.name:<6} {scale.meaning}" for scale in SCALES.values())
     return f"{as_text(tables)}\n\n{as_text(listed)}\n\n{scales}"
 

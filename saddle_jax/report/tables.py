@@ -7,13 +7,16 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from saddle_jax.base.errors import printable
 from saddle_jax.base.files import in_one_go
+from saddle_jax.base.reading import damaged
 from saddle_jax.paper.printed import NAMES
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
 from saddle_jax.report.statistics import Summary, paired, summarise
 from saddle_jax.training.code import short
 from saddle_jax.training.config import Config
-from saddle_jax.training.run_folder import read_about, read_config, read_result
+from saddle_jax.training.ended import read_result
+from saddle_jax.training.run_folder import read_about, read_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +90,10 @@ def _ended(workdir: pathlib.Path) -> list[_Ended]:
     result = read_result(workdir)
     if result is None:
         return []
-    return list(zip(read_config(workdir).each(), result.get("replicas", [result]), strict=True))
+    configs, results = read_config(workdir).each(), result.get("replicas", [result])
+    if len(configs) != len(results):
+        raise damaged(workdir / "result.json", f"replicas must be a list of {len(configs)} objects")
+    return list(zip(configs, results, strict=True))
 
 
 def _cell(ended: Sequence[_Ended], headline: Measure) -> Cell:
@@ -107,7 +113,8 @@ def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
 
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows with aligned columns, for a terminal."""
+    """Formats rows with aligned columns, for a terminal; control characters of names are spelt out."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

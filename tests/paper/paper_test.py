@@ -122,6 +122,21 @@ def test_the_levels_end_where_the_tables_do_and_share_their_runs():
     assert all(e.config() == tabled[e.name].config() for e in shared)
 
 
+def test_radii_lie_around_the_paper_s_and_share_its_runs():
+    base, *others = EXPERIMENTS["rho"].entries
+    tabled = {e.name: e for e in EXPERIMENTS["1"].entries}
+    assert (base.method, base) == ("qgm", tabled[base.name])
+    radii = {e.config().rho: e for e in others}
+    assert list(radii) == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5]
+    assert radii.pop(0.1) == tabled["cifar10-ring10-alpha0.001-q_saddle-none"]
+    assert not {e.name for e in radii.values()} & set(tabled)
+
+
+def test_what_lies_beyond_the_tables_is_in_none_of_them():
+    others = {e.name for name, found in EXPERIMENTS.items() if name != "beyond" for e in found.entries}
+    assert not {e.name for e in EXPERIMENTS["beyond"].entries} & others
+
+
 @pytest.mark.parametrize("table", EXPERIMENTS)
 def test_every_entry_has_a_name_of_its_own_and_settings_at_every_scale(table):
     entries = EXPERIMENTS[table].entries

@@ -214,6 +214,28 @@ def test_bits_are_what_was_sent(tmp_path, drawn):
     assert "lost" in drawn[0].get_suptitle()
 
 
+def test_the_radius_is_an_axis_and_methods_without_one_lines_across(tmp_path, drawn):
+    runs = []
+    for rho, scores in {0.05: (0.6, 0.8), 0.2: (0.5, 0.6)}.items():
+        for seed, score in enumerate(scores):
+            config = dataclasses.replace(folders.SMALL, method="q_saddle", rho=rho, seed=seed)
+            runs.append(
+                folders.write_run(tmp_path / f"{rho}-{seed}", config, result={"test_accuracy": score})
+            )
+    base = [
+        folders.write_run(tmp_path / f"base{seed}", dataclasses.replace(folders.SMALL, seed=seed), result=end)
+        for seed, end in enumerate([{"test_accuracy": 0.4}, {"test_accuracy": 0.5}])
+    ]
+    figures.draw("rho", [*runs, *base], tmp_path / "out.png")
+    (axes,) = drawn[0].axes
+    data = axes.containers[0].lines[0]
+    assert data.get_xdata() == pytest.approx([0.05, 0.2])
+    assert data.get_ydata() == pytest.approx([70, 55])
+    assert axes.lines[-1].get_ydata() == pytest.approx([45, 45])
+    with pytest.raises(RunError, match="rho needs finished runs of methods with SAM"):
+        figures.draw("rho", base, tmp_path / "out.png")
+
+
 def test_partitions_of_classes(tmp_path, drawn):
     figures.draw("partition", [folders.write_run(tmp_path / "run")], tmp_path / "out.png")
     (axes,) = drawn[0].axes
@@ -234,7 +256,7 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
     mistakes = {
-        ("fly", run): "KIND must be one of compression, zeta, bits, partition, curves, got 'fly'",
+        ("fly", run): "KIND must be one of compression, zeta, bits, rho, partition, curves, got 'fly'",
         ("zeta",): "arguments must be KIND DIR... and options, got zeta",
         ("zeta", tmp_path): "holds no run",
         ("compression", run): "compression needs compressed runs with --config.diagnostics=true, got run",
