@@ -125,13 +125,12 @@ def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
             label = f"{case.graph}, beta {case.beta:g}"
             cell.errorbar(x, means, errors, marker=".", linewidth=1, capsize=2, label=label, **look)
     for cell, over, name in ((left, "over_steps", "steps"), (right, "over_agents", "agents")):
-        points = getattr(cases[0], over)
-        x = np.array([getattr(point.setting, name) for point in points], float)
+        places = np.array([getattr(point.setting, name) for point in getattr(cases[0], over)], float)
         height = 0.8 * min(getattr(case, over)[0].measured.mean for case in cases)
-        cell.plot(x, height * (x / x[0]) ** -0.5, ":", color="grey", label="slope -1/2")
+        cell.plot(places, height * (places / places[0]) ** -0.5, ":", color="grey", label="slope -1/2")
         cell.set_xscale("log")
         cell.set_yscale("log")
-        cell.set_xticks(x, [f"{value:,.0f}" for value in x])
+        cell.set_xticks(places, [f"{value:,.0f}" for value in places])
         cell.set_xticks([], minor=True)
         cell.set_xlabel({"steps": "steps T", "agents": "agents n"}[name], fontsize=8)
         cell.tick_params(which="both", labelsize=7)
