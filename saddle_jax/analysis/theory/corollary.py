@@ -26,8 +26,8 @@ GRAPHS: dict[str, Callable[[int], Topology]] = {
 MOMENTA = (0.0, 0.5, 0.9)
 # Squares, for the torus. The middle one is that of the sweep over T.
 SIZES = (9, 16, 25)
-STEPS = (2_500, 10_000, 40_000)
-# eta T is at least 71, so that the start hardly shows, and eta at most 0.04.
+STEPS = (1_000, 4_000, 16_000)
+# eta T is at least 63, so that the start hardly shows, and eta at most 0.064.
 _C, _C_RHO, _SPREAD, _DELTA = 0.5, 0.1, 0.5, 0.5
 
 
