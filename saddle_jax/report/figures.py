@@ -3,8 +3,9 @@
 Runs that differ in the seed alone are one line, see `seeds`.
 """
 
+import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -138,7 +139,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
             axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
         axes.set_xscale("log")
         finish(axes, name, f"test {headline.title}{headline.unit}")
-        places = sorted({float(f"{what(group[0]):.3g}") for group in groups})
+        places = _apart(float(f"{what(group[0]):.3g}") for group in groups)
         if len(places) <= 8:
             ticks = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
             axes.set_xticks(places, ticks)
@@ -148,6 +149,16 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     if left_out:
         figure.suptitle(f"left out, as they did not finish: {', '.join(left_out)}", fontsize=7)
     save(figure, path)
+
+
+def _apart(places: Iterable[float]) -> list[float]:
+    """Returns the places on a logarithmic axis whose labels do not lie upon that of the one before."""
+    found: list[float] = []
+    every = sorted(set(places))
+    for place in every:
+        if not found or math.log(place / found[-1]) > 0.12 * math.log(every[-1] / every[0]):
+            found.append(place)
+    return found
 
 
 def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:

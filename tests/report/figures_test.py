@@ -191,6 +191,36 @@ def test_curves_against_what_they_cost(tmp_path, drawn):
             figures.draw("curves", [runs[0], untimed], tmp_path / "out.png", x)
 
 
+def test_runs_whose_steps_cost_differently_are_drawn_against_what_they_cost(tmp_path, drawn):
+    one = folders.write_run(tmp_path / "one", about={"passes_per_step": 1.0})
+    double = dataclasses.replace(folders.SMALL, method="q_saddle")
+    two = folders.write_run(tmp_path / "two", double, about={"passes_per_step": 2.0})
+    figures.draw("curves", [one, two], tmp_path / "out.png")
+    titles = [cell.get_xlabel() for cell in drawn[-1].axes]
+    assert titles == ["epoch"] * 3 + ["step", "bytes sent per agent", "backward passes per agent"]
+    passes = [line.get_xdata()[-1] for line in drawn[-1].axes[5].lines]
+    assert passes == [8, 16]
+    same = folders.write_run(
+        tmp_path / "same", dataclasses.replace(folders.SMALL, beta=0.5), about={"passes_per_step": 1.0}
+    )
+    figures.draw("curves", [one, same], tmp_path / "out.png")
+    assert len(drawn[-1].axes) == 3
+    unknown = folders.write_run(tmp_path / "unknown")  # of an older version
+    figures.draw("curves", [two, unknown], tmp_path / "out.png")
+    assert len(drawn[-1].axes) == 3
+
+
+def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
+    runs = []
+    for compressor, bits in {"quantize8": 9, "none": 32, "sign": 33}.items():
+        config = dataclasses.replace(COMP, compressor=compressor)
+        end = {"bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
+        runs.append(folders.write_run(tmp_path / compressor, config, result=end))
+    figures.draw("bits", runs, tmp_path / "out.png")
+    assert drawn[0].axes[0].get_xticks().tolist() == [9, 32]
+    assert drawn[0].axes[0].containers[0].lines[0].get_xdata() == pytest.approx([9, 32, 33])
+
+
 def test_bits_are_what_was_sent(tmp_path, drawn):
     """A ring of three: two neighbours, 100 parameters, 8 steps."""
     cases = {"none": (32, (0.6, 0.8)), "quantize8": (9, (0.5, 0.6))}
