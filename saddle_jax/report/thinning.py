@@ -46,7 +46,9 @@ def thin(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Pat
     _write(copy / "config.json", [{**about, "config": settings, "thinned": every}])
     for name in _COPIED:
         content = read_object(workdir / name)
-        if content is not None:
+        if content is None:
+            (copy / name).unlink(missing_ok=True)  # of the copy before: it is not this run's
+        else:
             _write(copy / name, [content])
     _write(copy / FILE, means(read_metrics(workdir), every))
     return copy

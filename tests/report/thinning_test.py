@@ -76,6 +76,9 @@ def test_a_copy_may_be_made_again_but_replaces_no_other_run(tmp_path, capsys):
     folder = written(tmp_path)
     command = ["saddle", "thin", str(folder), f"--output={tmp_path / 'kept'}"]
     assert main(command) == main(command) == 0
+    (folder / "sharpness.json").unlink()  # as of a run that was made again and not measured yet
+    assert main(command) == 0
+    assert not (tmp_path / "kept" / "one" / "sharpness.json").exists()
     other = write_run(tmp_path / "more" / "one", dataclasses.replace(SMALL, seed=5))
     assert main(["saddle", "thin", str(other), f"--output={tmp_path / 'kept'}"]) == 2
     assert "holds a run with other settings: seed 0 -> 5" in capsys.readouterr().err
