@@ -49,7 +49,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   thin DIR...               small open copies of runs: settings, results, metrics in means of ten lines;
                             --output=FOLDER --every=10
   report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
-  figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png
+  figure KIND DIR...        curves, compression, zeta, bits, rho, sharpness or partition; --output=FILE.png
   sharpness DIR...          the Hessian's largest eigenvalue at a run's checkpoints; several runs: a picture
   landscape DIR...          the loss around the consensus models of runs, as pictures and a page
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json

@@ -9,7 +9,7 @@ from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 from saddle_jax.paper.plan import ended_below
 from saddle_jax.paper.scales import Scale
 from saddle_jax.paper.statements import STATEMENTS, Contrast, Quantity, Statement
-from saddle_jax.report.gathered import Run, gather
+from saddle_jax.report.gathered import Run, consensus_stages, gather
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.statistics import Summary, signed, summarise
 
@@ -107,8 +107,7 @@ def _value(run: Run, quantity: Quantity) -> float | None:
         score = run.score()
         return None if score is None else run.headline.factor * score
     if quantity == "lambda_max":
-        stages = [stage for stage in (run.sharpness or {}).get("stages", []) if stage["whose"] == "consensus"]
-        last = max(stages, key=lambda stage: stage["step"], default=None)
+        last = next(reversed(consensus_stages(run)), None)
         # A model of some epoch before the end says nothing about where the run ended.
         return last["lambda_max"] if last and last["step"] == run.result["steps"] else None
     _, values = run.curve("backward_passes" if quantity == "passes" else quantity)

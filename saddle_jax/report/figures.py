@@ -13,11 +13,12 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.curves import plot_curves
-from saddle_jax.report.gathered import Run, class_counts, class_names, gather
+from saddle_jax.report.gathered import Run, class_counts, class_names, consensus_stages, gather
 from saddle_jax.report.measures import same
 from saddle_jax.report.plots import new_figure, plot_counts, save
 from saddle_jax.report.seeds import (
     band,
+    colour_of,
     common,
     finish,
     has,
@@ -201,6 +202,33 @@ def _scores(group: Sequence[Run]) -> tuple[float, float]:
     return mean_and_spread([factor * (run.score() or 0.0) for run in group])
 
 
+def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds."""
+    groups = [[run for run in group if consensus_stages(run)] for group in seeds_together(runs)]
+    groups = [group for group in groups if group]
+    if not groups:
+        raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
+    found = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
+    epochs = sorted(set.union(*found))
+    figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
+    width = 0.8 / len(groups)
+    for number, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
+        for place, epoch in enumerate(epochs):
+            stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
+            values = [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
+            if values:
+                x = place + (number - (len(groups) - 1) / 2) * width
+                mean, spread = mean_and_spread(values)
+                colour = colour_of(number, len(groups))
+                axes.bar(x, mean, 0.92 * width, yerr=spread or None, color=colour, capsize=2, label=label)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
+    finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
+    handles = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=3)
+    save(figure, path)
+
+
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
     """Draws each partition's class allocation; data without classes have none."""
     plots: dict[str, tuple[str, np.ndarray, Sequence[str]]] = {}
@@ -235,6 +263,7 @@ _DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {
     "zeta": plot_zeta,
     "bits": plot_bits,
     "rho": plot_radii,
+    "sharpness": plot_sharpness,
     "partition": plot_partitions,
 }
 KINDS = (*_DRAWN, "curves")
