@@ -212,7 +212,9 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
     epochs = sorted(set.union(*found))
     figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
     width = 0.8 / len(groups)
-    for number, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
+    texts = labels(groups, ("gamma",))  # which goes with the compressor
+    texts = texts if len(set(texts)) == len(texts) else labels(groups)
+    for number, (group, label) in enumerate(zip(groups, texts, strict=True)):
         for place, epoch in enumerate(epochs):
             stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
             values = [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
@@ -225,7 +227,7 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
     axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
     finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
     handles = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=3)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
     save(figure, path)
 
 
