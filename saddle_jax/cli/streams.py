@@ -26,6 +26,11 @@ def drop_output() -> None:
 
 def mend() -> None:
     """Opens standard streams that are closed, and lets them spell out what their encoding does not have."""
+    for number in (0, 1, 2):  # first of all: the next file that is opened would be taken for the stream
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            continue
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the shell

@@ -82,6 +82,8 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
         values = options(["saddle", *arguments])[1:]
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
+    except UnicodeDecodeError as error:
+        raise UsageError("flagfile must be a text of options, one in a line, got no text") from error
     least = sum(not name.startswith("[") for name in positional)
     most = math.inf if any("..." in name for name in positional) else len(positional)
     if not least <= len(values) <= most:

@@ -36,6 +36,21 @@ def versions() -> dict[str, str]:
     return found
 
 
+def other_versions(before: Any) -> str:
+    """Says which packages were others when a run began, from its config.json; nothing if none was."""
+    recorded = before if isinstance(before, dict) else {}
+    changed = [
+        f"{name} {recorded[name]} -> {number}"
+        for name, number in versions().items()
+        if recorded.get(name, number) != number
+    ]
+    if not changed:
+        return ""
+    return (
+        f"this run began with other versions ({', '.join(changed)}): its numbers may differ in the last bits"
+    )
+
+
 def record(program: Program) -> dict[str, Any]:
     """Returns what config.json says beside the settings."""
     shapes = jax.eval_shape(program.replica.first_params)

@@ -30,7 +30,7 @@ from saddle_jax.training.parts import Parts
 from saddle_jax.training.profile import Profile
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import Metrics, NoMetrics, claim, write_json
+from saddle_jax.training.run_folder import Metrics, NoMetrics, claim, read_about, write_json
 
 # What is measured of one model: (replica, params) -> numbers by name.
 Measure = Callable[[Replica, Params], dict[str, Any]]
@@ -86,6 +86,7 @@ def train(
             screen.line(f"{workdir} holds this run already: {before['status']}")
             screen.line(describe.closing_table(before, program.replica.objective.record()))
             return before
+        _tell_other_versions(workdir, screen)
         screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
         run = _Run(program, workdir, held, screen, profile, since, curvature)
@@ -95,6 +96,12 @@ def train(
             run.metrics.close()
         screen.line(describe.closing_table(result, program.replica.objective.record()))
         return result
+
+
+def _tell_other_versions(workdir: pathlib.Path, screen: Screen) -> None:
+    """Warns that packages are no longer those with which an unfinished run began."""
+    if hosts.writes() and (told := describe.other_versions(read_about(workdir).get("versions"))):
+        screen.warn(told)
 
 
 class _Run:

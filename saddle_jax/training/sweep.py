@@ -4,6 +4,7 @@
 these runs, a replica, is a run like any other with its own settings. No shape differs between replicas.
 """
 
+import collections
 import itertools
 import math
 import statistics
@@ -151,6 +152,6 @@ def without_lists(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_twice(what: str, values: Sequence[Any], text: str) -> None:
-    for value in values:
-        if values.count(value) > 1:
+    for value, count in collections.Counter(values).items():
+        if count > 1:
             raise ArgumentError(f"{what} must name each number once, got {text!r} with {value:.12g} twice")

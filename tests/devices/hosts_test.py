@@ -154,6 +154,25 @@ def test_one_process_does_as_before():
         raise RuntimeError("as it was")
 
 
+LOST = "UNKNOWN: Gloo all-reduce failed: Connection closed by peer [127.0.0.1]:1"
+
+
+def test_a_lost_process_is_known_by_the_text_of_any_error(monkeypatch, capfd):
+    assert not hosts.is_lost(ValueError(LOST))  # alone there is nobody to be lost
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert hosts.is_lost(ValueError(LOST))
+    assert hosts.is_lost(jax.errors.JaxRuntimeError("UNAVAILABLE: no route"))
+    assert not hosts.is_lost(ValueError("agents must be at least 1"))
+    assert not hosts.is_lost(KeyboardInterrupt())
+    monkeypatch.setattr(hosts, "end_at_once", sys.exit)
+    with pytest.raises(SystemExit, match="2"), hosts.ending_together():
+        raise ValueError(LOST)
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith("saddle: process 0: another process has ended or cannot be reached (UNKNOWN: Gloo")
+    assert told.endswith("start all of them again to resume from the newest checkpoint\n")
+
+
 def test_a_process_without_agents_is_refused(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(ValueError, match=r"each of the 2 processes needs agents .* but 1 agents use 1 dev"):
