@@ -89,6 +89,7 @@ def _set_up() -> None:
 def run() -> None:
     """Starts the console script: listens for Ctrl-C, sets up memory and cores, and runs the verb."""
     streams.mend()
+    streams.silence_libraries()
     interruption.listen()
     try:
         _set_up()

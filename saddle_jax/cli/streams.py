@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import sys
+import warnings
 
 from saddle_jax.cli.statuses import MISTAKE, told
 
@@ -22,6 +23,16 @@ def drop_output() -> None:
     """Lets what is still to be printed go nowhere, lest Python complain about it as it ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def silence_libraries() -> None:
+    """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
+
+    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("default", message=r"saddle_jax\.")
 
 
 def mend() -> None:

@@ -13,6 +13,8 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, printable
 from saddle_jax.cli.statuses import MISTAKE, status_of, told
 
+_LONGEST = 2_000  # letters of a line about a mistake
+
 
 class UsageError(Exception):
     """A user's mistake: printed in one line, exit status 2, no traceback but of the user's own program.
@@ -26,7 +28,10 @@ class UsageError(Exception):
 
     def tell(self) -> None:
         """Prints the line, and below it where the user's own program failed, if it did."""
-        print(f"saddle: {printable(str(self))}", file=sys.stderr)
+        text = printable(str(self))
+        if len(text) > _LONGEST:  # what was given may be a whole file
+            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
+        print(f"saddle: {text}", file=sys.stderr)
         if isinstance(self.__cause__, BroughtError):
             print(self.__cause__.trace, end="", file=sys.stderr, flush=True)
 

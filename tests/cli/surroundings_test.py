@@ -81,6 +81,15 @@ def test_numbers_and_files_that_cannot_be(arguments, told, tmp_path, monkeypatch
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
+def test_a_value_as_long_as_a_book_is_shown_by_its_ends(capsys):
+    assert cli.main(["saddle", "config", f"--config.model={'a' * 50_000}{'z' * 50_000}"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("saddle: model must be one of auto, ")
+    assert " ... " in told
+    assert told.endswith("zzz'\n")
+    assert len(told) < 2_000
+
+
 SETTINGS = """
 from saddle_jax.training.config import Config
 def get_config(variant=""):
@@ -116,6 +125,15 @@ def test_so_many_runs_are_told_from_their_settings_alone():
     with pytest.raises(ArgumentError, match="at most 4,096 runs in one program, got 4,913"):
         Config(sweep=sweep)
     assert math.prod([17, 17, 17]) == 4913
+
+
+def test_what_matplotlib_warns_of_is_not_shown(tmp_path):
+    """Numbers that cannot be drawn as they are: no bytes on a logarithmic axis, and a huge loss."""
+    lines = [{"step": 1, "epoch": 0.5, "train_loss": 1e308}, {"step": 2, "epoch": 1.0, "train_loss": 1.0}]
+    run = write_run(tmp_path / "run", lines=lines, result={"bytes_sent_per_agent": 0})
+    for kind in ("bits", "curves"):
+        done = saddle("figure", kind, str(run), f"--output={tmp_path / kind}.png")
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 NOT_UTF8 = os.fsdecode(b"run-\xff")

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -24,9 +25,13 @@ def environment(tmp_path, monkeypatch):
     for name, path in paths.items():
         monkeypatch.setattr(module, name, path)
     monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
-    calls, requirements = [], []
+    (tmp_path / "requirements").mkdir()
+    calls, requirements, hashed = [], [], []
 
     def pretend(command):
+        if "--require-hashes" in command:
+            hashed.append(pathlib.Path(command[-1]).name)
+            return
         calls.append("pip" if "pip" in command else "venv")
         requirements.append(str(command[-1]))
         if calls[-1] == "venv":
@@ -38,7 +43,7 @@ def environment(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "_call", pretend)
-    module.calls, module.requirements = calls, requirements
+    module.calls, module.requirements, module.hashed = calls, requirements, hashed
     return module
 
 
@@ -55,6 +60,43 @@ def test_a_change_of_what_is_installed_installs_again_into_the_same_folder(envir
     (environment.ROOT / name).write_text("second")
     environment.prepare()
     assert environment.calls == ["venv", "pip", "pip"]
+
+
+def test_what_has_hashes_is_installed_by_them_and_first(environment):
+    environment.prepare()
+    assert environment.hashed == []  # the few packages that the library alone needs
+    environment.prepare("all")
+    assert environment.hashed == ["build.txt", "all.txt"]
+    environment.prepare("all", "test")
+    assert environment.hashed[2:] == ["build.txt", "all.txt", "test.txt"]
+    commands = environment._pip_commands(["all", "test"])
+    assert all("--no-deps" in command for command in commands[:-1])  # nothing that is not listed
+    assert all("--no-build-isolation" in command for command in commands)  # nor anything to build with
+    assert "--no-build-isolation" not in environment._pip_commands(["all", "cuda"])[-1]
+
+
+def test_a_change_of_hashes_installs_again(environment):
+    environment.prepare("all")
+    (environment.ROOT / "requirements" / "all.txt").write_text("other")
+    environment.prepare("all")
+    assert environment.calls == ["venv", "pip", "pip"]
+
+
+VERSIONS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+
+
+def test_every_version_has_hashes_and_every_hash_a_version():
+    found = {}
+    for path in (ROOT / "requirements").glob("*.txt"):
+        lines = path.read_text().replace(" \\\n", " ").splitlines()
+        for line in lines[1:]:
+            pinned, *hashes = line.split()
+            assert hashes, f"{pinned} in {path.name}"
+            assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+            name, version = pinned.split("==")
+            assert name not in found, f"{name} is in two files"
+            found[name] = version
+    assert found == VERSIONS  # bin/pins writes them anew
 
 
 def test_extras_add_up(environment):
