@@ -71,11 +71,10 @@ def _check_names(extras: tuple[str, ...]) -> None:
     available = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     unknown = [name for name in extras if name not in available]
     if unknown:
-        _say(
+        _refuse(
             f"SADDLE_EXTRAS must be a list, with commas, of {', '.join(sorted(available))}, "
             f"got {', '.join(unknown)}"
         )
-        sys.exit(2)
 
 
 def _extras_for_hardware() -> tuple[str, ...]:
@@ -133,7 +132,7 @@ def _install(extras: tuple[str, ...]) -> None:
         for command in _pip_commands(names):
             _call(command)
     except (subprocess.CalledProcessError, OSError) as error:
-        sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
+        _refuse(f"setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
     partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": names}))
     os.replace(partial, INSTALLED)
@@ -181,13 +180,17 @@ def _restart_with_newer_python() -> None:
         if newer:
             os.execv(newer, [newer, *sys.argv])
     version = ".".join(map(str, sys.version_info[:3]))
-    sys.exit(f"saddle: Python must be 3.11 or newer, got {version} ({sys.executable})")
+    _refuse(f"Python must be 3.11 or newer, got {version} ({sys.executable})")
 
 
 @contextlib.contextmanager
 def _lock():
     """Allows one installer at a time. The system releases the lock when the process ends."""
-    with open(ROOT / ".venv.lock", "w") as file:
+    try:
+        file = open(ROOT / ".venv.lock", "w")  # noqa: SIM115
+    except OSError as error:
+        _refuse(f"{ROOT} must be a folder that can be written to, for .venv: {error.strerror}")
+    with file:
         if os.name != "nt":
             import fcntl
 
@@ -197,6 +200,12 @@ def _lock():
                 _say("waiting for another set-up of .venv to finish")
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _refuse(message: str) -> None:
+    """Ends with one line and the status of a mistake: 1 is for runs that diverged."""
+    _say(message)
+    sys.exit(2)
 
 
 def _say(message: str) -> None:

@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from saddle_jax.base import statuses
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.dispatch import in_turn
 
@@ -194,11 +196,13 @@ def _leave(error: BaseException) -> NoReturn:
             f"{this_process}: another process has ended or cannot be reached ({one_line(error)}); "
             "start all of them again to resume from the newest checkpoint"
         )
-    elif isinstance(error, RunError | ValueError | OSError):
+        end_at_once(statuses.MISTAKE)
+    if isinstance(error, RunError | ArgumentError | OSError):
         complain(f"{this_process}: {one_line(error)}")
-    else:
-        traceback.print_exception(error)
-    end_at_once(2)
+        end_at_once(statuses.status_of(error))
+    traceback.print_exception(error)
+    complain(f"{this_process}: this is a bug of saddle_jax: please report the lines above")
+    end_at_once(statuses.BUG)
 
 
 def complain(text: str) -> None:

@@ -179,12 +179,22 @@ def test_a_damaged_record_or_a_lost_python_is_made_anew(environment):
     assert environment.calls == ["venv", "pip"] * 4
 
 
-def test_an_old_python_is_refused_in_one_line(environment, monkeypatch):
+def test_an_old_python_is_refused_in_one_line(environment, monkeypatch, capfd):
     monkeypatch.setattr(environment.sys, "version_info", (3, 9, 1))
     monkeypatch.setattr(environment.shutil, "which", lambda name: None)
-    with pytest.raises(SystemExit, match=r"Python must be 3.11 or newer, got 3.9.1"):
+    with pytest.raises(SystemExit, match=r"^2$"):
         environment.prepare()
+    assert "saddle: Python must be 3.11 or newer, got 3.9.1" in capfd.readouterr().err
     assert environment.calls == []
+
+
+def test_a_checkout_that_cannot_be_written_to_is_told_in_one_line(environment, monkeypatch, capfd):
+    (environment.ROOT / ".venv.lock").mkdir()
+    with pytest.raises(SystemExit, match=r"^2$"):
+        environment.prepare()
+    assert capfd.readouterr().err.startswith(
+        f"saddle: {environment.ROOT} must be a folder that can be written"
+    )
 
 
 def test_the_command_works_from_any_folder_and_through_a_link(tmp_path):
