@@ -89,11 +89,11 @@ def test_two_signals_at_any_moment(attack, tmp_path):
 def test_races_of_two_processes(attack, tmp_path):
     """One of two trains; the other is refused in a line, or finds the run finished."""
     expected = whole(tmp_path)
-    for number in range(12):
-        workdir = tmp_path / f"raced{number % 6}"  # the second time it has finished
-        job = {"workdir": str(workdir)}
-        ((one, two),) = perform([{"together": [job, job]}], tmp_path)
-        with attack.attempt(f"race {number}"):
+    folders = [tmp_path / f"raced{number % 6}" for number in range(12)]  # the second time they have finished
+    jobs = [{"workdir": str(folder)} for folder in folders]
+    answers = perform([{"together": [job, job]} for job in jobs], tmp_path)
+    for workdir, (one, two) in zip(folders, answers, strict=True):
+        with attack.attempt(workdir.name):
             assert sorted((one[0], two[0])) in ([0, 2], [0, 0]), (one, two)
             for status, error, _ in (one, two):
                 assert ("is in use by another run" in error) == (status == 2), error
