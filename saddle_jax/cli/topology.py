@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from saddle_jax.base.checks import spells_whole
 from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
 from saddle_jax.training.config import Config, build_topology
@@ -17,7 +18,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.DEFINE_string("output", None, meaning, flag_values=options)
     flags.DEFINE_integer("seed", 0, "Seed of a random graph.", flag_values=options)
     kind, agents = parse(options, arguments, ["TOPOLOGY", "AGENTS"])
-    if not agents.isdecimal():
+    if not spells_whole(agents):
         raise UsageError(f"AGENTS must be a whole number, got {agents!r}")
     path = None if options.output is None else pathlib.Path(options.output)
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):

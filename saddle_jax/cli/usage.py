@@ -83,6 +83,12 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
     if "--help" in arguments or "-h" in arguments:
         print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
         sys.exit(0)
+    for word in arguments:
+        name = word.partition("=")[2]
+        if word.lstrip("-").startswith("flagfile=") and not os.path.isfile(
+            name
+        ):  # a pipe would be waited for
+            raise UsageError(f"flagfile must be a file, got {name!r}")
     try:
         values = options(["saddle", *arguments])[1:]
     except flags.Error as error:

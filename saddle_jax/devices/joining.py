@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from saddle_jax.base.checks import spells_whole
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.hosts import AgreedError, complain, end_at_once, writes
 
@@ -121,7 +122,7 @@ def initialize_options(
 
 def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
     host, _, port = coordinator.rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+    if not (host and spells_whole(port) and 0 < int(port) < 2**16):
         raise RunError(f"coordinator must be HOST:PORT of process 0, got {coordinator!r}")
     if processes < 1:
         raise RunError(f"processes must be a whole number >= 1, got {processes}")
@@ -138,7 +139,7 @@ def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
 def _count(variable: str, default: int | None = None) -> int:
     """Returns the whole number that a variable of the environment is set to."""
     text = os.environ.get(variable, "" if default is None else str(default))
-    if not text.strip().isdecimal():
+    if not spells_whole(text.strip()):
         given = repr(text) if variable in os.environ else "nothing"
         raise RunError(f"{variable} in the environment must be a whole number >= 0, got {given}")
     return int(text)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base import calls
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 
 # Settings whose spelling has options of its own: `method.mu` is an option of the method that is spelt.
 SPELT = ("method", "ascent")
@@ -25,7 +25,7 @@ def parse_seeds(text: str) -> list[int]:
     """Returns the seeds in a text such as "0,1,2"; an empty text has none."""
     words = text.split(",") if text else []
     for word in words:
-        if not (word.isdecimal() and int(word) <= _SEED_MOST):
+        if not (spells_whole(word) and int(word) <= _SEED_MOST):
             raise ArgumentError(
                 f"seeds must be whole numbers >= 0 with commas between them, such as 0,1,2, got {text!r}"
             )

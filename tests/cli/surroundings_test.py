@@ -57,12 +57,17 @@ def test_a_platform_that_is_not_here(tmp_path):
         (["train", f"--config.epochs={MANY}"], "epochs must be an integer >= 1 and <= 2147483647, got 9"),
         (["train", "--config.epochs=2000000000"], "epochs must be at most 429,496,729 with 5 steps each"),
         (["train", f"--config.seeds={','.join(map(str, range(20_000)))}"], "at most 4,096 runs in one pro"),
+        (["train", f"--config.seeds={'0' * 5000}"], "seeds must be whole numbers >= 0 with commas between"),
+        (["train", f"--config.devices={'1' * 5000}"], "devices must be auto or a whole number >= 1, got"),
+        (["topology", "ring", "4" * 5000], "AGENTS"),
+        (["train", f"--config.compressor=quantize{'4' * 5000}"], "compressor"),
         (["theory", f"--steps={MANY}"], "steps must be an integer >= 1 and <= 1000000000000000, got 9"),
         (["landscape", "run", "--points=100000001"], "points must be an integer >= 3 and <= 2001, got 1000"),
         (["bench", "input", "--method=x"], "method must be one of dpsgd, "),
         (["bench", "input", "--model=x"], "model must be one of "),
         (["bench", "growth", "--plot=x.exe"], "plot must end in .png, .pdf or .svg, got 'x.exe'"),
         (["list", ".", "--flagfile=binary"], "flagfile must be a text of options"),
+        (["list", ".", "--flagfile=pipe"], "flagfile must be a file, got 'pipe'"),
         (["report", "run", "--output=."], "output must be a file, new or to be replaced, got '.'"),
         (["report", "run", "--output=/"], "output must be a file, new or to be replaced, got '/'"),
         (["export", "run", "--output=."], "output must be a file, new or to be replaced, got '.'"),
@@ -73,6 +78,7 @@ def test_numbers_and_files_that_cannot_be(arguments, told, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run")
     (tmp_path / "binary").write_bytes(b"\x7fELF\xd0\x00")
+    os.mkfifo(tmp_path / "pipe")
     before = sorted(path.name for path in tmp_path.iterdir())
     assert cli.main(["saddle", *arguments]) == 2
     error = capsys.readouterr().err
