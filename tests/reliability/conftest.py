@@ -31,7 +31,8 @@ class Attack:
             yield
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            self.failures.append(f"{what}: {type(error).__name__} {error} ({where.filename}:{where.lineno})")
+            told = f"{what}: {type(error).__name__} {error} ({where.filename}:{where.lineno})"
+            self.failures.append(ascii(told))  # whatever was tried may be in it, and no text
 
 
 @pytest.fixture
