@@ -23,7 +23,7 @@ PAYLOADS = [
     f"{{{{constructor.constructor(\"{HACK}\")()}}}}", f"<a href=javascript:{HACK}>x</a>", "constructor",
     "\u2028\u2029", f"<style>@import 'http://127.0.0.1:9/x'</style><b onmouseover={HACK}>x</b>",
     "<base href=http://127.0.0.1:9/>",
-    f"<math><mi xlink:href=javascript:{HACK}>x", "\x00\x1b[2J\ud800", "a" * 100_000,
+    f"<math><mi xlink:href=javascript:{HACK}>x", "\x00\x1b[2J", "a" * 100_000,
 ]  # fmt: skip
 
 
