@@ -1,0 +1,42 @@
+"""The page of all settings, made from their definitions in saddle_jax/training/config.py."""
+
+import dataclasses
+import inspect
+import re
+
+from saddle_jax.training.config import IRRELEVANT, Config
+
+_HEAD = """# Settings
+
+Every setting is `--config.NAME=VALUE` on the command line, and a field of
+`saddle_jax.training.config.Config` in a settings file. `bin/saddle config` prints this list with the values
+that a command would use.
+
+Settings marked with * cannot change the numbers of a run, apart from rounding. A finished run may be resumed
+with other values of them.
+"""
+
+
+def settings_page() -> str:
+    """Returns the page: a table for each group of settings, in the order of their definition."""
+    fields = {field.name: field for field in dataclasses.fields(Config)}
+    parts = [_HEAD]
+    for line in inspect.getsource(Config).splitlines():
+        group = re.fullmatch(r"    # (\w.*)", line)
+        defined = re.match(r"    (\w+): \w+ = setting\(", line)
+        if group:
+            parts.append(f"\n## {group[1]}\n\n| setting | type | default | meaning |\n|---|---|---|---|\n")
+        elif defined:
+            parts.append(_row(fields.pop(defined[1])))
+    assert not fields, f"settings without a group: {', '.join(fields)}"
+    return "".join(parts)
+
+
+def _row(field: dataclasses.Field) -> str:
+    kinds = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    default = str(field.default).lower() if field.type is bool else str(field.default)
+    shown = f"`{default}`" if default else "-"
+    star = " \\*" if field.name in IRRELEVANT else ""
+    meaning = re.sub(r"([|_<*\[])", r"\\\1", field.metadata["meaning"])
+    meaning = re.sub(r"`[^`]*`", lambda code: code.group().replace("\\", ""), meaning)
+    return f"| `{field.name}`{star} | {kinds[field.type]} | {shown} | {meaning} |\n"
