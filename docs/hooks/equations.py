@@ -28,6 +28,9 @@ _TOKEN = re.compile(
     r"|(?P<inner><[^<>=-]+>)"
     r"|(?P<rest>.)"
 )
+# How words say symbols: the same letters as in the formulas.
+_LETTERS = dict(zip((*_GREEK, "lam"), "αβγδημρλξτλ", strict=True))
+_SPOKEN = re.compile(rf"\b(?:{'|'.join(_LETTERS)})(?=[^A-Za-z]|$)|\b([a-z])-hat\b|<-")
 _ROOT = re.compile(r"\bsqrt\(")
 _RELATION = re.compile(r"\S+ (=|<-|<|>|>=) ")
 
@@ -114,16 +117,29 @@ def _table(block: str) -> str:
         aligned = re.sub(r"\s+(=|<-)\s+", r" \1 ", line.strip())
         cells = [_cell(cell) for cell in re.split(r"\s{2,}", aligned)]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    return f'<div class="equations"><table>{"".join(rows)}</table></div>'
+    return f'<div class="equations"><table class="rows">{"".join(rows)}</table></div>'
 
 
 def _cell(cell: str) -> str:
-    return to_mathml(to_latex(cell)) if is_formula(cell) else html.escape(cell, quote=False)
+    return to_mathml(to_latex(cell)) if is_formula(cell) else html.escape(_spoken(cell), quote=False)
 
 
 def _prose(part: str) -> str:
     """Keeps code as it is, and whatever else Markdown would read as its own signs as it is written."""
     pieces = re.split(r"(`[^`]+`)", part)
-    return "".join(
-        piece if piece.startswith("`") else re.sub(r"([_*<\\])", r"\\\1", piece) for piece in pieces
-    )
+    return "".join(piece if piece.startswith("`") else _plain(_spoken(piece)) for piece in pieces)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([_*\\])", r"\\\1", text.replace("<", "&lt;"))
+
+
+def _spoken(text: str) -> str:
+    """Writes eta as η, x-hat as x̂ and <- as ←, as the formulas do."""
+
+    def letter(found: re.Match[str]) -> str:
+        if found.group() == "<-":
+            return "←"
+        return f"{found[1]}\u0302" if found[1] else _LETTERS[found.group()]
+
+    return _SPOKEN.sub(letter, text)

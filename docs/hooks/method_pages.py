@@ -82,8 +82,9 @@ def _curve(name: str, found: dict[str, Any]) -> str:
     beside = "" if name == _BESIDE else f" The grey line is {_title(_BESIDE)}."
     return (
         f"The distance of the consensus model from the known optimum of ridge regression, for ten agents "
-        f"whose data differs.{beside} An exact method falls until float32 ends; any other stops beside the "
-        f"optimum.\n\n{drawn}\n\nThe settings are:\n\n```sh\nbin/saddle train {given}\n```"
+        f"whose data differs.{beside} The curve of an exact method falls until float32 has no more digits; "
+        f"that of any other method stops before.\n\n{drawn}\n\n"
+        f"The settings are:\n\n```sh\nbin/saddle train {given}\n```"
     )
 
 

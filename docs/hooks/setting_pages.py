@@ -12,9 +12,10 @@ Every setting is `--config.NAME=VALUE` on the command line, and a field of
 `saddle_jax.training.config.Config` in a settings file. `bin/saddle config` prints this list with the values
 that a command would use.
 
-Settings marked with * cannot change the numbers of a run, apart from rounding. A finished run may be resumed
-with other values of them.
+Settings marked with * cannot change the numbers of a run, apart from rounding. An interrupted run may
+be resumed with other values of them.
 """
+_DEFAULT = re.compile(r" \(default[^()]*\)$")
 
 
 def settings_page() -> str:
@@ -37,6 +38,6 @@ def _row(field: dataclasses.Field) -> str:
     default = str(field.default).lower() if field.type is bool else str(field.default)
     shown = f"`{default}`" if default else "-"
     star = " \\*" if field.name in IRRELEVANT else ""
-    meaning = re.sub(r"([|_<*\[])", r"\\\1", field.metadata["meaning"])
+    meaning = re.sub(r"([|_<*\[])", r"\\\1", _DEFAULT.sub("", field.metadata["meaning"]))
     meaning = re.sub(r"`[^`]*`", lambda code: code.group().replace("\\", ""), meaning)
     return f"| `{field.name}`{star} | {kinds[field.type]} | {shown} | {meaning} |\n"

@@ -48,6 +48,11 @@ def test_words_stay_words(words):
     assert not equations.is_formula(words)
 
 
+def test_prose_says_symbols_as_formulas_do():
+    text = "With lambda > mu it is x-hat <- eta' g, and beta2 of `beta` or lambda_max."
+    assert equations.from_docstring(text) == "With λ > μ it is x\u0302 ← η' g, and β2 of `beta` or λ\\_max."
+
+
 @pytest.mark.parametrize("name", [*METHODS.ours, *ASCENTS.ours])
 def test_the_equations_of_everything_can_be_drawn(name):
     factory = METHODS[name] if name in METHODS else ASCENTS[name]
