@@ -27,6 +27,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         **method_pages.ascent_pages(),
         **api_pages.api_pages(),
         "settings.md": (None, setting_pages.settings_page()),
+        "verbs.md": (None, setting_pages.verbs_page()),
     }
     texts = {page.src_uri: page.content_string for page in files.documentation_pages()}
     addresses = {file.src_uri for file in files if not file.inclusion.is_excluded()} | made.keys()

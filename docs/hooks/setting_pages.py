@@ -1,9 +1,12 @@
-"""The page of all settings, made from their definitions in saddle_jax/training/config.py."""
+"""The page of all settings, made from their definitions, and that of all verbs, made from their help."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import re
 
+from saddle_jax.cli.__main__ import main
 from saddle_jax.training.config import IRRELEVANT, Config
 
 _HEAD = """# Settings
@@ -31,6 +34,15 @@ def settings_page() -> str:
             parts.append(_row(fields.pop(defined[1])))
     assert not fields, f"settings without a group: {', '.join(fields)}"
     return "".join(parts)
+
+
+def verbs_page() -> str:
+    """Returns the page with what `saddle --help` prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main(["saddle", "--help"])
+    text = "`saddle VERB --help` shows the options of a verb. [The command line](commands.md) has examples."
+    return f"# All verbs\n\n{text}\n\n```text\n{printed.getvalue().rstrip()}\n```\n"
 
 
 def _row(field: dataclasses.Field) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax import training
+from saddle_jax.cli import __main__ as cli
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
 from saddle_jax.training.config import Config
@@ -72,6 +73,11 @@ def test_every_setting_is_listed_with_its_default(site):
     for field in dataclasses.fields(Config):
         assert f"<code>{field.name}</code>" in text
     assert "<td><code>q_saddle</code></td>" in text
+
+
+def test_every_verb_is_listed(site):
+    text = re.sub(r"<[^>]+>", "", (site / "verbs.html").read_text())
+    assert {verb for verb in cli.VERBS if f"\n  {verb} " not in text} == set()
 
 
 def test_nothing_is_loaded_from_a_network(site):
