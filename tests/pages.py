@@ -89,8 +89,11 @@ MINUTES = {
 NOT_IN_CI = {
     "bin/saddle report runs/digits-q_saddle-ring10-seed0": "the folder of the first command at its own size",
     "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
+    "bin/saddle theory --corollary": "takes ten minutes: tests/analysis/theory_test.py has it with less to measure",
 }
 NOT_RUN = {
+    "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",
+    "bin/saddle thin runs/study/*": "needs the runs of a study: tests/report/thinning_test.py has others",
     "bin/test": "it is what runs this",
     "bin/saddle data prepare": "downloads, and needs TensorFlow",
     "bin/saddle reproduce --figure=allocation": "deals the images of CIFAR-10 at any scale",
