@@ -3,10 +3,11 @@
 from absl import flags
 
 from saddle_jax.base.errors import RunError
+from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.report.evidence import finding_rows, findings, plot_findings, runs_below, statement_rows
-from saddle_jax.report.tables import as_text, write_all
+from saddle_jax.report.tables import as_records, write_all
 
 
 def show(options: flags.FlagValues) -> int:
@@ -19,7 +20,10 @@ def show(options: flags.FlagValues) -> int:
         if not found:
             raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
         rows, summary = finding_rows(found), statement_rows(found)
-        print(f"{as_text(rows)}\n\n{as_text(summary)}")
+        output = Output(options)
+        output.table(rows, spare=("graph", "dataset", "seeds"))
+        output.say("")
+        output.table(summary)
         caption = (
             "Differences over the same seeds with 95 % intervals, in percentage points of accuracy or in %. "
             f"Scale {scale.name}: {scale.meaning}"
@@ -28,5 +32,6 @@ def show(options: flags.FlagValues) -> int:
         paths = write_all(rows, folder, name, caption)
         paths += write_all(summary, folder, f"{name}-summary", caption)
         plot_findings(found, folder / f"{name}.png")
-        print(f"\nwritten: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
+        output.note(f"\nwritten: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
+        output.give({"findings": as_records(rows), "statements": as_records(summary)})
     return 0

@@ -1,6 +1,5 @@
 """saddle theory: the convergence theorem in numbers, on the test-bed, and on a run."""
 
-import json
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.analysis.theory import bound, runs, speedup, summary, testbed
+from saddle_jax.cli.output import Output, output_options, width
 from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import theory
@@ -36,10 +36,10 @@ def run(arguments: Sequence[str]) -> None:
             raise UsageError(f"{name} must {'not be given with' if folders else 'be given with a run,'} DIR")
     if options.workdir and not options.testbed:
         raise UsageError("workdir must be given with --testbed, which draws theory.png")
-    tell = (lambda text: None) if options.json else lambda text: print(text, flush=True)
+    output = Output(options)
+    tell = output.say
     content = _of_run(pathlib.Path(folders[0]), options, tell) if folders else _of_constants(options, tell)
-    if options.json:
-        print(json.dumps(summary.finite(content), indent=1, allow_nan=False))
+    output.give(content)
 
 
 def _options() -> flags.FlagValues:
@@ -55,7 +55,7 @@ def _options() -> flags.FlagValues:
     meaning = "Samples per agent to measure a run with; 0: all of them."
     flags.DEFINE_integer("samples", 256, meaning, flag_values=options)
     opening_options(options)
-    flags.DEFINE_bool("json", False, "Print one JSON object.", flag_values=options)
+    output_options(options)
     return options
 
 
@@ -64,7 +64,7 @@ def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dic
         topology = build_topology(Config(topology=options.topology, agents=options.agents))
         constants: dict[str, Any] = {name: options[name].value for name in (*_CONSTANTS, "steps")}
         setting = bound.on_graph(topology, **constants)
-        tell(theory.describe_setting(setting, f"Theorem 1 on {topology.name}"))
+        tell(theory.describe_setting(setting, f"Theorem 1 on {topology.name}", width()))
         content = summary.of_setting(setting)
         return content | (_on_testbed(options.workdir, topology, setting, tell) if options.testbed else {})
 
@@ -92,8 +92,7 @@ def _on_testbed(
 
 def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[str], None]) -> dict[str, Any]:
     with mistakes():
-        run = runs.measure_run(
-            workdir, options.samples, options.data_dir, Screen(quiet=options.json), options.code
-        )
-    tell(theory.describe_run(run, str(workdir)))
+        screen = Screen(quiet=options.json or options.quiet)
+        run = runs.measure_run(workdir, options.samples, options.data_dir, screen, options.code)
+    tell(theory.describe_run(run, str(workdir), width()))
     return summary.of_run(run)

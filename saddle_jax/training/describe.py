@@ -2,13 +2,12 @@
 
 import importlib.metadata
 import pathlib
-from typing import Any, cast
+from typing import Any
 
 import jax
 
 from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
-from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import others
 from saddle_jax.graphs.recorded import to_record
@@ -102,13 +101,13 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     rate = phrases.of_rate(config)
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
-    taken = "" if group >= program.placement.per_device else f", {group} at a time"
+    taken = "" if group >= program.placement.per_device else f", computed {group} at a time"
     taken += "" if config.lowering == "auto" else f", convolutions: {config.lowering}"
     whose = f" (of seed {replica.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
         "method": phrases.of_method(config, method),
-        "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
+        "graph": str(method.topology),
         "network": phrases.of_faults(config),
         "time": phrases.of_timing(config),
         "data": phrases.of_data(replica),
@@ -125,7 +124,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     if config.has_replicas:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
         rows["replicas"] = f"{len(program.replicas)} in one program: {' x '.join(named)}"
-    return "\n".join(f"{name:<10} {text}" for name, text in rows.items() if text)
+    return "\n".join(phrases.wrapped(name, text) for name, text in rows.items() if text)
 
 
 def _faster(config: Config, replica: Replica) -> str:
