@@ -1,12 +1,12 @@
 """saddle check: holds anything that is brought, or a name of ours, to the laws of its kind."""
 
-import sys
 from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.base import checks, terminal
+from saddle_jax.base import checks
 from saddle_jax.cli.output import Output, output_options
+from saddle_jax.cli.streams import passing
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.laws import kinds
 from saddle_jax.laws.verdicts import Verdict
@@ -31,8 +31,8 @@ def run(arguments: Sequence[str]) -> int:
         if options.kind is not None:
             checks.choice("kind", options.kind, kinds.KINDS)
         kind = options.kind or kinds.kind_of(text)
-        verdicts = kinds.check(kind, text, around, tell=_progress)
-    _clear()
+        verdicts = kinds.check(kind, text, around, tell=lambda law: passing(f"{law} ..."))
+    passing()
     output = Output(options)
     output.give([{"kind": kind, **each._asdict()} for each in verdicts])
     output.table(_rows(verdicts))
@@ -49,14 +49,3 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
     holding, failing = (sum(each.status == status for each in verdicts) for status in ("holds", "fails"))
     told = f"of {holding + failing} laws that apply {holding} hold"
     return f"{told}, {failing} {'fails' if failing == 1 else 'fail'}"
-
-
-def _progress(law: str) -> None:
-    """Shows the law that is tried on a line of its own, where somebody watches."""
-    if terminal.is_drawable(sys.stderr):
-        print(f"\r\033[K{law} ...", end="", file=sys.stderr, flush=True)
-
-
-def _clear() -> None:
-    if terminal.is_drawable(sys.stderr):
-        print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -6,6 +6,8 @@ import shlex
 import shutil
 import sys
 
+from saddle_jax.cli.verbs import VERBS
+
 # bin/saddle runs another Python in its place and says here how it was called.
 VARIABLE = "SADDLE_COMMAND"
 
@@ -23,5 +25,7 @@ def typed() -> str:
 
 
 def next_steps(folder: pathlib.Path) -> str:
-    """Returns the line that ends a training: the command that shows its runs."""
-    return f"next: {typed()} report {shlex.quote(str(folder))}"
+    """Returns how a training ends: the commands that show its runs, as a page or, if there is one, live."""
+    verbs = [verb for verb in ("report", "serve") if verb in VERBS]
+    lines = [f"{typed()} {verb} {shlex.quote(str(folder))}" for verb in verbs]
+    return "next: " + "\n  or: ".join(lines)

@@ -25,8 +25,8 @@ _COLOURED = [
 
 def output_options(options: flags.FlagValues) -> None:
     """Defines --quiet and --json, which every verb with a table has."""
-    meaning = "Print the results alone, without headings, notes and progress."
-    flags.DEFINE_bool("quiet", False, meaning, flag_values=options)
+    quiet = "Print the results alone, without headings, notes and progress."
+    flags.DEFINE_bool("quiet", False, quiet, flag_values=options)
     flags.DEFINE_bool("json", False, "Print the results as JSON alone.", flag_values=options)
 
 
@@ -39,7 +39,7 @@ class Output:
     """Prints what a verb has found, as its options --quiet and --json say.
 
     Attributes:
-      is_json: whether standard output is for a program, which reads one JSON value.
+      is_json: whether a program reads standard output, which is one JSON value.
       is_silent: whether anything but results is left out.
     """
 

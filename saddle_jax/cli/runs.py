@@ -28,8 +28,8 @@ def show_list(arguments: Sequence[str]) -> None:
     else:
         output.say(f"no runs below {folder}")
     for run in found:
-        if run.reason:
-            output.say(printable(f"{run.run} is unreadable: {run.reason}"))
+        if run.reason and not output.is_json:
+            warn(printable(f"{run.run} is unreadable: {run.reason}"))
     output.give([run._asdict() for run in found])
 
 

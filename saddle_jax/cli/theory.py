@@ -22,7 +22,7 @@ _CONSTANTS = {
     "beta": (0.0, "Momentum."),
     "mu": (None, "Moving average of the momentum (default: beta)."),
     "eta": (None, "Learning rate (default: the largest that theorem and proof allow)."),
-    "gap": (1.0, "f(x0) - f*."),
+    "gap": (1.0, "Loss at the start above the least loss, f(x0) - f*."),
 }
 
 
@@ -31,15 +31,15 @@ def run(arguments: Sequence[str]) -> None:
     options = _options()
     folders = parse(options, arguments, ["[DIR]"])
     of_constants = [*_CONSTANTS, "agents", "topology", "steps", "testbed", "workdir"]
-    for name in of_constants if folders else ["samples", "data_dir", "code"]:
+    for name in of_constants if folders else ["samples", "replica", "data_dir", "code"]:
         if options[name].present:
             raise UsageError(f"{name} must {'not be given with' if folders else 'be given with a run,'} DIR")
     if options.workdir and not options.testbed:
         raise UsageError("workdir must be given with --testbed, which draws theory.png")
     output = Output(options)
     tell = output.say
-    content = _of_run(pathlib.Path(folders[0]), options, tell) if folders else _of_constants(options, tell)
-    output.give(content)
+    found = _of_run(pathlib.Path(folders[0]), options, tell) if folders else _of_constants(options, tell)
+    output.give(found)
 
 
 def _options() -> flags.FlagValues:
@@ -49,11 +49,12 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("agents", 8, "Number of agents, n.", flag_values=options)
     flags.DEFINE_string("topology", "ring", "The graph.", flag_values=options)
     flags.DEFINE_integer("steps", 2000, "Number of steps, T.", flag_values=options)
-    meaning = "Run Q-SADDLe on quadratics: the error, and how it falls with n."
-    flags.DEFINE_bool("testbed", False, meaning, flag_values=options)
+    testbed_too = "Run Q-SADDLe on quadratics: the error, and how it falls with n."
+    flags.DEFINE_bool("testbed", False, testbed_too, flag_values=options)
     flags.DEFINE_string("workdir", None, "Folder in which --testbed writes theory.png.", flag_values=options)
     meaning = "Samples per agent to measure a run with; 0: all of them."
     flags.DEFINE_integer("samples", 256, meaning, flag_values=options)
+    flags.DEFINE_integer("replica", None, "Which run of a folder with several.", flag_values=options)
     opening_options(options)
     output_options(options)
     return options
@@ -93,6 +94,7 @@ def _on_testbed(
 def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[str], None]) -> dict[str, Any]:
     with mistakes():
         screen = Screen(quiet=options.json or options.quiet)
-        run = runs.measure_run(workdir, options.samples, options.data_dir, screen, options.code)
+        given = (options.samples, options.data_dir, screen, options.code, options.replica)
+        run = runs.measure_run(workdir, *given)
     tell(theory.describe_run(run, str(workdir), width()))
     return summary.of_run(run)

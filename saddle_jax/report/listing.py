@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.report.measures import measures
@@ -19,7 +19,7 @@ class Listed(NamedTuple):
     state: str  # running, finished, diverged, interrupted, or unreadable
     step: int | None = None
     metric: str | None = None  # what it is judged by, such as "accuracy"
-    value: float | None = None  # the newest; a share, not a percentage
+    value: float | None = None  # the newest; a share, not a percentage; None of a sweep
     text: str = "-"  # the same as people read it
     method: str | None = None
     compressor: str | None = None
@@ -47,24 +47,30 @@ def _listed(workdir: pathlib.Path, label: str) -> Listed:
     try:
         settings, result = read_settings(workdir), read_result(workdir)
         headline = measures(read_about(workdir), label)[0]
-        step, score = _newest(workdir, headline.key)
+        step, record = _newest(workdir, headline.key)
     except RunError as error:
         return Listed(label, "unreadable", reason=str(error))
+    score, text = record.get(headline.key), "-"
+    if score is not None:
+        text = f"{headline.title} {headline.text(score)}"
+    if settings["sweep"]:  # numbers of different settings have no mean
+        each = [x for x in record.get(f"{headline.key}_by_replica") or () if isinstance(x, float)]
+        spread = f"{headline.digits(min(each))} to {headline.text(max(each))}" if each else "-"
+        score, text = None, f"{headline.title} {spread}"
     return Listed(
         run=label,
         state="running" if is_locked(workdir) else result["status"] if result else "interrupted",
         step=step,
         metric=headline.title,
         value=score,
-        text="-" if score is None else f"{headline.title} {headline.text(score)}",
+        text=text,
         method=settings["method"],
         compressor=settings["compressor"],
         seed=settings["seeds"] or str(settings["seed"]),
     )
 
 
-def _newest(workdir: pathlib.Path, key: str) -> tuple[int, float | None]:
-    """Returns the last step that was logged, 0 for none, and the newest value of a metric, if it has any."""
+def _newest(workdir: pathlib.Path, key: str) -> tuple[int, dict[str, Any]]:
+    """Returns the last step that was logged, 0 for none, and the newest line with a metric, if any."""
     step = next((record["step"] for record in newest(workdir)), 0)
-    values = (record.get(key) for record in newest(workdir, key))
-    return step, next((value for value in values if value is not None), None)
+    return step, next((line for line in newest(workdir, key) if line.get(key) is not None), {})

@@ -168,10 +168,12 @@ def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
     rows[0] += [] if scale.is_comparable else ["note"]
     rows[0] += ["paper_mean", "paper_std", "paper_drop", *NUMBERS, *(f"seed {seed}" for seed in seeds)]
     for entry, cell in cells.items():
-        paper = [None, None] if entry.printed is None else [entry.printed.mean, entry.printed.std]
+        printed = entry.printed if scale.is_comparable else None
+        paper = [None, None] if printed is None else [printed.mean, printed.std]
+        paper.append(entry.drop if scale.is_comparable else None)
         row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), scale.name]
         row += [] if scale.is_comparable else [_NO_RESULT]
-        row += ["" if value is None else f"{value:g}" for value in (*paper, entry.drop)]
+        row += ["" if value is None else f"{value:g}" for value in paper]
         rows.append([*row, *numbers_of(cell, seeds)])
     return rows
 

@@ -206,7 +206,7 @@ class _Run:
         self._note_bad([int(record.pop("first_bad")) for record in records])
         joined = self._joined(records)
         self.metrics.write({"step": step, "epoch": step / self.per_epoch, **joined})
-        self.screen.note(**phrases.newest(joined, self.program.replica.objective))
+        self.screen.note(**phrases.newest(joined, self.program.replica.objective, bool(self.config.sweep)))
         self._note_finite([{"step": step, **record} for record in records])
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -247,8 +247,10 @@ class _Run:
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
         epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
-        self.screen.line(describe.progress(epoch, record, self.program.replica.objective))
-        self.screen.note(**phrases.newest(record, self.program.replica.objective))
+        self.screen.line(
+            describe.progress(epoch, record, self.program.replica.objective, bool(self.config.sweep))
+        )
+        self.screen.note(**phrases.newest(record, self.program.replica.objective, bool(self.config.sweep)))
         return records
 
     def _spent(self, number: int) -> dict[str, Any]:

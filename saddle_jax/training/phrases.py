@@ -1,5 +1,6 @@
 """What a heading says of a run's parts, as far as it has them, and how its numbers are written."""
 
+import math
 import re
 import textwrap
 from collections.abc import Mapping
@@ -90,7 +91,17 @@ def of_rate(config: Config) -> str:
     return f", learning rate {rate} (schedule: {config.schedule})"
 
 
-def newest(found: Mapping[str, Any], objective: Objective) -> dict[str, str]:
+def span(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
+    """Writes the lowest and the highest of a metric over all replicas: "12.00 to 95.28 %"."""
+    name = name or f"test_{metric['name']}"
+    values = [x for x in found.get(f"{name}_by_replica", []) if x is not None and math.isfinite(x)]
+    if not values:
+        return "-"
+    low, high = (score({name: value}, metric, name) for value in (min(values), max(values)))
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def newest(found: Mapping[str, Any], objective: Objective, swept: bool = False) -> dict[str, str]:
     """Writes the training loss and the headline of the test, as far as a record has them, by short names."""
     headline = objective.record()["metrics"][0]
     shown = {}
@@ -98,7 +109,7 @@ def newest(found: Mapping[str, Any], objective: Objective) -> dict[str, str]:
         shown["loss"] = f"{found['train_loss']:.4g}"
     key = f"test_{headline['name']}"
     if found.get(key) is not None:
-        shown[headline["title"]] = score({key: found[key]}, headline)
+        shown[headline["title"]] = span(found, headline) if swept else score({key: found[key]}, headline)
     return shown
 
 

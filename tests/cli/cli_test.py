@@ -307,6 +307,10 @@ def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, 
     assert (
         printed.index("\nfolder ") < printed.index("\ncompiling ...\nready in ") < printed.index("\nepoch 1:")
     )
+    assert re.search(rf"^next: .*saddle_jax.cli report {tmp_path}$|^next: \S*saddle report", printed, re.M)
+    own = [line for line in printed.splitlines() if str(tmp_path) not in line and "written" not in line]
+    assert max(map(len, own)) <= 80
+    assert "nats" not in printed
     ready = [float(seconds) for seconds in re.findall(r"^ready in (.*) s$", printed, flags=re.MULTILINE)]
     whole = re.findall(r"^steps, time +\d+ in (.*) s  \(ready in (.*) s\)$", printed, flags=re.MULTILINE)
     assert [float(seconds) for _, seconds in whole] == ready
