@@ -35,9 +35,10 @@ SECTIONS: dict[str, dict[str, Description]] = {
         "best": _D("Find the best setting of every method below a folder."),
         "evaluate": _D("Evaluate a run's models again, also by other metrics."),
         "report": _D("Write one HTML page of a run, or of several side by side."),
-        "figure": _D("Draw a figure of runs: curves, compression, zeta, bits or partition."),
+        "figure": _D("Draw a figure of runs: curves, sharpness, compression, bits and others."),
         "sharpness": _D("Measure the largest eigenvalue of the Hessian at a run's checkpoints."),
         "landscape": _D("Draw the loss around the models of runs, as pictures and a page to turn."),
+        "thin": _D("Make small open copies of runs: settings, results, and metrics in means of some lines."),
         "export": _D("Write a run's model as safetensors or msgpack."),
     },
     "The paper": {

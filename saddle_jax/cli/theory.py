@@ -6,10 +6,10 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax.analysis.theory import bound, runs, speedup, summary, testbed
+from saddle_jax.analysis.theory import bound, runs, summary
 from saddle_jax.cli.output import Output, output_options, width
+from saddle_jax.cli.theory_measured import on_testbed, show_corollary
 from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
-from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import theory
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.progress import Screen
@@ -30,16 +30,23 @@ def run(arguments: Sequence[str]) -> None:
     """Prints the bound for given constants, or how the theorem applies to a run."""
     options = _options()
     folders = parse(options, arguments, ["[DIR]"])
-    of_constants = [*_CONSTANTS, "agents", "topology", "steps", "testbed", "workdir"]
+    of_constants = [*_CONSTANTS, "agents", "topology", "steps", "testbed", "corollary", "workdir"]
     for name in of_constants if folders else ["samples", "replica", "data_dir", "code"]:
         if options[name].present:
             raise UsageError(f"{name} must {'not be given with' if folders else 'be given with a run,'} DIR")
-    if options.workdir and not options.testbed:
-        raise UsageError("workdir must be given with --testbed, which draws theory.png")
+    if options.workdir and not (options.testbed or options.corollary):
+        raise UsageError("workdir must be given with --testbed or --corollary, which draw pictures")
+    for name in (*_CONSTANTS, "agents", "topology", "steps", "testbed") if options.corollary else ():
+        if options[name].present:
+            raise UsageError(f"{name} must not be given with --corollary, which has constants of its own")
     output = Output(options)
-    tell = output.say
-    found = _of_run(pathlib.Path(folders[0]), options, tell) if folders else _of_constants(options, tell)
-    output.give(found)
+    if options.corollary:
+        content = show_corollary(options.workdir, output)
+    elif folders:
+        content = _of_run(pathlib.Path(folders[0]), options, output.say)
+    else:
+        content = _of_constants(options, output.say)
+    output.give(content)
 
 
 def _options() -> flags.FlagValues:
@@ -49,9 +56,12 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("agents", 8, "Number of agents, n.", flag_values=options)
     flags.DEFINE_string("topology", "ring", "The graph.", flag_values=options)
     flags.DEFINE_integer("steps", 2000, "Number of steps, T.", flag_values=options)
-    testbed_too = "Run Q-SADDLe on quadratics: the error, and how it falls with n."
-    flags.DEFINE_bool("testbed", False, testbed_too, flag_values=options)
-    flags.DEFINE_string("workdir", None, "Folder in which --testbed writes theory.png.", flag_values=options)
+    meaning = "Run Q-SADDLe on quadratics: the error, and how it falls with n."
+    flags.DEFINE_bool("testbed", False, meaning, flag_values=options)
+    meaning = "Run it on several graphs, with momentum, over n and T: the corollary's slopes (minutes)."
+    flags.DEFINE_bool("corollary", False, meaning, flag_values=options)
+    meaning = "Folder in which --testbed writes theory.png, and --corollary corollary.png."
+    flags.DEFINE_string("workdir", None, meaning, flag_values=options)
     meaning = "Samples per agent to measure a run with; 0: all of them."
     flags.DEFINE_integer("samples", 256, meaning, flag_values=options)
     flags.DEFINE_integer("replica", None, "Which run of a folder with several.", flag_values=options)
@@ -67,28 +77,7 @@ def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dic
         setting = bound.on_graph(topology, **constants)
         tell(theory.describe_setting(setting, f"Theorem 1 on {topology.name}", width()))
         content = summary.of_setting(setting)
-        return content | (_on_testbed(options.workdir, topology, setting, tell) if options.testbed else {})
-
-
-def _on_testbed(
-    workdir: str | None, topology: Graphs, setting: bound.Setting, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """Runs the real method on the test-bed: at this setting, and over n for the slope."""
-    folder = pathlib.Path(workdir) if workdir else None
-    if folder:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"workdir must be a folder that can be written to, got {folder}") from error
-    measured = testbed.measure_setting(topology, setting)
-    tell(theory.describe_measured(measured, setting))
-    points = speedup.sweep(report=lambda point: tell(theory.describe_point(point)))
-    slope = speedup.fit_slope(points)
-    tell(theory.describe_slope(slope))
-    if folder:
-        theory.plot_speedup(points, slope, folder / "theory.png")
-        tell(f"picture: {folder / 'theory.png'}")
-    return summary.of_testbed(measured, points, slope)
+        return content | (on_testbed(options.workdir, topology, setting, tell) if options.testbed else {})
 
 
 def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[str], None]) -> dict[str, Any]:

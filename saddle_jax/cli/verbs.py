@@ -12,6 +12,7 @@ VERBS = {
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.evaluate", "run"),
     "export": ("saddle_jax.cli.runs", "export"),
+    "thin": ("saddle_jax.cli.runs", "show_thin"),
     "report": ("saddle_jax.cli.report", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
     "sharpness": ("saddle_jax.cli.sharpness", "run"),

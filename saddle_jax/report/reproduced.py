@@ -10,14 +10,15 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.paper import experiments, figures
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 from saddle_jax.paper.figures import FIGURES
+from saddle_jax.paper.pairs import BASES
 from saddle_jax.paper.plan import Planned, Remaining
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.plots import new_figure, save
+from saddle_jax.report.statistics import signed
 from saddle_jax.report.tables import NUMBERS, Cell, cell_of, numbers_of, seeds_of, write_all
 from saddle_jax.training.run_name import safe
 
 _NO_RESULT = "smoke test, not a result"
-_BASE = {"q_saddle": "qgm", "n_saddle": "ngm", "d_saddle": "dpsgd"}
 
 
 def table_rows() -> list[list[str]]:
@@ -142,7 +143,7 @@ def beside_the_paper(
         difference = "-"
         if cell.mean is not None and entry.printed is not None:
             difference = f"{cell.mean - entry.printed.mean:+.2f}"
-        row = [*entry.problem, _method(entry), entry.compressor, scale.name]
+        row = [*entry.problem, entry.variant, entry.compressor, scale.name]
         row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
         row += [cell.summary.interval(cell.digits), difference]
         if has_drops:
@@ -157,23 +158,24 @@ def _not_compared(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
     """Lists what runs gave that only show that everything runs: without the paper's numbers, and marked."""
     rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", _NO_RESULT]]
     for entry, cell in cells.items():
-        rows.append([*entry.problem, _method(entry), entry.compressor, scale.name, f"({cell.text()})"])
+        rows.append([*entry.problem, entry.variant, entry.compressor, scale.name, f"({cell.text()})"])
     return rows
 
 
 def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
     """Lists an entry a row for programs: the paper's numbers, ours, and ours seed by seed."""
     seeds = seeds_of(cells.values())
-    rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "scale"]]
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "rho", "scale"]]
     rows[0] += [] if scale.is_comparable else ["note"]
     rows[0] += ["paper_mean", "paper_std", "paper_drop", *NUMBERS, *(f"seed {seed}" for seed in seeds)]
     for entry, cell in cells.items():
         printed = entry.printed if scale.is_comparable else None
-        paper = [None, None] if printed is None else [printed.mean, printed.std]
-        paper.append(entry.drop if scale.is_comparable else None)
-        row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), scale.name]
+        paper = (None, None) if printed is None else (printed.mean, printed.std)
+        drop = entry.drop if scale.is_comparable else None
+        radius = "" if entry.rho is None else f"{entry.rho:g}"  # none: the dataset's
+        row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), radius, scale.name]
         row += [] if scale.is_comparable else [_NO_RESULT]
-        row += ["" if value is None else f"{value:g}" for value in paper]
+        row += ["" if value is None else f"{value:g}" for value in (*paper, drop)]
         rows.append([*row, *numbers_of(cell, seeds)])
     return rows
 
@@ -192,7 +194,7 @@ def contrasts(cells: Mapping[Entry, Cell], others: Mapping[Entry, Cell] | None =
             continue
         paper = one.printed.mean - other.printed.mean if one.printed and other.printed else None
         ours = cells[one].minus(every[other])
-        row = [*one.problem, what, _signed(paper), _signed(ours.mean)]
+        row = [*one.problem, what, signed(paper), signed(ours.mean)]
         rows.append([*row, ours.interval("+.2f"), str(ours.seeds)])
     return rows
 
@@ -200,12 +202,13 @@ def contrasts(cells: Mapping[Entry, Cell], others: Mapping[Entry, Cell] | None =
 def _contrast(one: Entry, other: Entry) -> str | None:
     """Names what the difference of two entries shows; None if it shows nothing."""
     named = f" ({one.compressor})" if one.compressor != "none" else ""
-    if _BASE.get(one.method) == other.method and one.compressor == other.compressor:
-        return f"{_method(one)} - {other.method}{named}"
+    if BASES.get(one.method) == other.method and one.compressor == other.compressor:
+        return f"{one.variant} - {other.method}{named}"
     if one.method == other.method and one.compressor == other.compressor:
-        return f"{_method(one)} - {_method(other)}{named}" if one.ascent_every > other.ascent_every else None
+        is_special = one.ascent_every > other.ascent_every or (one.rho is not None and other.rho is None)
+        return f"{one.variant} - {other.variant}{named}" if is_special else None
     if _is_uncompressed(one, other):
-        return f"{_method(one)}: {one.compressor} - none"
+        return f"{one.variant}: {one.compressor} - none"
     return None
 
 
@@ -214,14 +217,6 @@ def _is_uncompressed(one: Entry, other: Entry) -> bool:
     same = (one.problem, one.method, one.ascent_every, one.schedule)
     others = (other.problem, other.method, other.ascent_every, other.schedule)
     return same == others and one.compressor != "none" and other.compressor == "none"
-
-
-def _method(entry: Entry) -> str:
-    return entry.method + (f" every {entry.ascent_every}" if entry.ascent_every > 1 else "")
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2f}"
 
 
 def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike) -> None:
