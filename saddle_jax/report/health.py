@@ -59,6 +59,10 @@ def examine(optional: Mapping[str, Sequence[str]], data_dir: str | None = None) 
     for what, look in looks.items():
         try:
             found += look()
+        except ModuleNotFoundError as error:  # of an extra: what it lacks is told above
+            is_needed = error.name not in {name for names in optional.values() for name in names}
+            state: State = "broken" if is_needed else "missing"
+            found.append(Finding(what, state, f"cannot be looked at without {error.name}"))
         except Exception as error:
             found.append(Finding(what, "broken", f"{type(error).__name__}: {short_line(error)}"))
     return found

@@ -187,6 +187,7 @@ def test_a_size_is_that_of_the_papers_data_without_the_data():
         (["--table=1", "--rows=ring5-alpha0.01-qgm", "--scale=smoke", "--workdir=/dev/null"], r"/dev/null"),
         (["--figure=10"], r"figure must be one of landscape, .*, or 1 to 9, got '10'"),
         (["--figure=levels", "--table=1"], r"figure must stand alone"),
+        (["--figure=levels", "--json"], r"json must not be given with --figure"),
         (["--table=1", "--seeds=0"], r"seeds"),
         (
             ["--table=1", "--rows=ring5-alpha0.01-qgm-none", "--workdir=w", "--data_dir=nowhere"],
