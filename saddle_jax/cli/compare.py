@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.base import sources
-from saddle_jax.cli.command import next_steps
+from saddle_jax.cli.compared import show_compared
 from saddle_jax.cli.grids import grid_options, read_grid
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import picture_option
@@ -15,8 +15,6 @@ from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
-from saddle_jax.report.tables import as_records, gather, headline_of, write_all
 
 
 @sources.reading_once()  # all runs have the same code
@@ -27,7 +25,6 @@ def run(arguments: Sequence[str]) -> int:
     grid = read_grid(options)
     settings, folder = read_for_many(options), pathlib.Path(options.workdir)
 
-    from saddle_jax.report.curves import plot_curves
     from saddle_jax.training.comparison import runs_of
 
     with mistakes():
@@ -45,29 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     ended = [workdir for workdir in runs if workdir not in refused]
     if not ended:
         raise UsageError(f"no run of {folder} could be made", status)
-    with mistakes():
-        cells, headline = gather(ended, grid.axes), headline_of(ended)
-    rows, between = comparison(cells, grid), differences(cells, grid)
-    title = f"test {headline.title} of the consensus model{headline.unit}, mean +- deviation over seeds"
-    output.table(rows, f"\n{title}")
-    alone = numbers(cells, grid, headline)
-    paths = write_all(rows, folder, "comparison", numbers=alone)
-    if any(len(cell.scores) > 1 for cell in cells.values()):
-        spread = intervals(cells, grid)
-        title = "the same with 95 % intervals of the mean (Student's t)"
-        output.table(spread, f"\n{title}")
-        paths += write_all(spread, folder, "comparison-intervals", title)
-    if len(between) > 1:
-        title = "differences over the same seeds, with 95 % intervals (Student's t)"
-        output.table(between, f"\n{title}", spare=("seeds",))
-        paths += write_all(between, folder, "comparison-differences", title)
-    picture = folder / f"comparison.{options.picture}"
-    plot_curves(ended, picture)
-    output.note(f"written: {', '.join(path.name for path in [*paths, picture])} in {folder}")
-    output.note(next_steps(folder))
-    texts = ("method", "compressor", "ascent", "topology", "metric")
-    tables = {"cells": as_records(alone, texts), "differences": as_records(between, (*texts, "minus"))}
-    output.give({"folder": str(folder), **tables})
+    show_compared(ended, grid, folder, options.picture, output)
     return status or (MISTAKE if impossible else 0)
 
 
