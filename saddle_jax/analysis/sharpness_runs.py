@@ -29,7 +29,7 @@ class Opened(NamedTuple):
 
     @property
     def replica(self) -> Replica:
-        """The parts of the run."""
+        """The parts that the run is made of."""
         return self.whole.replicas[self.number]
 
     @property

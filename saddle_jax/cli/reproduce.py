@@ -14,7 +14,7 @@ from saddle_jax.paper import figures
 from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries, named_table
 from saddle_jax.paper.readings import SETTINGS, written
 from saddle_jax.paper.scales import SCALES
-from saddle_jax.report.reproduced import figure_rows, scale_rows, table_rows
+from saddle_jax.report.reproduced import figure_rows, scale_rows, table_rows, write_results
 from saddle_jax.report.tables import as_records
 
 
@@ -43,7 +43,9 @@ def run(arguments: Sequence[str]) -> int:
         with mistakes():
             bases = base_runs(options, table, entries, options.seeds)
             otherwise = written(readings_of(options))
-            show_results(output, table, options.seeds, runs, bases, *place(options), otherwise)
+            scale, folder = place(options)
+            found = write_results(table, options.seeds, runs, bases, scale, folder, otherwise)
+        show_results(output, found, folder)
     return status
 
 

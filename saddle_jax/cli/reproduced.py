@@ -1,29 +1,16 @@
 """What `saddle reproduce` prints when its runs are made: the paper's table beside ours."""
 
 import pathlib
-from collections.abc import Sequence
 
 from saddle_jax.cli.output import Output
-from saddle_jax.paper.plan import Planned
-from saddle_jax.paper.scales import Scale
-from saddle_jax.report.reproduced import write_results
+from saddle_jax.report.reproduced import Results
 from saddle_jax.report.tables import as_records
 
 _TEXTS = ("dataset", "graph", "method", "compressor", "scale")
 
 
-def show_results(
-    output: Output,
-    table: str,
-    seeds: int,
-    runs: Sequence[Planned],
-    bases: Sequence[Planned],
-    scale: Scale,
-    folder: pathlib.Path,
-    otherwise: Sequence[str],
-) -> None:
-    """Writes the table, its differences and a picture, and prints them; see `write_results`."""
-    found = write_results(table, seeds, runs, bases, scale, folder, otherwise)
+def show_results(output: Output, found: Results, folder: pathlib.Path) -> None:
+    """Prints a table that was written to a folder, and its differences."""
     output.note(f"\n{found.caption}\n")
     output.table(found.rows, spare=("scale", "95 % interval", "graph"))
     if found.differences:

@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -58,7 +59,8 @@ def examine(optional: Mapping[str, Sequence[str]], data_dir: str | None = None) 
     found: list[Finding] = []
     for what, look in looks.items():
         try:
-            found += look()
+            with warnings.catch_warnings(action="ignore"):  # the table is what tells
+                found += look()
         except ModuleNotFoundError as error:  # of an extra: what it lacks is told above
             is_needed = error.name not in {name for names in optional.values() for name in names}
             state: State = "broken" if is_needed else "missing"
