@@ -28,7 +28,7 @@ def environment(tmp_path, monkeypatch):
     (tmp_path / "requirements").mkdir()
     calls, requirements, hashed = [], [], []
 
-    def pretend(command):
+    def pretend(command, tell=None):
         if "--require-hashes" in command:
             hashed.append(pathlib.Path(command[-1]).name)
             return
@@ -42,6 +42,7 @@ def environment(tmp_path, monkeypatch):
         elif "interrupted" in (tmp_path / "constraints.txt").read_text():
             raise KeyboardInterrupt
 
+    module.real_call = module._call
     monkeypatch.setattr(module, "_call", pretend)
     module.calls, module.requirements, module.hashed = calls, requirements, hashed
     return module
@@ -99,6 +100,31 @@ def test_every_version_has_hashes_and_every_hash_a_version():
     assert found == VERSIONS  # bin/pins writes them anew
 
 
+def test_an_installation_says_how_far_it_is(environment, capfd, monkeypatch):
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(environment.time, "monotonic", lambda: float(next(clock)))
+    tell = environment._Installing()
+    lines = ["Looking in indexes: x", "Collecting jax>=0.10 (from saddle_jax)", "", "Collecting flax"]
+    lines += ["  Downloading jaxlib-0.10-cp311.whl (80.1 MB)", "Installing collected packages: a, b, c"]
+    for line in lines:
+        tell(line)
+    said = capfd.readouterr().err.splitlines()
+    assert said[-1].startswith("saddle: unpacking 3 packages (")
+    assert any(
+        re.fullmatch(r"saddle: package 2: \w+ (flax|jaxlib \(80.1 MB\)) \(\d+ s\)", line) for line in said
+    )
+    assert len(said) <= 3  # not a line for each line of pip
+
+
+def test_what_a_command_prints_is_told_and_its_failure_is_told(environment):
+    heard = []
+    call = environment.real_call
+    call([sys.executable, "-c", "print('one'); print('two')"], heard.append)
+    assert heard == ["one\n", "two\n"]
+    with pytest.raises(subprocess.CalledProcessError):
+        call([sys.executable, "-c", "raise SystemExit(3)"], heard.append)
+
+
 def test_extras_add_up(environment):
     environment.prepare()
     environment.prepare("test")
@@ -141,7 +167,7 @@ def test_the_environment_names_extras(environment, monkeypatch, nvidia_smi, capf
     environment.prepare("all")
     assert environment.requirements[-1] == f"{environment.ROOT}[all,bench,cuda]"
     monkeypatch.setenv("SADDLE_EXTRAS", "cuda,gpu")
-    allowed = "all, bench, cuda, data, models, plan-cuda, plan-tpu, prepare, report, test, train"
+    allowed = "all, bench, cuda, data, docs, models, plan-cuda, plan-tpu, prepare, report, test, train"
     capfd.readouterr()
     with pytest.raises(SystemExit, match=r"^2$"):
         environment.prepare("all")

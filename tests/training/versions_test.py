@@ -2,6 +2,8 @@
 
 import json
 
+from folders import write_run
+
 from saddle_jax.training import describe, loop
 from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
@@ -36,6 +38,6 @@ def test_other_versions_are_told_once_and_only_by_a_run_that_goes_on(tmp_path):
     ]
 
 
-def test_a_record_that_says_nothing_of_versions_is_passed_over():
-    for before in (None, [], "x", {}, describe.versions()):
-        assert describe.other_versions(before) == ""
+def test_a_record_that_says_nothing_of_versions_is_passed_over(tmp_path):
+    for number, about in enumerate(({"versions": {}}, {"versions": describe.versions()})):
+        assert describe.other_versions(write_run(tmp_path / str(number), about=about)) == ""
