@@ -3,12 +3,11 @@
 import collections
 
 from saddle_jax.core.ledger import readable
-from saddle_jax.report.tables import as_text
 from saddle_jax.training.forecast import Forecast
 
 
-def forecast_text(found: Forecast) -> str:
-    """Writes what the compiler said, our own estimate beside it, and what to change if it does not fit."""
+def forecast_lines(found: Forecast) -> tuple[list[str], list[str]]:
+    """Writes what stands above and below the table of memory: the verdict, and what else was found."""
     lines = [
         f"target      {found.target.text}: {found.placement}",
         f"fits        {_verdict(found)}",
@@ -19,7 +18,7 @@ def forecast_text(found: Forecast) -> str:
         f"compiled    {found.steps:,} {'step' if found.steps == 1 else 'steps'} a call, "
         f"in {found.compile_seconds:.1f} s",
     ]
-    return "\n".join([*lines[:2], "", as_text(_rows(found)), "", *lines[2:]])
+    return lines[:2], lines[2:]
 
 
 def _verdict(found: Forecast) -> str:
@@ -30,7 +29,8 @@ def _verdict(found: Forecast) -> str:
     return f"{'yes' if found.fits else 'NO'}: {taken} of {readable(found.memory)}"
 
 
-def _rows(found: Forecast) -> list[list[str]]:
+def forecast_rows(found: Forecast) -> list[list[str]]:
+    """Lists the bytes of a device as text: what the compiler said, and our own estimate beside it."""
     told = found.estimate
     rows = [
         ("models and state", found.models + found.state, told.carried),

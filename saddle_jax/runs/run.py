@@ -175,11 +175,12 @@ class Run:
 
     def sharpness(self, epochs: Sequence[str] = ("all",), **how: Any) -> list[dict[str, Any]]:
         """Measures the Hessian of the consensus model at the checkpoints; `how` is `Measurement`'s."""
-        runs = {self.workdir: self._alone("sharpness")}
+        self._alone("sharpness")
+        runs = [sharpness_runs.Opened(self.workdir, self._whole)]
         targets = sharpness_runs.targets_of(runs, list(epochs), ["none"])
         with contextlib.closing(Screen()) as screen:
             sharpness_runs.measure_missing(runs, targets, sharpness_runs.Measurement(**how), screen)
-        return sharpness_runs.measured_stages(list(runs), targets)[self.workdir]
+        return sharpness_runs.measured_stages(runs, targets)[0]
 
     def landscape(
         self, points: int = 21, span: float = 1.0, images: int = 1024, directions: landscape.Kind = "filter"
@@ -204,10 +205,9 @@ class Run:
             raise ArgumentError(f"replica must be given for several runs: 0 to {len(self.config.each()) - 1}")
         return reopen.open_program(self.workdir, self._whole, Screen().warn, replica)
 
-    def _alone(self, what: str) -> Replica:
+    def _alone(self, what: str) -> None:
         if self.config.has_replicas:
             raise ArgumentError(f"{what} needs a run of one seed and without a sweep, got {self!r}")
-        return self._whole.replica
 
 
 def _listed(name: str, values: Any) -> list[Any]:

@@ -73,6 +73,7 @@ def test_without_the_extras_every_verb_works_or_tells_in_one_line_what_it_needs(
         "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n",
     ]
     assert list(tmp_path.iterdir()) == []
+    assert found["doctor"][0] == 0  # it says what to install
 
 
 def test_a_missing_module_that_no_extra_brings_keeps_its_traceback(monkeypatch):
