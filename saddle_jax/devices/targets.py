@@ -49,8 +49,8 @@ class Tpu(NamedTuple):
 GPUS = {
     "a40": Gpu(
         name="NVIDIA A40",
-        source="NVIDIA's data sheet as dealers quote it (48 GB, 696 GB/s, 10,752 = 84 x 128 units); public tables of "
-        "GPUs (1740 MHz); the rest from XLA's a6000.txtpb, which is the same chip",
+        source="NVIDIA's data sheet as dealers quote it (48 GB, 696 GB/s, 10,752 = 84 x 128 units); public "
+        "tables of GPUs (1740 MHz); the rest from XLA's a6000.txtpb, which is the same chip",
         capability=(8, 6),
         memory=48 * 10**9,
         bandwidth=696 * 10**9,
@@ -90,8 +90,8 @@ GPUS = {
     ),
     "l4": Gpu(
         name="NVIDIA L4",
-        source="NVIDIA's data sheet as dealers quote it (24 GB, 300 GB/s, 2.04 GHz, 30.3 TFLOP/s, which 58 x 128 units "
-        "make); public tables of GPUs (48 MB cache); NVIDIA's Ada tuning guide (100 KB, 48 warps a core)",
+        source="NVIDIA's data sheet as dealers quote it (24 GB, 300 GB/s, 2.04 GHz, 30.3 TFLOP/s, which 58 x "
+        "128 units make); public tables of GPUs (48 MB cache); the rest as of other GPUs from 8.6 on",
         capability=(8, 9),
         memory=24 * 10**9,
         bandwidth=300 * 10**9,
@@ -114,7 +114,7 @@ _NO_TPU = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",  # of the machine, which is none: the target has its own
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
-# JAX takes this share of a GPU's memory when it starts, unless one of these says otherwise; the second is old.
+# JAX takes this share of a GPU's memory when it starts, unless one of these says otherwise.
 _GPU_SHARE = "0.75"
 _GPU_SHARES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 

@@ -9,19 +9,25 @@ from saddle_jax.training.forecast import Forecast
 
 def forecast_text(found: Forecast) -> str:
     """Writes what the compiler said, our own estimate beside it, and what to change if it does not fit."""
-    lines = [
+    head = [
         f"target      {found.target.text}: {found.placement}, {found.at_a_time} at a time",
         f"fits        {_verdict(found)}",
         *([] if found.has_data else ["data        not here: black images of its shapes stand in for it"]),
-        *(f"to change   {line}" for line in found.advice),
+        "",
+        as_text(_rows(found)),
+        "",
+    ]
+    head += [f"to change   {line}" for line in found.advice]
+    if not found.kernels:
+        return "\n".join([*head, "compiled    not at all: the compiler refuses what does not fit"])
+    body = [
         f"exchanges   {_exchanges(found)}",
         f"kernels     {', '.join(f'{count:,} x {kind}' for kind, count in found.kernels.items())}",
         f"window      {_window(found)}",
         f"compiled    {found.steps:,} {'step' if found.steps == 1 else 'steps'} a call, "
         f"in {found.compile_seconds:.1f} s",
     ]
-    head = 2 if found.has_data else 3
-    return "\n".join([*lines[:head], "", as_text(_rows(found)), "", *lines[head:]])
+    return "\n".join(head + body)
 
 
 def _verdict(found: Forecast) -> str:

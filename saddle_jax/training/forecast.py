@@ -1,6 +1,7 @@
 """A run's own step, compiled for devices that may not be there: what it takes there, and whether it fits."""
 
 import dataclasses
+import re
 import time
 from typing import Any
 
@@ -22,6 +23,9 @@ from saddle_jax.training.program import Program, build
 from saddle_jax.training.remedies import remedies
 from saddle_jax.training.step import Inputs
 
+# A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".
+_USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # Compiling for a GPU that is not there cannot try kernels out.
 _OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_autotune_level": 0}}
 
@@ -127,10 +131,23 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
     with policy.targeting(target.kind, target.memory):
         check_precision(config.precision)
         program = program_on(config, target, shared)
+        told = _before(program, target, has_data)
         started = time.perf_counter()
-        compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
-        seconds = time.perf_counter() - started
-        return _read(program, target, compiled, steps, seconds, has_data)
+        try:
+            compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
+        except jax.errors.JaxRuntimeError as error:
+            used = _USED.search(str(error))
+            if used is None:
+                raise
+            needed, there = int(float(used[1]) * _UNITS[used[2]]), int(float(used[3]) * _UNITS[used[4]])
+            found = dataclasses.replace(told, working=max(0, needed - told.total), memory=there)
+        else:
+            found = _read(program, told, compiled, steps)
+        found = dataclasses.replace(found, compile_seconds=time.perf_counter() - started)
+        if found.fits or found.memory is None:
+            return found
+        advice = remedies(program, found.working, found.memory // found.sharing)
+        return dataclasses.replace(found, advice=advice)
 
 
 def program_on(config: Config, target: Target, shared: Parts | None = None) -> Program:
@@ -174,18 +191,11 @@ def input_shapes(program: Program) -> Inputs:
     return Inputs(data, samples, mask)
 
 
-def _read(
-    program: Program, target: Target, compiled: Any, steps: int, seconds: float, has_data: bool
-) -> Forecast:
-    """Reads the compiled program of `steps` steps, which took so many seconds to compile."""
-    placement, shapes, told = program.placement, program.carry_shapes, memory.estimate(program)
-    models = work.size_of(shapes.params) // placement.devices
-    carried = work.size_of(program.shapes_of_one) * program.at_once // placement.devices
-    found, text = compiled.memory_analysis(), compiled.as_text()
-    # What is carried is donated: it is an argument and takes no room among the results.
-    beside = found.output_size_in_bytes - found.alias_size_in_bytes
-    there = memory.available() if target.memory is None else target.memory
-    result = Forecast(
+def _before(program: Program, target: Target, has_data: bool) -> Forecast:
+    """Returns what is known before anything is compiled: what a device holds, and what it has room for."""
+    placement, told = program.placement, memory.estimate(program)
+    models = work.size_of(program.carry_shapes.params) // placement.devices
+    return Forecast(
         target=target,
         placement=str(placement),
         devices=placement.devices * placement.batch_devices,
@@ -193,20 +203,34 @@ def _read(
         has_data=has_data,
         models=models,
         state=told.carried - models,
+        data=told.data,
+        working=0,
+        donated=0,
+        estimate=told,
+        memory=memory.available() if target.memory is None else target.memory,
+        sharing=told.sharing,
+        collectives=(),
+        kernels={},
+        largest_window=0,
+        steps=0,
+        compile_seconds=0.0,
+        advice=(),
+    )
+
+
+def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Forecast:
+    """Reads the compiled program of `steps` steps."""
+    carried = work.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
+    found, text = compiled.memory_analysis(), compiled.as_text()
+    # What is carried is donated: it is an argument and takes no room among the results.
+    beside = found.output_size_in_bytes - found.alias_size_in_bytes
+    return dataclasses.replace(
+        told,
         data=found.argument_size_in_bytes - carried,
         working=found.temp_size_in_bytes + beside,
         donated=found.alias_size_in_bytes,
-        estimate=told,
-        memory=there,
-        sharing=told.sharing,
         collectives=tuple(compiled_text.collectives(text)),
         kernels=compiled_text.kernels(text),
         largest_window=compiled_text.largest_window(text),
         steps=steps,
-        compile_seconds=seconds,
-        advice=(),
     )
-    if result.fits or there is None:
-        return result
-    advice = remedies(program, result.working, there // told.sharing)
-    return dataclasses.replace(result, advice=advice)

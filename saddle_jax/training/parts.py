@@ -50,7 +50,7 @@ class Parts:
 
 
 def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
-    """Makes the parts that the settings name; the data is loaded, unless one that stands in for it is given."""
+    """Makes the parts that the settings name; the data is loaded, unless what stands in for it is given."""
     dataset = load(config.dataset, config.data_dir or None) if dataset is None else dataset
     if config.objective == "regression":  # of classes, too, which are then numbers
         dataset = dataclasses.replace(dataset, outputs=given.outputs_of(dataset.train))

@@ -22,7 +22,7 @@ def remedies(program: Program, working: int, room: int) -> tuple[str, ...]:
 
     `working` are the bytes of working memory that the compiler needed, `room` those that each device has.
     """
-    excess = max(1.0, working / max(1, memory.estimate(program).working))
+    excess = working / max(1, memory.estimate(program).working)
 
     def needed(changed: Program) -> int:
         told = memory.estimate(changed)

@@ -58,7 +58,7 @@ def kept_of_batch(replica: Replica) -> int:
 
 
 def stored(replicas: Sequence[Replica]) -> int:
-    """Returns the bytes of the samples to train with, of which every device has all; streamed ones are not."""
+    """Returns the bytes of the samples to train with, of which every device has all, unless they stream."""
     if replicas[0].dataset.is_streamed:
         return 0
     leaves = {id(leaf): leaf for one in replicas for leaf in jax.tree.leaves(one.dataset.train)}

@@ -13,6 +13,7 @@ from saddle_jax.data.dataset import DataError
 from saddle_jax.data.stand_ins import stand_in
 from saddle_jax.devices import policy, targets
 from saddle_jax.devices.placement import spread
+from saddle_jax.report.forecasts import forecast_text
 from saddle_jax.training import forecast as forecasts
 from saddle_jax.training import memory, parts
 from saddle_jax.training.config import Config
@@ -84,11 +85,11 @@ def test_the_parts_add_up_to_what_the_compiler_counts():
 
 
 def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
-    config = Config(agents=12, model="mlp", devices="1", group=1, compressor="sign")
+    config = Config(agents=12, model="mlp", devices="1", group=1, compressor="sign", method="n_saddle")
     needed = forecast(config, HERE).total
     monkeypatch.setattr(memory, "available", lambda: needed - 1)
     settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=1"]
-    settings += ["--config.compressor=sign"]
+    settings += ["--config.compressor=sign", "--config.method=n_saddle"]
     assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"]
@@ -135,6 +136,26 @@ def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_pa
     assert parts.of_settings(streamed, stand_in("imagenet")).dataset.is_streamed
     with pytest.raises(DataError, match="is not prepared"):
         parts.of_settings(config)  # which training does
+
+
+def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
+    """XLA does so for TPUs; no other compiler is asked here."""
+    config = Config(agents=4, model="mlp", devices="1", group=4)
+    text = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
+
+    def refuse(program, options=None):
+        raise jax.errors.JaxRuntimeError(text + "30.50G of 15.48G hbm. Exceeded hbm capacity by 15.02G.")
+
+    monkeypatch.setattr(forecasts, "compile_step", refuse)
+    found = forecast(config, HERE)
+    assert not found.fits
+    assert found.total == int(30.5 * 2**30)
+    assert found.memory == int(15.48 * 2**30)
+    assert found.advice
+    assert "the compiler refuses" in forecast_text(found)
+    text = "INTERNAL: something else"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        forecast(config, HERE)
 
 
 def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):
