@@ -11,7 +11,7 @@ import numpy as np
 from saddle_jax.report.gathered import Run
 from saddle_jax.training.config import IRRELEVANT
 
-_LINES = ("-", "--", ":", "-.")
+LINES = ("-", "--", ":", "-.")
 
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
@@ -92,10 +92,10 @@ def looks(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
     ascents = list(dict.fromkeys(group[0].config.ascent for group in groups))
     others = [_without(group[0], "ascent") for group in groups]
     hues = list(dict.fromkeys(others))
-    if len(hues) in (1, len(groups)) or len(ascents) > len(_LINES):
+    if len(hues) in (1, len(groups)) or len(ascents) > len(LINES):
         return [(colour_of(number, len(groups)), "-") for number in range(len(groups))]
     return [
-        (colour_of(hues.index(other), len(hues)), _LINES[ascents.index(group[0].config.ascent)])
+        (colour_of(hues.index(other), len(hues)), LINES[ascents.index(group[0].config.ascent)])
         for group, other in zip(groups, others, strict=True)
     ]
 
