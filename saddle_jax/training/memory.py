@@ -64,7 +64,7 @@ def estimate(program: Program) -> Footprint:
     devices = placement.devices * placement.batch_devices
     return Footprint(
         carried=work.size_of(shapes) // placement.devices,
-        data=work.stored(program.replicas),
+        data=work.stored(program.replicas, placement),
         working=gradients // placement.devices + activations,
         sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
     )

@@ -15,6 +15,9 @@ from saddle_jax.devices.placement import Placement
 from saddle_jax.training.build import Replica
 from saddle_jax.training.step import Carry
 
+# Of a device's memory; libraries of kernels want some for themselves, which no estimate knows.
+_USED = 0.8
+
 
 def of_agent(
     replicas: Sequence[Replica], method: Method, carry: Carry, placement: Placement, at_once: int
@@ -27,11 +30,12 @@ def of_agent(
     if memory is not None:
         gradients = copies(method, carry.params, is_grouped=True) * size_of(carry.params) * at_once
         carried = size_of(carry) * len(replicas)
-        memory -= (gradients + carried) // placement.devices + stored(replicas)
+        held = (gradients + carried) // placement.devices + stored(replicas, placement)
+        memory = max(0, int(_USED * memory) - held)
     return policy.Work(
         operations=_mean_operations(replica) / placement.batch_devices,
         memory=kept(replica, method, carry.params, placement),
-        room=None if memory is None else max(0, memory),
+        room=memory,
     )
 
 
@@ -57,12 +61,17 @@ def kept_of_batch(replica: Replica) -> int:
     return size_of(jax.eval_shape(forward, jax.eval_shape(replica.first_model), replica.batch_shapes()))
 
 
-def stored(replicas: Sequence[Replica]) -> int:
-    """Returns the bytes of the samples to train with, of which every device has all, unless they stream."""
-    if replicas[0].dataset.is_streamed:
-        return 0
+def stored(replicas: Sequence[Replica], placement: Placement) -> int:
+    """Returns the bytes of the samples on a device: all to train with or, streamed, its agents' batches."""
     leaves = {id(leaf): leaf for one in replicas for leaf in jax.tree.leaves(one.dataset.train)}
-    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves.values())
+    if not replicas[0].dataset.is_streamed:
+        return sum(leaf.shape[0] * _bytes_of_sample(leaf) for leaf in leaves.values())
+    samples = len(replicas) * placement.per_device * replicas[0].batches.size
+    return samples * sum(_bytes_of_sample(leaf) for leaf in jax.tree.leaves(replicas[0].dataset.train))
+
+
+def _bytes_of_sample(leaf: Any) -> int:
+    return math.prod(leaf.shape[1:]) * np.dtype(leaf.dtype).itemsize
 
 
 def size_of(shapes: Any) -> int:
