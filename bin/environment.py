@@ -17,6 +17,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -128,9 +130,9 @@ def _install(extras: tuple[str, ...]) -> None:
             _call([sys.executable, "-m", "venv", VENV])
         requirement = f"{ROOT}[{','.join(names)}]" if names else str(ROOT)
         _say("installing saddle_jax" + (f" with {', '.join(names)}" if names else "") + ", once ...")
-        command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command = [PYTHON, "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
         constraints = ["--constraint", ROOT / "constraints.txt"]
-        _call([*command, *constraints, "--editable", requirement])
+        _call([*command, *constraints, "--editable", requirement], _Installing())
     except (subprocess.CalledProcessError, OSError) as error:
         sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
@@ -139,10 +141,44 @@ def _install(extras: tuple[str, ...]) -> None:
     _say("ready")
 
 
-def _call(command: list) -> None:
-    """Runs a command in a session of its own: Ctrl-C reaches only this process, which ends the command."""
-    with subprocess.Popen(command, start_new_session=True) as process:
+class _Installing:
+    """Turns the many lines of pip into a few that say how far the installation is."""
+
+    _APART = 5.0  # seconds between two lines
+
+    def __init__(self):
+        self._started = self._said = time.monotonic()
+        self._packages = 0
+
+    def __call__(self, line: str) -> None:
+        """Says what a line of pip's output tells, if it is worth a line and the last one was a while ago."""
+        words = line.split()
+        if words[:3] == ["Installing", "collected", "packages:"]:
+            _say(f"unpacking {len(words) - 3} packages ({self._elapsed()}); this takes a while")
+        elif len(words) > 1 and words[0] in ("Collecting", "Downloading", "Building"):
+            self._packages += words[0] == "Collecting"
+            if time.monotonic() - self._said >= self._APART:
+                self._said = time.monotonic()
+                size = f" {' '.join(words[2:4])}" if words[0] == "Downloading" else ""
+                name = os.path.basename(words[1]).partition("-")[0]
+                _say(f"package {self._packages}: {words[0].lower()} {name}{size} ({self._elapsed()})")
+
+    def _elapsed(self) -> str:
+        return f"{time.monotonic() - self._started:.0f} s"
+
+
+def _call(command: list, tell: Callable[[str], None] | None = None) -> None:
+    """Runs a command in a session of its own: Ctrl-C reaches only this process, which ends the command.
+
+    `tell` gets the lines that it prints, which are not shown then; errors are shown in any case.
+    """
+    output = None if tell is None else subprocess.PIPE
+    with subprocess.Popen(
+        command, start_new_session=True, stdout=output, text=True, errors="replace"
+    ) as process:
         try:
+            for line in process.stdout or ():
+                tell(line)
             status = process.wait()
         except BaseException:
             if os.name == "nt":

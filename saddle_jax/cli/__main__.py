@@ -9,19 +9,21 @@ from collections.abc import Sequence
 import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
 from saddle_jax.cli import statuses, streams
-from saddle_jax.cli.verbs import DEVICES, HELP, VERBS
+from saddle_jax.cli.verbs import DEVICES, VERBS
 from saddle_jax.version import __version__
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb that argv[1] names; returns the exit status."""
+    from saddle_jax.base import checks
+    from saddle_jax.cli import helping
     from saddle_jax.cli.extras import missing_extras
-    from saddle_jax.cli.usage import UsageError
+    from saddle_jax.cli.usage import UsageError, mistakes
 
     verb, *arguments = [*argv[1:]] or [""]
     try:
         if verb in ("-h", "--help", "help"):
-            print(HELP, end="")
+            print(helping.overview(), end="")
         elif verb in ("version", "--version"):
             print(__version__)
         elif verb in VERBS:
@@ -31,7 +33,10 @@ def main(argv: Sequence[str]) -> int:
             sys.stdout.flush()  # where it can still be told that this is impossible
             return status
         else:
-            raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
+            with mistakes():
+                checks.known("VERB", verb, [*VERBS, "version", "help"])
+    except helping.HelpWanted as wanted:
+        print(helping.of_verb(helping.named(verb, arguments), wanted), end="")
     except UsageError as error:
         if interruption.is_raised():  # it is what a library made of the interruption
             return _tell_interrupted()

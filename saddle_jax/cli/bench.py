@@ -72,7 +72,7 @@ def _options() -> flags.FlagValues:
     meaning = "JSON file for the results with machine and versions (default: no file)."
     flags.DEFINE_string("json", "", meaning, flag_values=options)
     flags.DEFINE_string(
-        "plot", "", "PNG file for the curves of growth or soak (default: no file).", flag_values=options
+        "plot", "", "Picture of growth or soak, .png, .pdf or .svg (default: none).", flag_values=options
     )
     flags.DEFINE_string(
         "lowering", "auto", "How our convolutions are compiled, as in training.", flag_values=options

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 
+from saddle_jax.base import terminal
 from saddle_jax.cli.statuses import MISTAKE, told
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
@@ -32,3 +33,9 @@ def mend() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def passing(text: str = "") -> None:
+    """Shows what is being done on a line that the next one replaces, where somebody watches."""
+    if terminal.is_drawable(sys.stderr):
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

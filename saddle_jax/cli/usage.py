@@ -11,6 +11,8 @@ from absl import flags
 from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, printable
+from saddle_jax.cli.helping import HelpWanted
+from saddle_jax.cli.option_texts import nearest_option
 from saddle_jax.cli.statuses import MISTAKE, status_of, told
 
 
@@ -64,7 +66,7 @@ def write_named(
 
 def opening_options(options: flags.FlagValues) -> None:
     """Defines --data_dir and --code of the verbs that open runs again."""
-    meaning = "Folder of the runs' data (default: TFDS_DATA_DIR, whatever DIR says)."
+    meaning = "Folder of the runs' data (default: TFDS_DATA_DIR; never a place that a run's folder names)."
     flags.DEFINE_string("data_dir", None, meaning, flag_values=options)
     meaning = "FILE.py or module that runs were trained with and that may be imported; repeat it for several."
     flags.DEFINE_multi_string("code", [], meaning, flag_values=options)
@@ -76,10 +78,12 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
     A last name such as "DIR..." stands for one or more, "[DIR]" for one or none, "[CASE ...]" for any number.
     """
     if "--help" in arguments or "-h" in arguments:
-        print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
-        sys.exit(0)
+        raise HelpWanted(options, positional)
     try:
         values = options(["saddle", *arguments])[1:]
+    except flags.UnrecognizedFlagError as error:
+        hint = nearest_option(error.flagname, options)
+        raise UsageError(f"there is no option --{error.flagname} here{hint}") from error
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
     least = sum(not name.startswith("[") for name in positional)

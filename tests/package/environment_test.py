@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ def environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
     calls, requirements = [], []
 
-    def pretend(command):
+    def pretend(command, tell=None):
         calls.append("pip" if "pip" in command else "venv")
         requirements.append(str(command[-1]))
         if calls[-1] == "venv":
@@ -37,6 +38,7 @@ def environment(tmp_path, monkeypatch):
         elif "interrupted" in (tmp_path / "constraints.txt").read_text():
             raise KeyboardInterrupt
 
+    module.real_call = module._call
     monkeypatch.setattr(module, "_call", pretend)
     module.calls, module.requirements = calls, requirements
     return module
@@ -55,6 +57,31 @@ def test_a_change_of_what_is_installed_installs_again_into_the_same_folder(envir
     (environment.ROOT / name).write_text("second")
     environment.prepare()
     assert environment.calls == ["venv", "pip", "pip"]
+
+
+def test_an_installation_says_how_far_it_is(environment, capfd, monkeypatch):
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(environment.time, "monotonic", lambda: float(next(clock)))
+    tell = environment._Installing()
+    lines = ["Looking in indexes: x", "Collecting jax>=0.10 (from saddle_jax)", "", "Collecting flax"]
+    lines += ["  Downloading jaxlib-0.10-cp311.whl (80.1 MB)", "Installing collected packages: a, b, c"]
+    for line in lines:
+        tell(line)
+    said = capfd.readouterr().err.splitlines()
+    assert said[-1].startswith("saddle: unpacking 3 packages (")
+    assert any(
+        re.fullmatch(r"saddle: package 2: \w+ (flax|jaxlib \(80.1 MB\)) \(\d+ s\)", line) for line in said
+    )
+    assert len(said) <= 3  # not a line for each line of pip
+
+
+def test_what_a_command_prints_is_told_and_its_failure_is_told(environment):
+    heard = []
+    call = environment.real_call
+    call([sys.executable, "-c", "print('one'); print('two')"], heard.append)
+    assert heard == ["one\n", "two\n"]
+    with pytest.raises(subprocess.CalledProcessError):
+        call([sys.executable, "-c", "raise SystemExit(3)"], heard.append)
 
 
 def test_extras_add_up(environment):
@@ -99,7 +126,7 @@ def test_the_environment_names_extras(environment, monkeypatch, nvidia_smi, capf
     environment.prepare("all")
     assert environment.requirements[-1] == f"{environment.ROOT}[all,bench,cuda]"
     monkeypatch.setenv("SADDLE_EXTRAS", "cuda,gpu")
-    allowed = "all, bench, cuda, data, models, plan-cuda, plan-tpu, prepare, report, test, train"
+    allowed = "all, bench, cuda, data, docs, models, plan-cuda, plan-tpu, prepare, report, test, train"
     capfd.readouterr()
     with pytest.raises(SystemExit, match=r"^2$"):
         environment.prepare("all")

@@ -13,7 +13,7 @@ from saddle_jax.data.dataset import DataError
 from saddle_jax.data.stand_ins import stand_in
 from saddle_jax.devices import policy, targets
 from saddle_jax.devices.placement import spread
-from saddle_jax.report.forecasts import forecast_text
+from saddle_jax.report.forecasts import forecast_lines
 from saddle_jax.training import forecast as forecasts
 from saddle_jax.training import memory, parts
 from saddle_jax.training.config import Config
@@ -152,7 +152,7 @@ def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
     assert found.total == int(30.5 * 2**30)
     assert found.memory == int(15.48 * 2**30)
     assert found.advice
-    assert "the compiler refuses" in forecast_text(found)
+    assert "the compiler refuses" in forecast_lines(found)[1][-1]
     text = "INTERNAL: something else"
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
         forecast(config, HERE)
