@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,7 +74,8 @@ def _show_plan(output: Output, missing: Sequence[plan.Planned], alone: bool) -> 
     if remaining:
         output.note()
         output.table(plan_rows(remaining), spare=("sends per agent",))
-        output.say(f"\nabout {duration(total)} on this machine, compilation apart:\n{HOW}\n")
+        output.say(f"\nabout {duration(total)} on this machine, compilation apart")
+        output.say(textwrap.fill(HOW, 80) + "\n")
     if alone:
         rows = [
             {"row": row.name, "runs": row.runs, "seconds": row.seconds, **dataclasses.asdict(row.size)}
