@@ -11,7 +11,7 @@ from absl import flags
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import given_options
-from saddle_jax.cli.streams import passing
+from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.paper import plan
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
@@ -67,9 +67,8 @@ def make_runs(
 
 def _show_plan(output: Output, missing: Sequence[plan.Planned], alone: bool) -> None:
     """Prints what is left to run and about how long it takes; as JSON only where the plan stands alone."""
-    passing("counting what the runs compute and send ...")
-    remaining = plan.remaining(missing)
-    passing()
+    with doing("counting what the runs compute and send ..."):
+        remaining = plan.remaining(missing)
     total = sum(row.seconds for row in remaining)
     if remaining:
         output.note()
