@@ -9,7 +9,12 @@ from typing import Any
 
 
 class ArgumentError(ValueError):
-    """The user made a mistake, which the message names in one line. Any other error is a bug."""
+    """The user made a mistake, which the message names in one line. Any other error is a bug.
+
+    >>> sj.ring(0)
+    Traceback (most recent call last):
+    saddle_jax.base.checks.ArgumentError: n must be an integer >= 2, got 0
+    """
 
 
 def real(

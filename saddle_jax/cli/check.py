@@ -17,7 +17,7 @@ _SHOWN = {"holds": "holds", "fails": "FAILS", "does not apply": "does not apply"
 def run(arguments: Sequence[str]) -> int:
     """Prints what each law says; returns 2 if one does not hold."""
     options = flags.FlagValues()
-    meaning = f"What it is: {', '.join(kinds.KINDS)} (default: told by what it is)."
+    meaning = f"What it is: {', '.join(kinds.KINDS)} (default: found from what it is)."
     flags.DEFINE_string("kind", None, meaning, flag_values=options)
     flags.DEFINE_integer("agents", 8, "How many agents a graph is made for.", flag_values=options)
     flags.DEFINE_string("dataset", "digits", "What a model or a loss is tried on.", flag_values=options)

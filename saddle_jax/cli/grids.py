@@ -8,7 +8,7 @@ from saddle_jax.training.grid import Grid, parse_grid
 # The lists of the grid: the setting that each varies, its default, its meaning.
 _LISTS = {
     "methods": ("method", "qgm,q_saddle", "Methods to compare, with or without options: qgm,gut(mu=0.5)."),
-    "compressors": ("compressor", "none", "Compressors; drops of accuracy are from the first."),
+    "compressors": ("compressor", "none", "Compressors; drops of accuracy are relative to the first one."),
     "seeds": ("seed", "0,1,2", "Seeds."),
     "ascents": ("ascent", "", "How gradients are taken, such as none,sam,looksam(every=10) (default: auto)."),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),

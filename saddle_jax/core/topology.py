@@ -42,6 +42,11 @@ class Topology:
       make_links: makes the links; it is called once, when they are first needed.
       idle: the number of agents, the last ones, that take no part in anything, see `padded`.
       width: the least number of slots K, so that graphs that take turns have tables of one shape.
+
+    >>> sj.ring(4)
+    ring(4): 4 agents, degree 2, 8 directed links, spectral gap 0.6667
+    >>> sj.ring(4).neighbours[0]  # of agent 0, itself included
+    array([0, 1, 3])
     """
 
     name: str

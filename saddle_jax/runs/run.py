@@ -66,6 +66,12 @@ class Run:
         nobody but you can tell what a Method does.
       workdir: the run's folder; None is runs/NAME, named after problem and method.
       settings: others of `saddle config`, such as eval_every_epochs=1; SETTINGS lists them.
+
+    >>> x = np.linspace(-1, 1, 80)[:, None]
+    >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
+    >>> problem = training.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
+    >>> training.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
+    Run(line, qgm, workdir='runs/line')
     """
 
     def __init__(

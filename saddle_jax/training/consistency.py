@@ -80,7 +80,7 @@ def _check_options(config: "Config") -> None:
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
         raise ArgumentError(
-            f"{option} must be {default} for {config.method}, which has no such option or says it itself, "
+            f"{option} must be {default} for {config.method}, which has no such option or sets it itself, "
             f"got {getattr(config, option)!r}"
         )
     if config.ascent in ("none", "plain") and "rho" in options_of(name):
@@ -136,7 +136,7 @@ def _check_seeds(config: "Config") -> None:
     """Checks that all seeds have the same graph."""
     if graphs.is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
-            f"seeds must be one for topology {config.topology}, which is another graph with every seed, "
+            f"seeds must be one for topology {config.topology}, whose graph differs between seeds, "
             f"got {config.seeds!r}"
         )
 

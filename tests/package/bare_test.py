@@ -116,7 +116,8 @@ def test_a_plain_installation(tmp_path):
     version, place, agents = done.stdout.split()
     assert (version, agents) == (__version__, "4")
     assert pathlib.Path(place).is_relative_to(tmp_path / "venv")  # and not the checkout
-    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL).group(1)
+    page = (ROOT / "docs" / "library.md").read_text()
+    example = re.search(r"```python\n(.*?)```", page, flags=re.DOTALL).group(1)
     done = there([python, "-c", example], check=True)
     assert done.stdout
     saddle = python.with_name("saddle")
