@@ -83,7 +83,7 @@ def size_of(config: Config) -> Size:
 
 def _like(config: Config) -> Config:
     """Returns settings with the same step; on a ring of any length an agent computes and sends the same."""
-    shorter = {"agents": 3} if config.topology == "ring" and config.agents > 3 else {}
+    shorter: dict[str, Any] = {"agents": 3} if config.topology == "ring" and config.agents > 3 else {}
     return dataclasses.replace(config, **_LIKE, **shorter)
 
 
