@@ -93,6 +93,10 @@ NOT_IN_CI = {
 }
 NOT_RUN = {
     "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",
+    "bin/saddle sharpness --epochs=50,100,200": "needs the same",
+    "bin/saddle landscape --directions=orthogonal --images=512": "needs the same",
+    "bin/saddle train --config=configs/table1.py:cifar10": "takes hours, and needs CIFAR-10",
+    "bin/saddle figure curves --output=runs/long": "draws what that trained",
     "bin/saddle thin runs/study/*": "needs the runs of a study: tests/report/thinning_test.py has others",
     "bin/test": "it is what runs this",
     "bin/saddle data prepare": "downloads, and needs TensorFlow",
