@@ -30,5 +30,8 @@ VERBS = {
     "completion": ("saddle_jax.cli.completion", "run"),
 }
 
+# Verbs that are done before JAX would be imported.
+WITHOUT_JAX = {"completion", "version", "--version", "help", "--help", "-h"}
+
 # Verbs that compare devices with each other, and how many they need.
 DEVICES = {"check": 4}
