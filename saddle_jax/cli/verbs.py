@@ -13,6 +13,7 @@ VERBS = {
     "evaluate": ("saddle_jax.cli.evaluate", "run"),
     "export": ("saddle_jax.cli.runs", "export"),
     "report": ("saddle_jax.cli.report", "run"),
+    "serve": ("saddle_jax.cli.serve", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
     "sharpness": ("saddle_jax.cli.sharpness", "run"),
     "landscape": ("saddle_jax.cli.landscape", "run"),
@@ -46,6 +47,7 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
                             --metrics=top5,class_accuracy,train_loss,mine.py:metric --epochs=all
   export DIR                the consensus model as safetensors or msgpack
   report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
+  serve DIR                 a local page over all runs of a folder, live while they train; --port=8765
   figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png
   sharpness DIR...          the Hessian's largest eigenvalue at a run's checkpoints; several runs: a picture
   landscape DIR...          the loss around the consensus models of runs, as pictures and a page
