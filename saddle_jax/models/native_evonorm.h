@@ -9,6 +9,7 @@
 #ifndef SADDLE_JAX_MODELS_NATIVE_EVONORM_H_
 #define SADDLE_JAX_MODELS_NATIVE_EVONORM_H_
 
+#include <algorithm>
 #include <cmath>
 
 #include "native_vectors.h"
@@ -26,7 +27,14 @@ struct NormShape {
   Index row() const { return channels % kLanes ? 2 * channels : channels; }
   Index rows() const { return pixels * channels / row(); }
   Index image() const { return pixels * channels; }
+  Index count() const { return pixels * (channels / kGroups); }  // numbers in a group
   bool is_whole() const { return channels % kGroups == 0 && row() % kLanes == 0 && image() % row() == 0; }
+
+  // Adds the second pixel of a row, if it has two, to the first; and the way back.
+  void AddUp(float* numbers) const {
+    for (Index n = channels; n < row(); ++n) numbers[n - channels] += numbers[n];
+  }
+  void Repeat(float* numbers) const { std::copy(numbers, numbers + row() - channels, numbers + channels); }
 };
 
 // What is known of each number of a row.
@@ -50,15 +58,13 @@ void SumColumns(const NormShape& s, Index column, Vector (&sums)[S], Add add) {
   for (int t = 0; t < S; ++t) sums[t] = (totals[0][t] + totals[1][t]) + (totals[2][t] + totals[3][t]);
 }
 
-// Replaces each number of a row by the sum over the row of all that belong to the same group of channels.
-void SumGroups(const NormShape& s, float* row) {
-  Index width = s.channels / kGroups;
-  for (Index group = 0; group < kGroups; ++group) {
+// Replaces the number of each channel by the sum over its group, times a factor.
+void SumGroups(const NormShape& s, float* numbers, float factor = 1.0f) {
+  const Index width = s.channels / kGroups;
+  for (Index group = 0; group < kGroups; ++group, numbers += width) {
     float total = 0;
-    for (Index first = group * width; first < s.row(); first += s.channels)
-      for (Index c = first; c < first + width; ++c) total += row[c];
-    for (Index first = group * width; first < s.row(); first += s.channels)
-      for (Index c = first; c < first + width; ++c) row[c] = total;
+    for (Index c = 0; c < width; ++c) total += numbers[c];
+    for (Index c = 0; c < width; ++c) numbers[c] = total * factor;
   }
 }
 
@@ -80,7 +86,8 @@ inline Vector Slope(Vector x) {
 // Computes y, and mean and deviation [models, batch, C] of each image's groups, repeated over their channels.
 void EvoNormForward(const NormShape& s, const float* x, const float* scale, const float* bias, float* y, float* mean,
                     float* deviation) {
-  const Index row = s.row(), count = s.pixels * (s.channels / kGroups);
+  const Index row = s.row();
+  const float share = 1.0f / s.count();
   Rows known(4, row);
   float *means = known[0], *squares = known[1], *factors = known[2], *offsets = known[3];
   for (Index image = 0; image < s.models * s.batch; ++image) {
@@ -90,8 +97,7 @@ void EvoNormForward(const NormShape& s, const float* x, const float* scale, cons
       SumColumns<1>(s, q, sums, [&](Index n, Vector(&totals)[1]) { totals[0] += Load(x + n); });
       Store(means + q, sums[0]);
     }
-    SumGroups(s, means);
-    for (Index n = 0; n < row; ++n) means[n] /= count;
+    s.AddUp(means), SumGroups(s, means, share), s.Repeat(means);
     for (Index q = 0; q < row; q += kLanes) {
       Vector sums[1], middle = Load(means + q);
       SumColumns<1>(s, q, sums, [&](Index n, Vector(&totals)[1]) {
@@ -100,13 +106,13 @@ void EvoNormForward(const NormShape& s, const float* x, const float* scale, cons
       });
       Store(squares + q, sums[0]);
     }
-    SumGroups(s, squares);
-    for (Index n = 0; n < row; ++n) {
-      float spread = std::sqrt(squares[n] / count + kEpsilon);
-      factors[n] = scale[model + n % s.channels] / spread;
-      offsets[n] = bias[model + n % s.channels];
-      if (n < s.channels) mean[n] = means[n], deviation[n] = spread;
+    s.AddUp(squares), SumGroups(s, squares, share);
+    for (Index c = 0; c < s.channels; ++c) {
+      mean[c] = means[c], deviation[c] = std::sqrt(squares[c] + kEpsilon);
+      factors[c] = scale[model + c] / deviation[c];
+      offsets[c] = bias[model + c];
     }
+    s.Repeat(factors), s.Repeat(offsets);
     for (Index q = 0; q < row; q += kLanes) {
       Vector factor = Load(factors + q), offset = Load(offsets + q);
       for (Index n = q; n < s.image(); n += row) {
@@ -121,9 +127,10 @@ void EvoNormForward(const NormShape& s, const float* x, const float* scale, cons
 // Computes the gradient with respect to x, and those of scale and bias [models, C], summed over a model's images.
 void EvoNormBackward(const NormShape& s, const float* x, const float* scale, const float* mean, const float* deviation,
                      const float* g, float* dx, float* dscale, float* dbias) {
-  const Index row = s.row(), count = s.pixels * (s.channels / kGroups);
-  Rows known(4, row);
-  float *means = known[0], *products = known[1], *sums = known[2], *factors = known[3];
+  const Index row = s.row();
+  const float share = 1.0f / s.count();
+  Rows known(5, row);
+  float *means = known[0], *products = known[1], *sums = known[2], *factors = known[3], *inverses = known[4];
   for (Index image = 0; image < s.models * s.batch; ++image) {
     const Index model = image / s.batch * s.channels;
     if (image % s.batch == 0)
@@ -137,19 +144,18 @@ void EvoNormBackward(const NormShape& s, const float* x, const float* scale, con
       });
       Store(products + q, found[0]), Store(sums + q, found[1]);
     }
-    for (Index n = 0; n < row; ++n) {
-      const Index c = n % s.channels;
-      means[n] = mean[c];
-      factors[n] = scale[model + c] / deviation[c];
-      dscale[model + c] += products[n] / deviation[c];
-      dbias[model + c] += sums[n];
-      products[n] *= scale[model + c];
+    s.AddUp(products), s.AddUp(sums);
+    for (Index c = 0; c < s.channels; ++c) {
+      inverses[c] = 1.0f / deviation[c];
+      factors[c] = scale[model + c] * inverses[c];
+      dscale[model + c] += products[c] * inverses[c];
+      dbias[model + c] += sums[c];
+      products[c] *= scale[model + c];
     }
-    SumGroups(s, products);
-    for (Index n = 0; n < row; ++n) {
-      const float spread = deviation[n % s.channels];
-      products[n] /= spread * spread * spread * count;
-    }
+    SumGroups(s, products, share);
+    for (Index c = 0; c < s.channels; ++c) products[c] *= inverses[c] * inverses[c] * inverses[c];
+    std::copy(mean, mean + s.channels, means);
+    s.Repeat(means), s.Repeat(factors), s.Repeat(products);
     for (Index q = 0; q < row; q += kLanes) {
       Vector middle = Load(means + q), factor = Load(factors + q), pull = Load(products + q);
       for (Index n = q; n < s.image(); n += row) {

@@ -49,6 +49,10 @@ SHAPES = [  # batch, height, width, inputs, outputs, size, stride, padding
     (2, 7, 6, 4, 20, 3, 3, 1),
     (2, 5, 5, 2, 3, 2, 3, 0),  # pixels that no entry of the kernel meets
     (2, 4, 5, 8, 8, 3, 1, 4),  # more zeros than the kernel is long
+    (5, 8, 8, 64, 64, 3, 1, 1),  # by tiles, several images at a time
+    (1, 32, 32, 16, 16, 3, 1, 1),  # by tiles, some lines of an image at a time
+    (3, 10, 14, 16, 48, 3, 1, 1),
+    (64, 2, 2, 32, 16, 3, 1, 1),  # an image is one tile
 ]
 
 

@@ -24,6 +24,18 @@ int main() {
               total += kernel[0];
               ++count;
             }
+  for (auto [height, width] : {std::pair<Index, Index>{2, 2}, {4, 10}, {16, 6}})
+    for (Index channels : {16, 48})
+      for (Index outputs : {16, 32})
+        for (Index batch : {1, 3, 67}) {
+          Shape s{batch, height, width, channels, height, width, outputs, 3, 3, 1, 1};
+          Floats x(batch * s.image(), 1.0f), kernel(s.weights() * outputs, 0.5f), y(batch * s.result());
+          ForwardByTiles(s, x.data(), kernel.data(), y.data());
+          InputGradientByTiles(s, y.data(), kernel.data(), x.data());
+          KernelGradientByTiles(s, x.data(), y.data(), kernel.data());
+          total += kernel[0];
+          ++count;
+        }
   for (Index pixels : {1, 2, 6, 35})
     for (Index channels : {8, 16, 24, 32, 64})
       for (Index models : {1, 2}) {
