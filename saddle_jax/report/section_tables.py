@@ -17,6 +17,8 @@ from saddle_jax.report.statistics import paired, summarise
 from saddle_jax.training.config import IRRELEVANT
 from saddle_jax.training.phrases import of_faults, of_timing
 
+_MOST_EVALUATIONS = 1000  # in one table
+_LONG = 44  # letters from which on a text takes several lines
 # What stands at the right of a column: numbers, intervals of them, or that there is none.
 _LIKE_NUMBER = re.compile(r"-|[-+]?[\d.,]+|\[.*\]|")
 
@@ -37,6 +39,7 @@ def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
     def cell(content: Any, kind: str) -> str:
         text, value = content if isinstance(content, tuple) else (content, None)
         exact = "" if value is None else f' data-value="{escape(str(value))}"'
+        kind = kind or (' class="long"' if len(str(text)) > _LONG else "")
         return f"<td{kind}{exact}>{escape(str(text))}</td>"
 
     lines = "".join(f"<tr>{''.join(map(cell, row, classes))}</tr>" for row in body)
@@ -193,14 +196,15 @@ def settings(runs: Sequence[Run]) -> str:
 
 
 def evaluations(runs: Sequence[Run]) -> str:
-    """Makes the table of every evaluation, for readers without a script."""
+    """Makes the table of evaluations, for readers who do not look at curves; of many, some of each run."""
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     rows = [["run", "epoch", *(f"test {one.title}" for one in known), "consensus distance"]]
     for run in runs:
-        for r in run.metrics:
-            if r.get(run.headline.key) is not None:
-                scores = [_score(one, r.get(one.key)) for one in known]
-                rows.append([run.name, f"{r['epoch']:g}", *scores, _exact(r.get("consensus_distance"))])
+        records = [r for r in run.metrics if r.get(run.headline.key) is not None]
+        every = -(-len(records) * len(runs) // _MOST_EVALUATIONS) or 1
+        for r in records[::-every][::-1]:  # the last one always
+            scores = [_score(one, r.get(one.key)) for one in known]
+            rows.append([run.name, f"{r['epoch']:g}", *scores, _exact(r.get("consensus_distance"))])
     return table("evaluations", rows)
 
 
@@ -215,8 +219,10 @@ def traffic(runs: Sequence[Run]) -> str:
     has_lost = any(text != "-" for text in lossy)
     has_time = any(_spent(group, "simulated_seconds") is not None for group in groups)
     head = ["run", "compressor", "sent per agent", "as the paper counts", "per step"]
-    head += ["what goes wrong", "messages lost"] if has_lost else []
-    head += ["network", "simulated seconds"] if has_time else []
+    head += ["messages lost"] if has_lost else []
+    head += ["simulated seconds"] if has_time else []
+    head += ["what goes wrong"] if has_lost else []
+    head += ["network"] if has_time else []
     rows: list[list[Any]] = [head]
     for group, label, wrong, times in zip(groups, group_labels(groups), lossy, slow, strict=True):
         name = label if len(group) == 1 else f"{label}, {len(group)} seeds"
@@ -227,8 +233,10 @@ def traffic(runs: Sequence[Run]) -> str:
         cells: list[Any] = [
             "-" if count is None else (readable(round(count)), round(count)) for count in counts
         ]
-        cells += [wrong, _lost(group)] if has_lost else []
-        cells += [times, _exact(_spent(group, "simulated_seconds"))] if has_time else []
+        cells += [_lost(group)] if has_lost else []
+        cells += [_exact(_spent(group, "simulated_seconds"))] if has_time else []
+        cells += [wrong] if has_lost else []
+        cells += [times] if has_time else []
         rows.append([name, group[0].config.compressor, *cells])
     return table("traffic", rows)
 

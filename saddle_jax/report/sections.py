@@ -39,8 +39,8 @@ def _curves(runs: Sequence[Run]) -> str:
         return ""
     return (
         '<div id="controls"></div><div id="panels" class="panels"></div>'
-        "<noscript><p>The curves are drawn by a script. These are the evaluations:</p>"
-        f"{section_tables.evaluations(runs)}</noscript>"
+        "<noscript><p>The curves are drawn by a script; the table has the evaluations.</p></noscript>"
+        f"<details><summary>Evaluations as a table</summary>{section_tables.evaluations(runs)}</details>"
     )
 
 

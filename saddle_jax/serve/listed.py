@@ -77,11 +77,12 @@ def _row(entry: Entry) -> str:
         box = ""
     else:
         spark = sparkline(entry.losses, "training loss")
+        metric = f'<span class="wide-only">{escape(entry.metric)} </span>' if entry.result else ""
         texts: tuple[tuple[str, Any], ...] = (
             (state, None),
             (escape(place), entry.step),
             (spark, entry.losses[-1] if entry.losses else None),
-            (escape(entry.result), entry.score),
+            (metric + escape(entry.result), entry.score),
             (escape(entry.method), None),
             (escape(entry.compressor), None),
             (escape(entry.seed), None),

@@ -38,6 +38,7 @@ class Entry(NamedTuple):
     step: int = 0
     steps: int = 0  # it takes; 0 where that is not recorded
     score: float | None = None
+    metric: str = ""  # what the score is of
     result: str = ""  # the score as text
     method: str = ""
     compressor: str = ""
@@ -111,7 +112,8 @@ def _summary(entry: Entry, running: bool) -> Entry:
         step=step,
         steps=steps if isinstance(steps, int) else 0,
         score=score,
-        result="" if score is None else f"{headline.title} {headline.text(score)}",
+        metric=headline.title,
+        result="" if score is None else headline.text(score),
         method=settings["method"],
         compressor=settings["compressor"],
         seed=settings["seeds"] or str(settings["seed"]),
