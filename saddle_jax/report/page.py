@@ -22,7 +22,10 @@ from saddle_jax.version import __version__
 
 _MOST_IN_ALL = 60_000  # lines of a kind in one page
 _FEWEST = 500  # lines of a kind of each run, however many runs there are
-_SCRIPTS = ("page_charts.js", "page_heat.js", "page_agents.js", "page_live.js", "page.js")
+_SCRIPTS = (
+    *("page_charts.js", "page_heat.js", "page_agents.js", "page_measured.js", "page_live.js"),
+    "page.js",
+)
 
 
 class Page(NamedTuple):

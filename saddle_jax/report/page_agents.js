@@ -49,7 +49,7 @@ const agents = (() => {
     const slider = html("input", { type: "range", min: "0", step: "1", id: "agents-at" });
     const play = html("button", { type: "button" }, "play");
     const said = html("output", { for: "agents-at" });
-    const listed = html("details", { class: "listed" }, html("summary", {}, "These values as a table"), html("div"));
+    const listed = html("details", { class: "listed screen" }, html("summary", {}, "These values as a table"), html("div"));
     const runRow = html("label", { for: "agents-run" }, "run ", picker);
     const timeRow = html("span", { class: "time" }, html("label", { for: "agents-at" }, "time "), slider, play);
     host.replaceChildren(html("div", { class: "bar" }, runRow, timeRow, said), stage, listed);
