@@ -65,7 +65,8 @@ def notes(runs: Sequence[Run]) -> Iterable[str]:
             "interrupted": f"was interrupted {where}",
             "running": f"is still running, {where}",
         }.get(run.state, f"did not come to its end: it stopped {where}")
-        yield f'<p class="note"><strong>{escape(run.name)}</strong> {escape(state)}.</p>'
+        kind = "note calm" if run.state == "running" else "note"
+        yield f'<p class="{kind}"><strong>{escape(run.name)}</strong> {escape(state)}.</p>'
 
 
 def _score(measure: Measure, value: Any) -> Any:
@@ -96,7 +97,7 @@ def results(runs: Sequence[Run]) -> str:
         mean, std = (result.get(f"agent_{run.headline.name}_{what}") for what in ("mean", "std"))
         row += [_score(run.headline, mean), _score(run.headline, std)]
         row += [_score(one, result.get(one.key)) for one in others]
-        row += [_exact(result.get("consensus_distance")), str(result.get("steps", run.last_step))]
+        row += [_exact(result.get("consensus_distance")), _exact(result.get("steps", run.last_step), "{:,}")]
         row += [_exact(result.get("seconds"), "{:.1f}")]
         row += [_exact(result.get("simulated_seconds"))] if timed else []
         table_name = f"Table {paper['table']}, " if paper["table"] else ""

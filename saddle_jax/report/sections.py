@@ -40,7 +40,8 @@ def _curves(runs: Sequence[Run]) -> str:
     return (
         '<div id="controls"></div><div id="panels" class="panels"></div>'
         "<noscript><p>The curves are drawn by a script; the table has the evaluations.</p></noscript>"
-        f'<details class="screen"><summary>Evaluations as a table</summary>{section_tables.evaluations(runs)}</details>'
+        '<details class="screen"><summary>Evaluations as a table</summary>'
+        f"{section_tables.evaluations(runs)}</details>"
     )
 
 

@@ -101,7 +101,7 @@ def _summary(entry: Entry, running: bool) -> Entry:
     workdir = entry.workdir
     settings, about, result = read_settings(workdir), read_about(workdir), read_result(workdir)
     headline = measures(about, entry.name)[0]
-    step = next((record["step"] for record in newest(workdir)), 0)
+    step = next((record["step"] for record in newest(workdir)), (result or {}).get("steps", 0))
     ended = (result or {}).get(headline.key)
     logged = (record.get(headline.key) for record in newest(workdir, headline.key))
     score = ended if ended is not None else next((value for value in logged if value is not None), None)

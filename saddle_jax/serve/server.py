@@ -104,8 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if parts.path == "/updates":
                 return site.updates(keys, self.headers.get("If-None-Match", ""))
-            if (parts.path, bool(keys)) in (("/", False), ("/runs", True)):
-                return site.page(keys)
+            if parts.path == "/runs" or (parts.path == "/" and not keys):
+                return site.page(keys)  # without keys, as a form without ticks sends it, the list
         except KeyError:
             return _plain(404, "there is no such run")
         return _plain(404, "there is no such page")
