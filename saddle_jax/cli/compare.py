@@ -11,7 +11,7 @@ from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.report.comparisons import comparison, differences, numbers
+from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
 from saddle_jax.report.tables import as_text, gather, headline_of, write_all
 from saddle_jax.training.grid import parse_grid
 
@@ -61,6 +61,11 @@ def run(arguments: Sequence[str]) -> int:
     )
     print(f"\n{title}\n{as_text(rows)}")
     paths = write_all(rows, folder, "comparison", numbers=numbers(cells, grid, headline))
+    if any(len(cell.scores) > 1 for cell in cells.values()):
+        spread = intervals(cells, grid)
+        title = "the same with 95 % intervals of the mean (Student's t)"
+        print(f"\n{title}\n{as_text(spread)}")
+        paths += write_all(spread, folder, "comparison-intervals", title)
     if len(between) > 1:
         title = "differences over the same seeds, with 95 % intervals (Student's t)"
         print(f"\n{title}\n{as_text(between)}")

@@ -5,6 +5,7 @@ from absl import flags
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax.report.cells import accuracy_rows, reading_rows, reread
 from saddle_jax.report.evidence import finding_rows, findings, plot_findings, runs_below, statement_rows
 from saddle_jax.report.tables import as_text, write_all
 
@@ -15,18 +16,23 @@ def show(options: flags.FlagValues) -> int:
         raise UsageError("evidence must stand alone: it is about all tables")
     scale, folder = place(options)
     with mistakes():
-        found = findings(runs_below(folder, scale))
+        runs = runs_below(folder, scale)
+        found, others = findings(runs), reread(folder, scale)
         if not found:
             raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
-        rows, summary = finding_rows(found), statement_rows(found)
-        print(f"{as_text(rows)}\n\n{as_text(summary)}")
+        name = f"evidence-{scale.name}"
+        tables = {
+            name: finding_rows(found),
+            f"{name}-accuracies": accuracy_rows(runs),
+            **({f"{name}-readings": reading_rows(others)} if others else {}),
+            f"{name}-summary": statement_rows(found),
+        }
+        print("\n\n".join(as_text(rows) for rows in tables.values()))
         caption = (
             "Differences over the same seeds with 95 % intervals, in percentage points of accuracy or in %. "
             f"Scale {scale.name}: {scale.meaning}"
         )
-        name = f"evidence-{scale.name}"
-        paths = write_all(rows, folder, name, caption)
-        paths += write_all(summary, folder, f"{name}-summary", caption)
+        paths = [path for table, rows in tables.items() for path in write_all(rows, folder, table, caption)]
         plot_findings(found, folder / f"{name}.png")
         print(f"\nwritten: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
     return 0

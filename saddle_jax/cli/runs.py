@@ -1,4 +1,4 @@
-"""saddle list and export, and what they share with other verbs that open runs again."""
+"""saddle list, export and thin, and what they share with other verbs that open runs again."""
 
 import pathlib
 import sys
@@ -44,6 +44,22 @@ def export(arguments: Sequence[str]) -> None:
         with in_one_go(path) as partial:
             partial.write_bytes(content)
     print(f"{path}: step {step:,}, {models.count(model):,} parameters")
+
+
+def show_thin(arguments: Sequence[str]) -> None:
+    """Writes small open copies of runs that have ended, each in a folder of its name."""
+    from saddle_jax.report.thinning import thin
+
+    options = flags.FlagValues()
+    flags.DEFINE_string("output", None, "Folder below which the copies are written.", flag_values=options)
+    meaning = "Number of logged lines that become one, their mean."
+    flags.DEFINE_integer("every", 10, meaning, lower_bound=1, flag_values=options)
+    names = parse(options, arguments, ["DIR..."])
+    if not options.output:
+        raise UsageError("output must be given: --output=FOLDER, below which copies are written")
+    for name in names:
+        with mistakes():
+            print(thin(pathlib.Path(name), pathlib.Path(options.output), options.every))
 
 
 def model_options() -> flags.FlagValues:

@@ -12,6 +12,7 @@ VERBS = {
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.evaluate", "run"),
     "export": ("saddle_jax.cli.runs", "export"),
+    "thin": ("saddle_jax.cli.runs", "show_thin"),
     "report": ("saddle_jax.cli.report", "run"),
     "serve": ("saddle_jax.cli.serve", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
@@ -46,9 +47,11 @@ HELP = """usage: saddle VERB ...        (saddle VERB --help shows its options)
   evaluate DIR              evaluate a run's newest checkpoint again; --agent=3 for one agent's, --replica=1;
                             --metrics=top5,class_accuracy,train_loss,mine.py:metric --epochs=all
   export DIR                the consensus model as safetensors or msgpack
+  thin DIR...               small open copies of runs: settings, results, metrics in means of ten lines;
+                            --output=FOLDER --every=10
   report DIR...             one HTML page of a run, or of several side by side; --output=FILE.html
   serve DIR                 a local page over all runs of a folder, live while they train; --port=8765
-  figure KIND DIR...        compression, zeta, bits, partition or curves of runs; --output=FILE.png
+  figure KIND DIR...        curves, compression, zeta, bits, rho, sharpness or partition; --output=FILE.png
   sharpness DIR...          the Hessian's largest eigenvalue at a run's checkpoints; several runs: a picture
   landscape DIR...          the loss around the consensus models of runs, as pictures and a page
   cost                      the paper's communication costs, derived, beside exact bytes; --table=1, --json

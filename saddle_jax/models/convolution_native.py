@@ -3,8 +3,9 @@
 A derivative of such a kernel, which is a convolution again, is left to XLA: first derivatives are kernels
 too, because convolution.py writes them, so this matters only for Hessians.
 
-The gain is in the gradients of kernels, for which XLA's library has no fast form with few channels. 1x1
-convolutions stay matrix products, but for the gradient of their kernel.
+The gain is in 3x3 convolutions of stride 1, which Winograd's tiles compute with fewer products
+(native_winograd.h), and in the gradients of kernels, for which XLA's library has no fast form with few
+channels. 1x1 convolutions stay matrix products, but for the gradient of their kernel.
 """
 
 import functools

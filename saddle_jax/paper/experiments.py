@@ -38,6 +38,12 @@ class Entry:
         return self.dataset, alpha, f"{self.topology} {self.agents}"
 
     @property
+    def variant(self) -> str:
+        """Returns the method as tables name it, such as "q_saddle every 5" or "q_saddle rho 0.2"."""
+        parts = [self.method, *([f"every {self.ascent_every}"] if self.ascent_every > 1 else [])]
+        return " ".join([*parts, *([] if self.rho is None else [f"rho {self.rho:g}"])])
+
+    @property
     def name(self) -> str:
         """Returns a name of its own, such as cifar10-ring10-alpha0.01-q_saddle-quantize8."""
         share = "iid" if self.alpha is None else f"alpha{self.alpha:g}"

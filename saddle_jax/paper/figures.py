@@ -61,6 +61,13 @@ def _radii(place: Place) -> Command:
     return Command("figure", ["rho", f"--output={place.output}.png"])
 
 
+def _curves(x: str) -> Picture:
+    def command(place: Place) -> Command:
+        return Command("figure", ["curves", f"--x={x}", f"--output={place.output}-{x}.png"])
+
+    return command
+
+
 def _graph(kind: str, agents: int) -> Picture:
     def command(place: Place) -> Command:
         return Command("topology", [kind, str(agents), f"--output={place.output}-{kind}.png"])
@@ -148,6 +155,12 @@ FIGURES = {
     "levels": Figure("accuracy against the level of compression", "levels", [], [_bits]),
     "rho": Figure("accuracy against SAM's radius; not in the paper", "rho", [], [_radii]),
     "beyond": Figure("accuracy with fewer bits than in any table; not in the paper", "beyond", [], [_bits]),
+    "curves": Figure(
+        "loss and accuracy of QGM and Q-SADDLe against what they cost; not in the paper",
+        "1",
+        [_QGM],
+        [_curves("epoch"), _curves("step"), _curves("bytes"), _curves("passes")],
+    ),
     "allocation": Figure(
         "who holds which classes, at alpha 0.01 and 0.001",
         None,

@@ -2,6 +2,9 @@
 
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 
+# A SADDLe method's own method without SAM.
+BASES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
+
 # The first minus the second, in percentage points; without a second the first as it is.
 Difference = tuple[Entry, Entry | None]
 

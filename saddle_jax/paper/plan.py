@@ -105,6 +105,18 @@ def plan(
     return runs
 
 
+def ended_below(folder: pathlib.Path, scale: Scale, entry: Entry, ending: str = "") -> list[pathlib.Path]:
+    """Lists the folders of an entry's runs that have ended, seed by seed; `ending` is as below."""
+    found = (folder / scale.name).glob(f"{entry.name}{ending}-seed*")
+    return sorted(path for path in found if (path / "result.json").exists())
+
+
+def endings_below(folder: pathlib.Path, scale: Scale, entry: Entry) -> list[str]:
+    """Lists how the names of an entry's runs end that read the paper otherwise, such as "-order=paper"."""
+    found = (folder / scale.name).glob(f"{entry.name}-*=*-seed*")
+    return sorted({path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in found})
+
+
 def measure(config: Config) -> Size:
     """Builds a run, which also shows that it can be built, and returns its size."""
     program = build(config)

@@ -41,6 +41,18 @@ def _label(column: Mapping[str, Any], grid: Grid) -> str:
     return ", ".join(parts)
 
 
+def intervals(cells: Cells, grid: Grid) -> list[list[str]]:
+    """Lists a cell a row as text: mean, standard deviation and 95 % interval of the mean over its seeds."""
+    table = [[*grid.axes, "mean", "deviation", "95 % interval", "seeds"]]
+    for place in ({**row, **column} for row in grid.rows() for column in grid.columns()):
+        cell = _at(cells, grid, place)
+        found = cell.summary
+        named = [_written(axis, place[axis]) for axis in grid.axes]
+        texts = ["-" if value is None else f"{value:{cell.digits}}" for value in (found.mean, found.std)]
+        table.append([*named, *texts, found.interval(cell.digits), str(found.seeds)])
+    return table
+
+
 def differences(cells: Cells, grid: Grid) -> list[list[str]]:
     """Lists what each setting changes against the first of its list, all others alike, as text.
 

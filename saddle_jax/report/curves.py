@@ -60,9 +60,9 @@ def plot_curves(
 ) -> None:
     """Draws training loss, the metric of the test and consensus distance; seeds as mean and band.
 
-    Against epochs; or against what `x` names, one of AXES. Left open for runs with simulated time, the
-    metric is drawn once more, against bytes, backward passes and simulated seconds. `names` are those of the
-    folders, in place of their own.
+    Against epochs; or against what `x` names, one of AXES. Left open, the metric is drawn once more against
+    bytes and backward passes, if a step of one run costs more than that of another, and against simulated
+    seconds, if they were simulated. `names` are those of the folders, in place of their own.
     """
     runs = gather(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
@@ -73,6 +73,8 @@ def plot_curves(
     panels = _panels(AXES[x or "epoch"], same([run.measures for run in runs]))
     if x is None and any(has(group, "simulated_seconds") for group in groups):
         panels += [panels[1]._replace(x=AXES[name]) for name in ("bytes", "passes", "seconds")]
+    elif x is None and len({_costs(run) for run in runs}) > 1 and None not in map(_costs, runs):
+        panels += [panels[1]._replace(x=AXES[name]) for name in ("step", "bytes", "passes")]
     rows = len(panels) // 3
     legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # below the panels
     figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
@@ -83,6 +85,14 @@ def plot_curves(
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
     save(figure, path)
+
+
+def _costs(run: Run) -> tuple[float, float] | None:
+    """Returns the bytes and backward passes of a step; None if they were not recorded."""
+    sent, passes = (run.curve(AXES[name].metric, "step") for name in ("bytes", "passes"))
+    if not sent[0] or not passes[0]:
+        return None
+    return sent[1][-1] / sent[0][-1], passes[1][-1] / passes[0][-1]
 
 
 def _panels(x: Axis, headline: Measure) -> list[_Panel]:
@@ -110,9 +120,10 @@ def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequ
             line.set_marker(".")
     cell.set_title(panel.title, fontsize=8)
     finish(cell, panel.x.title, "")
-    if panel.x.metric.endswith("bytes_sent_per_agent"):
+    if panel.x.metric != "epoch":
         cell.locator_params(axis="x", nbins=4)  # its labels are long
-        cell.xaxis.set_major_formatter(lambda count, _: readable(count))
+        written = readable if panel.x.metric.endswith("bytes_sent_per_agent") else "{:,g}".format
+        cell.xaxis.set_major_formatter(lambda count, _: written(count))
 
 
 def _check_recorded(runs: Sequence[Run], x: str) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.plan import ended_below
 from saddle_jax.paper.scales import Scale
 from saddle_jax.paper.statements import STATEMENTS, Contrast, Quantity, Statement
-from saddle_jax.report.gathered import Run, gather
+from saddle_jax.report.gathered import Run, consensus_stages, gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.statistics import Summary, summarise
+from saddle_jax.report.statistics import Summary, signed, summarise
 
 SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
 _COLOURS = {SHOWN: "#389826", NOT_SHOWN: "#808080", CONTRADICTED: "#cb3c33"}
@@ -58,8 +59,7 @@ def runs_below(folder: pathlib.Path, scale: Scale) -> dict[Entry, dict[int, Run]
     """Reads the runs of the paper's entries at a scale that have ended below a folder, by seed."""
     found: dict[Entry, dict[int, Run]] = {}
     for entry in dict.fromkeys(entry for table in EXPERIMENTS.values() for entry in table.entries):
-        workdirs = sorted((folder / scale.name).glob(f"{entry.name}-seed*"))
-        runs = gather([path for path in workdirs if (path / "result.json").exists()])
+        runs = gather(ended_below(folder, scale, entry))
         if runs:
             found[entry] = {run.config.seed: run for run in runs}
     return found
@@ -83,9 +83,9 @@ def findings(runs: Runs) -> list[Finding]:
 
 def _differences(statement: Statement, contrast: Contrast, runs: Runs) -> list[float]:
     """Returns one - other for each seed that has all; of relative ones in percent of the other."""
-    one, other = (_values(runs[entry], statement.quantity) for entry in contrast[:2])
+    one, other = (values_of(runs[entry], statement.quantity) for entry in contrast[:2])
     if contrast.bases is not None:
-        first, second = (_values(runs[entry], statement.quantity) for entry in contrast.bases)
+        first, second = (values_of(runs[entry], statement.quantity) for entry in contrast.bases)
         one, other = _minus(one, first), _minus(other, second)
     if statement.is_relative:
         return [100 * (one[seed] / other[seed] - 1) for seed in sorted(one.keys() & other.keys())]
@@ -96,7 +96,7 @@ def _minus(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, fl
     return {seed: one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())}
 
 
-def _values(runs: Mapping[int, Run], quantity: Quantity) -> dict[int, float]:
+def values_of(runs: Mapping[int, Run], quantity: Quantity) -> dict[int, float]:
     """Returns a quantity of each seed's run that finished and has it."""
     values = {seed: _value(run, quantity) for seed, run in runs.items() if run.state == "finished"}
     return {seed: value for seed, value in values.items() if value is not None}
@@ -107,8 +107,7 @@ def _value(run: Run, quantity: Quantity) -> float | None:
         score = run.score()
         return None if score is None else run.headline.factor * score
     if quantity == "lambda_max":
-        stages = [stage for stage in (run.sharpness or {}).get("stages", []) if stage["whose"] == "consensus"]
-        last = max(stages, key=lambda stage: stage["step"], default=None)
+        last = next(reversed(consensus_stages(run)), None)
         # A model of some epoch before the end says nothing about where the run ended.
         return last["lambda_max"] if last and last["step"] == run.result["steps"] else None
     _, values = run.curve("backward_passes" if quantity == "passes" else quantity)
@@ -132,10 +131,8 @@ def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
     rows[0] += ["paper", "ours", "95 % interval", "seeds", "verdict"]
     for one in found:
         entry, unit = one.contrast.one, "%" if one.statement.is_relative else ""
-        method = entry.method + (f" every {entry.ascent_every}" if entry.ascent_every > 1 else "")
-        paper = "-" if one.paper is None else f"{one.paper:+.2f}"
         star = "*" if one.diverged else ""
-        row = [one.statement.name, *entry.problem, method, entry.compressor, paper]
+        row = [one.statement.name, *entry.problem, entry.variant, entry.compressor, signed(one.paper)]
         row += [f"{one.ours.mean:+.2f}{unit}{star}", one.ours.interval("+.2f"), str(one.ours.seeds)]
         rows.append([*row, one.verdict])
     return rows

@@ -3,8 +3,9 @@
 Runs that differ in the seed alone are one line, see `seeds`.
 """
 
+import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.curves import plot_curves
-from saddle_jax.report.gathered import Run, class_counts, class_names, gather
+from saddle_jax.report.gathered import Run, class_counts, class_names, consensus_stages, gather
 from saddle_jax.report.looks import in_matplotlib
 from saddle_jax.report.measures import same
 from saddle_jax.report.plots import new_figure, plot_counts, save
@@ -140,7 +141,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
             _error_bars(axes, points, label, *style)
         axes.set_xscale("log")
         finish(axes, name, f"test {headline.title}{headline.unit}")
-        places = sorted({float(f"{what(group[0]):.3g}") for group in groups})
+        places = _apart(float(f"{what(group[0]):.3g}") for group in groups)
         if len(places) <= 8:
             ticks = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
             axes.set_xticks(places, ticks)
@@ -150,6 +151,16 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     if left_out:
         figure.suptitle(f"left out, as they did not finish: {', '.join(left_out)}", fontsize=7)
     save(figure, path)
+
+
+def _apart(places: Iterable[float]) -> list[float]:
+    """Returns the places on a logarithmic axis whose labels do not lie upon that of the one before."""
+    found: list[float] = []
+    every = sorted(set(places))
+    for place in every:
+        if not found or math.log(place / found[-1]) > 0.12 * math.log(every[-1] / every[0]):
+            found.append(place)
+    return found
 
 
 def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -201,6 +212,36 @@ def _scores(group: Sequence[Run]) -> tuple[float, float]:
     return mean_and_spread([factor * (run.score() or 0.0) for run in group])
 
 
+def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds."""
+    groups = [[run for run in group if consensus_stages(run)] for group in seeds_together(runs)]
+    groups = [group for group in groups if group]
+    if not groups:
+        raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
+    found = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
+    epochs = sorted(set.union(*found))
+    figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
+    width = 0.8 / len(groups)
+    texts = labels(groups, ("gamma",))  # which goes with the compressor
+    texts = texts if len(set(texts)) == len(texts) else labels(groups)
+    colours = [colour for colour, _ in in_matplotlib(groups)]
+    for number, (group, label) in enumerate(zip(groups, texts, strict=True)):
+        for place, epoch in enumerate(epochs):
+            stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
+            values = [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
+            if values:
+                x = place + (number - (len(groups) - 1) / 2) * width
+                mean, spread = mean_and_spread(values)
+                look = {"color": colours[number], "capsize": 2, "label": label}
+                axes.bar(x, mean, 0.92 * width, yerr=spread or None, **look)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
+    finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
+    handles = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    save(figure, path)
+
+
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
     """Draws each partition's class allocation; data without classes have none."""
     plots: dict[str, tuple[str, np.ndarray, Sequence[str]]] = {}
@@ -235,6 +276,7 @@ _DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {
     "zeta": plot_zeta,
     "bits": plot_bits,
     "rho": plot_radii,
+    "sharpness": plot_sharpness,
     "partition": plot_partitions,
 }
 KINDS = (*_DRAWN, "curves")

@@ -176,6 +176,12 @@ def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list
     return [{name: result[name] for name in shared if name in result} | end for end in each]
 
 
+def consensus_stages(run: Run) -> list[dict[str, Any]]:
+    """Lists the stages at which the sharpness of a run's consensus model was measured, in their order."""
+    stages = [stage for stage in (run.sharpness or {}).get("stages", []) if stage["whose"] == "consensus"]
+    return sorted(stages, key=lambda stage: stage["step"])
+
+
 def class_counts(run: Run) -> np.ndarray | None:
     """Returns how many samples of each class each agent holds, int [A, C]; None where it was not recorded."""
     counts = run.fact("partition", "class_counts")

@@ -12,7 +12,7 @@ from saddle_jax.training.config import IRRELEVANT
 PLAIN = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm", "dfedsam": "dfedavgm"}
 # The settings of an ascent: what differs in these alone is a pair.
 _OF_ASCENT = ("method", "ascent", "rho", "ascent_every", "ascent_reuse")
-_DASHES = ("-", "--", ":", "-.")
+DASHES = ("-", "--", ":", "-.")
 # How much of a hue there is in each shade; the rest is white. The page's script has the same.
 _SHADES = (1.0, 0.58, 0.78, 0.4)
 
@@ -28,7 +28,7 @@ def looks(groups: Sequence[Sequence[Run]]) -> list[Look]:
     """Returns the look of each group; groups that differ in the ascent alone share the hue."""
     families = [_family(group[0]) for group in groups]
     hues = list(dict.fromkeys(families))
-    if any(families.count(family) > len(_DASHES) for family in hues):
+    if any(families.count(family) > len(DASHES) for family in hues):
         return [Look(number) for number in range(len(groups))]
     ranked = sorted(range(len(groups)), key=lambda number: not _is_sharp(groups[number][0]))
     shades: dict[int, int] = {}
@@ -41,7 +41,7 @@ def in_matplotlib(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
     """Returns colour and line style of each group, as matplotlib has them."""
     found = looks(groups)
     count = 1 + max((look.hue for look in found), default=0)
-    return [(shaded(colour_of(look.hue, count), look.shade), _DASHES[look.shade]) for look in found]
+    return [(shaded(colour_of(look.hue, count), look.shade), DASHES[look.shade]) for look in found]
 
 
 def shaded(colour: Any, shade: int) -> Any:

@@ -9,13 +9,13 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.paper import experiments, figures
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 from saddle_jax.paper.figures import FIGURES
+from saddle_jax.paper.pairs import BASES
 from saddle_jax.paper.plan import Planned, Remaining
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.plots import new_figure, save
+from saddle_jax.report.statistics import signed
 from saddle_jax.report.tables import NUMBERS, Cell, as_text, cell_of, numbers_of, seeds_of, write_all
 from saddle_jax.training.run_name import safe
-
-_BASE = {"q_saddle": "qgm", "n_saddle": "ngm", "d_saddle": "dpsgd"}
 
 
 def overview() -> str:
@@ -109,7 +109,7 @@ def beside_the_paper(
         difference = "-"
         if cell.mean is not None and entry.printed is not None and scale.is_comparable:
             difference = f"{cell.mean - entry.printed.mean:+.2f}"
-        row = [*entry.problem, _method(entry), entry.compressor, scale.name]
+        row = [*entry.problem, entry.variant, entry.compressor, scale.name]
         row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
         row += [cell.summary.interval(cell.digits), difference]
         if has_drops:
@@ -123,11 +123,12 @@ def beside_the_paper(
 def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
     """Lists an entry a row for programs: the paper's numbers, ours, and ours seed by seed."""
     seeds = seeds_of(cells.values())
-    rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "scale"]]
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "rho", "scale"]]
     rows[0] += ["paper_mean", "paper_std", "paper_drop", *NUMBERS, *(f"seed {seed}" for seed in seeds)]
     for entry, cell in cells.items():
         paper = [None, None] if entry.printed is None else [entry.printed.mean, entry.printed.std]
-        row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), scale.name]
+        radius = "" if entry.rho is None else f"{entry.rho:g}"  # none: the dataset's
+        row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), radius, scale.name]
         row += ["" if value is None else f"{value:g}" for value in (*paper, entry.drop)]
         rows.append([*row, *numbers_of(cell, seeds)])
     return rows
@@ -147,7 +148,7 @@ def contrasts(cells: Mapping[Entry, Cell], others: Mapping[Entry, Cell] | None =
             continue
         paper = one.printed.mean - other.printed.mean if one.printed and other.printed else None
         ours = cells[one].minus(every[other])
-        row = [*one.problem, what, _signed(paper), _signed(ours.mean)]
+        row = [*one.problem, what, signed(paper), signed(ours.mean)]
         rows.append([*row, ours.interval("+.2f"), str(ours.seeds)])
     return rows
 
@@ -155,12 +156,13 @@ def contrasts(cells: Mapping[Entry, Cell], others: Mapping[Entry, Cell] | None =
 def _contrast(one: Entry, other: Entry) -> str | None:
     """Names what the difference of two entries shows; None if it shows nothing."""
     named = f" ({one.compressor})" if one.compressor != "none" else ""
-    if _BASE.get(one.method) == other.method and one.compressor == other.compressor:
-        return f"{_method(one)} - {other.method}{named}"
+    if BASES.get(one.method) == other.method and one.compressor == other.compressor:
+        return f"{one.variant} - {other.method}{named}"
     if one.method == other.method and one.compressor == other.compressor:
-        return f"{_method(one)} - {_method(other)}{named}" if one.ascent_every > other.ascent_every else None
+        is_special = one.ascent_every > other.ascent_every or (one.rho is not None and other.rho is None)
+        return f"{one.variant} - {other.variant}{named}" if is_special else None
     if _is_uncompressed(one, other):
-        return f"{_method(one)}: {one.compressor} - none"
+        return f"{one.variant}: {one.compressor} - none"
     return None
 
 
@@ -169,14 +171,6 @@ def _is_uncompressed(one: Entry, other: Entry) -> bool:
     same = (one.problem, one.method, one.ascent_every, one.schedule)
     others = (other.problem, other.method, other.ascent_every, other.schedule)
     return same == others and one.compressor != "none" and other.compressor == "none"
-
-
-def _method(entry: Entry) -> str:
-    return entry.method + (f" every {entry.ascent_every}" if entry.ascent_every > 1 else "")
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2f}"
 
 
 def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike) -> None:

@@ -30,6 +30,11 @@ class Summary(NamedTuple):
         return "-" if self.low is None else f"[{self.low:{digits}}, {self.high:{digits}}]"
 
 
+def signed(value: float | None, digits: str = ".2f") -> str:
+    """Formats a difference with its sign, such as "+1.30"; "-" if there is none."""
+    return "-" if value is None else f"{value:+{digits}}"
+
+
 def summarise(values: Sequence[float]) -> Summary:
     """Returns mean, standard deviation and 95 % interval of the mean of numbers that are independent."""
     if not values:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from saddle_jax.analysis.theory.bound import Setting, bound, conditions
+from saddle_jax.analysis.theory.corollary import Case
 from saddle_jax.analysis.theory.runs import MeasuredRun
 from saddle_jax.analysis.theory.speedup import Point, Slope
 from saddle_jax.analysis.theory.testbed import Measured
 from saddle_jax.report.plots import new_figure, save
+from saddle_jax.report.looks import DASHES
 from saddle_jax.report.tables import as_text
 
 # The terms of the bound as the paper prints them, by their names in `Bound`.
@@ -95,6 +97,49 @@ def describe_slope(slope: Slope) -> str:
         f"slope of log(measured) over log(n): {slope.value:.3f} +- {slope.standard_error:.3f}; "
         "the corollary: -1/2"
     )
+
+
+def case_rows(cases: Sequence[Case]) -> list[list[str]]:
+    """Lists the slopes of the corollary's cases as rows of text, under a header."""
+    rows = [["graph", "lambda", "beta", "slope in T", "at the largest T", "slope in n", "x c / sqrt(nT)"]]
+    for case in cases:
+        slopes = [case.slopes[0], case.last_slope, case.slopes[1]]
+        texts = [f"{slope.value:.3f} +- {slope.standard_error:.3f}" for slope in slopes]
+        lambda_ = case.over_steps[-1].setting.lambda_
+        rows.append([case.graph, f"{lambda_:.3f}", f"{case.beta:g}", *texts, f"{case.excess:.2f}"])
+    return rows
+
+
+def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
+    """Draws the errors of the corollary's cases, over T on the left and over n on the right."""
+    figure, axes = new_figure(width=9, height=3.6, rows=1, columns=2)
+    graphs = list(dict.fromkeys(case.graph for case in cases))
+    momenta = sorted({case.beta for case in cases})
+    left, right = axes.ravel()
+    for case in cases:
+        look = {"color": f"C{graphs.index(case.graph)}", "linestyle": DASHES[momenta.index(case.beta) % 4]}
+        for cell, points, over in ((left, case.over_steps, "steps"), (right, case.over_agents, "agents")):
+            x = [getattr(point.setting, over) for point in points]
+            errors = [2 * point.measured.standard_error for point in points]
+            means = [point.measured.mean for point in points]
+            label = f"{case.graph}, beta {case.beta:g}"
+            cell.errorbar(x, means, errors, marker=".", linewidth=1, capsize=2, label=label, **look)
+    for cell, over, name in ((left, "over_steps", "steps"), (right, "over_agents", "agents")):
+        places = np.array([getattr(point.setting, name) for point in getattr(cases[0], over)], float)
+        height = 0.8 * min(getattr(case, over)[0].measured.mean for case in cases)
+        cell.plot(places, height * (places / places[0]) ** -0.5, ":", color="grey", label="slope -1/2")
+        cell.set_xscale("log")
+        cell.set_yscale("log")
+        cell.set_xticks(places, [f"{value:,.0f}" for value in places])
+        cell.set_xticks([], minor=True)
+        cell.set_xlabel({"steps": "steps T", "agents": "agents n"}[name], fontsize=8)
+        cell.tick_params(which="both", labelsize=7)
+        cell.spines[["top", "right"]].set_visible(False)
+    setting = cases[0].over_steps[0].setting
+    left.set_title(f"mean squared gradient of the consensus model, n = {setting.agents}", fontsize=8)
+    right.set_title(f"the same, T = {cases[0].over_agents[0].setting.steps:,}", fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=5)
+    save(figure, path)
 
 
 def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from theory_test import BY_HAND, point
 
 import saddle_jax as sj
-from saddle_jax.analysis.theory import estimates, speedup
+from saddle_jax.analysis.theory import corollary, estimates, speedup
 from saddle_jax.analysis.theory.bound import (
     bound,
     conditions,
@@ -162,6 +162,29 @@ def test_the_command_measures_and_draws(capsys, tmp_path, monkeypatch):
     (tmp_path / "taken" / "theory.png").mkdir(parents=True)
     assert cli.main(["saddle", *command[:-1], f"--workdir={tmp_path / 'taken'}"]) == 2
     assert "theory.png cannot be written" in capsys.readouterr().err
+
+
+def test_the_command_shows_the_corollary_by_graph_and_momentum(capsys, tmp_path, monkeypatch):
+    def of_steps(steps, mean):
+        found = point(4, mean, 0.01)
+        return found._replace(setting=dataclasses.replace(found.setting, steps=steps))
+
+    last = of_steps(400, 0.5)
+    case = corollary.Case("ring", 0.9, (of_steps(100, 1.0), last), (last, point(16, 0.25, 0.01)))
+    monkeypatch.setattr(corollary, "measure_cases", lambda report: [report(case) or case])
+    assert cli.main(["saddle", "theory", "--corollary", f"--workdir={tmp_path}"]) == 0
+    shown = capsys.readouterr().out
+    assert "measured: ring, beta 0.9" in shown
+    assert re.search(
+        r"^ring +\S+ +0\.9 +-0\.500 \+- \S+ +-0\.500 \+- \S+ +-0\.500 ", shown, flags=re.MULTILINE
+    )
+    assert (tmp_path / "corollary.png").read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["saddle", "theory", "--corollary", "--json"]) == 0
+    (content,) = json.loads(capsys.readouterr().out)["corollary"]
+    assert [one["steps"] for one in content["points"]] == [100, 400, BY_HAND.steps]
+    assert content["slope_over_steps"]["value"] == pytest.approx(-0.5)
+    assert cli.main(["saddle", "theory", "--corollary", "--beta=0.5"]) == 2
+    assert "beta must not be given with --corollary" in capsys.readouterr().err
 
 
 def test_what_is_not_finite_is_null_in_json(capsys, monkeypatch):

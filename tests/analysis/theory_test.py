@@ -10,7 +10,7 @@ import pytest
 from problem import compiled
 
 import saddle_jax as sj
-from saddle_jax.analysis.theory import speedup, testbed
+from saddle_jax.analysis.theory import corollary, speedup, testbed
 from saddle_jax.analysis.theory.bound import (
     Setting,
     bound,
@@ -216,6 +216,46 @@ def test_the_slope_and_its_error_are_those_of_numpy():
     assert found == pytest.approx((line[0], np.sqrt(covariance[0, 0])))
     with pytest.raises(ValueError, match="points must be at least two, got 1"):
         speedup.fit_slope(points[:1])
+
+
+def test_agents_with_curvatures_of_their_own_have_the_same_mean_and_minimum():
+    problem = testbed.quadratic(sj.ring(5), L=2.0, delta=0.3, gap=1.5, dimension=3, spread=0.5)
+    assert problem.curvatures.shape == (5, 3)
+    np.testing.assert_allclose(problem.curvatures.mean(axis=0), problem.curvature)
+    local = -problem.curvatures * problem.centres  # at zero
+    np.testing.assert_allclose(local.mean(axis=0), 0, atol=1e-12)
+    setting = problem.setting(eta=0.01, beta=0.0, mu=0.0, rho=0.0, steps=7)
+    assert (setting.L, setting.delta, setting.gap) == pytest.approx((3.0, 0.3, 1.5))
+    with pytest.raises(ValueError, match=r"spread must be a number >= 0 and < 1, got 1\.0"):
+        testbed.quadratic(sj.ring(5), spread=1.0)
+
+
+def test_the_graph_moves_the_mean_only_if_curvatures_differ():
+    def error(topology, spread):
+        problem = testbed.quadratic(topology, sigma=0.0, delta=2.0, spread=spread)
+        return testbed.measure(problem, eta=0.1, beta=0.0, mu=0.0, rho=0.0, steps=200, repetitions=2).mean
+
+    assert error(sj.ring(9), 0.0) == pytest.approx(error(sj.complete(9), 0.0), rel=1e-3)
+    assert error(sj.ring(9), 0.5) > 1.05 * error(sj.complete(9), 0.5)
+
+
+def test_the_corollary_over_steps_on_a_sparse_graph():
+    (case,) = corollary.measure_cases(["ring"], [0.5], sizes=(4, 8), steps=(500, 4000), repetitions=16)
+    assert [point.setting.steps for point in case.over_steps] == [500, 4000]
+    assert [(point.setting.agents, point.setting.steps) for point in case.over_agents] == [
+        (4, 4000),
+        (8, 4000),
+    ]
+    assert {point.setting.beta for point in case.over_agents} == {0.5}
+    over_steps, over_agents = case.slopes
+    assert over_steps == case.last_slope
+    # What is of order 1 / T makes the one steeper and the other flatter; it is a few percent at T = 4,000.
+    assert over_steps.value == pytest.approx(-0.5, abs=0.08)
+    assert over_agents.value == pytest.approx(-0.5, abs=0.12)
+    assert case.excess == pytest.approx(1.0, abs=0.15)
+    slope = speedup.fit_slope(case.over_steps, "steps")
+    first, last = (point.measured.mean for point in case.over_steps)
+    assert slope.value == pytest.approx(np.log(last / first) / np.log(8))
 
 
 @pytest.mark.usefixtures("x64")

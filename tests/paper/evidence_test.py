@@ -15,16 +15,16 @@ ROW = "cifar10-ring10-alpha0.001"
 T_OF_2 = 4.302652729749464  # Student's t at 97.5 % with two degrees of freedom
 
 
-def write(tmp_path, tables, ending, accuracies, **more):
-    """Writes a run of an entry for each accuracy, from seed 0 on."""
+def write(tmp_path, tables, ending, accuracies, otherwise="", **more):
+    """Writes a run of an entry for each accuracy, from seed 0 on; `otherwise` is how its name goes on."""
     (entry,) = {
-        entry for table in tables for entry in EXPERIMENTS[table].entries if entry.name == f"{ROW}-{ending}"
+        entry for name in tables for entry in EXPERIMENTS[name].entries if entry.name == f"{ROW}-{ending}"
     }
     for seed, accuracy in enumerate(accuracies):
         config = SCALES["study"].apply(entry.config(seed))
         own = {name: value[seed] if isinstance(value, list) else value for name, value in more.items()}
         lines = own.pop("lines", None)
-        folder = tmp_path / "study" / f"{entry.name}-seed{seed}"
+        folder = tmp_path / "study" / f"{entry.name}{otherwise}-seed{seed}"
         result = {"test_accuracy": accuracy, "steps": 8}
         write_run(folder, config, result=result, lines=lines, about={"partition": {}}, **own)
 
@@ -97,6 +97,49 @@ def test_a_seed_that_diverged_is_not_compared_but_marked(tmp_path):
     write(tmp_path, "1", "qgm-none", (0.50, 0.60, 0.70), status=["finished", "finished", "diverged"])
     found = evidence(tmp_path)["accuracy", "q_saddle", "none"]
     assert (found["seeds"], found["ours"]) == ("2", "+11.00*")
+
+
+def table(path):
+    with path.open() as file:
+        return list(csv.reader(file))
+
+
+def test_every_cell_is_listed_over_its_seeds(tmp_path):
+    measured = [sharpness([(8, value)]) for value in (90.0, 110.0)]
+    write(tmp_path, "1", "qgm-none", (0.50, 0.60), sharpness=measured)
+    write(tmp_path, "1", "q_saddle-none", (0.6, 0.7, 0.8), status=["finished", "finished", "diverged"])
+    write(tmp_path, ["rho"], "q_saddle-none-rho0.2", (0.9,))
+    evidence(tmp_path)
+    half = 12.706204736 * 10 / 2  # Student's t with one degree of freedom, by the standard error
+    assert table(tmp_path / "evidence-study-accuracies.csv")[1:] == [
+        [f"{ROW}-q_saddle-none", "65.00 +- 7.07*", f"[{65 - half:.2f}, {65 + half:.2f}]", "2", "-", "0"],
+        [f"{ROW}-q_saddle-none-rho0.2", "90.00", "-", "1", "-", "0"],
+        [f"{ROW}-qgm-none", "55.00 +- 7.07", f"[{55 - half:.2f}, {55 + half:.2f}]", "2", "100 +- 14", "2"],
+    ]
+
+
+def test_other_readings_stand_beside_the_default_over_the_same_seeds(tmp_path):
+    write(tmp_path, "1", "qgm-none", (0.50, 0.60, 0.90))
+    write(tmp_path, "1", "q_saddle-none", (0.60, 0.72, 0.10))
+    evidence(tmp_path)
+    assert not (tmp_path / "evidence-study-readings.csv").exists()
+    write(tmp_path, "1", "qgm-none", (0.55, 0.61), "-nesterov=false")
+    write(tmp_path, "1", "q_saddle-none", (0.60, 0.70), "-nesterov=false")
+    write(tmp_path, "1", "qgm-none", (0.55,), "-norm=evonorm_sigmoid")
+    evidence(tmp_path)
+    head, *rows = table(tmp_path / "evidence-study-readings.csv")
+    assert [row[:3] for row in rows] == [
+        ["nesterov=false", "0.001", "qgm"],
+        ["nesterov=false", "0.001", "q_saddle"],
+        ["norm=evonorm_sigmoid", "0.001", "qgm"],
+    ]
+    half = 12.706204736 * 4 / 2  # of +5 and +1
+    base, saddle, single = (dict(zip(head, row, strict=True)) for row in rows)
+    assert (base["difference"], base["seeds"]) == ("+3.00", "2")
+    assert base["95 % interval"] == f"[{3 - half:+.2f}, {3 + half:+.2f}]"
+    # Over the first two seeds: 10 and 12 by default, 5 and 9 otherwise.
+    assert (saddle["gain by default"], saddle["gain otherwise"]) == ("+11.00", "+7.00")
+    assert (single["difference"], single["95 % interval"], single["gain otherwise"]) == ("+5.00", "-", "-")
 
 
 def test_statements_are_about_the_tables_that_have_both():

@@ -13,7 +13,7 @@ from saddle_jax.paper import printed
 from saddle_jax.paper.experiments import EXPERIMENTS
 from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.scales import SCALES
-from saddle_jax.report.reproduced import beside_the_paper, contrasts
+from saddle_jax.report.reproduced import beside_the_paper, contrasts, numbers
 from saddle_jax.report.tables import Cell
 from saddle_jax.training import feeding, program
 
@@ -246,3 +246,21 @@ def test_the_efficient_variant_is_beside_what_the_text_compares_it_with():
         ["q_saddle every 5 - qgm", "+8.09"],  # 85.50 - 77.41
         ["q_saddle every 5 - q_saddle", "-2.22"],  # 85.50 - 87.72
     ]
+
+
+def test_other_radii_are_named_and_stand_beside_the_papers():
+    entries = EXPERIMENTS["rho"].entries
+    scores = {None: 60.0, 0.2: 63.0}
+    cells = {
+        e: Cell((50.0 if e.method == "qgm" else scores[e.rho],), seeds=(0,))
+        for e in entries
+        if e.rho in scores
+    }
+    found = {row[3]: row[5] for row in contrasts(cells)[1:]}
+    assert found == {
+        "q_saddle - qgm": "+10.00",
+        "q_saddle rho 0.2 - qgm": "+13.00",
+        "q_saddle rho 0.2 - q_saddle": "+3.00",
+    }
+    head, *rows = numbers(cells, SCALES["study"])
+    assert [row[head.index("rho")] for row in rows] == ["", "", "0.2"]

@@ -196,6 +196,36 @@ def test_curves_against_what_they_cost(tmp_path, drawn):
             figures.draw("curves", [runs[0], untimed], tmp_path / "out.png", x)
 
 
+def test_runs_whose_steps_cost_differently_are_drawn_against_what_they_cost(tmp_path, drawn):
+    one = folders.write_run(tmp_path / "one", about={"passes_per_step": 1.0})
+    double = dataclasses.replace(folders.SMALL, method="q_saddle")
+    two = folders.write_run(tmp_path / "two", double, about={"passes_per_step": 2.0})
+    figures.draw("curves", [one, two], tmp_path / "out.png")
+    titles = [cell.get_xlabel() for cell in drawn[-1].axes]
+    assert titles == ["epoch"] * 3 + ["step", "bytes sent per agent", "backward passes per agent"]
+    passes = [line.get_xdata()[-1] for line in drawn[-1].axes[5].lines]
+    assert passes == [8, 16]
+    same = folders.write_run(
+        tmp_path / "same", dataclasses.replace(folders.SMALL, beta=0.5), about={"passes_per_step": 1.0}
+    )
+    figures.draw("curves", [one, same], tmp_path / "out.png")
+    assert len(drawn[-1].axes) == 3
+    unknown = folders.write_run(tmp_path / "unknown")  # of an older version
+    figures.draw("curves", [two, unknown], tmp_path / "out.png")
+    assert len(drawn[-1].axes) == 3
+
+
+def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
+    runs = []
+    for compressor, bits in {"quantize8": 9, "none": 32, "sign": 33}.items():
+        config = dataclasses.replace(COMP, compressor=compressor)
+        end = {"bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
+        runs.append(folders.write_run(tmp_path / compressor, config, result=end))
+    figures.draw("bits", runs, tmp_path / "out.png")
+    assert drawn[0].axes[0].get_xticks().tolist() == [9, 32]
+    assert drawn[0].axes[0].containers[0].lines[0].get_xdata() == pytest.approx([9, 32, 33])
+
+
 def test_bits_are_what_was_sent(tmp_path, drawn):
     """A ring of three: two neighbours, 100 parameters, 8 steps."""
     cases = {"none": (32, (0.6, 0.8)), "quantize8": (9, (0.5, 0.6))}
@@ -241,6 +271,32 @@ def test_the_radius_is_an_axis_and_methods_without_one_lines_across(tmp_path, dr
         figures.draw("rho", base, tmp_path / "out.png")
 
 
+def test_sharpness_is_a_bar_for_each_method_over_seeds(tmp_path, drawn):
+    runs = []
+    for method, values in {"qgm": (90.0, 110.0), "q_saddle": (8.0, 12.0)}.items():
+        for seed, value in enumerate(values):
+            stages = [
+                {"step": step, "epoch": epoch, "whose": whose, "lambda_max": value * factor}
+                for step, epoch, whose, factor in (
+                    (8, 2, "consensus", 1),
+                    (4, 1, "consensus", 2),
+                    (8, 2, "3", 9),
+                )
+            ]
+            config = dataclasses.replace(folders.SMALL, method=method, seed=seed)
+            folder = tmp_path / f"{method}{seed}"
+            runs.append(folders.write_run(folder, config, sharpness={"stages": stages}))
+    unmeasured = folders.write_run(tmp_path / "unmeasured", dataclasses.replace(folders.SMALL, seed=7))
+    figures.draw("sharpness", [*runs, unmeasured], tmp_path / "out.png")
+    (axes,) = drawn[0].axes
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx([200, 100, 20, 10])  # epochs 1 and 2 of QGM, then of Q-SADDLe
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2"]
+    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"qgm, none", "q_saddle, none"}
+    with pytest.raises(RunError, match="sharpness needs runs that `saddle sharpness` has measured"):
+        figures.draw("sharpness", [unmeasured], tmp_path / "out.png")
+
+
 def test_partitions_of_classes(tmp_path, drawn):
     figures.draw("partition", [folders.write_run(tmp_path / "run")], tmp_path / "out.png")
     (axes,) = drawn[0].axes
@@ -261,7 +317,10 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
     mistakes = {
-        ("fly", run): "KIND must be one of compression, zeta, bits, rho, partition, curves, got 'fly'",
+        (
+            "fly",
+            run,
+        ): "KIND must be one of compression, zeta, bits, rho, sharpness, partition, curves, got 'fly'",
         ("zeta",): "arguments must be KIND DIR... and options, got zeta",
         ("zeta", tmp_path): "holds no run",
         ("compression", run): "compression needs compressed runs with --config.diagnostics=true, got run",

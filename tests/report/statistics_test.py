@@ -9,7 +9,7 @@ import pytest
 from folders import SMALL, make_page, write_run
 from scipy import stats
 
-from saddle_jax.report.comparisons import differences, numbers
+from saddle_jax.report.comparisons import differences, intervals, numbers
 from saddle_jax.report.measures import CLASSIFICATION
 from saddle_jax.report.statistics import Summary, paired, summarise
 from saddle_jax.report.tables import Cell, as_csv, as_latex, gather
@@ -75,6 +75,13 @@ def test_a_grid_in_numbers_and_differences(tmp_path):
     )
     assert float(rows[0]["low"]) == pytest.approx(60 - 127.062, abs=1e-3)
     assert (rows[1]["seed 0"], rows[1]["seed 1"], rows[3]["mean"]) == ("25", "", "")
+    assert intervals(cells, grid) == [
+        ["method", "compressor", "mean", "deviation", "95 % interval", "seeds"],
+        ["qgm", "none", "60.00", "14.14", "[-67.06, 187.06]", "2"],
+        ["qgm", "sign", "25.00", "-", "-", "1"],
+        ["q_saddle", "none", "75.00", "21.21", "[-115.59, 265.59]", "2"],
+        ["q_saddle", "sign", "-", "-", "-", "0"],
+    ]
     found = differences(cells, grid)
     assert found[0] == ["method", "compressor", "minus", "difference", "95 % interval", "seeds"]
     assert found[1:] == [

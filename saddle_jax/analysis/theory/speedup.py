@@ -16,7 +16,7 @@ is chosen to make the two errors of a run equal, and delta and rho to leave them
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """The slope of log(error) against log(n); the corollary says -1/2."""
+    """The slope of log(error) against log(n) or log(T); the corollary says -1/2."""
 
     value: float
     standard_error: float  # what the errors of the measured points cause
@@ -71,11 +71,11 @@ def sweep(
     return points
 
 
-def fit_slope(points: Sequence[Point]) -> Slope:
+def fit_slope(points: Sequence[Point], over: Literal["agents", "steps"] = "agents") -> Slope:
     """Fits the slope by least squares in log-log, each point weighted by its own standard error."""
     if len(points) < 2:
         raise ArgumentError(f"points must be at least two, got {len(points)}")
-    sizes = np.log([point.setting.agents for point in points])
+    sizes = np.log([getattr(point.setting, over) for point in points])
     errors = np.log([point.measured.mean for point in points])
     weights = [point.measured.mean / point.measured.standard_error for point in points]  # 1 / std of the log
     coefficients, covariance = _line(sizes, errors, np.asarray(weights))

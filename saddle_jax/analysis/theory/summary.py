@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from saddle_jax.analysis.theory.bound import Setting, bound, conditions
+from saddle_jax.analysis.theory.corollary import Case
 from saddle_jax.analysis.theory.runs import MeasuredRun
 from saddle_jax.analysis.theory.speedup import Point, Slope
 from saddle_jax.analysis.theory.testbed import Measured
@@ -45,6 +46,31 @@ def of_testbed(measured: Measured, points: Sequence[Point], slope: Slope) -> dic
             for point in points
         ],
         "slope": slope._asdict(),
+    }
+
+
+def of_corollary(cases: Sequence[Case]) -> dict[str, Any]:
+    """Returns the errors over T and over n, by graph and momentum, and their slopes."""
+    return {
+        "corollary": [
+            {
+                "graph": case.graph,
+                "beta": case.beta,
+                "points": [
+                    {
+                        "agents": point.setting.agents,
+                        "steps": point.setting.steps,
+                        "lambda": point.setting.lambda_,
+                        "bound": point.bound.total,
+                        **point.measured._asdict(),
+                    }
+                    for point in dict.fromkeys((*case.over_steps, *case.over_agents))
+                ],
+                "slope_over_steps": case.slopes[0]._asdict(),
+                "slope_over_agents": case.slopes[1]._asdict(),
+            }
+            for case in cases
+        ]
     }
 
 

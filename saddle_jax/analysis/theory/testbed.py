@@ -3,7 +3,9 @@
     f_i(x) = 1/2 (x - b_i)^T H (x - b_i),     F_i(x; z) = f_i(x) + z^T x,   z = sigma / sqrt(d) (+-1, ...)
 
 One H for all agents, so that grad f_i - grad f = H (b-bar - b_i) does not depend on x: delta is constant, as
-Assumption 2 wants it. The signs in z are fair, and ||z||^2 is sigma^2 in every draw. L is H's largest
+Assumption 2 wants it. But then the mean of all models goes its way almost as if there were no graph. With a
+`spread` every agent has an H_i of its own, whose mean is H: the graph matters, and delta is that of the
+minimum alone. The signs in z are fair, and ||z||^2 is sigma^2 in every draw. L is H's largest
 eigenvalue, and every F_i(.; z) is as smooth as f_i.
 """
 
@@ -32,9 +34,10 @@ class Quadratic:
     Attributes:
       topology: who hears whom.
       curvature: the eigenvalues of H, which is diagonal, float64 [d].
-      centres: b_i, float64 [A, d]; their mean, the minimum of f, is zero.
+      centres: b_i, float64 [A, d]; the minimum of f is zero.
       start: x_0, float64 [d].
       sigma: the noise.
+      spread: how much the agents' own curvatures differ: H_i = (1 + spread s_i) H, s_i evenly from -1 to 1.
     """
 
     topology: Graphs
@@ -42,12 +45,18 @@ class Quadratic:
     centres: np.ndarray
     start: np.ndarray
     sigma: float
+    spread: float = 0.0
+
+    @property
+    def curvatures(self) -> np.ndarray:
+        """Returns the eigenvalues of every H_i, float64 [A, d]."""
+        return _curvatures(self.curvature, self.topology.size, self.spread)
 
     def setting(self, *, eta: float, beta: float, mu: float, rho: float, steps: int) -> Setting:
         """Computes the theorem's constants from the problem, beside the given options."""
-        local = self.curvature * self.centres
+        local = self.curvatures * self.centres
         return Setting(
-            L=float(self.curvature.max()),
+            L=float(self.curvatures.max()),
             sigma=self.sigma,
             delta=float(np.sqrt((local**2).sum(axis=1).mean())),
             lambda_=mixing_lambda(self.topology),
@@ -70,12 +79,17 @@ def quadratic(
     gap: float = 1.0,
     dimension: int = 4,
     flattest: float = 0.5,
+    spread: float = 0.0,
     seed: int = 0,
 ) -> Quadratic:
-    """Makes a problem with exactly these constants; H's eigenvalues spread evenly over [flattest L, L]."""
+    """Makes a problem with exactly these constants; H's eigenvalues go evenly over [flattest L, L].
+
+    With a `spread` L and delta are those of H and of the minimum, see `Quadratic`.
+    """
     checks.instance("topology", topology, Topology, "sj.ring(10)")
     checks.real("L", L, above=0.0)
     checks.real("flattest", flattest, above=0.0, at_most=1.0)
+    checks.real("spread", spread, at_least=0.0, below=1.0)
     for name, value in (("sigma", sigma), ("delta", delta), ("gap", gap)):
         checks.real(name, value, at_least=0.0)
     n, d = topology.size, checks.whole("dimension", dimension, at_least=1)
@@ -88,7 +102,14 @@ def quadratic(
     gradients *= delta / np.sqrt((gradients**2).sum(axis=1).mean()) if delta else 0.0
     direction = random.normal(size=d)
     start = direction * np.sqrt(gap / (curvature @ direction**2 / 2))
-    return Quadratic(topology, curvature, gradients / curvature, start, sigma)
+    centres = gradients / _curvatures(curvature, n, spread)
+    return Quadratic(topology, curvature, centres, start, sigma, spread)
+
+
+def _curvatures(curvature: np.ndarray, agents: int, spread: float) -> np.ndarray:
+    """Returns (1 + spread s_i) H for every agent; neighbours in the order of agents have similar ones."""
+    shares = np.linspace(-1, 1, agents) if agents > 1 else np.zeros(1)
+    return (1 + spread * shares[:, None]) * curvature
 
 
 class Measured(NamedTuple):
@@ -112,7 +133,7 @@ def measure(
     """Runs Q-SADDLe as the theorem has it (heavy ball, no weight decay), many times with other noise."""
     repetitions = checks.whole("repetitions", repetitions, at_least=2)
     keys = jax.random.split(jax.random.key(seed), repetitions)
-    arrays = (problem.curvature, problem.centres, problem.start, problem.sigma)
+    arrays = (problem.curvature, problem.curvatures, problem.centres, problem.start, problem.sigma)
     averages = np.asarray(_runs(problem.topology, steps, arrays, (eta, beta, mu, rho), keys), np.float64)
     return Measured(float(averages.mean()), float(averages.std(ddof=1) / np.sqrt(repetitions)))
 
@@ -133,11 +154,10 @@ def _loss(x: Params, batch: tuple[Array, Array, Array]) -> Array:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _runs(topology: Graphs, steps: int, arrays: tuple, options: tuple, keys: Key) -> Array:
     """Computes 1/T sum_t ||grad f(x-bar_t)||^2 of every repetition [R]; traced options share one program."""
-    curvature, centres, start, sigma = (jnp.asarray(x, jnp.float32) for x in arrays)
+    curvature, curvatures, centres, start, sigma = (jnp.asarray(x, jnp.float32) for x in arrays)
     eta, beta, mu, rho = options
     method = q_saddle(topology, eta, rho, beta=beta, mu=mu, nesterov=False, weight_decay=0.0)
     agents, dimension = centres.shape
-    curvatures = jnp.broadcast_to(curvature, centres.shape)
 
     def run(key: Key) -> Array:
         def step(carry, t):
