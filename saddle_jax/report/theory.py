@@ -10,8 +10,8 @@ from saddle_jax.analysis.theory.corollary import Case
 from saddle_jax.analysis.theory.runs import MeasuredRun
 from saddle_jax.analysis.theory.speedup import Point, Slope
 from saddle_jax.analysis.theory.testbed import Measured
-from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.looks import DASHES
+from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import as_text
 
 # The terms of the bound as the paper prints them, by their names in `Bound`.

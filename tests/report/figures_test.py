@@ -292,7 +292,7 @@ def test_sharpness_is_a_bar_for_each_method_over_seeds(tmp_path, drawn):
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([200, 100, 20, 10])  # epochs 1 and 2 of QGM, then of Q-SADDLe
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2"]
-    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"qgm, none", "q_saddle, none"}
+    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"qgm", "q_saddle"}
     with pytest.raises(RunError, match="sharpness needs runs that `saddle sharpness` has measured"):
         figures.draw("sharpness", [unmeasured], tmp_path / "out.png")
 
