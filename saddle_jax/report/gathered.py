@@ -221,7 +221,9 @@ def _metrics(
         counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
         step, sent = counts[-1] if counts else (0, 0)
         for record in records if step else []:
-            record.setdefault(name, record["step"] * sent // step)
+            count = record["step"] * sent // step
+            if math.isfinite(count):
+                record.setdefault(name, count)
     if isinstance(passes, int | float) and math.isfinite(passes):
         records = [{**record, "backward_passes": record["step"] * passes} for record in records]
     return records

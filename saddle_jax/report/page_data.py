@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from saddle_jax.report import graph_drawings
 from saddle_jax.report.curves import AXES
 from saddle_jax.report.gathered import Run, class_counts, class_names
@@ -114,7 +116,10 @@ def _mean(runs: Sequence[Run], group: Sequence[Run], name: str) -> dict[str, Any
     members = ended if len(ended) > 1 else having
     if len(members) < 2 or not has(members, name):
         return None
-    _, mean, spread = over_seeds(members, name)
+    with np.errstate(all="ignore"):
+        _, mean, spread = over_seeds(members, name)
+    if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
+        return None  # each seed by itself is finite, their sum is not
     places = {axis: list(over_seeds(members, name, axis)[0]) for axis in _AXES if has(members, axis)}
     return {
         "runs": [runs.index(run) for run in members],

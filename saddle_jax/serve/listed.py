@@ -1,5 +1,6 @@
 """The list of runs as a page: a table that can be read, sorted, filtered and ticked."""
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def _classes(is_number: bool, is_wide: bool) -> str:
 def _row(entry: Entry) -> str:
     name = escape(entry.name)
     place = f"{entry.step:,} / {entry.steps:,}" if entry.steps else f"{entry.step:,}"
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.changed)) if entry.changed else ""
+    when = _day(entry.changed)
     state = f'<span class="state {entry.state}">{entry.state}</span>'
     if entry.state == "unreadable":
         cells = f'<td>{state}</td><td class="why" colspan="{len(_COLUMNS) - 2}">{escape(entry.why)}</td>'
@@ -95,6 +96,13 @@ def _row(entry: Entry) -> str:
         linked = f'<a href="{escape(address_of([entry.key]))}">{name}</a>'
         box = f'<input type="checkbox" name="run" value="{entry.key}" aria-label="compare {name}">'
     return f'<tr data-state="{entry.state}"><td>{box}</td><td class="name">{linked}</td>{cells}</tr>'
+
+
+def _day(seconds: float) -> str:
+    """Returns when something was, by the clock of this machine; nothing of times that no clock shows."""
+    with contextlib.suppress(OverflowError, ValueError, OSError):
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
+    return ""
 
 
 def _sorted_by(value: Any) -> str:

@@ -14,6 +14,7 @@ from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.page import Page, asset, filled, most_lines, run_page
 from saddle_jax.report.page_data import page_data
 from saddle_jax.report.policy import policy
+from saddle_jax.report.topologies import topology_of
 from saddle_jax.serve.listed import address_of, list_page
 from saddle_jax.serve.scan import Entry, Runs, version_of
 from saddle_jax.training.thinned import Following, Thinned
@@ -104,6 +105,8 @@ class Site:
             try:
                 self._runs.check(entry.workdir)
                 found = gather([entry.workdir], read=lambda workdir: self._lines(workdir, most))
+                for run in found:
+                    topology_of(run)  # refuses what is no graph
             except RunError as error:
                 refusals[entry.name] = printable(str(error))
                 continue

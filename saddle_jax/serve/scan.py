@@ -22,6 +22,7 @@ from saddle_jax.training.run_folder import folders_below, read_about, read_setti
 # All that is read of a run's folder.
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")
 _POINTS = 24  # of a small line
+_LARGEST = 1e100  # what larger is cannot be drawn
 
 # By file: when it changed, its size and its number; None where there is none. And whether somebody trains.
 Signature = tuple[Any, ...]
@@ -117,7 +118,7 @@ def _summary(entry: Entry, running: bool) -> Entry:
         method=settings["method"],
         compressor=settings["compressor"],
         seed=settings["seeds"] or str(settings["seed"]),
-        losses=tuple(loss for loss in losses if loss is not None),
+        losses=tuple(loss for loss in losses if loss is not None and abs(loss) < _LARGEST),
     )
 
 

@@ -84,8 +84,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: "Server"
 
     def do_GET(self) -> None:
-        """Answers with a page, or with what is new."""
-        self._send(self._answer())
+        """Answers with a page, or with what is new; a bug is told here and, with its traceback, there."""
+        try:
+            answer = self._answer()
+        except Exception:
+            self.close_connection = True
+            self._send(_plain(500, "this is a bug of saddle_jax: its traceback is where the server runs"))
+            raise
+        self._send(answer)
 
     do_HEAD = do_GET  # noqa: N815
 

@@ -1,20 +1,26 @@
 """What the server of `saddle serve` refuses: other sites, methods and files; how it starts and ends."""
 
+import dataclasses
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 
 import folders
 import pytest
 from browser import Tree
+from damage import CONTENTS, swapped
 from serving import ask, served
 
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.serve.listed import STATES
+from saddle_jax.serve.pages import Site
 from saddle_jax.serve.scan import Runs
 from saddle_jax.serve.server import names_of, refusal
 
@@ -256,6 +262,60 @@ def test_one_damaged_run_spoils_no_other(tmp_path):
         assert answer.status == 200
         assert "it is a pipe" in answer.text  # and the others are shown
         assert [found["id"] for found, _ in Tree(answer.text).find("section")][:2] == ["results", "curves"]
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "metrics.jsonl", "result.json", "sharpness.json", "paper.json"]
+)
+def test_whatever_stands_in_a_file_is_answered(tmp_path, name):
+    """Bytes that no run writes, and values of other kinds in the places of ours."""
+    folders.write_run(tmp_path / "sound", sharpness={"stages": []}, paper={"table": "1"})
+    chance = random.Random(name)
+    content = (tmp_path / "sound" / name).read_text().splitlines()[0]
+    bad = list(CONTENTS.values())
+    for _ in range(60):
+        changed, _ = swapped(json.loads(content), chance)
+        bad.append(json.dumps(changed).encode("utf-8", errors="surrogatepass"))
+    site = Site(tmp_path)
+    for number, each in enumerate(bad):
+        run = folders.write_run(tmp_path / f"bad{number}", sharpness={"stages": []}, paper={"table": "1"})
+        (run / name).write_bytes(each)
+    entries = Runs(tmp_path).entries()
+    assert len(entries) == len(bad) + 1
+    assert site.page([]).status == 200
+    for entry in entries:
+        for answer in (site.page([entry.key]), site.updates([entry.key], "")):
+            assert answer.status == 200, (entry.name, bad)
+            answer.text.encode("utf-8", errors="backslashreplace")
+    assert {entry.state for entry in entries} <= {*STATES}
+    assert next(entry.state for entry in entries if entry.name == "sound") == "finished"
+
+
+def test_numbers_and_times_beyond_all_bounds_are_answered(tmp_path):
+    for seed in range(3):
+        lines = folders.metrics()
+        for line in lines:
+            line["train_loss"] = 1.7e308  # finite, but no sum of them is
+        run = folders.write_run(
+            tmp_path / str(seed), dataclasses.replace(folders.SMALL, seed=seed), lines=lines
+        )
+        os.utime(run / "metrics.jsonl", (0, 2**40))
+    site = Site(tmp_path)
+    keys = [entry.key for entry in Runs(tmp_path).entries()]
+    assert (site.page([]).status, site.page(keys).status, site.updates(keys, "").status) == (200, 200, 200)
+
+
+def test_a_bug_is_told_on_both_sides(tmp_path, monkeypatch, capsys):
+    folders.write_run(tmp_path / "run")
+    with served(tmp_path) as port:
+        monkeypatch.setattr("saddle_jax.serve.pages.list_page", lambda *arguments: 1 / 0)
+        answer = ask(port)
+    assert (answer.status, answer.text.startswith("this is a bug of saddle_jax")) == (500, True)
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    told, deadline = "", time.monotonic() + 30
+    while "ZeroDivisionError" not in told:  # the answer comes first
+        told += capsys.readouterr().err
+        assert time.monotonic() < deadline, told
 
 
 def test_hostile_names_stay_text_and_keys_tell_nothing(tmp_path):
