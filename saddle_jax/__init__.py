@@ -2,7 +2,7 @@
 
     import saddle_jax as sj
 
-README.md shows the first steps; `saddle_jax.base.types` explains the axes A, B and K.
+README.md and docs/library.md show the first steps; `saddle_jax.base.types` explains the axes A, B and K.
 
 The public names stand in `__init__.pyi`. Each is imported when it is first asked for: JAX takes seconds, in
 which the command, which is a part of this package, must answer a Ctrl-C already.

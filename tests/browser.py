@@ -55,8 +55,13 @@ def browse(page, tmp_path, script="", policy=True):
         text = text.replace("</body>", f"<script>{script}</script></body>")
     target = tmp_path / "opened.html"
     target.write_text(text)
+    return opened(target.as_uri(), tmp_path)
+
+
+def opened(address, tmp_path):
+    """What an address shows after its scripts, and what the console said."""
     flags = [*FLAGS, f"user-data-dir={tmp_path / 'profile'}", "enable-logging=stderr", "v=0"]
     flags += ["virtual-time-budget=3000", "dump-dom"]
-    command = [BROWSER, *(f"--{flag}" for flag in flags), target.as_uri()]
+    command = [BROWSER, *(f"--{flag}" for flag in flags), address]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return Tree(done.stdout), re.findall(r"CONSOLE[^\]]*\] (.*)", done.stderr)

@@ -9,7 +9,11 @@ from saddle_jax.cli import __main__ as cli
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS_FOLDER = ROOT / "docs"
+DOCS = sorted(DOCS_FOLDER.glob("*.md"))
+ALL = [README, *DOCS]
+# Pages that `mkdocs build` makes from the package; tests/docs/site_test.py follows these links.
+MADE_BY_THE_SITE = ("settings.md",)
 
 # A command is run as it stands, followed by what the longest of these beginnings appends (the last value of
 # a flag counts). A command that no table names is run with nothing appended.
@@ -67,7 +71,7 @@ MINUTES = {
     ),
     "bin/saddle sharpness": "--images=64",
     "bin/saddle landscape": "--images=64 --points=3",
-    "bin/saddle theory runs/mine": "--samples=64",
+    "bin/saddle theory runs/judged": "--samples=64",
     "bin/saddle theory --testbed": "--steps=50",
     "bin/saddle reproduce --table=1 --rows=": "--rows=cifar10-ring10-alpha0.01-qgm-none --seeds=1",
     "bin/saddle reproduce --table=3 --rows=": "--plan",
@@ -83,17 +87,28 @@ MINUTES = {
     "bin/saddle bench growth": "--list",
 }
 NOT_IN_CI = {
+    "bin/saddle report runs/digits-q_saddle-ring10-seed0": "the folder of the first command at its own size",
     "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
+    "bin/saddle theory --corollary": "takes ten minutes: tests/analysis/estimates_test.py has it",
 }
 NOT_RUN = {
+    "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",
+    "bin/saddle thin runs/study/*": "needs the runs of a study: tests/report/thinning_test.py has others",
     "bin/test": "it is what runs this",
     "bin/saddle data prepare": "downloads, and needs TensorFlow",
     "bin/saddle reproduce --figure=allocation": "deals the images of CIFAR-10 at any scale",
     "bin/saddle train --workdir=runs/two": "needs two shells: tests/devices/hosts_test.py starts such pairs",
+    "SADDLE_EXTRAS=docs": "installs what bin/test has installed",
+    ".venv/bin/mkdocs build": "tests/docs/site_test.py builds the site",
     "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/package/environment_test.py pretends to",
     "srun": "needs SLURM",
     "mpirun": "needs Open MPI",
 }
+
+
+def page(name):
+    """README, or a page of docs/ by its name without the ending."""
+    return README if name == "README" else DOCS_FOLDER / f"{name}.md"
 
 
 def programs(page):

@@ -13,6 +13,7 @@ from saddle_jax.devices import policy
 from saddle_jax.training import reopen
 from saddle_jax.training.build import Replica
 from saddle_jax.training.progress import Screen
+from saddle_jax.training.run_folder import read_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +32,25 @@ class Scan:
 
 
 def open_runs(
-    workdirs: Sequence[pathlib.Path], data_dir: str | None, screen: Screen, code: Sequence[str] = ()
+    workdirs: Sequence[pathlib.Path],
+    data_dir: str | None,
+    screen: Screen,
+    code: Sequence[str] = (),
+    replica: int | None = None,
 ) -> list[tuple[Replica, int, Params]]:
-    """Opens runs at their newest checkpoints; `screen` shows what had to be passed over."""
-    return [reopen.open_run(workdir, screen.warn, data_dir, code=code) for workdir in workdirs]
+    """Opens runs at their newest checkpoints; `screen` shows what had to be passed over.
+
+    `replica` chooses a run of the folders that hold several.
+    """
+    return [
+        reopen.open_run(workdir, screen.warn, data_dir, replica_in(workdir, replica), code)
+        for workdir in workdirs
+    ]
+
+
+def replica_in(workdir: pathlib.Path, replica: int | None) -> int | None:
+    """Returns the number of a run where a folder holds several; None where it holds one."""
+    return replica if read_config(workdir).has_replicas else None
 
 
 def surfaces(

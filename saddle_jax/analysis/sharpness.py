@@ -104,9 +104,13 @@ def stage(
     return {"step": step, "epoch": epoch, "whose": whose, **numbers, "density": density}
 
 
-def read_stages(workdir: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+def file_of(workdir: pathlib.Path, replica: int | None = None) -> pathlib.Path:
+    """Returns where measurements are written down; a replica, one run of several in a folder, has its own."""
+    return workdir / (FILE if replica is None else f"sharpness-{replica}.json")
+
+
+def read_stages(path: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """Reads the stages of sharpness.json, if it was measured with these settings, or with any for None."""
-    path = workdir / FILE
     content = read_object(path)
     if content is None:
         return []
@@ -130,10 +134,10 @@ def _check_stage(entry: Any) -> None:
         raise ValueError("a stage must have numbers")
 
 
-def write_stages(workdir: pathlib.Path, settings: dict[str, Any], stages: list[dict[str, Any]]) -> None:
+def write_stages(path: pathlib.Path, settings: dict[str, Any], stages: list[dict[str, Any]]) -> None:
     """Writes sharpness.json: stages in order, the consensus model before the agents."""
 
     def order(entry: dict[str, Any]) -> tuple[int, int]:
         return entry["step"], -1 if entry["whose"] == "consensus" else entry["whose"]
 
-    write_json(workdir / FILE, {**settings, "stages": sorted(stages, key=order)})
+    write_json(path, {**settings, "stages": sorted(stages, key=order)})

@@ -2,27 +2,63 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.analysis import sharpness
 from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.types import Params
 from saddle_jax.training import reopen
 from saddle_jax.training.build import Replica
+from saddle_jax.training.program import Program
 from saddle_jax.training.progress import Screen
+from saddle_jax.training.sweep import name_of as sweep_name
+from saddle_jax.training.sweep import settings_of
 
 CONSENSUS = "consensus"
 Whose = str | int  # CONSENSUS, or the number of an agent
 
 
+class Opened(NamedTuple):
+    """One run of a folder: alone in it, or one of several replicas."""
+
+    workdir: pathlib.Path
+    whole: Program
+    number: int = 0
+
+    @property
+    def replica(self) -> Replica:
+        """The parts that the run is made of."""
+        return self.whole.replicas[self.number]
+
+    @property
+    def file(self) -> pathlib.Path:
+        """Where its measurements are written down."""
+        return sharpness.file_of(self.workdir, self.number if self.whole.config.has_replicas else None)
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What tells it from the other runs of its folder, such as {"seed": 1}; a run alone has nothing."""
+        config = self.whole.config
+        return settings_of(config.seeds, config.sweep)[self.number] if config.has_replicas else {}
+
+    def name(self, folder: str) -> str:
+        """Names the run, whose folder is called so, as "folder (seed 1)"."""
+        return f"{folder} ({sweep_name(self.setting)})" if self.setting else folder
+
+
 class Target(NamedTuple):
     """One model whose Hessian is asked for: the consensus model or an agent's own, at a checkpoint."""
 
-    workdir: pathlib.Path
+    run: Opened
     step: int
     whose: Whose
+
+    @property
+    def key(self) -> tuple[pathlib.Path, int, Whose]:
+        """What tells it from all others."""
+        return self.run.file, self.step, self.whose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +85,28 @@ def name_of(whose: Whose) -> str:
     return CONSENSUS if whose == CONSENSUS else f"agent {whose}"
 
 
-def targets_of(
-    runs: Mapping[pathlib.Path, Replica], epochs: Sequence[str], agents: Sequence[str]
-) -> list[Target]:
+def open_runs(
+    workdirs: Sequence[pathlib.Path],
+    replica: int | None = None,
+    data_dir: str | None = None,
+    code: Sequence[str] = (),
+) -> list[Opened]:
+    """Opens the runs of folders: all replicas of each, or the one of that number."""
+    runs = []
+    for workdir in workdirs:
+        whole = reopen.open_whole(workdir, data_dir, replica, code)
+        numbers = range(len(whole.replicas)) if replica is None else [replica]
+        runs += [Opened(workdir, whole, number) for number in numbers]
+    return runs
+
+
+def targets_of(runs: Sequence[Opened], epochs: Sequence[str], agents: Sequence[str]) -> list[Target]:
     """Lists the models that a user asks for: ["all"] or some epochs, ["none"], ["all"] or some agents."""
     return [
-        Target(workdir, step, whose)
-        for workdir, replica in runs.items()
-        for owners in [_owners(agents, replica.config.agents)]
-        for step in reopen.steps_at(epochs, workdir, replica)
+        Target(run, step, whose)
+        for run in runs
+        for owners in [_owners(agents, run.replica.config.agents)]
+        for step in reopen.steps_at(epochs, run.workdir, run.replica)
         for whose in owners
     ]
 
@@ -66,7 +115,7 @@ def _owners(agents: Sequence[str], count: int) -> list[Whose]:
     """Returns whose models are asked for: always the consensus model, then these agents."""
     if agents in (["none"], ["all"]):
         return [CONSENSUS, *(range(count) if agents == ["all"] else ())]
-    if not agents or not all(agent.isdecimal() and int(agent) < count for agent in agents):
+    if not agents or not all(spells_whole(agent) and int(agent) < count for agent in agents):
         raise ArgumentError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
     return [CONSENSUS, *dict.fromkeys(map(int, agents))]
 
@@ -79,17 +128,17 @@ class _Record:
       is_replaced: whether the file holds measurements with other settings, which the first new one replaces.
     """
 
-    def __init__(self, workdir: pathlib.Path, replica: Replica, how: Measurement):
-        self.workdir, self._replica, self._how = workdir, replica, how
-        samples = int(replica.partition.sizes.sum())
+    def __init__(self, run: Opened, how: Measurement):
+        self.run, self._how = run, how
+        samples = int(run.replica.partition.sizes.sum())
         self.settings = {
             "data": how.data,
             "images": min(how.images, samples),
             "iterations": how.iterations,
             "probes": how.probes,
         }
-        self._entries = sharpness.read_stages(workdir, self.settings)
-        self.is_replaced = not self._entries and bool(sharpness.read_stages(workdir))
+        self._entries = sharpness.read_stages(run.file, self.settings)
+        self.is_replaced = not self._entries and bool(sharpness.read_stages(run.file))
 
     def lacks(self, target: Target) -> bool:
         """Tells whether a model is still to be measured, or measured again with its density."""
@@ -101,17 +150,13 @@ class _Record:
 
     def epoch(self, target: Target) -> float:
         """Returns the epoch of a model's checkpoint."""
-        return target.step / self._replica.batches.steps_per_epoch
-
-    def open_models(self, step: int) -> Params:
-        """Opens all agents' models [A, ...] at the checkpoint of one step."""
-        return reopen.open_stage(self.workdir, self._replica, step)
+        return target.step / self.run.replica.batches.steps_per_epoch
 
     def measure(self, target: Target, params: Params, progress: Callable[[], None]) -> Spectrum:
         """Measures one of the models `params` [A, ...] and writes it down."""
         agent = None if target.whose == CONSENSUS else int(target.whose)
         spectrum = sharpness.measure(
-            self._replica,
+            self.run.replica,
             reopen.choose(params, agent),
             self._how.images,
             agent if self._how.data == "own" else None,
@@ -122,47 +167,47 @@ class _Record:
         entry = sharpness.stage(target.step, self.epoch(target), target.whose, spectrum, self._how.density)
         place = (target.step, target.whose)
         self._entries = [e for e in self._entries if (e["step"], e["whose"]) != place] + [entry]
-        sharpness.write_stages(self.workdir, self.settings, self._entries)
+        sharpness.write_stages(self.run.file, self.settings, self._entries)
         return spectrum
 
 
 def measure_missing(
-    runs: Mapping[pathlib.Path, Replica], targets: Sequence[Target], how: Measurement, screen: Screen
+    runs: Sequence[Opened], targets: Sequence[Target], how: Measurement, screen: Screen
 ) -> None:
     """Adds to every run's sharpness.json the models that it lacks, checkpoint by checkpoint."""
-    records = {workdir: _Record(workdir, replica, how) for workdir, replica in runs.items()}
-    for record in records.values():
+    records = {run.file: _Record(run, how) for run in runs}
+    for file, record in records.items():
         if record.is_replaced:
-            screen.line(f"{record.workdir / sharpness.FILE} was measured with other settings: it is replaced")
-    missing = [target for target in targets if records[target.workdir].lacks(target)]
+            screen.line(f"{file} was measured with other settings: it is replaced")
+    missing = [target for target in targets if records[target.run.file].lacks(target)]
     if not missing:
         return
     source = "each agent's own data" if how.data == "own" else "the agents' training data together"
-    for record in records.values():
-        screen.line(f"{record.workdir}: {record.settings['images']:,} samples of {source}, not augmented")
+    for workdir, record in {record.run.workdir: record for record in records.values()}.items():
+        screen.line(f"{workdir}: {record.settings['images']:,} samples of {source}, not augmented")
     screen.start(len(missing) * how.iterations * how.probes, 0)
-    checkpoint, params = None, None
+    opened, params = None, None
     for number, target in enumerate(missing, 1):
-        record = records[target.workdir]
-        if checkpoint != (target.workdir, target.step):
-            checkpoint, params = (target.workdir, target.step), record.open_models(target.step)
+        record = records[target.run.file]
+        if opened != target.key[:2]:
+            opened = target.key[:2]
+            params = reopen.open_models(target.run.workdir, target.run.whole, target.step, target.run.number)
         spectrum = record.measure(target, params, lambda: screen.advance(1))
         screen.line(
-            f"[{number} of {len(missing)}] {target.workdir.name} epoch {record.epoch(target):g}, "
-            f"{name_of(target.whose)}: lambda_max {spectrum.lambda_max:.4g}"
+            f"[{number} of {len(missing)}] {target.run.name(target.run.workdir.name)} epoch "
+            f"{record.epoch(target):g}, {name_of(target.whose)}: lambda_max {spectrum.lambda_max:.4g}"
         )
     screen.stop()
 
 
-def measured_stages(
-    workdirs: Sequence[pathlib.Path], targets: Sequence[Target]
-) -> dict[pathlib.Path, list[dict[str, Any]]]:
-    """Reads the entries of sharpness.json that were asked for, by run."""
-    return {
-        workdir: [
+def measured_stages(runs: Sequence[Opened], targets: Sequence[Target]) -> list[list[dict[str, Any]]]:
+    """Reads the entries of sharpness.json that were asked for, of each run."""
+    wanted = {target.key for target in targets}
+    return [
+        [
             entry
-            for entry in sharpness.read_stages(workdir)
-            if Target(workdir, entry["step"], entry["whose"]) in targets
+            for entry in sharpness.read_stages(run.file)
+            if (run.file, entry["step"], entry["whose"]) in wanted
         ]
-        for workdir in workdirs
-    }
+        for run in runs
+    ]

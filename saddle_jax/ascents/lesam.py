@@ -1,4 +1,4 @@
-"""LESAM (after Fan et al., ICML 2024): SAM in one backward pass, along the way that one came from.
+"""LESAM (after Fan et al., ICML 2024): SAM in one backward pass, along the direction of the last movement.
 
     g~ = grad F(x + xi; d),    xi = rho v / ||v||
 

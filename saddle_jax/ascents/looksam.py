@@ -1,4 +1,4 @@
-"""LookSAM (Liu et al., CVPR 2022): climb in every k-th step, and remember sideways of what was seen.
+"""LookSAM (Liu et al., CVPR 2022): climb every k steps, and keep the sideways part for the steps between.
 
     t % k = 0:   g~ = grad F(x + rho g / ||g||; d),   and keep   g_v = g~ - <g~, g^> g^,   g^ = g / ||g||
     otherwise:   g~ = g + alpha ||g|| / ||g_v|| g_v

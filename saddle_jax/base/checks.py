@@ -3,14 +3,20 @@
 import difflib
 import math
 import operator
+import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
-import jax
+_DIGITS = 18  # of a number that somebody spells
 
 
 class ArgumentError(ValueError):
-    """The user made a mistake, which the message names in one line. Any other error is a bug."""
+    """The user made a mistake, which the message names in one line. Any other error is a bug.
+
+    >>> sj.ring(0)
+    Traceback (most recent call last):
+    saddle_jax.base.checks.ArgumentError: n must be an integer >= 2, got 0
+    """
 
 
 def real(
@@ -43,7 +49,8 @@ def real(
 
 def is_traced(value: Any) -> bool:
     """Tells whether a value has no number yet, inside a function that JAX traces."""
-    return isinstance(value, jax.core.Tracer)
+    jax = sys.modules.get("jax")  # as long as nobody has imported it there is no such value
+    return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) -> int:
@@ -56,6 +63,11 @@ def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) ->
         upper = "" if at_most == math.inf else f" and <= {at_most}"
         raise ArgumentError(f"{name} must be an integer >= {at_least}{upper}, got {value!r}")
     return number
+
+
+def spells_whole(text: str) -> bool:
+    """Tells whether a text is a whole number >= 0, not so long that Python would refuse to read it."""
+    return text.isdecimal() and len(text) <= _DIGITS
 
 
 def choice(name: str, value: Any, allowed: Collection[str]) -> None:

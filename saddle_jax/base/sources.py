@@ -51,7 +51,7 @@ def read(what: str, name: str | os.PathLike[str]) -> Source:
     if known is not None and place in known:
         return dataclasses.replace(known[place], path=path)
     if not os.path.isfile(path):  # a pipe would be waited for
-        raise ArgumentError(f"{what} must be in a file, got {str(name)!r}, where there is none")
+        raise ArgumentError(f"{what} must name a file that exists, got {str(name)!r}")
     try:
         with open(path, "rb") as file:
             content = file.read(_LARGEST + 1)

@@ -8,20 +8,22 @@ from collections.abc import Sequence
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
 import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
-from saddle_jax.cli import statuses, streams
-from saddle_jax.cli.verbs import DEVICES, HELP, VERBS
+from saddle_jax.cli import statuses, streams, surroundings
+from saddle_jax.cli.verbs import DEVICES, VERBS
 from saddle_jax.version import __version__
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb that argv[1] names; returns the exit status."""
+    from saddle_jax.base import checks
+    from saddle_jax.cli import helping
     from saddle_jax.cli.extras import missing_extras
-    from saddle_jax.cli.usage import UsageError
+    from saddle_jax.cli.usage import UsageError, mistakes
 
     verb, *arguments = [*argv[1:]] or [""]
     try:
         if verb in ("-h", "--help", "help"):
-            print(HELP, end="")
+            print(helping.overview(), end="")
         elif verb in ("version", "--version"):
             print(__version__)
         elif verb in VERBS:
@@ -31,7 +33,10 @@ def main(argv: Sequence[str]) -> int:
             sys.stdout.flush()  # where it can still be told that this is impossible
             return status
         else:
-            raise UsageError(f"VERB must be one of {', '.join(VERBS)}, version, help, got {verb!r}")
+            with mistakes():
+                checks.known("VERB", verb, [*VERBS, "version", "help"])
+    except helping.HelpWanted as wanted:
+        print(helping.of_verb(helping.named(verb, arguments), wanted), end="")
     except UsageError as error:
         if interruption.is_raised():  # it is what a library made of the interruption
             return _tell_interrupted()
@@ -63,6 +68,11 @@ def _tell_refused(error: Exception) -> int:
     except UsageError as refused:
         refused.tell()
         return refused.status
+    except Exception:
+        if not (line := surroundings.unusable_devices()):
+            raise
+        UsageError(line).tell()
+        return statuses.MISTAKE
 
 
 def _tell_interrupted() -> int:
@@ -70,16 +80,27 @@ def _tell_interrupted() -> int:
     return interruption.STATUS
 
 
-def run() -> None:
-    """Starts the console script: listens for Ctrl-C, sets up memory and cores, and runs the verb."""
-    interruption.listen()
+def _set_up() -> None:
+    """Sets up memory and cores. What the environment says and cannot be is a ValueError."""
+    surroundings.import_jax()
 
     from saddle_jax.devices.cores import use_every_core
     from saddle_jax.devices.malloc import keep_freed_memory
 
     keep_freed_memory()
     use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)
+
+
+def run() -> None:
+    """Starts the console script: listens for Ctrl-C, sets up memory and cores, and runs the verb."""
     streams.mend()
+    streams.silence_libraries()
+    interruption.listen()
+    try:
+        _set_up()
+    except ValueError as error:
+        print(f"saddle: {error}", file=sys.stderr)
+        interruption.leave(statuses.MISTAKE)
     interruption.in_verb()
     try:
         status = main(sys.argv)

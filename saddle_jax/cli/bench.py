@@ -29,6 +29,8 @@ def run(arguments: Sequence[str]) -> None:
         return None
     file, picture = (_file(name, getattr(options, name)) for name in ("json", "plot"))
     chosen = names or [*cases.USUAL]
+    if picture is not None and picture.suffix not in (".png", ".pdf", ".svg"):
+        raise UsageError(f"plot must end in .png, .pdf or .svg, got {str(picture)!r}")
     drawn = [name for name in dict.fromkeys(chosen) if name in _PICTURES]
     if picture is not None and len(drawn) != 1:
         raise UsageError(
@@ -72,7 +74,7 @@ def _options() -> flags.FlagValues:
     meaning = "JSON file for the results with machine and versions (default: no file)."
     flags.DEFINE_string("json", "", meaning, flag_values=options)
     flags.DEFINE_string(
-        "plot", "", "PNG file for the curves of growth or soak (default: no file).", flag_values=options
+        "plot", "", "Picture of growth or soak, .png, .pdf or .svg (default: none).", flag_values=options
     )
     flags.DEFINE_string(
         "lowering", "auto", "How our convolutions are compiled, as in training.", flag_values=options

@@ -1,16 +1,16 @@
 """saddle best: the best setting of every method below a folder, and whether the grid was wide enough."""
 
-import json
 import pathlib
 from collections.abc import Sequence
 
 from absl import flags
 
 from saddle_jax.base.files import check_named_output, in_one_go
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
 from saddle_jax.report.best import as_json, choose, groups_by, rows_of
 from saddle_jax.report.candidates import BETTER, candidates_of, gather_ended, yardstick_of
-from saddle_jax.report.tables import FORMS, as_text, in_form
+from saddle_jax.report.tables import FORMS, in_form
 from saddle_jax.training.run_folder import folders_below
 
 
@@ -37,26 +37,24 @@ def run(arguments: Sequence[str]) -> None:
         choices = choose(candidates, names, yardstick)
     rows = rows_of(choices, yardstick)
     title = f"best settings by {yardstick.name} ({yardstick.better} is better), mean +- deviation over seeds"
-    if options.json:
-        print(json.dumps(as_json(choices, yardstick, left_out), indent=1))
-    else:
-        print(f"{title}\n{as_text(rows)}")
-        for name in names[len(options.by) :]:
-            print(f"grouped by {name} too: what is best for one says nothing about another")
-        for line in left_out:
-            print(f"left out: {line}")
+    output = Output(options)
+    output.give(as_json(choices, yardstick, left_out))
+    output.table(rows, title, spare=("neighbours", "edge of the grid"))
+    for name in names[len(options.by) :]:
+        output.note(f"grouped by {name} too: what is best for one says nothing about another")
+    for line in left_out:
+        output.note(f"left out: {line}")
     if options.output:
-        _write(pathlib.Path(options.output), in_form(rows, ending, title), quiet=options.json)
+        _write(pathlib.Path(options.output), in_form(rows, ending, title))
+        output.note(f"written: {options.output}")
 
 
-def _write(path: pathlib.Path, text: str, *, quiet: bool) -> None:
+def _write(path: pathlib.Path, text: str) -> None:
     def write() -> None:
         with in_one_go(path) as partial:
             partial.write_text(text)
 
     write_named("output", path, write)
-    if not quiet:
-        print(f"written: {path}")
 
 
 def _options() -> flags.FlagValues:
@@ -69,7 +67,7 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_enum("better", None, BETTER, meaning, flag_values=options)
     meaning = "Settings that make groups, with commas between them; the best setting is chosen in each."
     flags.DEFINE_list("by", ["method"], meaning, flag_values=options)
-    flags.DEFINE_bool("json", False, "Print JSON, with every candidate.", flag_values=options)
+    output_options(options)
     meaning = f"File to write the table to, by its ending: {', '.join(FORMS)}."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
     return options

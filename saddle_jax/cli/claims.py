@@ -2,27 +2,31 @@
 
 from absl import flags
 
+from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.report.claimed import claim_rows, means_below, ratio_rows
-from saddle_jax.report.tables import as_text, write_all
+from saddle_jax.report.tables import as_records, write_all
 
 
 def show(options: flags.FlagValues) -> int:
     """Prints the claims of the text; with --workdir also what the runs there say, and writes both."""
     if options.table is not None or options.figure is not None or options.rows or readings_of(options):
         raise UsageError("claims must stand alone: they are about all tables")
-    ours, paths = None, []
+    output, ours, paths = Output(options), None, []
     with mistakes():
         if options.workdir:
             scale, folder = place(options)
             ours = means_below(folder, scale)
         rows, cheaper = claim_rows(ours), ratio_rows()
-        print(f"{as_text(rows)}\n\n{as_text(cheaper)}")
+        output.table(rows, spare=("differences", "of them"))
+        output.say("")
+        output.table(cheaper)
         if options.workdir:
             caption = (
                 f"What the paper's text claims, in percentage points. Scale {scale.name}: {scale.meaning}"
             )
             paths = write_all(rows, folder, f"claims-{scale.name}", caption)
-            print(f"\nwritten: {', '.join(path.name for path in paths)} in {folder}")
+            output.note(f"\nwritten: {', '.join(path.name for path in paths)} in {folder}")
+    output.give({"claims": as_records(rows, ("stated",)), "ratios": as_records(cheaper)})
     return 0

@@ -1,15 +1,14 @@
 """saddle evaluate: a run's models again, by its own metrics or by others that training did without."""
 
-import json
 import pathlib
 from collections.abc import Sequence
 
 from absl import flags
 
 from saddle_jax.base import calls
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.runs import model_options, warn
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.report.tables import as_text
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -30,11 +29,10 @@ def run(arguments: Sequence[str]) -> None:
         records, measures = evaluations.evaluate(
             workdir, whole, names, options.epochs, warn, options.replica, options.agent
         )
-    if options.json:
-        print(json.dumps(records, indent=1))
-        return
-    print(as_text(evaluation_rows(records, measures, whole.replica)))
-    print(f"written: {workdir / evaluations.FILE}")
+    output = Output(options)
+    output.table(evaluation_rows(records, measures, whole.replica))
+    output.note(f"written: {workdir / evaluations.FILE}")
+    output.give(records)
 
 
 def _newest(workdir: pathlib.Path, options: flags.FlagValues) -> None:
@@ -64,5 +62,5 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_string("metrics", None, meaning, flag_values=options)
     meaning = "Epochs with a checkpoint, or all (default: the newest)."
     flags.DEFINE_list("epochs", [], meaning, flag_values=options)
-    flags.DEFINE_bool("json", False, "Print JSON.", flag_values=options)
+    output_options(options)
     return options

@@ -3,11 +3,12 @@
 from absl import flags
 
 from saddle_jax.base.errors import RunError
+from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.report.cells import accuracy_rows, reading_rows, reread
 from saddle_jax.report.evidence import finding_rows, findings, plot_findings, runs_below, statement_rows
-from saddle_jax.report.tables import as_text, write_all
+from saddle_jax.report.tables import as_records, write_all
 
 
 def show(options: flags.FlagValues) -> int:
@@ -27,12 +28,16 @@ def show(options: flags.FlagValues) -> int:
             **({f"{name}-readings": reading_rows(others)} if others else {}),
             f"{name}-summary": statement_rows(found),
         }
-        print("\n\n".join(as_text(rows) for rows in tables.values()))
+        output = Output(options)
+        for rows in tables.values():
+            output.table(rows, spare=("graph", "dataset", "seeds"))
+            output.say("")
         caption = (
             "Differences over the same seeds with 95 % intervals, in percentage points of accuracy or in %. "
             f"Scale {scale.name}: {scale.meaning}"
         )
         paths = [path for table, rows in tables.items() for path in write_all(rows, folder, table, caption)]
         plot_findings(found, folder / f"{name}.png")
-        print(f"\nwritten: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
+        output.note(f"written: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
+        output.give({table: as_records(rows) for table, rows in tables.items()})
     return 0

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 
 from saddle_jax.cli.usage import UsageError
 
-# What `pip install 'saddle_jax[all]'` brings and `pip install saddle_jax` does not, by the names of modules.
-OPTIONAL = {
-    "flax",
-    "matplotlib",
-    "orbax",
-    "orbax.checkpoint",  # others of its makers share the first name
-    "PIL",
-    "safetensors",
-    "tensorboardX",
-    "tensorflow_datasets",
-    "tqdm",
+# What each extra brings and `pip install saddle_jax` does not, by the names of modules.
+BY_EXTRA = {
+    "train": (
+        "flax",
+        "PIL",
+        "orbax",
+        "orbax.checkpoint",
+        "safetensors",
+        "tensorboardX",
+        "tensorflow_datasets",
+        "tqdm",
+    ),
+    "report": ("matplotlib",),
 }
+OPTIONAL = {name for names in BY_EXTRA.values() for name in names}
 
 
 @contextlib.contextmanager

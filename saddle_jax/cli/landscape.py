@@ -4,12 +4,15 @@ import contextlib
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
 from absl import flags
 
 from saddle_jax.analysis import landscape
-from saddle_jax.analysis.landscape_runs import Scan, open_runs, surfaces
+from saddle_jax.analysis.landscape_runs import Scan, open_runs, replica_in, surfaces
 from saddle_jax.base.files import check_no_link
-from saddle_jax.cli.usage import mistakes, opening_options, parse
+from saddle_jax.cli.output import Output, output_options
+from saddle_jax.cli.pictures import picture_option
+from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
 from saddle_jax.report.landscape import save_numbers, write_all
 from saddle_jax.report.tables import run_names
 from saddle_jax.training.progress import Screen
@@ -20,24 +23,44 @@ def run(arguments: Sequence[str]) -> None:
     """Computes the surfaces, then writes them as numbers, pictures and a page."""
     options = _options()
     workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
-    names = run_names(workdirs)
+    output = Output(options)
     folder = pathlib.Path(options.output or workdirs[0].resolve().parent / "landscape")
-    with mistakes(), contextlib.closing(Screen()) as screen:
+    with mistakes(), contextlib.closing(Screen(output.is_silent)) as screen:
         x = landscape.grid(options.points, options.span)
         if not options.output:
             check_no_link(folder)
-        same_problem(workdirs)
-        all_ended(workdirs)
-        runs = open_runs(workdirs, options.data_dir, screen, options.code)
-        folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
+        if options.replica is not None and not any(replica_in(w, 0) == 0 for w in workdirs):
+            raise UsageError("replica must be given for a folder that holds several runs, and none does")
         scan = Scan(options.directions, options.seed, options.images)
-        losses = surfaces(names, runs, x, scan, screen)
-        write_all(x, losses, names, folder)
-        for workdir, name, loss in zip(workdirs, names, losses, strict=True):
-            save_numbers(x, loss[None], [name], workdir)  # for `saddle report` of this run
-        screen.line(
-            f"written: landscape.npz, .png and .html, panels.png, contours.png, sections.png in {folder}"
-        )
+        opening = (options.data_dir, options.code)
+        files = draw(workdirs, folder, x, scan, screen, options.replica, *opening, options.picture)
+    output.note(f"written: {', '.join(path.name for path in files)} in {folder}")
+    output.give({"folder": str(folder), "files": [str(path) for path in files]})
+
+
+def draw(
+    workdirs: Sequence[pathlib.Path],
+    folder: pathlib.Path,
+    x: np.ndarray,
+    scan: Scan,
+    screen: Screen,
+    replica: int | None = None,
+    data_dir: str | None = None,
+    code: Sequence[str] = (),
+    picture: str = "png",
+) -> list[pathlib.Path]:
+    """Computes the surfaces of runs at the places x along two directions; returns the files it writes."""
+    names = run_names(workdirs)
+    same_problem(workdirs)
+    all_ended(workdirs)
+    runs = open_runs(workdirs, data_dir, screen, code, replica)
+    folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
+    losses = surfaces(names, runs, x, scan, screen)
+    files = write_all(x, losses, names, folder, picture)
+    for workdir, name, loss in zip(workdirs, names, losses, strict=True):
+        # For `saddle report` of this run.
+        save_numbers(x, loss[None], [name], workdir, replica_in(workdir, replica))
+    return files
 
 
 def _options() -> flags.FlagValues:
@@ -49,7 +72,11 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_float("span", 1.0, "How far each way, in lengths of the directions.", flag_values=options)
     flags.DEFINE_integer("images", 1024, "Training images to compute the loss on.", 1, flag_values=options)
     flags.DEFINE_integer("seed", 0, "Seed of the directions.", 0, 2**32 - 1, flag_values=options)
+    meaning = "Number of the run, in folders that hold several."
+    flags.DEFINE_integer("replica", None, meaning, flag_values=options)
     meaning = "Folder to write to (default: landscape, beside the first DIR)."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
+    picture_option(options)
+    output_options(options)
     opening_options(options)
     return options

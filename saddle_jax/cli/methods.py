@@ -1,7 +1,6 @@
 """saddle methods, saddle ascents: what there is, what it costs and demands, and its options."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from absl import flags
 
 from saddle_jax.base import brought, checks
 from saddle_jax.base.brought import BroughtError
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithm_texts as texts
@@ -20,35 +20,41 @@ _T = TypeVar("_T")
 
 def show_methods(arguments: Sequence[str]) -> None:
     """Prints the table of methods, or all that is to be said of one."""
-    name = _show(arguments, "method", [*METHODS], algorithms.facts_of_method, texts.options_of_method)
+    output, names = _read(
+        arguments, "method", [*METHODS], algorithms.facts_of_method, texts.options_of_method
+    )
     with mistakes():
-        if name:
-            print(texts.describe_method(name))
-        elif name is not None:
-            print(texts.table_of_methods(_of_each(algorithms.facts_of_method, [*METHODS])))
+        if names and not output.is_json:
+            output.say(texts.describe_method(names[0]))
+        elif not output.is_json:
+            rows = texts.method_rows(_of_each(algorithms.facts_of_method, [*METHODS]))
+            output.table(rows, spare=("citation", "demands", "exact"))
+            output.note(texts.about_methods())
 
 
 def show_ascents(arguments: Sequence[str]) -> None:
     """Prints the table of ascents, or all that is to be said of one."""
-    names = algorithms.ascents()
-    name = _show(arguments, "ascent", names, algorithms.facts_of_ascent, texts.options_of_ascent)
+    known = algorithms.ascents()
+    output, names = _read(arguments, "ascent", known, algorithms.facts_of_ascent, texts.options_of_ascent)
     with mistakes():
-        if name:
-            print(texts.describe_ascent(name))
-        elif name is not None:
-            print(texts.table_of_ascents(_of_each(algorithms.facts_of_ascent, names)))
+        if names and not output.is_json:
+            output.say(texts.describe_ascent(names[0]))
+        elif not output.is_json:
+            rows = texts.ascent_rows(_of_each(algorithms.facts_of_ascent, known))
+            output.table(rows, spare=("citation",))
+            output.note(texts.about_ascents())
 
 
-def _show(
+def _read(
     arguments: Sequence[str],
     what: str,
     names: Sequence[str],
     facts: Callable[[str], Any],
     options_of: Callable[[str], Sequence[Any]],
-) -> str | None:
-    """Reads the arguments; returns the name, "" for all, or None if JSON was wanted and is printed."""
+) -> tuple[Output, list[str]]:
+    """Reads the arguments; returns how to print and the name, if one is given; prints JSON if wanted."""
     options = flags.FlagValues()
-    flags.DEFINE_bool("json", False, "Print a JSON list.", flag_values=options)
+    output_options(options)
     given = parse(options, arguments, ["[NAME]"])
 
     def record(name: str) -> dict[str, Any]:
@@ -59,11 +65,10 @@ def _show(
         for name in given:
             if not brought.is_brought(name):
                 checks.known(what, name, names)
-        if not options.json:
-            return given[0] if given else ""
-        records = [record(name) for name in given] if given else _of_each(record, names)
-    print(json.dumps(records, indent=1))
-    return None
+        output = Output(options)
+        if output.is_json:
+            output.give([record(name) for name in given] if given else _of_each(record, names))
+    return output, given
 
 
 def _of_each(facts: Callable[[str], _T], names: Sequence[str]) -> list[_T]:

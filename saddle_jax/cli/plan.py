@@ -1,13 +1,14 @@
 """saddle plan: a run's step compiled for devices that need not be there, and whether it fits them."""
 
-import json
 from collections.abc import Sequence
 
 import jax
 from absl import flags
 
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.settings import config_options, read_options
 from saddle_jax.cli.statuses import MISTAKE
+from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.devices import targets
 
@@ -21,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
         f"{', '.join(targets.TPUS)} with a grid such as v5e:2x2."
     )
     flags.DEFINE_string("target", targets.HERE, meaning, flag_values=options)
-    flags.DEFINE_bool("json", False, "Print one JSON object.", flag_values=options)
+    output_options(options)
     parse(options, arguments)
     config = read_options(options)
     with mistakes():
@@ -29,9 +30,15 @@ def run(arguments: Sequence[str]) -> int:
             # Before anything asks JAX for devices: it would look for those that programs are compiled for.
             jax.config.update("jax_platforms", "cpu")
 
-        from saddle_jax.report.forecasts import forecast_text
+        from saddle_jax.report.forecasts import forecast_lines, forecast_rows
         from saddle_jax.training.forecast import forecast
 
-        found = forecast(config, targets.target_of(options.target))
-    print(json.dumps(found.to_json(), indent=1) if options.json else forecast_text(found))
+        with doing(f"compiling a step for {options.target} ..."):
+            found = forecast(config, targets.target_of(options.target))
+    output = Output(options)
+    above, below = forecast_lines(found)
+    output.say("\n".join([*above, ""]))
+    output.table(forecast_rows(found))
+    output.say("\n".join(["", *below]))
+    output.give(found.to_json())
     return 0 if found.fits else MISTAKE

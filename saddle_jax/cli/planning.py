@@ -1,19 +1,24 @@
 """Runs of the paper's experiments for a verb: planned, shown, made where they are missing."""
 
+import dataclasses
 import pathlib
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
+from saddle_jax.cli.output import Output
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import given_options
+from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.paper import plan
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
 from saddle_jax.paper.readings import written
 from saddle_jax.paper.scales import SCALES, Scale
-from saddle_jax.report.reproduced import describe_plan
+from saddle_jax.paper.sizes import HOW
+from saddle_jax.report.reproduced import duration, plan_rows
 
 
 def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
@@ -36,7 +41,8 @@ def make_runs(
 ) -> tuple[list[plan.Planned], int]:
     """Plans and, without --plan, runs what is missing; returns the runs, and the exit status so far."""
     scale, folder = place(options)
-    tell = (lambda text: None) if options.quiet else lambda text: print(text, flush=True)
+    output = Output(options)
+    tell = output.note
     with mistakes():
         otherwise = readings_of(options)
         runs = plan.plan(entries, scale, seeds, folder, options.data_dir, otherwise)
@@ -44,12 +50,12 @@ def make_runs(
         tell(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
         if otherwise:
             tell(f"read otherwise, where it means something: {', '.join(written(otherwise))}")
-        if missing and not options.quiet:
-            tell(describe_plan(plan.remaining(missing, tell)))
+        if options.plan or (missing and not output.is_silent):
+            _show_plan(output, missing, options.plan)
     tell(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
     if options.plan:
         return runs, 0
-    refused, status = run_several({run.workdir: run.config for run in missing}, quiet=options.quiet)
+    refused, status = run_several({run.workdir: run.config for run in missing}, quiet=output.is_silent)
     if status == 130:
         return [], status
     made = [run for run in runs if run.workdir not in refused]
@@ -57,6 +63,24 @@ def make_runs(
         for planned in made:
             planned.note_paper(table, scale)
     return made, status
+
+
+def _show_plan(output: Output, missing: Sequence[plan.Planned], alone: bool) -> None:
+    """Prints what is left to run and about how long it takes; as JSON only where the plan stands alone."""
+    with doing("counting what the runs compute and send ..."):
+        remaining = plan.remaining(missing)
+    total = sum(row.seconds for row in remaining)
+    if remaining:
+        output.note()
+        output.table(plan_rows(remaining), spare=("sends per agent",))
+        output.say(f"\nabout {duration(total)} on this machine, compilation apart")
+        output.say(textwrap.fill(HOW, 80) + "\n")
+    if alone:
+        rows = [
+            {"row": row.name, "runs": row.runs, "seconds": row.seconds, **dataclasses.asdict(row.size)}
+            for row in remaining
+        ]
+        output.give({"estimate": HOW, "seconds": total, "rows": rows})
 
 
 def base_runs(

@@ -26,6 +26,8 @@ def draw(options: flags.FlagValues) -> int:
         name = figures.named_figure(options.figure)
     if options.table is not None or options.rows:
         raise UsageError("figure must stand alone: it names its own table and rows")
+    if options.json:
+        raise UsageError("json must not be given with --figure, whose pictures other verbs draw")
     figure = figures.FIGURES[name]
     scale, folder = place(options)
     workdirs: list[str] = []

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.base.files import check_named_output
+from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
+from saddle_jax.training.run_folder import folders_below
 
 
 def run(arguments: Sequence[str]) -> None:
     """Writes one HTML page for one run, or for a comparison of several."""
     options = flags.FlagValues()
-    meaning = "File to write (default: report.html, in the run's folder or, for several runs, here)."
+    meaning = "HTML file to write (default: report.html, in DIR or, for several, here)."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
-    folders = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
-    default = (folders[0] if len(folders) == 1 else pathlib.Path()) / "report.html"
+    named = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
+    default = (named[0] if len(named) == 1 else pathlib.Path()) / "report.html"
     path = pathlib.Path(options.output or default)
+    folders = [folder for each in named for folder in _runs_in(each)]
 
     from saddle_jax.report.page import write_page
 
@@ -24,6 +27,11 @@ def run(arguments: Sequence[str]) -> None:
         check_named_output(options.output)
     write_named("output", path, lambda: write_page(folders, path))
     print(f"page: {path}")
+
+
+def _runs_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the folder of a run, or those of all runs below the folder of a comparison or sweep."""
+    return [folder] if (folder / "config.json").exists() else folders_below(folder) or [folder]
 
 
 def figure(arguments: Sequence[str]) -> None:
@@ -34,16 +42,12 @@ def figure(arguments: Sequence[str]) -> None:
     options = flags.FlagValues()
     axes = f"What curves are drawn against: {', '.join(AXES)} (default: epoch)."
     flags.DEFINE_string("x", None, axes, flag_values=options)
-    flags.DEFINE_string("output", None, "File to write (default: KIND.png, here).", flag_values=options)
+    output_option(options, "Picture to write", "KIND.png, here")
     kind, *names = parse(options, arguments, ["KIND", "DIR..."])
     if kind not in KINDS:
         raise UsageError(f"KIND must be one of {', '.join(KINDS)}, got {kind!r}")
     if options.x is not None and (kind != "curves" or options.x not in AXES):
         raise UsageError(f"x must be one of {', '.join(AXES)}, for curves, got {options.x!r} for {kind}")
-    path = pathlib.Path(options.output or f"{kind}.png")
-    if path.suffix not in (".png", ".pdf", ".svg"):
-        raise UsageError(f"output must end in .png, .pdf or .svg, got {str(path)!r}")
-    with mistakes():
-        check_named_output(options.output)
+    path = checked(options.output, f"{kind}.png")
     write_named("output", path, lambda: draw(kind, [pathlib.Path(name) for name in names], path, options.x))
     print(f"picture: {path}")

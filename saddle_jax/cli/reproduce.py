@@ -5,23 +5,26 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.cli import claims, evidence, redrawing
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.planning import base_runs, make_runs, place, readings_of
+from saddle_jax.cli.reproduced import show_results
 from saddle_jax.cli.settings import some_options
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.paper import figures
 from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries, named_table
 from saddle_jax.paper.readings import SETTINGS, written
 from saddle_jax.paper.scales import SCALES
-from saddle_jax.report.reproduced import overview, write_results
+from saddle_jax.report.reproduced import figure_rows, scale_rows, table_rows, write_results
+from saddle_jax.report.tables import as_records
 
 
 def run(arguments: Sequence[str]) -> int:
     """Plans, runs what is missing, and writes the table or draws the figure."""
     options = _options()
     parse(options, arguments)
+    output = Output(options)
     if options.list and options.table is None:
-        print(overview())
-        return 0
+        return _show_overview(output)
     if options.claims:
         return claims.show(options)
     if options.evidence:
@@ -31,26 +34,42 @@ def run(arguments: Sequence[str]) -> int:
     with mistakes():
         table, entries = named_table(options.table), choose_entries(options.table, options.rows)
     if options.list:
-        print("\n".join(f"{entry.name:<56} {entry.printed or '-'}" for entry in entries))
+        rows = [["row", "paper"], *([entry.name, str(entry.printed or "-")] for entry in entries)]
+        output.table(rows)
+        output.give(as_records(rows))
         return 0
     runs, status = make_runs(options, table, entries, options.seeds)
     if runs and not options.plan:
         with mistakes():
             bases = base_runs(options, table, entries, options.seeds)
             otherwise = written(readings_of(options))
-            write_results(table, options.seeds, runs, bases, *place(options), print, otherwise)
+            scale, folder = place(options)
+            found = write_results(table, options.seeds, runs, bases, scale, folder, otherwise)
+        show_results(output, found, folder)
     return status
+
+
+def _show_overview(output: Output) -> int:
+    tables, figures, scales = table_rows(), figure_rows(), scale_rows()
+    output.table(tables)
+    output.say("")
+    output.table(figures)
+    output.say("")
+    output.table(scales)
+    records = (as_records(rows, ("table", "figure", "number")) for rows in (tables, figures, scales))
+    output.give(dict(zip(("tables", "figures", "scales"), records, strict=True)))
+    return 0
 
 
 def _options() -> flags.FlagValues:
     options = flags.FlagValues()
-    meaning = f"One of {', '.join(EXPERIMENTS)}, or its number in the paper."
+    meaning = f"Table to make: {', '.join(EXPERIMENTS)}, or a number of the paper."
     flags.DEFINE_string("table", None, meaning, flag_values=options)
-    meaning = f"Or one of {', '.join(figures.FIGURES)}, or its number in the paper."
+    meaning = f"Figure to draw: {', '.join(figures.FIGURES)}, or a number of the paper."
     flags.DEFINE_string("figure", None, meaning, flag_values=options)
     meaning = "Parts of the names of rows, * and ? included (default: all rows)."
     flags.DEFINE_list("rows", [], meaning, flag_values=options)
-    flags.DEFINE_string("scale", "cpu", f"One of {', '.join(SCALES)}.", flag_values=options)
+    flags.DEFINE_string("scale", "cpu", f"Size of the runs: {', '.join(SCALES)}.", flag_values=options)
     flags.DEFINE_integer("seeds", 3, "Number of seeds, from 0 on.", lower_bound=1, flag_values=options)
     flags.DEFINE_string("workdir", None, "Folder of all runs and tables.", flag_values=options)
     flags.DEFINE_string("data_dir", "", "Folder of prepared datasets.", flag_values=options)
@@ -62,6 +81,6 @@ def _options() -> flags.FlagValues:
     some_options(options, SETTINGS)
     meaning = "Whether quantizers are divided by tau (default: as each row's name says)."
     flags.DEFINE_bool("biased", None, meaning, flag_values=options)
-    flags.DEFINE_bool("plan", False, "Print the plan and stop.", flag_values=options)
-    flags.DEFINE_bool("quiet", False, "Print the table only.", flag_values=options)
+    flags.DEFINE_bool("plan", False, "Print what would run, and stop.", flag_values=options)
+    output_options(options)
     return options

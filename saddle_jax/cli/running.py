@@ -1,6 +1,5 @@
 """Running trainings for a verb: mistakes in one line, a picture at the end."""
 
-import importlib.util
 import pathlib
 import sys
 import time
@@ -16,11 +15,19 @@ from saddle_jax.training.config import Config
 
 
 def run_training(
-    config: Config, workdir: pathlib.Path, *, quiet: bool, profile: bool = False, since: float | None = None
+    config: Config,
+    workdir: pathlib.Path,
+    *,
+    quiet: bool,
+    profile: bool = False,
+    since: float | None = None,
+    picture: str = "png",
+    lines: bool = True,
 ) -> dict[str, Any]:
-    """Trains in `workdir` and draws curves.png; what the user can mend is a UsageError.
+    """Trains in `workdir` and draws its curves; what the user can mend is a UsageError.
 
-    `since` is when it began, by time.perf_counter(); None stands for the start of the command.
+    `since` is when it began, by time.perf_counter(); None stands for the start of the command. `picture` is
+    the ending of the file of curves. Without `lines` a bar alone is shown.
     """
     require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax.analysis import sharpness
@@ -29,13 +36,13 @@ def run_training(
     from saddle_jax.training.loop import train
     from saddle_jax.training.progress import Screen
 
-    screen = Screen(quiet or not hosts.writes())
+    screen = Screen(quiet or not hosts.writes(), lines)
     with mistakes(), hosts.ending_together():
         began = clock.began if since is None else since
         result = train(config, workdir, screen, profile, began, sharpness.metrics)
         if hosts.writes():
-            plot_curves([workdir], workdir / "curves.png")
-    screen.line(f"picture: {workdir / 'curves.png'}")
+            plot_curves([workdir], workdir / f"curves.{picture}")
+    screen.line(f"picture: {workdir / f'curves.{picture}'}")
     return result
 
 
@@ -44,33 +51,30 @@ def tell_unused_gpu() -> None:
 
     if not policy.is_cpu() or gpus.is_hidden() or not gpus.is_seen():
         return
-    if importlib.util.find_spec("jax_cuda12_plugin"):
-        remedy = "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
-    else:
-        remedy = (
-            "SADDLE_EXTRAS=cuda bin/saddle version installs JAX for it, or pip install 'saddle_jax[cuda]'"
-        )
     print(
-        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {remedy}; JAX_PLATFORMS=cpu if it is meant",
+        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {gpus.remedy()}; JAX_PLATFORMS=cpu if it is "
+        "meant",
         file=sys.stderr,
     )
 
 
-def run_several(runs: Mapping[pathlib.Path, Config], *, quiet: bool) -> tuple[list[pathlib.Path], int]:
+def run_several(
+    runs: Mapping[pathlib.Path, Config], *, quiet: bool, lines: bool = True
+) -> tuple[list[pathlib.Path], int]:
     """Trains runs one after the other; returns the folders that could not be used, and the exit status.
 
     The status is 0, 2 if some could not be used, 3 if that is for damaged files, 130 if it was interrupted.
-    What diverges or cannot be used does not stop the others.
+    What diverges or cannot be used does not stop the others. Without `lines` bars alone are shown.
     """
     refused, status = [], 0
     if not quiet:
         tell_unused_gpu()
     for number, (workdir, config) in enumerate(runs.items(), 1):
-        if not quiet:
+        if lines and not quiet:
             print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
         try:
             since = None if number == 1 else time.perf_counter()
-            result = run_training(config, workdir, quiet=quiet, since=since)
+            result = run_training(config, workdir, quiet=quiet, since=since, lines=lines)
         except UsageError as error:
             error.tell()
             refused.append(workdir)

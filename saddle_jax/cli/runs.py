@@ -6,20 +6,31 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from saddle_jax.base.errors import printable
 from saddle_jax.base.files import check_named_output, in_one_go
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
-from saddle_jax.report.listing import run_rows
-from saddle_jax.report.tables import as_text
+from saddle_jax.report.listing import run_rows, runs_below
 
 
 def show_list(arguments: Sequence[str]) -> None:
     """Prints every run below a folder, and its state."""
-    (name,) = parse(flags.FlagValues(), arguments, ["DIR"])
+    options = flags.FlagValues()
+    output_options(options)
+    (name,) = parse(options, arguments, ["DIR"])
+    output = Output(options)
     folder = pathlib.Path(name)
     if not folder.is_dir():
         raise UsageError(f"DIR must be a folder, got {name!r}")
-    rows = run_rows(folder)
-    print(as_text(rows) if len(rows) > 1 else f"no runs below {folder}")
+    found = runs_below(folder)
+    if found:
+        output.table(run_rows(found), spare=("compressor", "seed", "method"))
+    else:
+        output.say(f"no runs below {folder}")
+    for run in found:
+        if run.reason and not output.is_json:
+            warn(printable(f"{run.run} is unreadable: {run.reason}"))
+    output.give([run._asdict() for run in found])
 
 
 def export(arguments: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.training.config import Config, check_setting
 from saddle_jax.training.settings_file import load_settings
@@ -70,7 +71,13 @@ def show_config(arguments: Sequence[str]) -> None:
     """Prints every setting with its value and meaning."""
     options = flags.FlagValues()
     config_options(options)
+    output_options(options)
     parse(options, arguments)
-    config = read_options(options)
+    config, output = read_options(options), Output(options)
+    rows, records = [["setting", "value", "meaning"]], []
     for field in dataclasses.fields(Config):
-        print(f"{field.name:<24} {getattr(config, field.name)!r:<14} {field.metadata['meaning']}")
+        value, meaning = getattr(config, field.name), field.metadata["meaning"]
+        rows.append([field.name, repr(value), meaning])
+        records.append({"setting": field.name, "value": value, "meaning": meaning})
+    output.table(rows)
+    output.give(records)

@@ -8,13 +8,18 @@ from absl import flags
 
 from saddle_jax.analysis.hessian import ITERATIONS
 from saddle_jax.analysis.sharpness import DATA
-from saddle_jax.analysis.sharpness_runs import Measurement, measure_missing, measured_stages, targets_of
-from saddle_jax.base.files import check_named_output
-from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
-from saddle_jax.report.sharpness import draw, stage_rows
-from saddle_jax.report.tables import as_text, run_names
+from saddle_jax.analysis.sharpness_runs import (
+    Measurement,
+    measure_missing,
+    measured_stages,
+    open_runs,
+    targets_of,
+)
+from saddle_jax.cli.output import Output, output_options
+from saddle_jax.cli.pictures import checked, output_option
+from saddle_jax.cli.usage import mistakes, opening_options, parse
+from saddle_jax.report.sharpness import Sharp, draw, seed_rows, sharp_runs, stage_rows
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.reopen import build_again
 from saddle_jax.training.run_folder import same_problem
 
 
@@ -22,25 +27,43 @@ def run(arguments: Sequence[str]) -> None:
     """Measures what is missing, prints a table, and draws it for several runs."""
     options = _options()
     workdirs = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
-    if options.output and pathlib.Path(options.output).suffix != ".png":
-        raise UsageError(f"output must end in .png, got {options.output!r}")
+    path = None if options.output is None else checked(options.output, "")
     how = Measurement(options.data, options.images, options.iterations, options.probes, options.density)
-    with mistakes(), contextlib.closing(Screen()) as screen:
-        check_named_output(options.output)
-        same_problem(workdirs)
-        runs = {workdir: build_again(workdir, options.data_dir, options.code) for workdir in workdirs}
-        targets = targets_of(runs, options.epochs, options.agents)
-        measure_missing(runs, targets, how, screen)
-        stages = measured_stages(list(runs), targets)
-        named = dict(zip(run_names(list(stages)), stages.values(), strict=True))
-        screen.line(as_text(stage_rows(named)))
-        for path in draw(named, workdirs[0], options.output, options.density):
-            screen.line(f"picture: {path}")
+    output = Output(options)
+    with mistakes(), contextlib.closing(Screen(output.is_silent)) as screen:
+        opening = (options.replica, options.data_dir, options.code)
+        found = measure(workdirs, how, screen, *opening, epochs=options.epochs, agents=options.agents)
+        output.table(stage_rows(found), spare=("+-", "trace", "lambda_min", "residual"))
+        if len(over_seeds := seed_rows(found)) > 1:
+            output.table(over_seeds, "\nover seeds, with 95 % intervals (Student's t)")
+        for drawn in draw(found, workdirs[0], path, options.density):
+            output.note(f"picture: {drawn}")
+    output.give([{"run": one.name, "setting": one.setting, "stages": one.stages} for one in found])
+
+
+def measure(
+    workdirs: Sequence[pathlib.Path],
+    how: Measurement,
+    screen: Screen,
+    replica: int | None = None,
+    data_dir: str | None = None,
+    code: Sequence[str] = (),
+    *,
+    epochs: Sequence[str] = ("all",),
+    agents: Sequence[str] = ("none",),
+) -> list[Sharp]:
+    """Measures what is missing of runs, and returns what is known of each."""
+    same_problem(workdirs)
+    runs = open_runs(workdirs, replica, data_dir, code)
+    targets = targets_of(runs, list(epochs), list(agents))
+    measure_missing(runs, targets, how, screen)
+    return sharp_runs(runs, measured_stages(runs, targets))
 
 
 def _options() -> flags.FlagValues:
     options = flags.FlagValues()
-    flags.DEFINE_list("epochs", ["all"], "Stages: epochs with a checkpoint, or all.", flag_values=options)
+    meaning = "Epochs whose checkpoints are measured, or all that have one."
+    flags.DEFINE_list("epochs", ["all"], meaning, flag_values=options)
     flags.DEFINE_integer("images", 1024, "Training images to measure on.", 1, flag_values=options)
     meaning = "Agents whose own models are measured too: none, all, or numbers such as 0,3."
     flags.DEFINE_list("agents", ["none"], meaning, flag_values=options)
@@ -50,7 +73,9 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("iterations", ITERATIONS, meaning, 2, flag_values=options)
     flags.DEFINE_integer("probes", 1, "Number of random start vectors.", 1, flag_values=options)
     flags.DEFINE_bool("density", False, "Measure and draw the spectral density too.", flag_values=options)
-    meaning = "Picture of several runs (default: sharpness.png beside the first)."
-    flags.DEFINE_string("output", None, meaning, flag_values=options)
+    meaning = "Number of one run, in folders that hold several (default: all of them)."
+    flags.DEFINE_integer("replica", None, meaning, flag_values=options)
+    output_option(options, "Picture of several runs", "sharpness.png beside the first DIR")
+    output_options(options)
     opening_options(options)
     return options

@@ -6,6 +6,10 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax.cli.command import next_steps
+from saddle_jax.cli.output import Output, output_options
+from saddle_jax.cli.pictures import picture_option
+from saddle_jax.cli.processes import join, process_options
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.statuses import DIVERGED
 from saddle_jax.cli.usage import UsageError, mistakes, parse
@@ -29,16 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         with mistakes():
             Config(**settings)  # a mistake is told before other processes are waited for
 
-    from saddle_jax.devices import joining
-
-    with mistakes():
-        joining.join(
-            options.coordinator,
-            options.processes,
-            options.process,
-            timeout=options.join_timeout,
-            heartbeat_timeout=options.heartbeat_timeout,
-        )
+    join(options)
     return _run(settings, options)  # not before the processes have joined: it starts JAX's backends
 
 
@@ -48,19 +43,26 @@ def _run(settings: dict[str, Any], options: flags.FlagValues) -> int:
     from saddle_jax.devices import hosts
     from saddle_jax.training.sweeping import runs_of
 
-    quiet = options.quiet or not hosts.writes()
+    output = Output(options)
+    output.is_silent |= not hosts.writes()
     folder = pathlib.Path(options.workdir or f"runs/{sweep_name(settings)}")
     with mistakes():
         found = runs_of(settings, folder)
     if list(found.runs) != [folder]:
-        return run_sweep(found, folder, quiet=quiet)
-    if not quiet:
+        return run_sweep(found, folder, output, options.picture)
+    if not output.is_silent:
         tell_unused_gpu()
     config = found.runs[folder]
     workdir = pathlib.Path(options.workdir or f"runs/{run_name(config)}")
-    result = run_training(config, workdir, quiet=options.quiet, profile=options.profile)
+    result = run_training(
+        config, workdir, quiet=output.is_silent, profile=options.profile, picture=options.picture
+    )
+    if hosts.writes():
+        output.give({"folder": str(workdir), **result})
     if result["status"] == "interrupted" and hosts.writes():
         interruption.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
+    else:
+        output.note(next_steps(workdir))
     return {"finished": 0, "diverged": DIVERGED, "interrupted": interruption.STATUS}[result["status"]]
 
 
@@ -69,26 +71,14 @@ def _options() -> flags.FlagValues:
     config_options(options)
     meaning = "Folder of the run (default: runs/NAME, named after the settings)."
     flags.DEFINE_string("workdir", None, meaning, flag_values=options)
-    flags.DEFINE_bool("quiet", False, "Print nothing but mistakes.", flag_values=options)
     meaning = "Print what the loop costs around the steps, and write a trace."
     flags.DEFINE_bool("profile", False, meaning, flag_values=options)
     meaning = (
-        "SETTING:VALUE,VALUE,...: one run per value of a setting, or of an option of the method or ascent; "
-        "numbers that one program can vary are one program, the others have folders; repeat to combine."
+        "Values to try of a setting, or of an option of the method or ascent, as SETTING:VALUE,VALUE; "
+        "repeat the option to combine several settings."
     )
     flags.DEFINE_multi_string("sweep", [], meaning, flag_values=options)
-    _host_options(options)
+    picture_option(options)
+    output_options(options)
+    process_options(options)
     return options
-
-
-def _host_options(options: flags.FlagValues) -> None:
-    """Defines how several processes find each other where no cluster manager says so."""
-    meaning = "HOST:PORT of process 0, in a run over several processes."
-    flags.DEFINE_string("coordinator", None, meaning, flag_values=options)
-    meaning = "Number of processes; 1 trains alone, even under SLURM or MPI."
-    flags.DEFINE_integer("processes", None, meaning, flag_values=options)
-    flags.DEFINE_integer("process", None, "Number of this process, from 0.", flag_values=options)
-    meaning = "Seconds to wait for the other processes."
-    flags.DEFINE_integer("join_timeout", 300, meaning, lower_bound=1, flag_values=options)
-    meaning = "Seconds without a sign of life after which another process counts as dead."
-    flags.DEFINE_integer("heartbeat_timeout", 100, meaning, lower_bound=1, flag_values=options)

@@ -11,7 +11,11 @@ from absl import flags
 from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, printable
+from saddle_jax.cli.helping import HelpWanted
+from saddle_jax.cli.option_texts import nearest_option
 from saddle_jax.cli.statuses import MISTAKE, status_of, told
+
+_LONGEST = 2_000  # letters of a line about a mistake
 
 
 class UsageError(Exception):
@@ -26,7 +30,10 @@ class UsageError(Exception):
 
     def tell(self) -> None:
         """Prints the line, and below it where the user's own program failed, if it did."""
-        print(f"saddle: {printable(str(self))}", file=sys.stderr)
+        text = printable(str(self))
+        if len(text) > _LONGEST:  # what was given may be a whole file
+            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
+        print(f"saddle: {text}", file=sys.stderr)
         if isinstance(self.__cause__, BroughtError):
             print(self.__cause__.trace, end="", file=sys.stderr, flush=True)
 
@@ -64,7 +71,7 @@ def write_named(
 
 def opening_options(options: flags.FlagValues) -> None:
     """Defines --data_dir and --code of the verbs that open runs again."""
-    meaning = "Folder of the runs' data (default: TFDS_DATA_DIR, whatever DIR says)."
+    meaning = "Folder of the runs' data (default: TFDS_DATA_DIR; never a place that a run's folder names)."
     flags.DEFINE_string("data_dir", None, meaning, flag_values=options)
     meaning = "FILE.py or module that runs were trained with and that may be imported; repeat it for several."
     flags.DEFINE_multi_string("code", [], meaning, flag_values=options)
@@ -76,12 +83,21 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
     A last name such as "DIR..." stands for one or more, "[DIR]" for one or none, "[CASE ...]" for any number.
     """
     if "--help" in arguments or "-h" in arguments:
-        print(f"usage: saddle ... {' '.join(positional)} [options]\n{options.get_help()}")
-        sys.exit(0)
+        raise HelpWanted(options, positional)
+    for word in arguments:
+        name = word.partition("=")[2]
+        is_flagfile = word.lstrip("-").startswith("flagfile=")
+        if is_flagfile and not os.path.isfile(name):  # a pipe would be waited for
+            raise UsageError(f"flagfile must be a file, got {name!r}")
     try:
         values = options(["saddle", *arguments])[1:]
+    except flags.UnrecognizedFlagError as error:
+        hint = nearest_option(error.flagname, options)
+        raise UsageError(f"there is no option --{error.flagname} here{hint}") from error
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
+    except UnicodeDecodeError as error:
+        raise UsageError("flagfile must be a text of options, one in a line, got no text") from error
     least = sum(not name.startswith("[") for name in positional)
     most = math.inf if any("..." in name for name in positional) else len(positional)
     if not least <= len(values) <= most:

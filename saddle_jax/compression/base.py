@@ -25,6 +25,10 @@ class Payload:
       data: the bytes that would travel, uint8 [length].
       shape: the tensor's shape.
       dtype: the tensor's dtype.
+
+    >>> payload = sj.quantize(8).encode(jnp.ones(100), jax.random.key(0))
+    >>> payload.data.nbytes, payload.shape
+    (117, (100,))
     """
 
     data: Array
@@ -44,6 +48,11 @@ class Compressor(abc.ABC):
     An operator to which a tensor's shape means something, such as `sj.low_rank`, defines the forms that
     are given whole tensors instead: `compress_tensor`, `encode_tensor`, `decode_tensor`, `tensor_bytes`
     and `tensor_paper_bits`. By default they hand the tensor on as a vector.
+
+    >>> sj.sign().compress(jnp.array([1.0, -3.0]))  # the signs, times the mean size
+    Array([ 2., -2.], dtype=float32)
+    >>> sj.sign().bits((1000,)), sj.sign().paper_bits((1000,))
+    (1032, 1000)
     """
 
     @property
@@ -131,6 +140,8 @@ class Compressor(abc.ABC):
         x = jnp.asarray(x)
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ArgumentError(f"x must be a real floating-point tensor to be compressed, got {x.dtype}")
+        if x.dtype.itemsize < 2:
+            raise ArgumentError(f"x must have at least 16 bits per number to be compressed, got {x.dtype}")
         if self.stochastic and key is None:
             raise ArgumentError(f"key must be given to {self}, which draws random numbers, got None")
         return x

@@ -60,6 +60,11 @@ class Ascent(Generic[State]):
       needs: what `grad` must carry beside the loss: "key", "t" or "along", see `GradientFn`.
       cost: phase -> backward passes of a step, where some see a part of the batch only and count as that
         part; None counts the calls of `grad`.
+
+    >>> half = sj.Ascent("half", lambda x: (), lambda grad, x, d, state, phase: (grad(x, d) / 2, state))
+    >>> method, x = sj.saddle(sj.dpsgd(sj.ring(2), 0.1), half), jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
+    Array([0.75, 0.75], dtype=float32)
     """
 
     name: str

@@ -29,7 +29,11 @@ ORDERS = ("choco", "paper")
 
 
 class Gossip(NamedTuple, Generic[State]):
-    """A gossip says how one quantity travels; it is a pure pair of functions."""
+    """A gossip says how one quantity travels; it is a pure pair of functions.
+
+    >>> sj.choco(sj.sign(), gamma=0.5)._fields  # other ways: `sj.exact`
+    ('init', 'mix')
+    """
 
     init: Callable[[Tree], State]  # x [A, ...] -> state
     mix: "Callable[[Step, Tree, State], tuple[Tree, State]]"  # (step, x, state) -> (x after the round, state)

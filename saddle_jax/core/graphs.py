@@ -18,6 +18,9 @@ class Cycle:
     Attributes:
       graphs: the topologies in their order; all have tables [A, K] of one shape.
       given_name: the call that makes them; without it, the name lists the graphs.
+
+    >>> sj.cycle(sj.ring(4), sj.complete(4)).at(3).name
+    'complete(4)'
     """
 
     graphs: tuple[Topology, ...]

@@ -8,7 +8,13 @@ from saddle_jax.base.types import Operator, Tree
 
 
 class Message(NamedTuple):
-    """A message says what travels over one link in one round."""
+    """A message says what travels over one link in one round.
+
+    >>> network, x = sj.Network(sj.ring(4)), jnp.ones((4, 1000))
+    >>> _ = network.pull(x, sent=sj.Message(x, sj.sign()))  # signs travel in the place of x
+    >>> network.book[0].wire_bytes
+    129
+    """
 
     like: Tree  # has the shapes of the round's own argument, agents and slots included
     packed: Operator | None = None  # the operator whose encoding travels; None: the numbers as they are

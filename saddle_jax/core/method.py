@@ -28,7 +28,11 @@ _FAULTS, _TIMING = 2**30, 2**30 + 1
 
 
 class MethodState(NamedTuple):
-    """A method remembers its step number and the states of its ascent and of its rule."""
+    """A method remembers its step number and the states of its ascent and of its rule.
+
+    >>> sj.qgm(sj.ring(2), 0.1).init(jnp.zeros(2)).t
+    Array(0, dtype=int32)
+    """
 
     t: Array  # steps taken, int32 []: the only counter of a run
     ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]

@@ -17,6 +17,11 @@ class Metrics(Mapping[str, Any]):
     """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
 
     `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
+
+    >>> method, x = sj.dpsgd(sj.ring(2), 0.1), jnp.array([0.0, 2.0])
+    >>> _, _, metrics = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 3.0]))
+    >>> metrics["loss"], metrics.axes
+    (Array([0., 6.], dtype=float32), {'loss': 'A'})
     """
 
     arrays: dict[str, Any]

@@ -47,6 +47,10 @@ class Network:
       random: the key of this step; None if nobody draws random numbers.
       conditions: what is lost or late in this step; None: nothing.
       book: one entry per round, written while the step is traced.
+
+    >>> network = sj.Network(sj.complete(2))
+    >>> network.mix(jnp.array([0.0, 2.0])), len(network.book)
+    (Array([1., 1.], dtype=float32), 1)
     """
 
     topology: Graphs

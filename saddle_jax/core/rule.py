@@ -41,6 +41,12 @@ class Step:
       diagnostics: whether to measure what costs extra passes over the parameters.
       phase: which kind of step this is, a Python integer; see `Rule.phases`.
       notes: what was measured, with its axes.
+
+    >>> step = lambda s, x, state: (x - 0.1 * s.gradient(x), s.t)  # nobody talks
+    >>> method = sj.Method("alone", sj.ring(2), sj.Rule(lambda x: jnp.int32(0), step))
+    >>> x = jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
+    Array([-1.,  2.], dtype=float32)
     """
 
     t: Any
@@ -130,6 +136,12 @@ class Rule(NamedTuple, Generic[State]):
     The kind of step t is opening[t] in the first steps, and phases[t % period] in all others. So
     `phases=(0, 0, 1)` makes every third step of kind 1, and `opening=(0,), phases=(1,)` makes the first step
     alone of kind 0.
+
+    >>> step = lambda s, x, state: (s.network.mix(x - 0.1 * s.gradient(x)), state)
+    >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step, demands="average"))
+    >>> x = jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
+    Array([0.5, 0.5], dtype=float32)
     """
 
     init: Callable[[Params], State]  # x [A, ...] -> state

@@ -57,6 +57,11 @@ def load(source: pathlib.Path) -> Library:
         raise UnavailableError(f"{folder} cannot be used: {error}; set SADDLE_CACHE_DIR") from error
 
 
+def program() -> str:
+    """Returns the path of the compiler; an UnavailableError says why there is none."""
+    return _command()[0]
+
+
 def _command() -> list[str]:
     """Returns how the compiler is called for this machine's CPU."""
     names = [os.environ["CXX"]] if os.environ.get("CXX") else _COMPILERS

@@ -1,5 +1,6 @@
 """Finds out whether this machine has an NVIDIA GPU. Standard library only: bin/environment.py loads it."""
 
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -25,6 +26,13 @@ def is_seen() -> bool:
     except (OSError, subprocess.TimeoutExpired):  # a driver that hangs cannot be used
         return False
     return any(line.startswith("GPU ") for line in listing.stdout.splitlines())
+
+
+def remedy() -> str:
+    """Returns what would make JAX use a GPU that is here and that it does not use."""
+    if importlib.util.find_spec("jax_cuda12_plugin"):
+        return "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
+    return "SADDLE_EXTRAS=cuda bin/saddle version installs JAX for it, or pip install 'saddle_jax[cuda]'"
 
 
 def is_hidden() -> bool:

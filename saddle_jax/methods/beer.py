@@ -1,5 +1,5 @@
 """BEER (Zhao et al., "BEER: Fast O(1/T) Rate for Decentralized Nonconvex Optimization with Communication
-Compression", NeurIPS 2022, Algorithm 1): gradient tracking whose both messages are compressed.
+Compression", NeurIPS 2022, Algorithm 1): gradient tracking with both messages compressed.
 
     V = V + gamma (W - I) G + g - g'       the tracked gradient; in the first step V = g
     G = G + Q(V - G)                       its public copy; nothing of it travels in the first step

@@ -1,15 +1,15 @@
 """RelaySGD (Vogels et al., "RelaySum for Decentralized Deep Learning on Heterogeneous Data", NeurIPS 2021).
 
-On a tree, every agent relays what it hears to all others than whom it heard it from:
+On a tree, every agent relays what it hears from one neighbour to all its other neighbours:
 
     h_i       = x_i - eta d(g_i)                                   d(g): the gradient, or its local momentum
     m_{i->j}  = h_i + sum of m'_{k->i} over neighbours k != j      m': of the step before
     count_{i->j} = 1 + sum of count'_{k->i} over neighbours k != j
     x_i       = ((n - c_i) h_i + sum_j m_{j->i}) / n               c_i = sum_j count_{j->i}
 
-After a start, x_i is the exact average of all agents' models, each as old as its way is long:
-1/n sum_j h_j, taken max(dist(i, j) - 1, 0) steps ago. Until they arrive, and where messages get lost, another
-model stands in for those that are missing, see `relay_sgd`.
+After a start, x_i is the exact average of all agents' models, 1/n sum_j h_j, where h_j was taken
+max(dist(i, j) - 1, 0) steps ago. Until the models arrive, and where messages get lost, another model stands
+in for those that are missing, see `relay_sgd`.
 
 It sends one model and one count per link and step. It demands nothing of W: weights are not used, only the
 links, which must be those of a tree. It is exact on heterogeneous data.

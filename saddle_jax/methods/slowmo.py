@@ -9,7 +9,7 @@ The method goes on as ever. After every tau-th step of it
 where eta is the learning rate of that step. All other states of the method are kept. Beside what the method
 sends, each agent sends its model by one all-reduce in tau steps, 2 (A - 1) / A models. The variant without
 one has each agent's own model in the place of xbar; nothing more is sent. SlowMo demands of W what the method
-demands. It does not make a method exact on heterogeneous data that is not.
+demands. A method that is not exact on heterogeneous data does not become exact.
 """
 
 import dataclasses

@@ -30,11 +30,16 @@ struct NormShape {
   Index count() const { return pixels * (channels / kGroups); }  // numbers in a group
   bool is_whole() const { return channels % kGroups == 0 && row() % kLanes == 0 && image() % row() == 0; }
 
-  // Adds the second pixel of a row, if it has two, to the first; and the way back.
-  void AddUp(float* numbers) const {
-    for (Index n = channels; n < row(); ++n) numbers[n - channels] += numbers[n];
+  // Writes what is known of each channel to a row, for each of its pixels.
+  void Fill(const float* channel, float* to) const {
+    std::copy(channel, channel + channels, to);
+    std::copy(channel, channel + row() - channels, to + channels);
   }
-  void Repeat(float* numbers) const { std::copy(numbers, numbers + row() - channels, numbers + channels); }
+  // Writes the sum over the pixels of a row, which it changes, for each channel.
+  void AddUp(float* numbers, float* to) const {
+    for (Index n = channels; n < row(); ++n) numbers[n - channels] += numbers[n];
+    std::copy(numbers, numbers + channels, to);
+  }
 };
 
 // What is known of each number of a row.
@@ -58,13 +63,17 @@ void SumColumns(const NormShape& s, Index column, Vector (&sums)[S], Add add) {
   for (int t = 0; t < S; ++t) sums[t] = (totals[0][t] + totals[1][t]) + (totals[2][t] + totals[3][t]);
 }
 
-// Replaces the number of each channel by the sum over its group, times a factor.
-void SumGroups(const NormShape& s, float* numbers, float factor = 1.0f) {
+// Replaces each number of a row by `of` the sum over the row of all that belong to the same group of channels.
+template <typename Of>
+void PerGroup(const NormShape& s, float* row, Of of) {
   const Index width = s.channels / kGroups;
-  for (Index group = 0; group < kGroups; ++group, numbers += width) {
+  for (Index group = 0; group < kGroups; ++group, row += width) {
     float total = 0;
-    for (Index c = 0; c < width; ++c) total += numbers[c];
-    for (Index c = 0; c < width; ++c) numbers[c] = total * factor;
+    for (Index first = 0; first < s.row(); first += s.channels)
+      for (Index c = first; c < first + width; ++c) total += row[c];
+    const float value = of(total);
+    for (Index first = 0; first < s.row(); first += s.channels)
+      for (Index c = first; c < first + width; ++c) row[c] = value;
   }
 }
 
@@ -89,37 +98,35 @@ void EvoNormForward(const NormShape& s, const float* x, const float* scale, cons
   const Index row = s.row();
   const float share = 1.0f / s.count();
   Rows known(4, row);
-  float *means = known[0], *squares = known[1], *factors = known[2], *offsets = known[3];
+  float *means = known[0], *deviations = known[1], *scales = known[2], *biases = known[3];
   for (Index image = 0; image < s.models * s.batch; ++image) {
-    const Index model = image / s.batch * s.channels;
+    if (image % s.batch == 0) {
+      const Index model = image / s.batch * s.channels;
+      s.Fill(scale + model, scales), s.Fill(bias + model, biases);
+    }
     for (Index q = 0; q < row; q += kLanes) {
       Vector sums[1];
       SumColumns<1>(s, q, sums, [&](Index n, Vector(&totals)[1]) { totals[0] += Load(x + n); });
       Store(means + q, sums[0]);
     }
-    s.AddUp(means), SumGroups(s, means, share), s.Repeat(means);
+    PerGroup(s, means, [&](float total) { return total * share; });
     for (Index q = 0; q < row; q += kLanes) {
       Vector sums[1], middle = Load(means + q);
       SumColumns<1>(s, q, sums, [&](Index n, Vector(&totals)[1]) {
         Vector distance = Load(x + n) - middle;
         totals[0] += distance * distance;
       });
-      Store(squares + q, sums[0]);
+      Store(deviations + q, sums[0]);
     }
-    s.AddUp(squares), SumGroups(s, squares, share);
-    for (Index c = 0; c < s.channels; ++c) {
-      mean[c] = means[c], deviation[c] = std::sqrt(squares[c] + kEpsilon);
-      factors[c] = scale[model + c] / deviation[c];
-      offsets[c] = bias[model + c];
-    }
-    s.Repeat(factors), s.Repeat(offsets);
+    PerGroup(s, deviations, [&](float total) { return std::sqrt(total * share + kEpsilon); });
     for (Index q = 0; q < row; q += kLanes) {
-      Vector factor = Load(factors + q), offset = Load(offsets + q);
+      Vector factor = Load(scales + q) / Load(deviations + q), offset = Load(biases + q);
       for (Index n = q; n < s.image(); n += row) {
         Vector value = Load(x + n);
         Store(y + n, value * Gate(value) * factor + offset);
       }
     }
+    std::copy(means, means + s.channels, mean), std::copy(deviations, deviations + s.channels, deviation);
     x += s.image(), y += s.image(), mean += s.channels, deviation += s.channels;
   }
 }
@@ -129,40 +136,34 @@ void EvoNormBackward(const NormShape& s, const float* x, const float* scale, con
                      const float* g, float* dx, float* dscale, float* dbias) {
   const Index row = s.row();
   const float share = 1.0f / s.count();
-  Rows known(5, row);
-  float *means = known[0], *products = known[1], *sums = known[2], *factors = known[3], *inverses = known[4];
+  Rows known(6, row);
+  float *means = known[0], *deviations = known[1], *scales = known[2], *products = known[3];
+  float *dscales = known[4], *dbiases = known[5];
   for (Index image = 0; image < s.models * s.batch; ++image) {
     const Index model = image / s.batch * s.channels;
-    if (image % s.batch == 0)
-      for (Index c = 0; c < s.channels; ++c) dscale[model + c] = dbias[model + c] = 0;
+    if (image % s.batch == 0) s.Fill(scale + model, scales), std::fill(dscales, dscales + 2 * row, 0.0f);
+    s.Fill(mean, means), s.Fill(deviation, deviations);
     for (Index q = 0; q < row; q += kLanes) {
-      Vector found[2];
-      SumColumns<2>(s, q, found, [&](Index n, Vector(&totals)[2]) {
+      Vector sums[2];
+      SumColumns<2>(s, q, sums, [&](Index n, Vector(&totals)[2]) {
         Vector value = Load(x + n), flow = Load(g + n);
         totals[0] += flow * (value * Gate(value));
         totals[1] += flow;
       });
-      Store(products + q, found[0]), Store(sums + q, found[1]);
+      Store(products + q, sums[0] * Load(scales + q));
+      Store(dscales + q, Load(dscales + q) + sums[0] / Load(deviations + q));
+      Store(dbiases + q, Load(dbiases + q) + sums[1]);
     }
-    s.AddUp(products), s.AddUp(sums);
-    for (Index c = 0; c < s.channels; ++c) {
-      inverses[c] = 1.0f / deviation[c];
-      factors[c] = scale[model + c] * inverses[c];
-      dscale[model + c] += products[c] * inverses[c];
-      dbias[model + c] += sums[c];
-      products[c] *= scale[model + c];
-    }
-    SumGroups(s, products, share);
-    for (Index c = 0; c < s.channels; ++c) products[c] *= inverses[c] * inverses[c] * inverses[c];
-    std::copy(mean, mean + s.channels, means);
-    s.Repeat(means), s.Repeat(factors), s.Repeat(products);
+    PerGroup(s, products, [&](float total) { return total * share; });
     for (Index q = 0; q < row; q += kLanes) {
-      Vector middle = Load(means + q), factor = Load(factors + q), pull = Load(products + q);
+      Vector inverse = 1.0f / Load(deviations + q), factor = Load(scales + q) * inverse;
+      Vector middle = Load(means + q), pull = Load(products + q) * (inverse * inverse * inverse);
       for (Index n = q; n < s.image(); n += row) {
         Vector value = Load(x + n);
         Store(dx + n, Load(g + n) * factor * Slope(value) - (value - middle) * pull);
       }
     }
+    if ((image + 1) % s.batch == 0) s.AddUp(dscales, dscale + model), s.AddUp(dbiases, dbias + model);
     x += s.image(), g += s.image(), dx += s.image(), mean += s.channels, deviation += s.channels;
   }
 }

@@ -38,12 +38,13 @@ struct Planes {
 
   // Overwrites the planes of the image before, whose zeros stay.
   void Copy(const float* image, float* to) const {
+    Floats padded(merged > 1 ? std::max(left + width, (columns - 1) * used_columns + kPlane) * channels + kPlane : 0);
     for (Index h = 0; h < height && h + top < rows; ++h) {
       if ((h + top) % phases >= used_rows && merged == 1) continue;
       const float* from = image + h * width * channels;
       float* line = to + (h + top) * row();
       if (merged > 1) {
-        CopyMerged(from, line);
+        CopyMerged(from, line, padded);
       } else if (channels == kPlane && phases == 1) {
         std::memcpy(line + left * kPlane, from, std::min(width, columns - left) * sizeof(float) * kPlane);
       } else if (channels % kPlane == 0 && phases == 1) {
@@ -65,26 +66,25 @@ struct Planes {
   }
 
   void CopySplit(const float* from, float* line) const {
-    Index full = channels / kPlane, rest = channels % kPlane;
-    for (Index w = 0; w < width; ++w, from += channels) {
-      Index f = (w + left) % phases, m = (w + left) / phases;
-      if (f >= used_columns || m >= columns) continue;
-      float* to = line + (f * columns + m) * kPlane;
-      for (Index q = 0; q < full; ++q)
-        for (Index n = 0; n < kPlane; n += kLanes) Store(to + q * plane() + n, Load(from + q * kPlane + n));
-      if (rest) std::memcpy(to + full * plane(), from + full * kPlane, sizeof(float) * rest);
+    const Index full = channels / kPlane, rest = channels % kPlane;
+    Index f = left % phases, m = left / phases;  // of the next pixel
+    for (Index w = 0; w < width && m < columns; ++w, from += channels) {
+      if (f < used_columns) {
+        float* to = line + (f * columns + m) * kPlane;
+        for (Index q = 0; q < full; ++q)
+          for (Index n = 0; n < kPlane; n += kLanes) Store(to + q * plane() + n, Load(from + q * kPlane + n));
+        if (rest) std::memcpy(to + full * plane(), from + full * kPlane, sizeof(float) * rest);
+      }
+      if (++f == phases) f = 0, ++m;
     }
   }
 
-  void CopyMerged(const float* from, float* line) const {  // here `phases` is 1, and used_columns the stride
-    for (Index m = 0; m < columns; ++m) {
-      Index start = m * used_columns - left;
-      Index low = std::max<Index>(start, 0), high = std::min(start + merged, width);
-      if (low < high) {
-        std::memcpy(line + m * kPlane + (low - start) * channels, from + low * channels,
-                    sizeof(float) * (high - low) * channels);
-      }
-    }
+  // Here `phases` is 1, and used_columns the stride. A plane's numbers beyond the depth are never used.
+  void CopyMerged(const float* from, float* line, Floats& padded) const {
+    std::memcpy(&padded[left * channels], from, sizeof(float) * width * channels);
+    for (Index m = 0; m < columns; ++m)
+      for (Index n = 0; n < kPlane; n += kLanes)
+        Store(line + m * kPlane + n, Load(&padded[m * used_columns * channels + n]));
   }
 };
 

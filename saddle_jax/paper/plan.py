@@ -2,26 +2,18 @@
 
 import dataclasses
 import pathlib
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-
 from saddle_jax.base.errors import RunError
-from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.paper import readings
 from saddle_jax.paper.experiments import Entry
 from saddle_jax.paper.scales import Scale
+from saddle_jax.paper.sizes import Size, check_data, seconds_of, size_of
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
 from saddle_jax.training.ended import read_result
-from saddle_jax.training.feeding import Feed
-from saddle_jax.training.program import build
 from saddle_jax.training.run_folder import check_same, write_json
-
-_PROBE_STEPS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,17 +53,6 @@ class Planned:
         name = self.workdir.name.rpartition("-seed")[0]  # with what was read otherwise
         about = {"table": table, "row": name, "paper": figure}
         write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-    """The work of one run of an entry."""
-
-    steps: int
-    passes: float  # forward and backward passes of an agent's batch per step
-    evaluations: float  # the same unit, in the whole run
-    bytes_sent: int  # by one agent, in the encodings' exact size
-    probe: tuple  # runs that agree in this take equally long per pass
 
 
 def plan(
@@ -117,51 +98,6 @@ def endings_below(folder: pathlib.Path, scale: Scale, entry: Entry) -> list[str]
     return sorted({path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in found})
 
 
-def measure(config: Config) -> Size:
-    """Builds a run, which also shows that it can be built, and returns its size."""
-    program = build(config)
-    # An evaluation is a forward pass, a third of a gradient, over the test set.
-    batches = program.replica.dataset.test_size / (config.agents * program.replica.batches.size)
-    evaluations = max(1, config.epochs // config.eval_every_epochs)
-    evaluations += config.agents if config.eval_agents == "end" else 0
-    return Size(
-        steps=program.replica.steps,
-        passes=passes_per_step(program.method, program.shapes_of_one.params),
-        evaluations=evaluations * batches / 3,
-        bytes_sent=program.ledger.wire_bytes_per_agent(program.replica.steps),
-        probe=(config.dataset, config.model, config.agents, config.batch_size),
-    )
-
-
-def seconds_per_pass(config: Config) -> float:
-    """Measures a step of plain D-PSGD with this data, model and number of agents, in seconds."""
-    program = build(dataclasses.replace(config, method="dpsgd", compressor="none", diagnostics=False))
-    carry, feed = program.start(), Feed(program)
-    times = []
-    for step in range(min(_PROBE_STEPS + 1, program.replica.batches.steps_per_epoch)):
-        inputs = feed.at(step)
-        started = time.perf_counter()
-        carry, _ = program.steps(carry, inputs, step)
-        jax.block_until_ready(carry)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times[1:] or times)  # the first one compiles
-
-
-def estimate(
-    runs: Sequence[Planned], sizes: dict[str, Size], report: Callable[[str], None]
-) -> dict[str, float]:
-    """Estimates the seconds of each entry's run, by its name, from a probe per model, data and graph size."""
-    rates: dict[tuple, float] = {}
-    seconds = {}
-    for run in runs:
-        size = sizes[run.entry.name]
-        if size.probe not in rates:
-            report(f"measuring a step of {', '.join(map(str, size.probe[:2]))}, {size.probe[2]} agents ...")
-            rates[size.probe] = seconds_per_pass(run.config)
-        seconds[run.entry.name] = rates[size.probe] * (size.steps * size.passes + size.evaluations)
-    return seconds
-
-
 class Remaining(NamedTuple):
     """What is left to run of one entry."""
 
@@ -171,13 +107,15 @@ class Remaining(NamedTuple):
     seconds: float  # of what is left of all runs, estimated
 
 
-def remaining(missing: Sequence[Planned], report: Callable[[str], None]) -> list[Remaining]:
-    """Estimates what is left of each entry; also shows that each can be built before any of them runs."""
-    sizes = {run.entry.name: measure(run.config) for run in missing}
-    seconds = estimate(missing, sizes, report)
-    rows = []
-    for name, size in sizes.items():
-        runs = [run for run in missing if run.entry.name == name]
-        share = sum(1 - run.steps_done / size.steps for run in runs)
-        rows.append(Remaining(name, len(runs), size, share * seconds[name]))
-    return rows
+def remaining(missing: Sequence[Planned]) -> list[Remaining]:
+    """Estimates what is left of each entry, and checks that its data is here before anything runs."""
+    rows: dict[str, Remaining] = {}
+    for run in missing:
+        name = run.entry.name
+        if name not in rows:
+            check_data(run.config)
+            rows[name] = Remaining(name, 0, size_of(run.config), 0.0)
+        row = rows[name]
+        left = 1 - run.steps_done / row.size.steps
+        rows[name] = row._replace(runs=row.runs + 1, seconds=row.seconds + left * seconds_of(row.size))
+    return list(rows.values())

@@ -17,7 +17,6 @@ from saddle_jax.report.algorithms import (
     method_factory,
 )
 from saddle_jax.report.options import Option, options_of
-from saddle_jax.report.tables import as_text
 from saddle_jax.training.config import Config
 from saddle_jax.training.methods import SETTINGS
 
@@ -26,7 +25,7 @@ _LEGEND = (
     "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate. Measured "
     "on a ring of eight agents (a chain where a tree is demanded), with the options that settings give."
 )
-_WIDTH = 100
+_WIDTH = 80
 
 
 def options_of_method(name: str) -> list[Option]:
@@ -42,27 +41,34 @@ def options_of_ascent(name: str) -> list[Option]:
     return options_of(factory_of(name), {"rho"} if name == "sam" else set())
 
 
-def table_of_methods(methods: Sequence[MethodFacts]) -> str:
-    """Makes the table of methods, one a row, and a line on what can be put around each of them."""
+def method_rows(methods: Sequence[MethodFacts]) -> list[list[str]]:
+    """Lists methods, one a row, as text under a heading."""
     rows = [["method", "sends", "passes", "state", "exact", "demands", "citation"]]
-    rows += [
+    return rows + [
         [m.name, m.sends, f"{m.passes:g}", f"{m.state:g}", "yes" if m.exact else "no", m.demands, m.citation]
         for m in methods
     ]
+
+
+def about_methods() -> str:
+    """Says what the columns of the table mean, and what can be put around each of the methods."""
     around = "slowmo_every=N puts SlowMo around any of them: " + _first_paragraph(slowmo)
-    return "\n".join(
-        [as_text(rows), "", _wrapped(around), "", _wrapped(_LEGEND), "saddle methods NAME tells more."]
-    )
+    return "\n".join(["", _wrapped(around), "", _wrapped(_LEGEND), "saddle methods NAME tells more."])
 
 
-def table_of_ascents(ascents: Sequence[AscentFacts]) -> str:
-    """Makes the table of ascents, one a row, with their options."""
+def ascent_rows(ascents: Sequence[AscentFacts]) -> list[list[str]]:
+    """Lists ascents, one a row, with their options, as text under a heading."""
     rows = [["ascent", "passes", "state", "options", "citation"]]
     for a in ascents:
         options = ", ".join(option.line() for option in options_of_ascent(a.name)) or "-"
         rows.append([a.name, f"{a.passes:g}", f"{a.state:g}", options, a.citation or "-"])
+    return rows
+
+
+def about_ascents() -> str:
+    """Says what the columns of the table of ascents mean."""
     told = "passes: backward passes per gradient; state: models that it remembers."
-    return f"{as_text(rows)}\n\n{told}\nsaddle ascents NAME tells more."
+    return f"\n{told}\nsaddle ascents NAME tells more."
 
 
 def describe_method(name: str) -> str:

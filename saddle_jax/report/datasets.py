@@ -1,5 +1,6 @@
 """Datasets and partitions in words: counts, shapes, and who holds what."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,15 +34,37 @@ def _per_class(samples: Any, dataset: Dataset) -> str:
     return f", {counts.min():,} to {counts.max():,} per class"
 
 
-def describe_partition(dataset: str, partition: Partition, class_names: Sequence[str]) -> str:
-    """Describes a partition: its skew, then a line for each agent with its largest classes."""
-    lines = [
-        f"{dataset}, {partition.name}, fingerprint {partition.fingerprint}",
-        f"{partition.skew}",
-        "agent   samples   its largest classes",
-    ]
+def dataset_record(dataset: Dataset) -> dict[str, Any]:
+    """Returns the same for programs: plain numbers and texts."""
+    splits = {"train": dataset.train, "test": dataset.test}
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "objective": str(dataset.objective),
+        "class_names": list(dataset.class_names),
+        "input_shape": list(dataset.input_shape),
+        "samples": {split: jax.tree.leaves(samples)[0].shape[0] for split, samples in splits.items()},
+    }
+
+
+def partition_rows(partition: Partition, class_names: Sequence[str]) -> list[list[str]]:
+    """Lists the agents of a partition as text, each with its number of samples and its largest classes."""
+    rows = [["agent", "samples", "its largest classes"]]
     for agent, counts in enumerate(partition.class_counts):
         largest = [label for label in np.argsort(-counts, kind="stable")[:4] if counts[label]]
         classes = ", ".join(f"{class_names[label]} {counts[label]:,}" for label in largest)
-        lines.append(f"{agent:>5} {counts.sum():>9,}   {classes}")
-    return "\n".join(lines)
+        rows.append([f"{agent:>5}", f"{counts.sum():>7,}", classes])
+    return rows
+
+
+def partition_record(partition: Partition, class_names: Sequence[str]) -> dict[str, Any]:
+    """Returns a partition for programs: its fingerprint, its skew, and every agent's counts by class."""
+    return {
+        "name": partition.name,
+        "fingerprint": partition.fingerprint,
+        "skew": dataclasses.asdict(partition.skew),
+        "agents": [
+            {str(class_names[label]): int(count) for label, count in enumerate(counts)}
+            for counts in partition.class_counts
+        ],
+    }

@@ -3,23 +3,27 @@
 import collections
 
 from saddle_jax.core.ledger import readable
-from saddle_jax.report.tables import as_text
 from saddle_jax.training.forecast import Forecast
 
 
-def forecast_text(found: Forecast) -> str:
-    """Writes what the compiler said, our own estimate beside it, and what to change if it does not fit."""
-    lines = [
-        f"target      {found.target.text}: {found.placement}",
+def forecast_lines(found: Forecast) -> tuple[list[str], list[str]]:
+    """Writes what stands above and below the table of memory: the verdict, and what else was found."""
+    above = [
+        f"target      {found.target.text}: {found.placement}, {found.at_a_time} at a time",
         f"fits        {_verdict(found)}",
-        *(f"to change   {line}" for line in found.advice),
+        *([] if found.has_data else ["data        not here: black images of its shapes stand in for it"]),
+    ]
+    advice = [f"to change   {line}" for line in found.advice]
+    if not found.kernels:
+        return above, [*advice, "compiled    not at all: the compiler refuses what does not fit"]
+    below = [
         f"exchanges   {_exchanges(found)}",
         f"kernels     {', '.join(f'{count:,} x {kind}' for kind, count in found.kernels.items())}",
         f"window      {_window(found)}",
         f"compiled    {found.steps:,} {'step' if found.steps == 1 else 'steps'} a call, "
         f"in {found.compile_seconds:.1f} s",
     ]
-    return "\n".join([*lines[:2], "", as_text(_rows(found)), "", *lines[2:]])
+    return above, advice + below
 
 
 def _verdict(found: Forecast) -> str:
@@ -30,7 +34,8 @@ def _verdict(found: Forecast) -> str:
     return f"{'yes' if found.fits else 'NO'}: {taken} of {readable(found.memory)}"
 
 
-def _rows(found: Forecast) -> list[list[str]]:
+def forecast_rows(found: Forecast) -> list[list[str]]:
+    """Lists the bytes of a device as text: what the compiler said, and our own estimate beside it."""
     told = found.estimate
     rows = [
         ("models and state", found.models + found.state, told.carried),

@@ -133,6 +133,7 @@ def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
     ends = _ends(result, len(own), workdir / "result.json")
     runs = []
     for number, (each, setting, end) in enumerate(zip(config.each(), own, ends, strict=True)):
+        ending = f"-{number}" if config.has_replicas else ""
         run = Run(
             name=f"{name} ({name_of(setting)})" if config.has_replicas else name,
             config=each,
@@ -141,8 +142,8 @@ def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
             result=_cleaned(end, workdir / "result.json"),
             metrics=_metrics(workdir, lines.records, end, number, about.get("passes_per_step")),
             lines=lines.lines,
-            sharpness=_sharpness(workdir / "sharpness.json"),
-            landscape=_landscape(workdir),
+            sharpness=_sharpness(workdir / f"sharpness{ending}.json"),
+            landscape=_landscape(workdir / f"landscape{ending}.npz"),
             paper=_paper(workdir / "paper.json"),
             measures=measures(about, name),
         )
@@ -270,9 +271,8 @@ def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
     return {**about, "stages": stages}
 
 
-def _landscape(workdir: pathlib.Path) -> dict[str, list] | None:
+def _landscape(path: pathlib.Path) -> dict[str, list] | None:
     """Reads what `saddle landscape` left in the run's folder; the page wants a row of losses for each y."""
-    path = workdir / "landscape.npz"
     arrays = read_arrays(path, ("x", "y", "loss"))
     if arrays is None:
         return None

@@ -18,19 +18,32 @@ from saddle_jax.report.policy import embed, meta_element
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
 
-def save_numbers(x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path) -> None:
-    """Writes landscape.npz: the places x [n], which are also y, losses [runs, n, n] and the runs' names."""
-    with in_one_go(folder / "landscape.npz") as partial:
+def save_numbers(
+    x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path, replica: int | None = None
+) -> None:
+    """Writes landscape.npz: the places x [n], which are also y, losses [runs, n, n] and the runs' names.
+
+    Each run of a folder that holds several, a replica, has its own file.
+    """
+    with in_one_go(folder / f"landscape{'' if replica is None else f'-{replica}'}.npz") as partial:
         np.savez(partial, x=x, y=x, loss=loss, names=np.array(names))
 
 
-def write_all(x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path) -> None:
-    """Writes the surfaces [runs, n, n] over x [n] as numbers, as four pictures and as a page."""
+def write_all(
+    x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path, picture: str = "png"
+) -> list[pathlib.Path]:
+    """Writes the surfaces [runs, n, n] over x [n] as numbers, as four pictures and as a page.
+
+    `picture` is the ending of the pictures. Returns the files.
+    """
     save_numbers(x, loss, names, folder)
-    plots = {"landscape.png": plot_surfaces, "panels.png": plot_panels}
-    plots |= {"contours.png": plot_contours, "sections.png": plot_sections}
-    for name, write in {**plots, "landscape.html": write_page}.items():
-        write(x, x, loss, names, folder / name)
+    plots = {"landscape": plot_surfaces, "panels": plot_panels}
+    plots |= {"contours": plot_contours, "sections": plot_sections}
+    files = {folder / f"{name}.{picture}": plot for name, plot in plots.items()}
+    files[folder / "landscape.html"] = write_page
+    for path, write in files.items():
+        write(x, x, loss, names, path)
+    return [folder / "landscape.npz", *files]
 
 
 def plot_surfaces(

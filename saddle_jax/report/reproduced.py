@@ -3,7 +3,8 @@
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from saddle_jax.core.ledger import readable
 from saddle_jax.paper import experiments, figures
@@ -14,41 +15,72 @@ from saddle_jax.paper.plan import Planned, Remaining
 from saddle_jax.paper.scales import SCALES, Scale
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.statistics import signed
-from saddle_jax.report.tables import NUMBERS, Cell, as_text, cell_of, numbers_of, seeds_of, write_all
+from saddle_jax.report.tables import NUMBERS, Cell, cell_of, numbers_of, seeds_of, write_all
 from saddle_jax.training.run_name import safe
 
+_NO_RESULT = "smoke test, not a result"
 
-def overview() -> str:
-    """Lists all tables, figures and scales, each with its number in the paper."""
+
+def table_rows() -> list[list[str]]:
+    """Lists all tables as text, each with its number in the paper."""
     numbers = {name: number for number, name in experiments.NUMBERED.items()}
     tables = [["table", "number", "entries", "what"]]
     for name, found in EXPERIMENTS.items():
         number = numbers.get(name, name if name.isdecimal() else "-")
         tables.append([name, number, str(len(found.entries)), found.title])
+    return tables
+
+
+def figure_rows() -> list[list[str]]:
+    """Lists all figures as text, each with its number in the paper."""
     listed = [["figure", "number", "runs of", "what"]]
     for name, figure in FIGURES.items():
         number = " and ".join(key for key, value in figures.NUMBERED.items() if value == name)
         listed.append(
             [name, number or "-", f"table {figure.table}" if figure.table else "none", figure.title]
         )
-    scales = "\n".join(f"--scale={scale.name:<6} {scale.meaning}" for scale in SCALES.values())
-    return f"{as_text(tables)}\n\n{as_text(listed)}\n\n{scales}"
+    return listed
 
 
-def describe_plan(remaining: Sequence[Remaining]) -> str:
-    """Lists what will run, and about how long it will take."""
+def scale_rows() -> list[list[str]]:
+    """Lists the sizes at which experiments can be run, as text."""
+    return [["scale", "what it means"], *([scale.name, scale.meaning] for scale in SCALES.values())]
+
+
+def plan_rows(remaining: Sequence[Remaining]) -> list[list[str]]:
+    """Lists what will run as text, and about how long each row will take."""
     rows = [["row", "seeds to run", "steps", "sends per agent", "about"]]
     for name, runs, size, seconds in remaining:
         sends = readable(size.bytes_sent)
-        rows.append([name, str(runs), f"{size.steps:,}", sends, _duration(seconds)])
-    total = _duration(sum(row.seconds for row in remaining))
-    return f"\n{as_text(rows)}\n\nabout {total} on this machine, compilation apart"
+        rows.append([name, str(runs), f"{size.steps:,}", sends, duration(seconds)])
+    return rows
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Writes about how long something takes."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+class Results(NamedTuple):
+    """A table of the paper beside ours.
+
+    Attributes:
+      caption: what the table shows, and at which scale.
+      rows: an entry a row, as text.
+      numbers: the same for programs.
+      differences: what methods gain and compression costs, as text; empty where that means nothing.
+      hint: what would have to be run to compare with; empty if nothing.
+      files: what was written.
+    """
+
+    caption: str
+    rows: list[list[str]]
+    numbers: list[list[str]]
+    differences: list[list[str]]
+    hint: str
+    files: list[pathlib.Path]
 
 
 def write_results(
@@ -58,32 +90,32 @@ def write_results(
     bases: Sequence[Planned],
     scale: Scale,
     folder: pathlib.Path,
-    tell: Callable[[str], None],
     otherwise: Sequence[str] = (),
-) -> None:
-    """Writes a table of the paper beside ours, the differences and a picture; `tell` prints them.
+) -> Results:
+    """Writes a table of the paper beside ours, the differences and a picture.
 
     `bases` are runs of other tables that these are compared with, if they were made; `otherwise` is how the
     runs read what the paper leaves open, such as "order=paper".
     """
     cells, others = cells_of(runs), cells_of(bases)
     title = EXPERIMENTS[table].title
-    caption = f"Table {table}: {title}. {seeds} seeds. Scale {scale.name}: {scale.meaning}"
+    marked = "" if scale.is_comparable else f"{_NO_RESULT.capitalize()}. "
+    caption = f"{marked}Table {table}: {title}. {seeds} seeds. Scale {scale.name}: {scale.meaning}"
     caption += f". Read otherwise, where it means something: {', '.join(otherwise)}" if otherwise else ""
     rows, differences = beside_the_paper(cells, scale, others), contrasts(cells, others)
-    tell(f"\n{caption}\n\n{as_text(rows)}")
     name = "-".join([f"table-{table}-{scale.name}", *map(safe, otherwise)])
-    paths = write_all(rows, folder, name, caption, numbers=numbers(cells, scale))
-    if len(differences) > 1 and scale.is_comparable:
-        explained = "Differences in percentage points; ours over the same seeds, with 95 % intervals"
-        tell(f"\n{explained}\n\n{as_text(differences)}")
+    alone = numbers(cells, scale)
+    paths = write_all(rows, folder, name, caption, numbers=alone)
+    differences = differences if len(differences) > 1 and scale.is_comparable else []
+    if differences:
         paths += write_all(differences, folder, f"{name}-differences", caption)
+    hint = ""
     if others and not any(cell.scores for cell in others.values()):
         base = EXPERIMENTS[table].base
-        tell(f"\nwhat these are compared with is in table {base}: saddle reproduce --table={base} runs it")
-    shown = ", ".join([f"Table {table}, scale {scale.name}", *otherwise])
+        hint = f"what these are compared with is in table {base}: saddle reproduce --table={base} runs it"
+    shown = ", ".join([f"{marked}Table {table}, scale {scale.name}", *otherwise])
     plot_beside_the_paper(cells, shown, folder / f"{name}.png")
-    tell(f"\nwritten: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
+    return Results(caption, rows, alone, differences, hint, [*paths, folder / f"{name}.png"])
 
 
 def cells_of(runs: Sequence[Planned]) -> dict[Entry, Cell]:
@@ -103,11 +135,13 @@ def beside_the_paper(
     """
     rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", "paper", "ours", "95 % interval"]]
     rows[0].append("difference")
+    if not scale.is_comparable:
+        return _not_compared(cells, scale)
     has_drops = any(entry.drop is not None for entry in cells)
     rows[0] += ["paper's drop", "our drop"] if has_drops else []
     for entry, cell in cells.items():
         difference = "-"
-        if cell.mean is not None and entry.printed is not None and scale.is_comparable:
+        if cell.mean is not None and entry.printed is not None:
             difference = f"{cell.mean - entry.printed.mean:+.2f}"
         row = [*entry.problem, entry.variant, entry.compressor, scale.name]
         row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
@@ -120,16 +154,28 @@ def beside_the_paper(
     return rows
 
 
+def _not_compared(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
+    """Lists what runs gave that only show that everything runs: without the paper's numbers, and marked."""
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", _NO_RESULT]]
+    for entry, cell in cells.items():
+        rows.append([*entry.problem, entry.variant, entry.compressor, scale.name, f"({cell.text()})"])
+    return rows
+
+
 def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
     """Lists an entry a row for programs: the paper's numbers, ours, and ours seed by seed."""
     seeds = seeds_of(cells.values())
     rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "rho", "scale"]]
+    rows[0] += [] if scale.is_comparable else ["note"]
     rows[0] += ["paper_mean", "paper_std", "paper_drop", *NUMBERS, *(f"seed {seed}" for seed in seeds)]
     for entry, cell in cells.items():
-        paper = [None, None] if entry.printed is None else [entry.printed.mean, entry.printed.std]
+        printed = entry.printed if scale.is_comparable else None
+        paper = (None, None) if printed is None else (printed.mean, printed.std)
+        drop = entry.drop if scale.is_comparable else None
         radius = "" if entry.rho is None else f"{entry.rho:g}"  # none: the dataset's
         row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), radius, scale.name]
-        row += ["" if value is None else f"{value:g}" for value in (*paper, entry.drop)]
+        row += [] if scale.is_comparable else [_NO_RESULT]
+        row += ["" if value is None else f"{value:g}" for value in (*paper, drop)]
         rows.append([*row, *numbers_of(cell, seeds)])
     return rows
 

@@ -3,63 +3,118 @@
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.analysis.sharpness_runs import CONSENSUS, name_of
+from saddle_jax.analysis.sharpness_runs import CONSENSUS, Opened, name_of
 from saddle_jax.report.plots import labels, new_figure, save
+from saddle_jax.report.statistics import Summary, summarise
+from saddle_jax.report.tables import run_names
+from saddle_jax.training.sweep import name_of as replica_name
 
 # One run's entries of "stages"; the pictures show one model of each run, the consensus model.
 Stages = Sequence[Mapping[str, Any]]
 
 
-def stage_rows(runs: Mapping[str, Stages]) -> list[list[str]]:
+class Sharp(NamedTuple):
+    """What is known of the sharpness of one run.
+
+    Attributes:
+      name: of the run, as "folder (seed 1)" where its folder holds several.
+      family: of the runs that differ in the seed alone, as "folder".
+      setting: what tells it from the others of its folder.
+      stages: its entries of sharpness.json.
+    """
+
+    name: str
+    family: str
+    setting: Mapping[str, Any]
+    stages: Stages
+
+
+def sharp_runs(runs: Sequence[Opened], stages: Sequence[Stages]) -> list[Sharp]:
+    """Names runs by their folders, and by what tells them apart inside of these."""
+    workdirs = list(dict.fromkeys(run.workdir for run in runs))
+    folders = dict(zip(workdirs, run_names(workdirs), strict=True))
+    found = []
+    for run, entries in zip(runs, stages, strict=True):
+        folder = folders[run.workdir]
+        others = {name: value for name, value in run.setting.items() if name != "seed"}
+        family = f"{folder} ({replica_name(others)})" if others else folder
+        found.append(Sharp(run.name(folder), family, run.setting, entries))
+    return found
+
+
+def stage_rows(runs: Sequence[Sharp]) -> list[list[str]]:
     """Lists the stages of all runs as rows of text, under a header."""
 
     def number(value: float | None) -> str:
         return "not finite" if value is None else f"{value:.4g}"
 
     rows = [["run", "epoch", "whose", "lambda_max", "residual", "lambda_min", "trace", "+-"]]
-    for name, stages in runs.items():
-        for entry in stages:
+    for run in runs:
+        for entry in run.stages:
             numbers = ("lambda_max", "residual", "lambda_min", "trace", "trace_error")
             texts = [number(entry[key]) for key in numbers]
-            rows.append([name, f"{entry['epoch']:g}", name_of(entry["whose"]), *texts])
+            rows.append([run.name, f"{entry['epoch']:g}", name_of(entry["whose"]), *texts])
     return rows
 
 
+def seed_rows(runs: Sequence[Sharp]) -> list[list[str]]:
+    """Lists lambda_max of the consensus models over seeds, under a header; nothing where seeds are single."""
+    rows = [["run", "epoch", "lambda_max", "95 % interval", "seeds"]]
+    for (family, epoch), found in over_seeds(runs).items():
+        if found.std is not None:
+            rows.append([family, f"{epoch:g}", f"{found.mean:.4g} +- {found.std:.2g}", found.interval(".4g")])
+            rows[-1].append(str(found.seeds))
+    return rows
+
+
+def over_seeds(runs: Sequence[Sharp]) -> dict[tuple[str, float], Summary]:
+    """Summarises lambda_max of the consensus models by family and epoch, as far as it is finite."""
+    values: dict[tuple[str, float], list[float]] = {}
+    for run in runs:
+        for entry in run.stages:
+            if entry["whose"] == CONSENSUS and entry["lambda_max"] is not None:
+                values.setdefault((run.family, entry["epoch"]), []).append(entry["lambda_max"])
+    return {place: summarise(found) for place, found in values.items()}
+
+
 def draw(
-    runs: Mapping[str, Stages], workdir: pathlib.Path, output: str | None, density: bool
+    runs: Sequence[Sharp], workdir: pathlib.Path, output: pathlib.Path | None, density: bool
 ) -> list[pathlib.Path]:
     """Draws bars for several runs or where a file is named, and densities where they are asked for.
 
     `workdir` is the first run's. Returns the pictures' paths.
     """
-    consensus = {
-        name: [entry for entry in stages if entry["whose"] == CONSENSUS] for name, stages in runs.items()
-    }
-    compares = len(runs) > 1 or bool(output)
-    bars = pathlib.Path(output or workdir.resolve().parent / "sharpness.png")
+    compares = len({run.family for run in runs}) > 1 or output is not None
+    bars = output or workdir.resolve().parent / "sharpness.png"
     paths = []
     if compares:
-        plot_bars(consensus, bars)
+        plot_bars(runs, bars)
         paths.append(bars)
     if density:
-        paths.append((bars.parent if compares else workdir) / "density.png")
+        consensus = {run.name: [e for e in run.stages if e["whose"] == CONSENSUS] for run in runs}
+        paths.append((bars.parent if compares else workdir) / f"density{bars.suffix}")
         plot_densities(consensus, paths[-1])
     return paths
 
 
-def plot_bars(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
-    """Draws the paper's figure: a group of bars for each stage, in it a bar for each run."""
-    epochs = sorted({entry["epoch"] for stages in runs.values() for entry in stages})
-    figure, axes = new_figure(width=max(4.5, 1.2 + 0.35 * len(epochs) * len(runs)), height=3.4)
-    width = 0.8 / len(runs)
-    for number, (name, stages) in enumerate(zip(labels(runs), runs.values(), strict=True)):
-        finite = [entry for entry in stages if entry["lambda_max"] is not None]
-        places = [epochs.index(e["epoch"]) + (number - (len(runs) - 1) / 2) * width for e in finite]
-        axes.bar(places, [e["lambda_max"] for e in finite], 0.92 * width, label=name)
+def plot_bars(runs: Sequence[Sharp], path: str | os.PathLike) -> None:
+    """Draws the paper's figure: a group of bars for each stage, in it a bar for each run or its seeds."""
+    found = over_seeds(runs)
+    families = list(dict.fromkeys(run.family for run in runs))
+    epochs = sorted({entry["epoch"] for run in runs for entry in run.stages if entry["whose"] == CONSENSUS})
+    figure, axes = new_figure(width=max(4.5, 1.2 + 0.35 * len(epochs) * len(families)), height=3.4)
+    width = 0.8 / len(families)
+    for number, (family, label) in enumerate(zip(families, labels(families), strict=True)):
+        known = [epoch for epoch in epochs if (family, epoch) in found]
+        places = [epochs.index(epoch) + (number - (len(families) - 1) / 2) * width for epoch in known]
+        heights = [found[family, epoch].mean for epoch in known]
+        spread = [found[family, epoch].std or 0.0 for epoch in known]
+        errors = {"yerr": spread, "ecolor": "#404040", "capsize": 2} if any(spread) else {}
+        axes.bar(places, heights, 0.92 * width, label=label, **errors)
     axes.set_xticks(range(len(epochs)), [f"{epoch:.4g}" for epoch in epochs], fontsize=8)
     axes.set_xlabel("epoch", fontsize=8)
     axes.set_ylabel(r"$\lambda_{max}$ of the Hessian, consensus model", fontsize=8)

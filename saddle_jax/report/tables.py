@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from saddle_jax.base.errors import printable
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.reading import damaged
 from saddle_jax.paper.printed import NAMES
+from saddle_jax.report.fitting import fit
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
 from saddle_jax.report.statistics import Summary, paired, summarise
 from saddle_jax.training.code import short
@@ -112,14 +114,32 @@ def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(workdir) for workdir in workdirs]
 
 
-def as_text(rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows with aligned columns, for a terminal; control characters of names are spelt out."""
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+def as_text(rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Formats rows with aligned columns; control characters of names are spelt out.
+
+    Cells are wrapped where the table would be wider than `width`.
+    """
+    return "\n".join(fit([[printable(cell) for cell in row] for row in rows], width).lines)
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+def as_records(rows: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Turns rows into one dict each, by their heading: numbers are numbers, and what is not there is None.
+
+    `texts` are columns that stay text, whatever they look like.
+    """
+
+    def plain(name: str, cell: str) -> Any:
+        if cell in ("", "-"):
+            return None
+        if name in texts or not _NUMBER.fullmatch(cell):
+            return cell
+        return float(cell) if set(cell) & set(".e") else int(cell)
+
+    head, *body = rows
+    return [{name: plain(name, cell) for name, cell in zip(head, row, strict=True)} for row in body]
 
 
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -66,6 +66,12 @@ class Run:
         nobody but you can tell what a Method does.
       workdir: the run's folder; None is runs/NAME, named after problem and method.
       settings: others of `saddle config`, such as eval_every_epochs=1; SETTINGS lists them.
+
+    >>> x = np.linspace(-1, 1, 80)[:, None]
+    >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
+    >>> problem = training.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
+    >>> training.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
+    Run(line, qgm, workdir='runs/line')
     """
 
     def __init__(
@@ -169,11 +175,12 @@ class Run:
 
     def sharpness(self, epochs: Sequence[str] = ("all",), **how: Any) -> list[dict[str, Any]]:
         """Measures the Hessian of the consensus model at the checkpoints; `how` is `Measurement`'s."""
-        runs = {self.workdir: self._alone("sharpness")}
+        self._alone("sharpness")
+        runs = [sharpness_runs.Opened(self.workdir, self._whole)]
         targets = sharpness_runs.targets_of(runs, list(epochs), ["none"])
         with contextlib.closing(Screen()) as screen:
             sharpness_runs.measure_missing(runs, targets, sharpness_runs.Measurement(**how), screen)
-        return sharpness_runs.measured_stages(list(runs), targets)[self.workdir]
+        return sharpness_runs.measured_stages(runs, targets)[0]
 
     def landscape(
         self, points: int = 21, span: float = 1.0, images: int = 1024, directions: landscape.Kind = "filter"
@@ -198,10 +205,9 @@ class Run:
             raise ArgumentError(f"replica must be given for several runs: 0 to {len(self.config.each()) - 1}")
         return reopen.open_program(self.workdir, self._whole, Screen().warn, replica)
 
-    def _alone(self, what: str) -> Replica:
+    def _alone(self, what: str) -> None:
         if self.config.has_replicas:
             raise ArgumentError(f"{what} needs a run of one seed and without a sweep, got {self!r}")
-        return self._whole.replica
 
 
 def _listed(name: str, values: Any) -> list[Any]:

@@ -4,9 +4,11 @@ A folder may be somebody else's: links that lead out of it are not followed, and
 says why and spoils no other.
 """
 
+import contextlib
 import hashlib
 import os
 import pathlib
+import re
 import stat
 import threading
 from collections.abc import Sequence
@@ -19,8 +21,9 @@ from saddle_jax.training.lock import is_locked
 from saddle_jax.training.logged import newest, sampled
 from saddle_jax.training.run_folder import folders_below, read_about, read_settings
 
-# All that is read of a run's folder.
+# All that is read of a run's folder; where it holds several runs, some files have a number.
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")
+_NUMBERED = re.compile(r"(sharpness-\d+\.json|landscape-\d+\.npz)")
 _POINTS = 24  # of a small line
 _LARGEST = 1e100  # what larger is cannot be drawn
 
@@ -71,7 +74,7 @@ class Runs:
 
     def signature(self, workdir: pathlib.Path) -> Signature:
         """Returns what tells whether a run's files are still those that were read."""
-        return (*(_mark(workdir / name) for name in FILES), is_locked(workdir))
+        return (*(_mark(workdir / name) for name in _files_of(workdir)), is_locked(workdir))
 
     def check(self, workdir: pathlib.Path) -> None:
         """Checks that all that is read of a run lies in the folder that is served.
@@ -79,7 +82,7 @@ class Runs:
         Raises:
           DamagedError: a file is a link that leads out of it.
         """
-        for name in FILES:
+        for name in _files_of(workdir):
             path = workdir / name
             if path.is_symlink() and not path.resolve().is_relative_to(self.folder):
                 raise DamagedError(f"{name} is a link that leads out of the folder: it is not read")
@@ -120,6 +123,14 @@ def _summary(entry: Entry, running: bool) -> Entry:
         seed=settings["seeds"] or str(settings["seed"]),
         losses=tuple(loss for loss in losses if loss is not None and abs(loss) < _LARGEST),
     )
+
+
+def _files_of(workdir: pathlib.Path) -> list[str]:
+    """Lists the names of the files that are read of a run's folder, whether they are there or not."""
+    numbered: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(workdir) as found:
+        numbered = sorted(entry.name for entry in found if _NUMBERED.fullmatch(entry.name))
+    return [*FILES, *numbered]
 
 
 def _mark(path: pathlib.Path) -> tuple[int, int, int] | None:

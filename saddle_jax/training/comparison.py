@@ -85,7 +85,7 @@ def own_settings(settings: Mapping[str, Any], method: str, found: Runs) -> dict[
     """Returns the settings without those that mean nothing to a method; notes which these are."""
     without = consistency.settings_without_meaning(method, settings, Config().to_json())
     if without:
-        found.notes.append(f"{method} has no {', '.join(without)}, or says it itself: not set for it")
+        found.notes.append(f"{method} has no {', '.join(without)}, or sets it itself: left at its default")
     return {**settings, **without}
 
 

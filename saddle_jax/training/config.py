@@ -71,7 +71,7 @@ class Config:
         "who hears whom: ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, "
         "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
         "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
-        "random_digraph:3; anew in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
+        "random_digraph:3; changing in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
         f"equi_dynamic:16{_listed(GRAPHS.installed)}, or any graphs joined by +, as ring+complete; or your "
         "own, FILE.py:NAME, module:NAME, or a file .edges, .graphml or .npy",
         lambda _, v: graphs.check_topology(v),
@@ -79,25 +79,25 @@ class Config:
     agents: int = setting(10, "number of agents", whole(1, 10_000))
     model: str = setting(
         "auto",
-        f"network of every agent: {', '.join(MODELS)}, or one that is brought, FILE.py:NAME or module:NAME; "
+        f"network of every agent: {', '.join(MODELS)}, or your own, FILE.py:NAME or module:NAME; "
         "auto is the dataset's own, mostly cnn",
         or_brought(one_of(("auto", *MODELS))),
     )
     norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
     precision: str = setting(
-        "float32", f"in what the network multiplies: {', '.join(PRECISIONS)}", one_of(PRECISIONS)
+        "float32", f"precision of the network's products: {', '.join(PRECISIONS)}", one_of(PRECISIONS)
     )
     # On which data
     dataset: str = setting(
         "digits",
         "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
         "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
-        "class; or one that is brought, FILE.py:NAME or module:NAME",
+        "class; or your own, FILE.py:NAME or module:NAME",
         or_brought(any_name),
     )
     objective: str = setting(
         "auto",
-        f"what is learned: {', '.join(OBJECTIVES)}, or a loss that is brought, FILE.py:NAME or module:NAME; "
+        f"what is learned: {', '.join(OBJECTIVES)}, or a loss of your own, FILE.py:NAME or module:NAME; "
         "auto is the dataset's own, mostly classification",
         or_brought(one_of(("auto", *OBJECTIVES))),
     )
@@ -108,7 +108,7 @@ class Config:
     partition: str = setting(
         "auto",
         f"how the data is dealt out to the agents: {', '.join(KINDS)}, or given, for data that is divided "
-        "already; auto is given there, dirichlet for data with classes, and else iid",
+        "already; auto is given for such data, dirichlet for data with classes, and iid otherwise",
         one_of(("auto", "given", *KINDS)),
     )
     alpha: float = setting(
@@ -125,8 +125,8 @@ class Config:
     batch_size: int = setting(
         32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
     )
-    # For how long, how fast
-    epochs: int = setting(25, "passes over each agent's data", whole(1))
+    # For how long, and how fast
+    epochs: int = setting(25, "passes over each agent's data", whole(1, 2**31 - 1))
     learning_rate: float = setting(0.1, "learning rate eta at the start", real(above=0.0))
     schedule: str = setting(
         "step",
@@ -144,7 +144,7 @@ class Config:
         False, "in the steps between, perturb with the last perturbation instead of none"
     )
     local_steps: int = setting(
-        0, "talk in every N-th step only; 0 is the method's own, mostly 1: talk in every step", whole(0)
+        0, "communicate every N steps; 0 is the method's own default, mostly 1", whole(0)
     )
     slowmo_every: int = setting(0, "take SlowMo's outer step every N steps; 0 never does", whole(0))
     slowmo_beta: float = setting(0.5, "momentum of SlowMo's outer steps", real(at_least=0.0, below=1.0))
@@ -199,16 +199,16 @@ class Config:
     absence: float = setting(
         0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
     )
-    offline_computes: bool = setting(False, "agents that are offline train on alone; false: they stand still")
+    offline_computes: bool = setting(False, "agents that are offline go on training alone; false: they wait")
     joins: str = setting(
-        "", "agents that come in at a step, such as 3:100,7:250 (default: none)", network.check_steps
+        "", "agents that join at a step, such as 3:100,7:250 (default: none)", network.check_steps
     )
     leaves: str = setting(
         "", "agents that leave at a step, such as 3:100,7:250 (default: none)", network.check_steps
     )
     latency: str = setting(
         "",
-        "time of a message to arrive, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
+        "time that a message takes, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
         network.check_seconds,
     )
     bandwidth: str = setting(
@@ -237,17 +237,18 @@ class Config:
         "(default: none)",
         lambda _, v: replicas.parse_sweep(v),
     )
-    # How
+    # How steps are compiled
     steps_per_dispatch: int = setting(
         0,
         "steps per compiled call; 0 chooses 1 on a CPU, where calls cost little, and 5 elsewhere",
         whole(0),
     )
-    # Where
+    # On which devices
     devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
     group: int = setting(
         0,
-        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU and all elsewhere",
+        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU, and elsewhere as "
+        "many as fill the device and find room",
         whole(0),
     )
     lowering: str = setting(

@@ -1,6 +1,7 @@
 """Whether the settings of a run go together: one line for each that does not."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from saddle_jax.training import sweep as replicas
 if TYPE_CHECKING:
     from saddle_jax.training.config import Config
 
+_MOST_RUNS = 4_096  # that one program trains side by side
 # Settings that are options of some methods and not of others.
 OPTIONS = (
     "beta",
@@ -80,7 +82,7 @@ def _check_options(config: "Config") -> None:
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
         raise ArgumentError(
-            f"{option} must be {default} for {config.method}, which has no such option or says it itself, "
+            f"{option} must be {default} for {config.method}, which has no such option or sets it itself, "
             f"got {getattr(config, option)!r}"
         )
     if config.ascent in ("none", "plain") and "rho" in options_of(name):
@@ -120,7 +122,19 @@ def check_replicas(config: "Config") -> None:
     if graphs.is_ours(config.topology):
         _check_seeds(config)
     if config.has_replicas:
+        _check_count(config)
         config.each()  # which checks its numbers
+
+
+def _check_count(config: "Config") -> None:
+    """Checks that there are not more runs than one program can be made of."""
+    sizes = [len(replicas.parse_seeds(config.seeds)) or 1]
+    sizes += [len(values) for values in replicas.parse_sweep(config.sweep).values()]
+    if (count := math.prod(sizes)) > _MOST_RUNS:
+        raise ArgumentError(
+            f"seeds and sweep must make at most {_MOST_RUNS:,} runs in one program, got {count:,}: "
+            "train the others by another command"
+        )
 
 
 def _check_sweep(config: "Config") -> None:
@@ -136,7 +150,7 @@ def _check_seeds(config: "Config") -> None:
     """Checks that all seeds have the same graph."""
     if graphs.is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
-            f"seeds must be one for topology {config.topology}, which is another graph with every seed, "
+            f"seeds must be one for topology {config.topology}, whose graph differs between seeds, "
             f"got {config.seeds!r}"
         )
 

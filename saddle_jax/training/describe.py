@@ -2,13 +2,12 @@
 
 import importlib.metadata
 import pathlib
-from typing import Any, cast
+from typing import Any
 
 import jax
 
 from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
-from saddle_jax.core.mixing import Form, mixing_form
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import others
 from saddle_jax.graphs.recorded import to_record
@@ -19,6 +18,7 @@ from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
+from saddle_jax.training.run_folder import read_about
 from saddle_jax.training.sweep import name_of
 from saddle_jax.version import __version__
 
@@ -34,6 +34,21 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def other_versions(workdir: pathlib.Path) -> str:
+    """Says which packages were others when a run began, from its config.json; nothing if none was."""
+    recorded = read_about(workdir).get("versions", {})
+    changed = [
+        f"{name} {recorded[name]} -> {number}"
+        for name, number in versions().items()
+        if recorded.get(name, number) != number
+    ]
+    if not changed:
+        return ""
+    return (
+        f"this run began with other versions ({', '.join(changed)}): its numbers may differ in the last bits"
+    )
 
 
 def record(program: Program) -> dict[str, Any]:
@@ -102,13 +117,13 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     rate = phrases.of_rate(config)
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
-    taken = "" if group >= program.placement.per_device else f", {group} at a time"
+    taken = "" if group >= program.placement.per_device else f", computed {group} at a time"
     taken += "" if config.lowering == "auto" else f", convolutions: {config.lowering}"
     whose = f" (of seed {replica.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
         "method": phrases.of_method(config, method),
-        "graph": f"{method.topology} (mixing: {mixing_form(method.topology, cast(Form, config.form))})",
+        "graph": str(method.topology),
         "network": phrases.of_faults(config),
         "time": phrases.of_timing(config),
         "data": phrases.of_data(replica),
@@ -125,7 +140,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     if config.has_replicas:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
         rows["replicas"] = f"{len(program.replicas)} in one program: {' x '.join(named)}"
-    return "\n".join(f"{name:<10} {text}" for name, text in rows.items() if text)
+    return "\n".join(phrases.wrapped(name, text) for name, text in rows.items() if text)
 
 
 def _faster(config: Config, replica: Replica) -> str:
@@ -135,12 +150,18 @@ def _faster(config: Config, replica: Replica) -> str:
     return f"convolutions would be, with kernels of our own: {missing}" if missing else ""
 
 
-def progress(epoch: float, found: dict[str, Any], objective: Objective) -> str:
-    """Returns an evaluation, or a measured curvature, in one line; of replicas with its spread."""
+def progress(epoch: float, found: dict[str, Any], objective: Objective, swept: bool = False) -> str:
+    """Returns an evaluation, or a measured curvature, in one line; of replicas with its spread.
+
+    Numbers of different settings have no mean: of those that are swept the line has the lowest and highest.
+    """
     if "lambda_max" in found:
         curvature = [f"{name} {phrases.number(found, name, '.4g')}" for name in ("lambda_max", "trace")]
         return f"epoch {epoch:g}: {', '.join(curvature)}"
     metrics = objective.record()["metrics"]
+    if swept:
+        shown = [f"{metric['title']} {phrases.span(found, metric)}" for metric in metrics]
+        return f"epoch {epoch:g}: test {', '.join(shown)}, over all settings"
     shown = [f"{metric['title']} {phrases.score(found, metric)}" for metric in metrics]
     distance = phrases.number(found, "consensus_distance", ".3g")
     return f"epoch {epoch:g}: test {', '.join(shown)}, consensus distance {distance}"
@@ -159,7 +180,10 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
         rows["status"] += f" at step {step:,}: loss or models were not finite"
         if last:
             rows["last finite"] = f"loss {last['train_loss']:.4f} at step {last['step']:,}"
-    if f"test_{headline['name']}" in result:
+    swept = bool(result.get("swept"))  # numbers of different settings have no mean
+    if swept:
+        rows[f"test {headline['title']}"] = "of each setting  (consensus model, mean +- std over seeds)"
+    elif f"test_{headline['name']}" in result:
         mean = ", mean +- std" if each else ""
         rows[f"test {headline['title']}"] = f"{phrases.score(result, headline)}  (consensus model{mean})"
     for one in result.get("settings", each):
@@ -168,16 +192,17 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
         known = one.get(f"test_{headline['name']}") is not None
         rows[f"  {name}"] = phrases.score(one, headline) if known else missing
     agents = f"agent_{headline['name']}_mean"
-    if agents in result:
+    if agents in result and not swept:
         spread = {"test": result[agents], "test_std": result[f"agent_{headline['name']}_std"]}
         rows["agents"] = f"{phrases.score(spread, headline, 'test')}  (each on its own)"
-    for metric in others:
+    for metric in others if not swept else ():
         if f"test_{metric['name']}" in result:
             rows[f"test {metric['title']}"] = phrases.score(
                 {**result, f"test_{metric['name']}_std": None}, metric
             )
-    if "consensus_distance" in result:
-        rows["consensus distance"] = f"{result['consensus_distance']:.4g}"
+    if "consensus_distance" in result and not swept:
+        alone = {"distance": result["consensus_distance"]}  # replicas show the mean without its spread
+        rows["consensus distance"] = phrases.number(alone, "distance", ".4g")
     rows |= _costs(result)
     width = max(20, *map(len, rows))
     return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())

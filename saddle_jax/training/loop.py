@@ -16,7 +16,7 @@ from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
-from saddle_jax.training import code, describe, evaluation, here, more_seeds, sweep
+from saddle_jax.training import code, describe, evaluation, here, more_seeds, phrases, sweep
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
@@ -86,6 +86,8 @@ def train(
             screen.line(f"{workdir} holds this run already: {before['status']}")
             screen.line(describe.closing_table(before, program.replica.objective.record()))
             return before
+        if hosts.writes() and (told := describe.other_versions(workdir)):
+            screen.warn(told)
         screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
         run = _Run(program, workdir, held, screen, profile, since, curvature)
@@ -204,7 +206,9 @@ class _Run:
         ledger = self.program.ledger
         records = [_numbers(each, occupied) | table(ledger, step, each.get("sent")) for each in fetched]
         self._note_bad([int(record.pop("first_bad")) for record in records])
-        self.metrics.write({"step": step, "epoch": step / self.per_epoch, **self._joined(records)})
+        joined = self._joined(records)
+        self.metrics.write({"step": step, "epoch": step / self.per_epoch, **joined})
+        self.screen.note(**phrases.newest(joined, self.program.replica.objective, bool(self.config.sweep)))
         self._note_finite([{"step": step, **record} for record in records])
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -245,7 +249,10 @@ class _Run:
         records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
         epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
-        self.screen.line(describe.progress(epoch, record, self.program.replica.objective))
+        self.screen.line(
+            describe.progress(epoch, record, self.program.replica.objective, bool(self.config.sweep))
+        )
+        self.screen.note(**phrases.newest(record, self.program.replica.objective, bool(self.config.sweep)))
         return records
 
     def _spent(self, number: int) -> dict[str, Any]:

@@ -38,6 +38,10 @@ class Metric:
         own; None for one that the objective computes itself.
       title: what tables and pictures call it; the default is its name.
       percent: whether it is a share, which is shown in percent.
+
+    >>> worst = lambda params, batch: jnp.max(jnp.abs(params["w"] - batch))
+    >>> training.Metric("worst", "lower", worst).name
+    'worst'
     """
 
     name: str
@@ -83,6 +87,9 @@ class Objective:
       masked: whether the loss reads the mask. If it does not, batches are whole: what is left of an epoch
         after the last whole batch is not seen in it.
       check: (what the model gives for inputs [1, ...], dataset) -> None, or an ArgumentError if it cannot be.
+
+    >>> training.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
+    'regression'
     """
 
     name: str

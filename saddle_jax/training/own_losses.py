@@ -22,6 +22,10 @@ def own_loss(
       metrics: the metrics of an evaluation, the one that tables show first; one without a function is a
         number of aux. "loss" is added where it is not named.
       name: what the objective is called; the default is the loss's own name.
+
+    >>> objective = training.own_loss(lambda params, batch: jnp.mean((params["w"] - batch) ** 2), name="mean")
+    >>> objective.name, [metric.name for metric in objective.metrics]
+    ('mean', ['loss'])
     """
     if not callable(loss):
         raise ArgumentError(f"loss must be a function (params, batch) -> loss, got {brought.shown(loss)}")

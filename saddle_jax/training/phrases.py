@@ -1,6 +1,8 @@
 """What a heading says of a run's parts, as far as it has them, and how its numbers are written."""
 
+import math
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,7 @@ from saddle_jax.models import MODELS
 from saddle_jax.training import methods, network
 from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
+from saddle_jax.training.objectives import Objective
 from saddle_jax.training.sweep import parse_sweep
 
 _SWEPT = "swept"
@@ -64,7 +67,8 @@ def of_partition(replica: Replica) -> str:
     """Names the partition, and says how the agents' classes, or numbers of samples, differ."""
     partition = replica.partition
     if replica.dataset.labels is not None:
-        return f"{partition.name}: {partition.skew}"
+        classes, whole = partition.skew.classes_per_agent, len(replica.dataset.class_names)
+        return f"{partition.name}: an agent has {classes:.1f} of {whole} classes on average"
     least, most = int(partition.sizes.min()), int(partition.sizes.max())
     counts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     return f"{partition.name}: {counts} samples for each agent"
@@ -84,7 +88,37 @@ def of_rate(config: Config) -> str:
     if brought.is_object(config.method):
         return ""
     rate = _SWEPT if "learning_rate" in parse_sweep(config.sweep) else f"{config.learning_rate:g}"
-    return f", eta {rate} ({config.schedule})"
+    return f", learning rate {rate} (schedule: {config.schedule})"
+
+
+def span(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
+    """Writes the lowest and the highest of a metric over all replicas: "12.00 to 95.28 %"."""
+    name = name or f"test_{metric['name']}"
+    values = [x for x in found.get(f"{name}_by_replica", []) if x is not None and math.isfinite(x)]
+    if not values:
+        return "-"
+    low, high = (score({name: value}, metric, name) for value in (min(values), max(values)))
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def newest(found: Mapping[str, Any], objective: Objective, swept: bool = False) -> dict[str, str]:
+    """Writes the training loss and the headline of the test, as far as a record has them, by short names."""
+    headline = objective.record()["metrics"][0]
+    shown = {}
+    if found.get("train_loss") is not None:
+        shown["loss"] = f"{found['train_loss']:.4g}"
+    key = f"test_{headline['name']}"
+    if found.get(key) is not None:
+        shown[headline["title"]] = span(found, headline) if swept else score({key: found[key]}, headline)
+    return shown
+
+
+def wrapped(name: str, text: str) -> str:
+    """Lays out a line of a heading, so that it fits a terminal of 80 columns."""
+    indent = " " * 11
+    return textwrap.fill(
+        text, 80, initial_indent=f"{name:<10} ", subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def score(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
@@ -94,12 +128,14 @@ def score(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -
     """
     name = name or f"test_{metric['name']}"
     if metric["percent"]:
-        return f"{number(found, name, '.2f', 100)} %"
+        return f"{number(found, name, '.2f', 100)}{'' if found[name] is None else ' %'}"
     return number(found, name, ".4f" if metric["name"] == "loss" else ".4g")
 
 
 def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> str:
-    """Writes a number of a record, with its spread over replicas if it has one."""
+    """Writes a number of a record, with its spread over replicas if it has one; null was not finite."""
+    if found[name] is None:
+        return "not finite"
     std = found.get(f"{name}_std")
     spread = "" if std is None else f" +- {scale * std:{digits}}"
     return f"{scale * found[name]:{digits}}{spread}"

@@ -1,19 +1,27 @@
-"""What a run shows: a heading, a bar with rate and time left, evaluations, a closing table."""
+"""What a run shows: a heading, a bar with rate, time left and newest numbers, evaluations, the result."""
 
 import sys
 from typing import Any
 
+from saddle_jax.base import terminal
+
+_BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {rate_fmt}, {remaining} left{postfix}"
+
 
 class Screen:
-    """Prints to standard output: with a bar in a terminal, plain lines elsewhere, nothing if quiet."""
+    """Prints to standard output: with a bar in a terminal, plain lines elsewhere, nothing if quiet.
 
-    def __init__(self, quiet: bool = False):
-        self._quiet = quiet
+    Without `lines` there is the bar alone.
+    """
+
+    def __init__(self, quiet: bool = False, lines: bool = True):
+        self._quiet, self._has_lines = quiet, lines and not quiet
         self._bar: Any = None
+        self._noted: dict[str, str] = {}
 
     def line(self, text: str = "") -> None:
         """Prints one line, above the bar if there is one."""
-        if self._quiet:
+        if not self._has_lines:
             return
         if self._bar is not None and not self._bar.disable:
             self._bar.write(text)
@@ -27,18 +35,27 @@ class Screen:
         print(f"saddle: {text}", file=sys.stderr, flush=True)
 
     def start(self, steps: int, done: int) -> None:
-        """Shows a progress bar with `done` of `steps` steps taken."""
+        """Shows a progress bar with `done` of `steps` steps taken; none where lines cannot be drawn over."""
         from tqdm import tqdm
 
-        # disable=None: no bar where standard error is not a terminal
+        self._noted = {}
         self._bar = tqdm(
             total=steps,
             initial=done,
             unit=" steps",
+            leave=self._has_lines,
+            bar_format=_BAR,
             dynamic_ncols=True,
             smoothing=0.05,
-            disable=True if self._quiet else None,
+            disable=self._quiet or not terminal.is_drawable(sys.stderr),
         )
+
+    def note(self, **numbers: str) -> None:
+        """Shows the newest numbers behind the bar, such as loss and accuracy, until they are given anew."""
+        self._noted |= numbers
+        if self._bar is not None:
+            shown = ", ".join(f"{name} {text}" for name, text in self._noted.items())
+            self._bar.set_postfix_str(shown, refresh=False)
 
     def advance(self, steps: int) -> None:
         """Moves the bar forward by this many steps."""

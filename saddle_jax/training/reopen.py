@@ -98,10 +98,7 @@ def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
     config = read_config(workdir)
     count = len(config.each())
     if replica is None and config.has_replicas:
-        raise RunError(
-            f"{workdir} holds {count} replicas: saddle evaluate and saddle export take one of them with "
-            f"--replica=0 to {count - 1}, the other verbs want a run of its own"
-        )
+        raise RunError(f"{workdir} holds {count} runs: --replica=0 to {count - 1} chooses one of them")
     if not 0 <= (replica or 0) < count:
         raise RunError(f"replica must be 0 to {count - 1} in {workdir}, got {replica}")
     return replica or 0
@@ -170,6 +167,12 @@ def open_stage(workdir: pathlib.Path, replica: Replica, step: int) -> Params:
     """Returns all agents' models [A, ...] at the checkpoint of one step."""
     alone = program.of_replicas(replica.config, replica)
     return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
+
+
+def open_models(workdir: pathlib.Path, whole: program.Program, step: int, number: int) -> Params:
+    """Returns all agents' models [A, ...] of one run of a folder, at the checkpoint of one step."""
+    carry = whole.loaded(_checkpoints(workdir, whole).restore(step, whole.saved_like))
+    return whole.models(carry, number)
 
 
 def _newest(workdir: pathlib.Path, whole: program.Program, report: Callable[[str], None]) -> tuple[int, Any]:

@@ -11,7 +11,7 @@ import pytest
 from saddle_jax.analysis import sharpness
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report.sharpness import plot_bars, plot_densities
+from saddle_jax.report.sharpness import Sharp, plot_bars, plot_densities
 from saddle_jax.training import loop, reopen, run_folder
 from saddle_jax.training.checkpoint import Checkpoints
 from saddle_jax.training.config import Config
@@ -143,9 +143,13 @@ def test_bars_stand_at_their_stages(monkeypatch, tmp_path):
 
     drawn = []
     monkeypatch.setattr(Axes, "bar", lambda self, x, height, width, label: drawn.append((x, height, label)))
-    stages = [{"epoch": e, "lambda_max": v, "density": None} for e, v in ((5, 1.0), (7.5, 2.0), (10, None))]
+    stages = [
+        {"epoch": e, "lambda_max": v, "density": None, "whose": "consensus"}
+        for e, v in ((5, 1.0), (7.5, 2.0), (10, None))
+    ]
     monkeypatch.setattr("matplotlib.figure.Figure.legend", lambda self, **options: None)
-    plot_bars({"a": stages, "b": stages[1:2]}, tmp_path / "x.png")
+    runs = [Sharp(name, name, {}, those) for name, those in (("a", stages), ("b", stages[1:2]))]
+    plot_bars(runs, tmp_path / "x.png")
     assert drawn == [([-0.2, 0.8], [1.0, 2.0], "a"), ([1.2], [2.0], "b")]
     plot_densities({"a": stages}, tmp_path / "empty.png")
 
@@ -157,7 +161,7 @@ BAD = {
     "images": (["--images=0"], "images"),
     "iterations": (["--iterations=1"], "iterations"),
     "data": (["--data=test"], "data"),
-    "output": (["--output=bars.pdf"], r"output must end in .png, got 'bars.pdf'"),
+    "output": (["--output=bars.txt"], r"output must end in .png, .pdf or .svg, got 'bars.txt'"),
 }
 
 
@@ -184,12 +188,12 @@ def test_folders_that_cannot_be_used(trained, tmp_path, capsys):
     assert "00000004 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
     (trained / "sharpness.json").write_text("[1")
     with pytest.raises(RunError, match="cannot be read: "):
-        sharpness.read_stages(trained)
+        sharpness.read_stages(trained / sharpness.FILE)
     (trained / "sharpness.json").write_text('{"stages": [{"step": 1, "epoch": 1, "lambda_max": 1}]}')
     with pytest.raises(
         RunError, match=r"cannot be read: a stage has no density, .*whose; remove it to measure again"
     ):
-        sharpness.read_stages(trained)
+        sharpness.read_stages(trained / sharpness.FILE)
 
 
 def test_a_run_that_ends_twice_has_its_last_sharpness_once(trained, tmp_path):

@@ -132,8 +132,8 @@ def test_a_module_is_imported_as_python_does(folder, monkeypatch):
 
 
 MISSING = {
-    "no.py:f": "method must be in a file, got 'no.py', where there is none",
-    "folder.py:f": "method must be in a file, got 'folder.py', where there is none",
+    "no.py:f": "method must name a file that exists, got 'no.py'",
+    "folder.py:f": "method must name a file that exists, got 'folder.py'",
     "mine.py:thign": "method must be in mine.py, got no 'thign' there; did you mean 'thing'?",
     "mine:thing": "method must be in a module, got no 'mine'; for the file that is here use mine.py:thing",
     "folder.no:thing": "method must be in a module, got no 'folder.no'",

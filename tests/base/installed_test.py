@@ -155,7 +155,7 @@ def test_commands_and_settings_know_installed_names(packages):
     assert json.loads(lines[0]) == ["circulant(6, [1, 2])", "dpsgd+saddle", "sam(rho=0.2)", 0.25]
     assert json.loads(lines[1]).startswith("method theirs takes beta, half, got option 'halv'; did you mean")
     assert json.loads(lines[2]) == (
-        "gamma must be 1.0 for theirs, which has no such option or says it itself, got 0.5"
+        "gamma must be 1.0 for theirs, which has no such option or sets it itself, got 0.5"
     )
     assert "their_sign2" in json.loads(lines[3])
     rows = [line for line in lines if line.startswith("theirs ")]

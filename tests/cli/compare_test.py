@@ -111,8 +111,8 @@ def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_p
     }
     assert configs["ngm"].self_gradient == "mixed"
     assert found.notes == [
-        "qgm has no self_gradient, or says it itself: not set for it",
-        "kgt has no nesterov, self_gradient, or says it itself: not set for it",
+        "qgm has no self_gradient, or sets it itself: left at its default",
+        "kgt has no nesterov, self_gradient, or sets it itself: left at its default",
     ]
 
 

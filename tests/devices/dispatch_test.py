@@ -17,7 +17,7 @@ from saddle_jax.training import loop
 from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
 
-# README's own; what stands behind it in a test makes it shorter.
+# That of docs/commands.md; what stands behind it in a test makes it shorter.
 SWEEP = ("train", "--config.model=mlp", "--config.seeds=0,1,2", "--sweep=learning_rate:0.02,0.1,0.5")
 COMPARE = ("compare", "--seeds=0,1,2", "--config.model=mlp")
 # Nothing is fetched between the steps: as many programs as possible are in flight.

@@ -105,7 +105,7 @@ def test_the_new_things_keep_the_laws_and_train(copy):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(str(copy / "saddle_jax"))
     assert (
-        "compressor must be none for sign_descent, which has no such option or says it itself, got 'half'"
+        "compressor must be none for sign_descent, which has no such option or sets it itself, got 'half'"
         in done.stderr
     )
     cases = xml.etree.ElementTree.parse(copy / "laws.xml").getroot().iter("testcase")

@@ -35,6 +35,15 @@ def test_examples_print_what_they_say(module):
     assert runner.tries > 0
 
 
+def test_every_public_class_and_every_name_of_runs_has_an_example():
+    things = [getattr(sj, name) for name in dir(sj)]
+    things = [thing for thing in things if inspect.isclass(thing)]
+    assert len(things) > 10
+    trained = {"Comparison", "compare"}  # what trains is shown in docs/own.md, which a test runs
+    things += [getattr(training, name) for name in training.__all__ if name not in trained]
+    assert [thing.__name__ for thing in things if ">>> " not in (thing.__doc__ or "")] == []
+
+
 def test_every_public_factory_has_an_example():
     factories = [getattr(sj, name) for name in dir(sj)]
     factories = [factory for factory in factories if inspect.isfunction(factory)]

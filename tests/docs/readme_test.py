@@ -1,9 +1,10 @@
-"""README's examples and commands run as they stand, and those of docs/; tests/pages.py says at what size."""
+"""Programs and commands of README and docs/ run as they stand; tests/pages.py says at what size."""
 
 import dataclasses
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -19,7 +20,13 @@ from saddle_jax.analysis.theory import speedup
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.training.config import Config
 
-EXAMPLES = pages.programs(pages.README)
+# What a reader may put into one notebook, page after page.
+READ_IN_ORDER = ("README", "library", "write_method", "networks", "compressors", "data", "devices")
+
+
+def program(name, number=0):
+    """A Python block of README or of a page of docs/."""
+    return pages.programs(pages.page(name))[number]
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +36,17 @@ def as_a_user_has_it():
         yield
 
 
-def test_the_first_example_trains(capsys):
+def test_the_first_example_makes_a_method(capsys):
     names = {}
-    exec(EXAMPLES[0], names)  # README's own text
-    assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 25
+    exec(program("README"), names)
+    assert names["method"].topology.size == 8
+    assert "q_saddle" in capsys.readouterr().out
+
+
+def test_a_loop_of_ones_own_trains(capsys):
+    names = {}
+    exec(program("library"), names)  # the page's own text
+    assert len([line for line in program("library").splitlines() if line.strip()]) <= 25
     np.testing.assert_allclose(names["model"]["w"].ravel(), [1.0, -2.0, 0.5, 0.0], atol=0.05)
     np.testing.assert_allclose(names["model"]["b"], [0.3], atol=0.05)
     assert capsys.readouterr().out
@@ -40,7 +54,7 @@ def test_the_first_example_trains(capsys):
 
 def test_gradient_tracking_as_it_is_written_there_finds_the_optimum():
     names = {}
-    exec(EXAMPLES[1], names)
+    exec(program("write_method"), names)
     targets = jnp.linspace(-1, 1, 8 * 5).reshape(8, 5)  # every agent pulls elsewhere
     method = dataclasses.replace(names["method"], ascent=sj.plain())  # SAM stays rho away from it
     params = jnp.full((8, 5), 3.0)
@@ -57,7 +71,7 @@ def test_gradient_tracking_as_it_is_written_there_finds_the_optimum():
 
 def test_the_composed_method_learns_what_its_parts_promise():
     names = {}
-    exec(EXAMPLES[2], names)
+    exec(program("write_method", 1), names)
     method, topology = names["method"], names["topology"]
     targets = jnp.linspace(-1, 1, 12 * 5).reshape(12, 5)  # every agent pulls elsewhere
 
@@ -79,7 +93,7 @@ def test_the_composed_method_learns_what_its_parts_promise():
 
 def test_the_method_on_the_internet_loses_messages_and_tells_the_time():
     names = {}
-    exec(EXAMPLES[3], names)
+    exec(program("networks"), names)
     method, x = names["on_the_internet"], jnp.ones((10, 3))
     state = method.init(x)
     for t in range(3):
@@ -93,7 +107,7 @@ def test_the_method_on_the_internet_loses_messages_and_tells_the_time():
 
 def test_the_compressor_of_ones_own_serves_in_a_method():
     names = {}
-    exec(EXAMPLES[4], names)
+    exec(program("compressors"), names)
     method = names["method"]
     params = jnp.full((8, 3), 4.0)
     updated, _, _ = method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.zeros((8, 3)))
@@ -104,15 +118,17 @@ def test_the_compressor_of_ones_own_serves_in_a_method():
 
 def test_models_and_data_as_shown(capsys):
     names = {}
-    exec(EXAMPLES[5], names)
+    exec(program("data"), names)
     assert names["images"].shape == (10, 32, 8, 8, 1)
     assert "classes per agent" in capsys.readouterr().out
 
 
 def test_all_examples_run_one_after_the_other(tmp_path):
     """In one program, as in a notebook, and on the four devices that the last one asks for."""
-    program = "\n".join([*EXAMPLES, "print(len(params['w'].sharding.device_set), 'devices')"])
-    command = [sys.executable, "-c", program]
+    programs = [each for name in READ_IN_ORDER for each in pages.programs(pages.page(name))]
+    assert len(programs) == 8
+    last = "print(len(params['w'].sharding.device_set), 'devices')"
+    command = [sys.executable, "-c", "\n".join([*programs, last])]
     four = {**os.environ, "JAX_NUM_CPU_DEVICES": "4"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=four)
     assert (done.returncode, done.stderr) == (0, "")
@@ -138,21 +154,35 @@ def test_adam_becomes_decentralised_in_one_line():
     np.testing.assert_allclose(params, np.tile(alone, (4, 1)), rtol=1e-5)
 
 
-def test_commands_shown_exist_and_their_settings_too():
-    text = pages.README.read_text()
-    verbs = set(re.findall(r"^bin/saddle (\w+)", text, flags=re.MULTILINE))
-    assert verbs <= set(cli.VERBS)
-    assert {"train", "compare", "list", "evaluate", "export", "config", "data"} <= verbs
+@pytest.mark.parametrize("page", pages.ALL, ids=lambda page: page.stem)
+def test_commands_shown_exist_and_their_settings_too(page):
+    text = page.read_text()
+    assert set(re.findall(r"^bin/saddle (\w+)", text, flags=re.MULTILINE)) <= {*cli.VERBS, "version"}
     fields = {field.name for field in dataclasses.fields(Config)}
-    assert set(re.findall(r"--config\.(\w+)", text)) <= fields
+    assert set(re.findall(r"--config\.(\w+)", text)) - {"FIELD"} <= fields
     for path in re.findall(r"--config=(\S+\.py)", text):
-        assert (pages.ROOT / path).is_file()
-    for name in re.findall(r"\((docs/[^)]+)\)", text):
-        assert (pages.ROOT / name).is_file()
+        assert (pages.ROOT / path).is_file() or path == "FILE.py"
+
+
+@pytest.mark.parametrize("page", pages.ALL, ids=lambda page: page.stem)
+def test_links_lead_to_files_that_exist(page):
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in link:
+            made = page.parent == pages.DOCS_FOLDER and link in pages.MADE_BY_THE_SITE
+            assert made or (page.parent / link).exists(), link
+
+
+def test_the_verbs_are_shown():
+    shown = " ".join(command for page in pages.ALL for command in pages.commands(page))
+    assert {verb for verb in cli.VERBS if f"saddle {verb}" not in shown} == set()
+
+
+def test_readme_is_a_screen_and_a_half():
+    assert len(pages.README.read_text().splitlines()) <= 130
 
 
 def test_the_table_of_costs_is_what_the_code_says():
-    text = pages.README.read_text()
+    text = pages.page("compressors").read_text()
     operators = {
         "identity()": sj.identity(),
         "quantize(8)": sj.quantize(8),
@@ -173,7 +203,8 @@ def checkout(tmp_path, monkeypatch):
     """A folder in which `bin` and `configs` are the project's, and which knows of no datasets."""
     for name in ("bin", "configs"):
         (tmp_path / name).symlink_to(pages.ROOT / name)
-    (tmp_path / "docs").mkdir()  # a command draws a picture there
+    # Commands draw pictures there, and read the runs that are kept.
+    shutil.copytree(pages.DOCS_FOLDER / "results", tmp_path / "docs" / "results")
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "datasets"))
     monkeypatch.setenv("SADDLE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -199,29 +230,30 @@ def test_the_first_command_as_it_is_typed(checkout):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"test accuracy +9\d\.\d\d %", done.stdout)
+    (report,) = [each for each in pages.commands(pages.page("quickstart")) if "report" in each]
+    assert pages.run_here(report) == 0
 
 
-def test_every_command_of_readme_runs(checkout, in_ci):
-    run_smallest(pages.README)
-    for name in (
-        "runs/mine/report.html",
-        "report.html",
-        "compression.png",
-        "partition.png",
-        "sharpness.png",
-        "runs/paper/table-1-smoke.md",
-        "runs/theory/theory.png",
-    ):
+# What the commands of a page must have written.
+WRITTEN = {
+    "commands": ("runs/mine/report.html", "report.html", "compression.png"),
+    "data": ("partition.png",),
+    "sharpness": ("sharpness.png",),
+    "paper": ("runs/paper/table-1-smoke.md",),
+    "theory": ("runs/theory/theory.png",),
+    "graphs": ("torus.png",),
+}
+
+
+@pytest.mark.parametrize("page", pages.ALL, ids=lambda page: page.name)
+def test_every_command_runs_or_is_understood(checkout, in_ci, page):
+    run_smallest(page)  # what measures or trains much, only lists or plans: its flags and names are read
+    for name in WRITTEN.get(page.stem, ()):
         assert (checkout / name).stat().st_size > 0
 
 
-@pytest.mark.parametrize("page", pages.DOCS, ids=lambda page: page.name)
-def test_every_command_of_the_docs_runs_or_is_understood(checkout, in_ci, page):
-    run_smallest(page)  # what measures or trains much, only lists or plans: its flags and names are read
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [pages.README, *pages.DOCS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages.ALL, ids=lambda page: page.name)
 def test_every_command_runs_as_it_is_typed(checkout, page, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)  # bin/test's compile fast, and run slowly
     for command in pages.commands(page):
@@ -231,24 +263,21 @@ def test_every_command_runs_as_it_is_typed(checkout, page, monkeypatch):
 
 
 def test_things_of_ones_own_as_shown(tmp_path):
-    (program,) = pages.programs(pages.ROOT / "docs" / "own.md")
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", program("own")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^mine +9\d\.\d\d \+- ", done.stdout, flags=re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_the_program_of_the_docs_runs():
-    programs = [program for page in pages.DOCS for program in pages.programs(page)]
-    (program,) = [program for program in programs if "(40, 1024)" in program]
+def test_the_program_that_measures_runs():
     names = {}
-    exec(program.replace("(40, 1024)", "(4,)"), names)
+    exec(program("scaling").replace("(40, 1024)", "(4,)"), names)
     assert names["agents"] == 4
 
 
 def test_the_tables_of_what_is_appended_name_commands_that_are_shown():
-    shown = [command for page in (pages.README, *pages.DOCS) for command in pages.commands(page)]
+    shown = [command for page in pages.ALL for command in pages.commands(page)]
     for table in (pages.HOURS, pages.MINUTES, pages.NOT_IN_CI, pages.NOT_RUN):
         for beginning in table:
             assert any(command.startswith(beginning) for command in shown), beginning

@@ -179,7 +179,7 @@ REFUSED = {
     ("mine.py:number", 4): "topology mine.py:number must return a Topology or a Cycle, got 4",
     ("mine.py:FIXED", 5): "agents must be 4 for topology mine.py:FIXED, got 5",
     ("four.edges", 5): "agents must be 4 for topology four.edges, got 5",
-    ("none.edges", 5): "topology must be in a file, got 'none.edges', where there is none",
+    ("none.edges", 5): "topology must name a file that exists, got 'none.edges'",
     ("mine.py:wheel(sokes=2)", 5): "topology mine.py:wheel takes spokes, got option 'sokes'; "
     "did you mean 'spokes'?",
     ("mine.py:whel", 5): "topology must be in mine.py, got no 'whel' there; did you mean 'wheel'?",

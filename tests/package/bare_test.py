@@ -73,6 +73,7 @@ def test_without_the_extras_every_verb_works_or_tells_in_one_line_what_it_needs(
         "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n",
     ]
     assert list(tmp_path.iterdir()) == []
+    assert found["doctor"][0] == 0  # it says what to install
 
 
 def test_a_missing_module_that_no_extra_brings_keeps_its_traceback(monkeypatch):
@@ -115,7 +116,8 @@ def test_a_plain_installation(tmp_path):
     version, place, agents = done.stdout.split()
     assert (version, agents) == (__version__, "4")
     assert pathlib.Path(place).is_relative_to(tmp_path / "venv")  # and not the checkout
-    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL).group(1)
+    page = (ROOT / "docs" / "library.md").read_text()
+    example = re.search(r"```python\n(.*?)```", page, flags=re.DOTALL).group(1)
     done = there([python, "-c", example], check=True)
     assert done.stdout
     saddle = python.with_name("saddle")

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli.__main__ import VERBS, main
-from saddle_jax.paper import plan, readings
+from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.paper import plan, readings, sizes
 from saddle_jax.paper.experiments import EXPERIMENTS, named_table
 from saddle_jax.paper.figures import FIGURES, Place, named_figure
 from saddle_jax.paper.scales import SCALES
+from saddle_jax.paper.settings import SETTINGS
+from saddle_jax.training.program import build
 
 
 def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
@@ -31,8 +34,13 @@ def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
     accuracies = [100 * json.loads((run / "result.json").read_text())["test_accuracy"] for run in runs]
     assert f"{np.mean(accuracies):.2f} +- {np.std(accuracies, ddof=1):.2f}" in shown
     assert SCALES["smoke"].meaning in (tmp_path / "table-top-k-smoke.md").read_text()
-    for ending in ("txt", "csv", "tex", "png"):
-        assert (tmp_path / f"table-top-k-smoke.{ending}").stat().st_size > 100
+    assert (tmp_path / "table-top-k-smoke.png").stat().st_size > 100
+    for ending in ("txt", "md", "csv", "tex"):
+        written = (tmp_path / f"table-top-k-smoke.{ending}").read_text()
+        assert "smoke test, not a result" in written  # in the table itself
+        assert "83.58" not in written  # the paper's number
+    assert "smoke test, not a result" in shown
+    assert "83.58" not in shown
     assert json.loads((runs[0] / "paper.json").read_text()) == {
         "table": "top-k",
         "row": "cifar10-ring5-alpha0.01-qgm-top_k0.3",
@@ -128,7 +136,7 @@ def test_a_folder_that_holds_another_run_is_refused_and_left_alone(tmp_path, cap
 
 def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     def size(**changes):
-        return plan.measure(dataclasses.replace(smoke, **changes))
+        return sizes.size_of(dataclasses.replace(smoke, **changes))
 
     smoke = SCALES["smoke"].apply(EXPERIMENTS["1"].entries[0].config())
     passes = {
@@ -139,11 +147,31 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     }
     assert {method: size(method=method).passes for method in passes} == passes
     assert size(method="q_saddle", ascent_every=5).passes == pytest.approx(1.2)
-    assert plan.seconds_per_pass(smoke) > 0
+    assert sizes.seconds_of(size(epochs=2)) > sizes.seconds_of(size()) > 0
     planned = plan.plan(EXPERIMENTS["1"].entries[:1], SCALES["smoke"], 2, tmp_path, "")
     assert [run.status for run in planned] == ["missing", "missing"]
     (planned[0].workdir / "checkpoints" / "00000001").mkdir(parents=True)
     assert (planned[0].status, planned[0].steps_done) == ("interrupted", 1)
+
+
+@pytest.mark.parametrize("changes", [{}, {"method": "n_saddle", "compressor": "sign", "agents": 7}])
+def test_a_size_told_from_settings_is_that_of_the_run(changes):
+    entry = EXPERIMENTS["1"].entries[0]
+    config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
+    found, built = sizes.size_of(config), build(config)
+    assert found.steps == built.replica.steps
+    assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
+    assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
+
+
+def test_a_size_is_that_of_the_papers_data_without_the_data():
+    config = EXPERIMENTS["1"].entries[0].config()
+    found = sizes.size_of(config)
+    assert config.dataset == "cifar10"
+    assert found.steps == SETTINGS["cifar10"].steps(config.agents)
+    # ResNet-20 takes 41 million multiplications for an image of CIFAR-10.
+    per_image = found.operations / (3 * config.agents * config.batch_size)
+    assert per_image == pytest.approx(2 * 41e6, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +187,7 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
         (["--table=1", "--rows=ring5-alpha0.01-qgm", "--scale=smoke", "--workdir=/dev/null"], r"/dev/null"),
         (["--figure=10"], r"figure must be one of landscape, .*, or 1 to 9, got '10'"),
         (["--figure=levels", "--table=1"], r"figure must stand alone"),
+        (["--figure=levels", "--json"], r"json must not be given with --figure"),
         (["--table=1", "--seeds=0"], r"seeds"),
         (
             ["--table=1", "--rows=ring5-alpha0.01-qgm-none", "--workdir=w", "--data_dir=nowhere"],

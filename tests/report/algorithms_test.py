@@ -8,6 +8,7 @@ from saddle_jax.ascents import ASCENTS
 from saddle_jax.base.about import About, about
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithm_texts, algorithms
+from saddle_jax.report.fitting import fit
 
 # By hand, from the papers: models (and numbers) per link and step, backward passes on a ring.
 PAPERS = {
@@ -61,12 +62,13 @@ def test_states_are_counted_in_models():
 
 
 def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
-    lines = algorithm_texts.table_of_methods(
-        [algorithms.facts_of_method(name) for name in METHODS]
-    ).splitlines()
-    assert [line.split()[0] for line in lines[2 : 2 + len(METHODS)]] == [*METHODS]
-    assert max(map(len, lines)) <= 120
-    assert "slowmo_every" in " ".join(lines)
+    rows = algorithm_texts.method_rows([algorithms.facts_of_method(name) for name in METHODS])
+    assert [row[0] for row in rows[1:]] == [*METHODS]
+    for width in (60, 80):
+        assert max(map(len, fit(rows, width, ("citation", "demands", "exact")).lines)) <= width
+    about = algorithm_texts.about_methods()
+    assert "slowmo_every" in about
+    assert max(map(len, about.splitlines())) <= 80
 
 
 def test_the_table_of_ascents():
@@ -79,7 +81,7 @@ def test_the_table_of_ascents():
         text = algorithm_texts.describe_ascent(name)
         assert f"--config.ascent='{name}(" in text or f"--config.ascent={name}" in text
         assert all(option.meaning for option in algorithm_texts.options_of_ascent(name))
-    listed = algorithm_texts.table_of_ascents([*facts.values()])
+    listed = "\n".join(fit(algorithm_texts.ascent_rows([*facts.values()])).lines)
     assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
     # The Dirichlet alpha, a setting, is not LookSAM's, and the setting rho is SAM's alone.
     settings = {

@@ -156,7 +156,7 @@ def test_other_options_are_another_run(copied, capsys):
 
 
 WRONG = {
-    "no file": (["--config.method=no.py:f"], "method must be in a file, got 'no.py', where there is none"),
+    "no file": (["--config.method=no.py:f"], "method must name a file that exists, got 'no.py'"),
     "no name": (["--config.method=mine.py:methd"], "got no 'methd' there; did you mean 'method'?"),
     "kind": (["--config.method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
     "no function": (["--config.method=mine.py:__doc__"], "must be a function or a class"),
@@ -171,7 +171,7 @@ WRONG = {
     "sweep": (["--config.method=mine.py:method", "--sweep=gamma:0.5,1"],
               "sweep must not name gamma for mine.py:method, which has none"),
     "seeds": (["--config.topology=mine.py:drawn", "--config.seeds=0,1"],
-              "seeds must be one for topology mine.py:drawn, which is another graph with every seed"),
+              "seeds must be one for topology mine.py:drawn, whose graph differs between seeds"),
     "ascent": (["--config.ascent=mine.py:number"], "ascent mine.py:number must return an Ascent, got 5"),
     "rho": (["--config.ascent=mine.py:ascent", "--config.rho=0.3"],
             "rho must be 0.05 beside ascent mine.py:ascent"),
@@ -181,7 +181,7 @@ WRONG = {
     "size": (["--config.topology=four.edges", "--config.agents=5"],
              "agents must be 4 for topology four.edges, got 5"),
     "no graph": (["--config.topology=no.npy"],
-                 "topology must be in a file, got 'no.npy', where there is none"),
+                 "topology must name a file that exists, got 'no.npy'"),
 }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
     ("settings", "message"),
     [
         ({"method": "kgt", "beta": 0.5}, "beta must be 0.9 for kgt, which has no such option .* got 0.5"),
-        ({"method": "gut(mu=0.02)", "mu": 0.5}, "mu must be -1.0 for gut.mu=0.02., which .* says it itself"),
+        ({"method": "gut(mu=0.02)", "mu": 0.5}, "mu must be -1.0 for gut.mu=0.02., which .* sets it itself"),
         ({"method": "dfedsam(rho=0.02)", "ascent": "none"}, "ascent must not be none for dfedsam"),
         (
             {"method": "qgm", "ascent": "looksam", "ascent_every": 10},

@@ -20,13 +20,19 @@ class MeasuredRun(NamedTuple):
 
 
 def measure_run(
-    workdir: pathlib.Path, samples: int, data_dir: str | None, screen: Screen, code: Sequence[str] = ()
+    workdir: pathlib.Path,
+    samples: int,
+    data_dir: str | None,
+    screen: Screen,
+    code: Sequence[str] = (),
+    replica: int | None = None,
 ) -> MeasuredRun:
     """Measures the constants of the theorem at a run's newest checkpoint; `screen` shows how far it is.
 
-    `samples` of each agent's data are looked at, or all for 0; `data_dir` and `code` are as of `open_run`.
+    `samples` of each agent's data are looked at, or all for 0; `data_dir`, `code` and `replica` are as of
+    `open_run`.
     """
-    replica, step, params = open_run(workdir, screen.warn, data_dir, code=code)
+    run, step, params = open_run(workdir, screen.warn, data_dir, replica, code)
     screen.line("measuring L, sigma and delta at the consensus model ...")
     passes = 0
 
@@ -38,8 +44,8 @@ def measure_run(
         passes = done
 
     try:
-        estimates = estimate(replica, params, samples=samples, report=advance)
+        estimates = estimate(run, params, samples=samples, report=advance)
     finally:
         screen.stop()
-    config = replica.config
+    config = run.config
     return MeasuredRun(step, estimates, estimates.setting(config, max(step, 1)), outside_the_theorem(config))

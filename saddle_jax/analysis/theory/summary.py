@@ -1,7 +1,6 @@
 """What is computed and measured about the theorem, as contents of a JSON file."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,12 +81,3 @@ def of_run(run: MeasuredRun) -> dict[str, Any]:
         **of_setting(run.setting),
         "outside_the_theorem": run.outside,
     }
-
-
-def finite(content: Any) -> Any:
-    """Replaces numbers that are not finite, such as gradients of a diverged run, by None: JSON has none."""
-    if isinstance(content, dict):
-        return {name: finite(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,0 +1,236 @@
+"""What verbs print: tables that fit, colours on terminals alone, and JSON with nothing beside it."""
+
+import io
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from folders import write_run
+
+from saddle_jax.base import terminal
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.cli import command
+from saddle_jax.report.fitting import fit
+from saddle_jax.report.tables import as_records
+from saddle_jax.training.progress import Screen
+
+ROWS = [
+    ["method", "sends", "demands", "citation"],
+    ["gradient_tracking", "2 + a number", "doubly stochastic and connected", "Nedic et al., 2017"],
+    ["qgm", "1", "", "Lin et al., ICML 2021"],
+]
+
+
+class Tty(io.StringIO):
+    """A terminal that remembers what was printed."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def tty(monkeypatch):
+    """Makes standard output a terminal of 80 columns, when it is called."""
+    stream = Tty()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def begin():  # not before: pytest sets its own when a test begins
+        monkeypatch.setattr(sys, "stdout", stream)
+        return stream
+
+    return begin
+
+
+def test_a_table_has_its_natural_width_where_nothing_limits_it():
+    found = fit(ROWS)
+    assert found.lines[0].split() == ROWS[0]
+    assert found.lines[2] == (
+        "gradient_tracking  2 + a number  doubly stochastic and connected  Nedic et al., 2017"
+    )
+    assert found.left_out == []
+
+
+@pytest.mark.parametrize("width", [80, 60, 40, 20, 12])
+def test_a_table_fits_by_leaving_columns_out_and_by_wrapping(width):
+    found = fit(ROWS, width, spare=("citation", "demands"))
+    assert max(map(len, found.lines)) <= width
+    assert found.left_out == ["citation"][: width < 85] + ["demands"][: width < 64]
+    kept = fit(ROWS, width)
+    assert max(map(len, kept.lines)) <= width
+    text = "".join("".join(kept.lines).split())
+    assert all(letter in text for letter in "gradient_tracking")
+
+
+def test_what_fits_is_left_alone():
+    assert fit(ROWS, 200, spare=("citation",)) == fit(ROWS)
+    assert fit([["a"], ["b"]], 80).lines == ["a", "-", "b"]
+
+
+def test_records_have_numbers_where_rows_have_texts():
+    rows = [["table", "mean", "seeds", "interval"], ["1", "+1.5", "3", "-"], ["2", "1e-05", "", "[1, 2]"]]
+    assert as_records(rows, texts=("table",)) == [
+        {"table": "1", "mean": 1.5, "seeds": 3, "interval": None},
+        {"table": "2", "mean": 1e-05, "seeds": None, "interval": "[1, 2]"},
+    ]
+
+
+def test_colours_are_for_terminals_whose_users_want_them(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert terminal.painted("x", "red", Tty()) == "\033[31mx\033[0m"
+    assert terminal.painted("x", "red", io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal.painted("x", "red", Tty()) == "x"
+    monkeypatch.setenv("NO_COLOR", "")  # which counts as not set
+    assert terminal.has_colours(Tty())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not terminal.has_colours(Tty())
+    closed = io.StringIO()
+    closed.close()
+    assert terminal.width_of(closed) is None
+    assert not terminal.is_drawable(closed)
+
+
+def some_runs(folder):
+    write_run(folder / "a-run-with-a-name-that-is-rather-long-for-a-terminal-of-eighty-columns")
+    write_run(folder / "b", status="diverged")
+    (folder / "c").mkdir()
+    (folder / "c" / "config.json").write_text("{")
+
+
+def test_a_list_fits_the_terminal_and_tells_states_by_colours(tmp_path, tty, monkeypatch):
+    some_runs(tmp_path)
+    stream = tty()
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    printed = stream.getvalue()
+    assert "\033[31mdiverged\033[0m" in printed
+    assert "\033[1mrun" in printed
+    plain = re.sub(r"\033\[\d*m", "", printed)
+    assert max(len(line) for line in plain.splitlines() if "unreadable:" not in line) <= 80
+    assert re.search(
+        r"^\(left out here: compressor, seed.*a wider terminal or --json shows all\)$", plain, re.M
+    )
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream.truncate(0)
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    assert "\033" not in stream.getvalue()
+
+
+def test_a_list_in_a_pipe_is_whole_and_plain(tmp_path, capsys):
+    some_runs(tmp_path)
+    assert cli.main(["saddle", "list", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].split() == [
+        "run", "state", "step", "result", "method", "compressor", "seed",
+    ]  # fmt: skip
+    assert "\033" not in printed
+    assert max(map(len, printed.splitlines())) > 80
+
+
+STATES = ["finished", "diverged", "unreadable"]
+JSON = {
+    "list": (["list", "."], lambda found: [one["state"] for one in found] == STATES),
+    "nothing": (["list", "c"], lambda found: len(found) == 1),
+    "methods": (["methods", "qgm"], lambda found: found[0]["passes"] == 1),
+    "ascents": (["ascents"], lambda found: "sam" in [one["name"] for one in found]),
+    "cost": (["cost", "--table=1"], lambda found: found[0]["paper_gb"] > 0),
+    "config": (["config", "--config.rho=0.2"], lambda found: {"rho": 0.2}.items() <= {
+        one["setting"]: one["value"] for one in found
+    }.items()),
+    "topology": (["topology", "ring", "5"], lambda found: found["degrees"] == [[2] * 5]),
+    "data list": (["data", "list"], lambda found: found[0]["dataset"] == "digits"),
+    "data show": (["data", "show", "digits"], lambda found: found["samples"] == {"train": 1437, "test": 360}),
+    "data partition": (["data", "partition", "--agents=3"], lambda found: len(found["agents"]) == 3),
+    "theory": (["theory"], lambda found: found["setting"]["agents"] == 8),
+    "check": (["check", "ring", "--kind=graph"], lambda found: all(one["kind"] == "graph" for one in found)),
+    "tables": (["reproduce", "--list"], lambda found: found["tables"][0]["table"] == "1"),
+    "rows": (["reproduce", "--list", "--table=1"], lambda found: found[0]["row"].startswith("cifar10")),
+    "claims": (["reproduce", "--claims"], lambda found: len(found["claims"]) > 5),
+    "plan": (
+        ["reproduce", "--table=1", "--rows=ring5-alpha0.01-qgm", "--scale=smoke", "--plan", "--workdir=w"],
+        lambda found: found["rows"][0]["steps"] == 2 and "not measured" in found["estimate"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", JSON)
+def test_json_is_valid_and_alone(case, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    some_runs(tmp_path)
+    arguments, is_right = JSON[case]
+    assert cli.main(["saddle", *arguments, "--json"]) == 0
+    told = capsys.readouterr()
+    assert is_right(json.loads(told.out))
+    assert told.err == ""
+
+
+def test_quiet_prints_results_without_what_is_around_them(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert cli.main(["saddle", "data", "list", "--quiet"]) == 0
+    quiet = capsys.readouterr().out
+    assert quiet.startswith("dataset ")
+    assert cli.main(["saddle", "data", "list"]) == 0
+    assert capsys.readouterr().out == f"prepared datasets are looked for in {tmp_path}\n{quiet}"
+
+
+def test_the_bar_shows_the_newest_loss_and_accuracy(monkeypatch):
+    stream = Tty()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen(lines=False)
+    screen.start(100, 0)
+    screen.note(loss="0.25")
+    screen.note(accuracy="95.28 %")
+    screen.advance(50)
+    screen._bar.refresh()
+    screen.stop()
+    assert re.search(
+        r"50%\|.*\| 50/100, .*steps/s, \d\d:\d\d left, loss 0.25, accuracy 95.28 %", stream.getvalue()
+    )
+    stream = Tty()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "dumb")
+    screen.start(100, 0)
+    screen.advance(50)
+    screen.stop()
+    assert stream.getvalue() == ""
+
+
+def test_the_next_command_begins_as_this_one_was_typed(monkeypatch, tmp_path):
+    monkeypatch.setenv(command.VARIABLE, "bin/saddle")
+    lines = command.next_steps(pathlib.Path("runs/a b")).splitlines()
+    assert lines[0] == "next: bin/saddle report 'runs/a b'"
+    monkeypatch.delenv(command.VARIABLE)
+    program = tmp_path / "saddle"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert command.typed() == str(program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command.typed() == "saddle"
+    monkeypatch.setattr(sys, "argv", ["/somewhere/saddle_jax/cli/__main__.py"])
+    assert command.typed() == f"{sys.executable} -m saddle_jax.cli"
+
+
+def test_a_real_terminal_of_80_columns():
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    command = [sys.executable, "-m", "saddle_jax.cli", "methods", "--quiet"]
+    subprocess.run(command, stdout=follower, stderr=subprocess.DEVNULL, env=environment, check=True)
+    os.close(follower)
+    printed = b""
+    try:
+        while part := os.read(leader, 4096):
+            printed += part
+    except OSError:  # the other end is closed
+        pass
+    lines = re.sub(rb"\033\[\d*m", b"", printed).decode().splitlines()
+    assert lines[0].startswith("method ")
+    assert max(map(len, lines)) <= 80
