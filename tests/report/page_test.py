@@ -132,7 +132,7 @@ def test_folders_without_later_records_and_without_metrics(tmp_path):
 
 def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
     run = folders.write_run(tmp_path / "run")
-    assert "holds no run: config.json is missing" in refused(capsys, "report", tmp_path)
+    assert "holds no run: config.json is missing" in refused(capsys, "report", tmp_path / "nowhere")
     assert "DIR must not be given twice" in refused(capsys, "report", run, run)
     assert "arguments must be DIR... and options, got nothing" in refused(capsys, "report")
     assert "output must be a file" in refused(capsys, "report", run, "--output=/nowhere/x.html")
