@@ -48,6 +48,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     Raises:
       DataError: says in one line what is missing or damaged, where it was searched, and what to do.
     """
+    checks.instance("dataset", name, str, "'digits' or 'cifar10'")
     if is_builtin(name):
         return _made(name)
     if others.is_other(name):
@@ -75,6 +76,17 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
         recipe=RECIPES.get(name) or builtin.measured_recipe(train["inputs"]),
         source=str(version),
     )
+
+
+def is_missing(name: str, data_dir: str | os.PathLike | None = None) -> bool:
+    """Tells whether a dataset is one whose shapes are known, and is not prepared here."""
+    if name not in RECIPES:
+        return False
+    try:
+        prepared.find_version(TFDS_NAMES.get(name, name), prepared.data_dir_or_default(data_dir))
+    except DataError:
+        return True
+    return False
 
 
 def is_builtin(name: str) -> bool:

@@ -126,7 +126,7 @@ class Config:
         32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
     )
     # For how long, and how fast
-    epochs: int = setting(25, "passes over each agent's data", whole(1))
+    epochs: int = setting(25, "passes over each agent's data", whole(1, 2**31 - 1))
     learning_rate: float = setting(0.1, "learning rate eta at the start", real(above=0.0))
     schedule: str = setting(
         "step",
@@ -247,7 +247,8 @@ class Config:
     devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
     group: int = setting(
         0,
-        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU and all elsewhere",
+        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU, and elsewhere as "
+        "many as fill the device and find room",
         whole(0),
     )
     lowering: str = setting(
