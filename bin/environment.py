@@ -25,6 +25,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 INSTALLED = VENV / "installed.json"
 OLDEST = (3, 11)
+_HASHED = ("all", "test")  # extras of which requirements/ has every file's hash
 
 
 def prepare(*extras: str) -> None:
@@ -72,11 +73,10 @@ def _check_names(extras: tuple[str, ...]) -> None:
     available = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     unknown = [name for name in extras if name not in available]
     if unknown:
-        _say(
+        _refuse(
             f"SADDLE_EXTRAS must be a list, with commas, of {', '.join(sorted(available))}, "
             f"got {', '.join(unknown)}"
         )
-        sys.exit(2)
 
 
 def _extras_for_hardware() -> tuple[str, ...]:
@@ -96,8 +96,10 @@ def _extras_for_hardware() -> tuple[str, ...]:
 
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for name in ("pyproject.toml", "constraints.txt", "LICENSE", "NOTICE"):  # the package carries these two
-        digest.update((ROOT / name).read_bytes())
+    # The package carries the licence and the notice.
+    files = [ROOT / name for name in ("pyproject.toml", "constraints.txt", "LICENSE", "NOTICE")]
+    for path in [*files, *sorted((ROOT / "requirements").glob("*.txt"))]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -128,17 +130,35 @@ def _install(extras: tuple[str, ...]) -> None:
             _say(f"creating {VENV}")
             shutil.rmtree(VENV, ignore_errors=True)
             _call([sys.executable, "-m", "venv", VENV])
-        requirement = f"{ROOT}[{','.join(names)}]" if names else str(ROOT)
         _say("installing saddle_jax" + (f" with {', '.join(names)}" if names else "") + ", once ...")
-        command = [PYTHON, "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
-        constraints = ["--constraint", ROOT / "constraints.txt"]
-        _call([*command, *constraints, "--editable", requirement], _Installing())
+        tell = _Installing()
+        for command in _pip_commands(names):
+            _call(command, tell)
     except (subprocess.CalledProcessError, OSError) as error:
-        sys.exit(f"saddle: setting up {VENV} failed ({error}); run the command again to start over")
+        _refuse(f"setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
     partial.write_text(json.dumps({"fingerprint": _fingerprint(), "place": _place(), "extras": names}))
     os.replace(partial, INSTALLED)
     _say("ready")
+
+
+def _pip_commands(extras: list[str]) -> list[list]:
+    """Returns the commands that install the project with these extras.
+
+    What `all` and `test` need is installed from requirements/, whose files have the hashes of everything:
+    nothing else is accepted, and nothing is fetched to build with. Other extras depend on the hardware; they
+    have versions, and no hashes. At the end the project itself is installed, and what may still be missing.
+    """
+    install = [PYTHON, "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
+    hashed = [name for name in _HASHED if name in extras]
+    commands: list[list] = [
+        [*install, "--require-hashes", "--no-deps", "--no-build-isolation", "--requirement", file]
+        for file in (ROOT / "requirements" / f"{name}.txt" for name in (("build", *hashed) if hashed else ()))
+    ]
+    requirement = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+    isolation = ["--no-build-isolation"] if hashed and set(extras) <= set(_HASHED) else []
+    constraints = ["--constraint", ROOT / "constraints.txt"]
+    return [*commands, [*install, *isolation, *constraints, "--editable", requirement]]
 
 
 class _Installing:
@@ -197,13 +217,17 @@ def _restart_with_newer_python() -> None:
         if newer:
             os.execv(newer, [newer, *sys.argv])
     version = ".".join(map(str, sys.version_info[:3]))
-    sys.exit(f"saddle: Python must be 3.11 or newer, got {version} ({sys.executable})")
+    _refuse(f"Python must be 3.11 or newer, got {version} ({sys.executable})")
 
 
 @contextlib.contextmanager
 def _lock():
     """Allows one installer at a time. The system releases the lock when the process ends."""
-    with open(ROOT / ".venv.lock", "w") as file:
+    try:
+        file = open(ROOT / ".venv.lock", "w")  # noqa: SIM115
+    except OSError as error:
+        _refuse(f"{ROOT} must be a folder that can be written to, for .venv: {error.strerror}")
+    with file:
         if os.name != "nt":
             import fcntl
 
@@ -213,6 +237,12 @@ def _lock():
                 _say("waiting for another set-up of .venv to finish")
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _refuse(message: str) -> None:
+    """Ends with one line and the status of a mistake: 1 is for runs that diverged."""
+    _say(message)
+    sys.exit(2)
 
 
 def _say(message: str) -> None:

@@ -21,6 +21,7 @@ from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
 
 Kind = Literal["filter", "orthogonal"]
 KINDS = ("filter", "orthogonal")
+_MOST_POINTS = 2_001  # along a direction: four million losses
 
 
 def directions(kind: Kind, params: Params, key: Key) -> tuple[Params, Params]:
@@ -67,7 +68,7 @@ def _inner(left: Params, right: Params) -> Array:
 
 def grid(points: int, span: float) -> np.ndarray:
     """Returns places along a direction from -span to span, an odd number: the middle is the model itself."""
-    points = checks.whole("points", points, at_least=3)
+    points = checks.whole("points", points, at_least=3, at_most=_MOST_POINTS)
     if points % 2 == 0:
         raise ArgumentError(f"points must be odd, so that the middle is the model itself, got {points}")
     span = checks.real("span", span, above=0.0)

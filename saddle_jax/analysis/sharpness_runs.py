@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from saddle_jax.analysis import sharpness
 from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.types import Params
 from saddle_jax.training import reopen
 from saddle_jax.training.build import Replica
@@ -115,7 +115,7 @@ def _owners(agents: Sequence[str], count: int) -> list[Whose]:
     """Returns whose models are asked for: always the consensus model, then these agents."""
     if agents in (["none"], ["all"]):
         return [CONSENSUS, *(range(count) if agents == ["all"] else ())]
-    if not agents or not all(agent.isdecimal() and int(agent) < count for agent in agents):
+    if not agents or not all(spells_whole(agent) and int(agent) < count for agent in agents):
         raise ArgumentError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
     return [CONSENSUS, *dict.fromkeys(map(int, agents))]
 

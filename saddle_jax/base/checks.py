@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
+_DIGITS = 18  # of a number that somebody spells
+
 
 class ArgumentError(ValueError):
     """The user made a mistake, which the message names in one line. Any other error is a bug.
@@ -61,6 +63,11 @@ def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) ->
         upper = "" if at_most == math.inf else f" and <= {at_most}"
         raise ArgumentError(f"{name} must be an integer >= {at_least}{upper}, got {value!r}")
     return number
+
+
+def spells_whole(text: str) -> bool:
+    """Tells whether a text is a whole number >= 0, not so long that Python would refuse to read it."""
+    return text.isdecimal() and len(text) <= _DIGITS
 
 
 def choice(name: str, value: Any, allowed: Collection[str]) -> None:

@@ -40,12 +40,24 @@ def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
             raise RunError(f"{path} cannot be written: it is {kind}, not a file")
     _remove_stale(path)
     partial = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")  # the ending may say the format
-    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666))
+    with naming(path, partial):
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666))
+        try:
+            yield partial
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: pathlib.Path, partial: pathlib.Path | None = None) -> Iterator[None]:
+    """Lets an error of the system name the file that a user knows, where it names none or our partial one."""
     try:
-        yield partial
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, partial and str(partial), partial):
+            error.filename, error.filename2 = str(path), None
+        raise
 
 
 def cache_folder() -> pathlib.Path:
@@ -73,6 +85,16 @@ def check_no_link(path: pathlib.Path) -> None:
     """Checks that a folder which we are about to write into is not a link to somewhere else."""
     if path.is_symlink():
         raise RunError(f"{path} is a link: what a run writes must lie in its own folder; remove the link")
+
+
+def check_spelt(path: pathlib.Path) -> None:
+    """Checks that a folder's whole path is UTF-8: what writes and reads checkpoints knows no other names."""
+    try:
+        str(path.absolute()).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RunError(
+            f"{path} cannot hold checkpoints: its path must be UTF-8; rename the folder"
+        ) from error
 
 
 def open_regular(path: pathlib.Path, flags: int) -> int:

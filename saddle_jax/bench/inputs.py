@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax import data, models
+from saddle_jax.base import checks
 from saddle_jax.bench.timing import interleaved
 from saddle_jax.core.trees import replicate
 from saddle_jax.data.recipes import RECIPES
@@ -17,6 +18,8 @@ def input_share(
     model_name: str, agents: int, batch_size: int, method_name: str, repeats: int
 ) -> dict[str, float]:
     """Measures seconds of input and of a whole step on CIFAR-shaped images, and their ratio."""
+    checks.known("method", method_name, METHODS)
+    checks.known("model", model_name, models.NAMES)
     images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (50_000, 32, 32, 3), np.uint8))
     labels = jnp.asarray(np.arange(50_000) % 10)
     partition = data.make_partition("iid", np.asarray(labels), agents, alpha=1.0, seed=0)

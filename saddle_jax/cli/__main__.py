@@ -8,7 +8,7 @@ from collections.abc import Sequence
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
 import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
-from saddle_jax.cli import statuses, streams
+from saddle_jax.cli import statuses, streams, surroundings
 from saddle_jax.cli.verbs import DEVICES, VERBS
 from saddle_jax.version import __version__
 
@@ -68,6 +68,11 @@ def _tell_refused(error: Exception) -> int:
     except UsageError as refused:
         refused.tell()
         return refused.status
+    except Exception:
+        if not (line := surroundings.unusable_devices()):
+            raise
+        UsageError(line).tell()
+        return statuses.MISTAKE
 
 
 def _tell_interrupted() -> int:
@@ -75,16 +80,27 @@ def _tell_interrupted() -> int:
     return interruption.STATUS
 
 
-def run() -> None:
-    """Starts the console script: listens for Ctrl-C, sets up memory and cores, and runs the verb."""
-    interruption.listen()
+def _set_up() -> None:
+    """Sets up memory and cores. What the environment says and cannot be is a ValueError."""
+    surroundings.import_jax()
 
     from saddle_jax.devices.cores import use_every_core
     from saddle_jax.devices.malloc import keep_freed_memory
 
     keep_freed_memory()
     use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)
+
+
+def run() -> None:
+    """Starts the console script: listens for Ctrl-C, sets up memory and cores, and runs the verb."""
     streams.mend()
+    streams.silence_libraries()
+    interruption.listen()
+    try:
+        _set_up()
+    except ValueError as error:
+        print(f"saddle: {error}", file=sys.stderr)
+        interruption.leave(statuses.MISTAKE)
     interruption.in_verb()
     try:
         status = main(sys.argv)

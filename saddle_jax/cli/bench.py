@@ -29,6 +29,8 @@ def run(arguments: Sequence[str]) -> None:
         return None
     file, picture = (_file(name, getattr(options, name)) for name in ("json", "plot"))
     chosen = names or [*cases.USUAL]
+    if picture is not None and picture.suffix not in (".png", ".pdf", ".svg"):
+        raise UsageError(f"plot must end in .png, .pdf or .svg, got {str(picture)!r}")
     drawn = [name for name in dict.fromkeys(chosen) if name in _PICTURES]
     if picture is not None and len(drawn) != 1:
         raise UsageError(

@@ -2,15 +2,11 @@
 
 import os
 
-from saddle_jax.base.errors import DamagedError
-
-# Beside 0, 130 for interrupted and 141 for a reader that has gone; BUG is no mistake of the user's.
-DIVERGED, MISTAKE, DAMAGED, BUG = 1, 2, 3, 70
-
-
-def status_of(error: Exception) -> int:
-    """Returns the exit status of what the library refuses: that of a mistake, or of a damaged file."""
-    return DAMAGED if isinstance(error, DamagedError) else MISTAKE
+from saddle_jax.base.statuses import BUG as BUG
+from saddle_jax.base.statuses import DAMAGED as DAMAGED
+from saddle_jax.base.statuses import DIVERGED as DIVERGED
+from saddle_jax.base.statuses import MISTAKE as MISTAKE
+from saddle_jax.base.statuses import status_of as status_of
 
 
 def told(error: OSError) -> str:

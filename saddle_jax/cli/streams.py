@@ -5,6 +5,8 @@ import errno
 import io
 import os
 import sys
+import warnings
+from collections.abc import Iterator
 
 from saddle_jax.base import terminal
 from saddle_jax.cli.statuses import MISTAKE, told
@@ -25,14 +27,39 @@ def drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def silence_libraries() -> None:
+    """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
+
+    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("default", message=r"saddle_jax\.")
+
+
 def mend() -> None:
     """Opens standard streams that are closed, and lets them spell out what their encoding does not have."""
+    for number in (0, 1, 2):  # first of all: the next file that is opened would be taken for the stream
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            continue
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the shell
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def doing(text: str) -> Iterator[None]:
+    """Shows what is being done as long as it is being done, where somebody watches."""
+    passing(text)
+    try:
+        yield
+    finally:
+        passing()
 
 
 def passing(text: str = "") -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from saddle_jax.base.checks import spells_whole
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
@@ -17,7 +18,7 @@ def run(arguments: Sequence[str]) -> None:
     output_options(options)
     flags.DEFINE_integer("seed", 0, "Seed of a random graph.", flag_values=options)
     kind, agents = parse(options, arguments, ["TOPOLOGY", "AGENTS"])
-    if not agents.isdecimal():
+    if not spells_whole(agents):
         raise UsageError(f"AGENTS must be a whole number, got {agents!r}")
     path = None if options.output is None else checked(options.output, "")
     output = Output(options)

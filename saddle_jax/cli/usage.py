@@ -15,6 +15,8 @@ from saddle_jax.cli.helping import HelpWanted
 from saddle_jax.cli.option_texts import nearest_option
 from saddle_jax.cli.statuses import MISTAKE, status_of, told
 
+_LONGEST = 2_000  # letters of a line about a mistake
+
 
 class UsageError(Exception):
     """A user's mistake: printed in one line, exit status 2, no traceback but of the user's own program.
@@ -28,7 +30,10 @@ class UsageError(Exception):
 
     def tell(self) -> None:
         """Prints the line, and below it where the user's own program failed, if it did."""
-        print(f"saddle: {printable(str(self))}", file=sys.stderr)
+        text = printable(str(self))
+        if len(text) > _LONGEST:  # what was given may be a whole file
+            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
+        print(f"saddle: {text}", file=sys.stderr)
         if isinstance(self.__cause__, BroughtError):
             print(self.__cause__.trace, end="", file=sys.stderr, flush=True)
 
@@ -79,6 +84,11 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
     """
     if "--help" in arguments or "-h" in arguments:
         raise HelpWanted(options, positional)
+    for word in arguments:
+        name = word.partition("=")[2]
+        is_flagfile = word.lstrip("-").startswith("flagfile=")
+        if is_flagfile and not os.path.isfile(name):  # a pipe would be waited for
+            raise UsageError(f"flagfile must be a file, got {name!r}")
     try:
         values = options(["saddle", *arguments])[1:]
     except flags.UnrecognizedFlagError as error:
@@ -86,6 +96,8 @@ def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Seque
         raise UsageError(f"there is no option --{error.flagname} here{hint}") from error
     except flags.Error as error:
         raise UsageError(str(error).splitlines()[0]) from error
+    except UnicodeDecodeError as error:
+        raise UsageError("flagfile must be a text of options, one in a line, got no text") from error
     least = sum(not name.startswith("[") for name in positional)
     most = math.inf if any("..." in name for name in positional) else len(positional)
     if not least <= len(values) <= most:

@@ -140,6 +140,8 @@ class Compressor(abc.ABC):
         x = jnp.asarray(x)
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ArgumentError(f"x must be a real floating-point tensor to be compressed, got {x.dtype}")
+        if x.dtype.itemsize < 2:
+            raise ArgumentError(f"x must have at least 16 bits per number to be compressed, got {x.dtype}")
         if self.stochastic and key is None:
             raise ArgumentError(f"key must be given to {self}, which draws random numbers, got None")
         return x

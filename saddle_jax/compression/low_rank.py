@@ -82,11 +82,13 @@ class LowRank(Identity):
         matrix = x.reshape(_matrix_shape(x.shape)).astype(_working_dtype(x.dtype))
         start = jax.random.normal(key, (matrix.shape[1], self.rank), matrix.dtype)
         # The derivative of an orthogonalization does not exist at zero: P counts as a constant.
-        reached = jax.lax.stop_gradient(jnp.matmul(matrix, start, precision="highest"))
+        # Only the directions of P count, so that numbers near the largest float may be made smaller for it.
+        factor = jnp.where(jnp.max(jnp.abs(matrix)) > 2.0**100, 2.0**-60, 1.0).astype(matrix.dtype)
+        reached = jax.lax.stop_gradient(jnp.matmul(matrix * factor, start, precision="highest"))
         basis = _rounded(jnp.linalg.qr(reached)[0], x.dtype)
         # Q belongs to the P that travels, rounded as it is.
         weights = jnp.matmul(matrix.T, basis.astype(matrix.dtype), precision="highest")
-        return basis, _rounded(weights, x.dtype)
+        return basis, _rounded(_within(weights, x.dtype), x.dtype)
 
 
 def _matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
@@ -111,7 +113,13 @@ def _product(basis: Array, weights: Array) -> Array:
     working = _working_dtype(basis.dtype)
     # The barrier keeps the product what it is in `decode`: fused with its making, it may round otherwise.
     p, q = jax.lax.optimization_barrier((basis.astype(working), weights.astype(working)))
-    return jnp.matmul(p, q.T, precision="highest").astype(basis.dtype)
+    return _within(jnp.matmul(p, q.T, precision="highest"), basis.dtype).astype(basis.dtype)
+
+
+def _within(x: Array, dtype: Any) -> Array:
+    """Returns x with what is beyond the largest number of a dtype made that number."""
+    largest = packing.largest(dtype)
+    return jnp.clip(x, -largest, largest)
 
 
 def low_rank(rank: int) -> Compressor:

@@ -38,6 +38,11 @@ def unpack_floats(data: Array, count: int, dtype: np.dtype) -> Array:
     return jax.lax.bitcast_convert_type(data.reshape(count, dtype.itemsize), dtype)
 
 
+def largest(dtype: Any) -> float:
+    """Returns the largest finite number of a floating-point dtype."""
+    return float(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]  # JAX left it without types
+
+
 class Layout(NamedTuple):
     """A layout counts the bits of a floating-point number: one sign, then exponent, then mantissa."""
 

@@ -58,20 +58,31 @@ class Quantize(Compressor):
 
     def _quantize(self, x: Array, key: Any) -> tuple[Array, Array]:
         """Returns the norm of x [size], a scalar, and its whole-numbered levels [size] as floats."""
-        x = x.astype(_working_dtype(x.dtype))
+        working, largest = _working_dtype(x.dtype), packing.largest(x.dtype)
+        x = x.astype(working)
         # Scaled by the largest entry, so that squares neither overflow nor vanish; a zero tensor
         # gets norm 0 and levels 0, with finite derivatives.
         peak = jnp.max(jnp.abs(x))
         is_zero = peak == 0
-        scaled = x / jnp.where(is_zero, 1, peak)
+        # XLA may divide by a multiplication with 1 / peak, which must not be too small for a float.
+        factor = jnp.where(peak > 2.0**100, 2.0**-60, 1.0).astype(working)
+        scaled = x * factor / jnp.where(is_zero, 1, peak * factor)
         relative_norm = jnp.sqrt(jnp.where(is_zero, 1, jnp.sum(scaled * scaled)))
         exact = jnp.abs(scaled) / relative_norm * self._levels
-        # `exact` may exceed s by a rounding error when a single entry holds the whole norm.
-        return peak * relative_norm, jnp.minimum(_round_at_random(exact, key), self._levels)
+        # A norm that float32 does not have counts as the largest one that it has.
+        norm = jnp.minimum(peak * relative_norm, packing.largest(working))
+        # `exact` may exceed s by a rounding error when a single entry holds the whole norm; and of numbers
+        # near the largest one of their dtype, a level may be none: they are rounded down then.
+        highest = jnp.floor(largest * (1 - 2**-20) / jnp.where(is_zero, 1, self._step(x.size, norm)))
+        levels = jnp.minimum(_round_at_random(exact, key), jnp.minimum(highest, self._levels))
+        return norm, levels
+
+    def _step(self, size: int, norm: Array) -> Array:
+        """Returns what one level is worth in a tensor of this size and norm."""
+        return norm / (self._levels * (self._tau(size) if self.biased else 1.0))
 
     def _dequantize(self, norm: Array, signed_levels: Array, dtype: np.dtype) -> Array:
-        tau = self._tau(signed_levels.size) if self.biased else 1.0
-        return (norm / (self._levels * tau) * signed_levels).astype(dtype)
+        return (self._step(signed_levels.size, norm) * signed_levels).astype(dtype)
 
     def compress_vector(self, x: Array, key: Any) -> Array:
         norm, levels = self._quantize(x, key)

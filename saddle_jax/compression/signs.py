@@ -26,12 +26,12 @@ class Sign(Compressor):
 
     def compress_vector(self, x: Array, key: Any) -> Array:
         del key
-        scale = jnp.mean(jnp.abs(x))
+        scale = _mean_size(x)
         return jnp.where(x < 0, -scale, scale)
 
     def encode_vector(self, x: Array, key: Any) -> list[Array]:
         del key
-        return [packing.pack_floats(jnp.mean(jnp.abs(x))[None]), packing.pack_integers(x < 0, 1)]
+        return [packing.pack_floats(_mean_size(x)[None]), packing.pack_integers(x < 0, 1)]
 
     def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
         scale = packing.unpack_floats(data[: dtype.itemsize], 1, dtype)[0]
@@ -43,6 +43,16 @@ class Sign(Compressor):
 
     def paper_bits_of(self, size: int) -> int:
         return size
+
+
+def _mean_size(x: Array) -> Array:
+    """Returns mean|x| of a vector [size], a scalar, also where the sum is beyond the largest number."""
+    sizes = jnp.abs(x)
+    plain = jnp.mean(sizes)
+    # Each times a power of two, so that their sum is a number; less a little, lest the mean be rounded up.
+    factor = 2.0 ** -math.ceil(math.log2(max(2, x.size)))
+    safe = jnp.mean(sizes * factor) * ((1 - 2**-20) / factor)
+    return jnp.where(jnp.isfinite(plain) | ~jnp.isfinite(safe), plain, safe)
 
 
 def sign() -> Compressor:

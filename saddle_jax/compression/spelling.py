@@ -7,7 +7,7 @@ import inspect
 import re
 
 from saddle_jax.base import brought, spelt
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.tables import options
 from saddle_jax.base.types import Operator
 from saddle_jax.compression import COMPRESSORS
@@ -62,6 +62,6 @@ def _fits(parameters: list[inspect.Parameter], number: str | None, switch: str |
     """Tells whether a factory with these parameters takes such a number and such a switch."""
     if number is None:
         return not parameters
-    if not parameters or (parameters[0].annotation is int and not number.isdecimal()):
+    if not parameters or (parameters[0].annotation is int and not spells_whole(number)):
         return False
     return switch is None or switch in _switches(parameters)

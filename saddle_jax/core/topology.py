@@ -284,7 +284,8 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
     Args:
       W: non-negative, with rows or columns that sum to one; W[i, j] > 0 means that agent i hears agent j.
       name: the topology's name (default "matrix").
-      connected: False accepts graphs of several parts, such as W = I.
+      connected: False accepts what alone never brings all models together: graphs of several parts, such
+        as W = I, and those that pass models on in a circle.
 
     Raises:
       ArgumentError: W lacks a property; the message says which one, and where.
@@ -303,9 +304,15 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
     if (mixing < 0).any():
         raise checks.ArgumentError(f"W must be non-negative, got {_first(mixing, mixing < 0)}")
     receiver, sender = np.nonzero(mixing)
-    return from_links(
+    topology = from_links(
         name or "matrix", len(mixing), receiver, sender, mixing[receiver, sender], connected=connected
     )
+    if connected and not mixing.diagonal().any() and topology.spectral_gap < 1e-9:
+        raise checks.ArgumentError(
+            "W must bring all models together, got one with spectral gap 0, which passes them on in "
+            "circles: let agents keep a part of their own model, W[i, i] > 0, or give connected=False"
+        )
+    return topology
 
 
 def require_connected(*graphs: Topology) -> None:

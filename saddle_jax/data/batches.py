@@ -68,6 +68,8 @@ class Batches:
 
     def epoch(self, epoch: int) -> tuple[Array, Array]:
         """Returns an epoch's sample numbers int32 [steps, A, B] and its mask float32 [steps, B]."""
+        if not checks.is_traced(epoch):
+            epoch = checks.whole("epoch", epoch, at_least=0, at_most=2**31 - 1)
         return _epoch(
             jnp.asarray(self.partition.samples, jnp.int32),
             jnp.asarray(self.partition.sizes, jnp.int32),
@@ -78,6 +80,8 @@ class Batches:
 
     def step(self, epoch: int, step: int) -> tuple[Array, Array]:
         """Returns one step's sample numbers int32 [A, B] and its mask float32 [A, B]."""
+        if not checks.is_traced(step):
+            step = checks.whole("step", step, at_least=0, at_most=self.steps_per_epoch - 1)
         samples, mask = self.epoch(epoch)
         return samples[step], counting(samples[step], mask[step])
 

@@ -125,7 +125,7 @@ def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float, seed: 
     stacks = [list(order[labels[order] == c]) for c in range(int(labels.max()) + 1)]
     samples = np.empty((agents, len(labels) // agents), np.int64)
     for agent in range(agents):
-        mixture = random.dirichlet(np.repeat(alpha, len(stacks)))
+        mixture = _dirichlet(random, alpha, len(stacks))
         for slot in range(samples.shape[1]):
             chances = mixture * [len(stack) > 0 for stack in stacks]
             if chances.sum() <= 0:  # its classes have run out: any of the others, equally likely
@@ -145,7 +145,7 @@ def quantity_skew(labels: Any, agents: int, alpha: float, seed: int) -> tuple[np
     checks.real("alpha", alpha, above=0.0)
     random = _random_state(seed)
     order = random.permutation(len(labels))
-    shares = random.dirichlet(np.repeat(alpha, agents))
+    shares = _dirichlet(random, alpha, agents)
     free = len(labels) - agents  # every agent has one sample for certain
     cuts = (np.cumsum(shares)[:-1] * free).astype(int) + np.arange(1, agents)
     pieces = np.split(order, cuts)
@@ -214,6 +214,23 @@ def _checked(labels: Any, agents: int) -> tuple[np.ndarray, int]:
 
 def _random_state(seed: int) -> np.random.RandomState:
     return np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
+
+
+def _dirichlet(random: np.random.RandomState, alpha: float, count: int) -> np.ndarray:
+    """Draws shares [count] that add up to one from Dirichlet(alpha), however small alpha is.
+
+    NumPy divides Gamma(alpha) draws by their sum. At a tiny alpha all of them are too small for a float64;
+    then they are drawn again as logarithms: Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
+    """
+    shares = random.dirichlet(np.repeat(alpha, count))
+    if np.isfinite(shares).all():
+        return shares
+    with np.errstate(divide="ignore"):  # U may be 0, and its share is then 0
+        logs = np.log(random.standard_gamma(alpha + 1.0, count)) + np.log(random.random_sample(count)) / alpha
+    if not np.isfinite(logs.max()):  # beyond logarithms: all goes to one of them, each as likely
+        return np.eye(count)[random.randint(count)]
+    shares = np.exp(logs - logs.max())
+    return shares / shares.sum()
 
 
 def _equal_blocks(samples: np.ndarray, blocks: int) -> np.ndarray:

@@ -48,6 +48,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     Raises:
       DataError: says in one line what is missing or damaged, where it was searched, and what to do.
     """
+    checks.instance("dataset", name, str, "'digits' or 'cifar10'")
     if is_builtin(name):
         return _made(name)
     if others.is_other(name):

@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from saddle_jax.base import statuses
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.dispatch import in_turn
 
@@ -158,12 +160,13 @@ def _ballot() -> tuple[NamedSharding, Any]:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Returns whether an error is JAX's way to say that another process cannot be reached."""
+    """Returns whether an error is JAX's way to say that another process cannot be reached.
+
+    The text says it, whatever the class is: the same failure comes as a JaxRuntimeError and as a ValueError.
+    """
     signs = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED")
     return (
-        jax.process_count() > 1
-        and isinstance(error, jax.errors.JaxRuntimeError)
-        and any(sign in str(error) for sign in signs)
+        jax.process_count() > 1 and isinstance(error, Exception) and any(sign in str(error) for sign in signs)
     )
 
 
@@ -193,11 +196,13 @@ def _leave(error: BaseException) -> NoReturn:
             f"{this_process}: another process has ended or cannot be reached ({one_line(error)}); "
             "start all of them again to resume from the newest checkpoint"
         )
-    elif isinstance(error, RunError | ValueError | OSError):
+        end_at_once(statuses.MISTAKE)
+    if isinstance(error, RunError | ArgumentError | OSError):
         complain(f"{this_process}: {one_line(error)}")
-    else:
-        traceback.print_exception(error)
-    end_at_once(2)
+        end_at_once(statuses.status_of(error))
+    traceback.print_exception(error)
+    complain(f"{this_process}: this is a bug of saddle_jax: please report the lines above")
+    end_at_once(statuses.BUG)
 
 
 def complain(text: str) -> None:

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import importlib.util
 import os
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from saddle_jax.base.checks import spells_whole
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.hosts import AgreedError, complain, end_at_once, writes
 
@@ -48,6 +50,8 @@ def join(
     # programs on different sets of devices, such as a step and a vote, would wait for each other forever.
     # This matters where a process has one device; for processes with several see `dispatch`.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
+    if options and options["process_id"] == 0:
+        _check_port(options["coordinator_address"])
     _keep_quiet()
     watch = threading.Timer(timeout, _end_without_the_others, (options, timeout))
     watch.daemon = True
@@ -87,11 +91,10 @@ def initialize_options(
     if processes == 1 and process in (None, 0):
         return None
     environment = os.environ
-    size = int(environment.get("OMPI_COMM_WORLD_SIZE", 1))
+    size = _count("OMPI_COMM_WORLD_SIZE", 1)
     if coordinator and processes is None and process is None and size > 1:  # Open MPI 5 gives all the rest
-        local = environment.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")
-        rank = int(environment["OMPI_COMM_WORLD_RANK"])
-        return _explicit(coordinator, size, rank) | {"local_device_ids": [int(local)]}
+        rank, local = _count("OMPI_COMM_WORLD_RANK"), _count("OMPI_COMM_WORLD_LOCAL_RANK", 0)
+        return _explicit(coordinator, size, rank) | {"local_device_ids": [local]}
     if not (coordinator is None and processes is None and process is None):
         if coordinator is None or processes is None or process is None:
             raise RunError(
@@ -109,7 +112,7 @@ def initialize_options(
     signs_of_several = (
         size > 1,
         # An allocation has SLURM_NTASKS, but only what srun starts has this.
-        int(environment.get("SLURM_STEP_NUM_TASKS", 1)) > 1,
+        _count("SLURM_STEP_NUM_TASKS", 1) > 1,
         "JOB_COMPLETION_INDEX" in environment and "KUBERNETES_SERVICE_HOST" in environment and _has_client(),
         tpu and hosts is not None and "," in hosts,
         tpu and hosts is None and "TPU_SKIP_MDS_QUERY" not in environment,  # JAX asks the machine's metadata
@@ -119,7 +122,7 @@ def initialize_options(
 
 def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
     host, _, port = coordinator.rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+    if not (host and spells_whole(port) and 0 < int(port) < 2**16):
         raise RunError(f"coordinator must be HOST:PORT of process 0, got {coordinator!r}")
     if processes < 1:
         raise RunError(f"processes must be a whole number >= 1, got {processes}")
@@ -131,6 +134,30 @@ def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
         "process_id": process,
         "cluster_detection_method": "deactivate",
     }
+
+
+def _count(variable: str, default: int | None = None) -> int:
+    """Returns the whole number that a variable of the environment is set to."""
+    text = os.environ.get(variable, "" if default is None else str(default))
+    if not spells_whole(text.strip()):
+        given = repr(text) if variable in os.environ else "nothing"
+        raise RunError(f"{variable} in the environment must be a whole number >= 0, got {given}")
+    return int(text)
+
+
+def _check_port(address: str) -> None:
+    """Checks that process 0 can listen at its port: JAX may end the process from C++ if it cannot."""
+    port = int(address.rpartition(":")[2])
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    try:  # as JAX does it: at all addresses of this machine
+        socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6).close()
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            return  # whatever this machine cannot do, it need not be the port
+        raise RunError(
+            f"the port of coordinator must be free on the machine of process 0, got {address}: "
+            f"{error.strerror or one_line(error)}"
+        ) from error
 
 
 def _has_client() -> bool:

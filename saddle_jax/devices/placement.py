@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.devices import lifting, policy
 from saddle_jax.devices.dispatch import in_turn
 
@@ -220,5 +220,5 @@ def _place(agent_count: int, batch_size: int, count: int, *, is_auto: bool) -> P
 
 def check(name: str, value: str) -> None:
     """Checks a setting that is either auto or a number of devices."""
-    if value != "auto" and not (value.isdecimal() and int(value) >= 1):
+    if value != "auto" and not (spells_whole(value) and int(value) >= 1):
         raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")

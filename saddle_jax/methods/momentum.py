@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.types import Params
@@ -48,8 +49,11 @@ def decayed(g: Params, x: Params, weight_decay: Any) -> Params:
 
 
 def inverse(eta: Any) -> Any:
-    """Returns 1 / eta, or 0 in a step of learning rate zero, with which schedules may begin and end."""
-    stands = jnp.equal(eta, 0)
+    """Returns 1 / eta, or 0 in a step of learning rate zero, with which schedules may begin and end.
+
+    A rate whose inverse is no finite number counts as zero.
+    """
+    stands = jnp.abs(eta) < np.finfo(jnp.result_type(eta)).tiny
     return jnp.where(stands, 0.0, 1.0 / jnp.where(stands, 1.0, eta))
 
 

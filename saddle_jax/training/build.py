@@ -29,6 +29,7 @@ from saddle_jax.training.parts import Parts
 
 # What the random numbers of a run are for, beside the batches' own.
 _INITIALISATION, _METHOD = 10, 11
+_MOST_STEPS = 2**31 - 1
 # Kinds of partitions that deal samples out without a look at their classes.
 _WITHOUT_CLASSES = ("iid", "quantity_skew")
 
@@ -155,6 +156,7 @@ def make(config: Config, shared: Parts) -> Replica:
         raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
     replica = Replica(config, shared, dataset, partition, batches)
+    _check_length(replica)
     _check_model(replica)
     _check_reach(replica)
     if brought.is_brought(config.method):
@@ -162,6 +164,16 @@ def make(config: Config, shared: Parts) -> Replica:
             method, _ = replica.method_on(replica.topology)
             jax.eval_shape(method.init, jax.eval_shape(replica.first_params))  # which traces a step
     return replica
+
+
+def _check_length(replica: Replica) -> None:
+    """Checks that steps can be counted: their numbers have 32 bits on devices."""
+    per_epoch = replica.batches.steps_per_epoch
+    if replica.steps > _MOST_STEPS:
+        raise ArgumentError(
+            f"epochs must be at most {_MOST_STEPS // per_epoch:,} with {per_epoch:,} steps each, of which "
+            f"there can be {_MOST_STEPS:,}, got {replica.config.epochs}"
+        )
 
 
 def _model(config: Config, shared: Parts) -> Functions:

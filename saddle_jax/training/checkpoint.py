@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError, short_line
+from saddle_jax.base.files import check_spelt
 from saddle_jax.base.reading import read_object
 from saddle_jax.devices import hosts
 from saddle_jax.training.identity import Identity, identity_of
@@ -113,6 +114,7 @@ class Checkpoints:
           report: called with one line about each checkpoint that had to be skipped.
           set_aside: whether those are renamed to "damaged-...", so that they do not count any more.
         """
+        check_spelt(self._folder)
         for step in reversed(hosts.one_for_all(self.steps)):
             folder = self._folder / f"{step:08d}"
             try:
@@ -156,6 +158,7 @@ class Checkpoints:
           DamagedError: the checkpoint is missing or damaged.
         """
         folder = self._folder / f"{step:08d}"
+        check_spelt(folder)
         try:
             return self._restore(step, folder, like)[0]
         except Exception as error:  # orbax and tensorstore have errors of their own

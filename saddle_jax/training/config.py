@@ -126,7 +126,7 @@ class Config:
         32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
     )
     # For how long, and how fast
-    epochs: int = setting(25, "passes over each agent's data", whole(1))
+    epochs: int = setting(25, "passes over each agent's data", whole(1, 2**31 - 1))
     learning_rate: float = setting(0.1, "learning rate eta at the start", real(above=0.0))
     schedule: str = setting(
         "step",

@@ -1,6 +1,7 @@
 """Whether the settings of a run go together: one line for each that does not."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from saddle_jax.training import sweep as replicas
 if TYPE_CHECKING:
     from saddle_jax.training.config import Config
 
+_MOST_RUNS = 4_096  # that one program trains side by side
 # Settings that are options of some methods and not of others.
 OPTIONS = (
     "beta",
@@ -120,7 +122,19 @@ def check_replicas(config: "Config") -> None:
     if graphs.is_ours(config.topology):
         _check_seeds(config)
     if config.has_replicas:
+        _check_count(config)
         config.each()  # which checks its numbers
+
+
+def _check_count(config: "Config") -> None:
+    """Checks that there are not more runs than one program can be made of."""
+    sizes = [len(replicas.parse_seeds(config.seeds)) or 1]
+    sizes += [len(values) for values in replicas.parse_sweep(config.sweep).values()]
+    if (count := math.prod(sizes)) > _MOST_RUNS:
+        raise ArgumentError(
+            f"seeds and sweep must make at most {_MOST_RUNS:,} runs in one program, got {count:,}: "
+            "train the others by another command"
+        )
 
 
 def _check_sweep(config: "Config") -> None:

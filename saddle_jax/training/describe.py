@@ -18,6 +18,7 @@ from saddle_jax.training.build import Replica
 from saddle_jax.training.config import Config
 from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
+from saddle_jax.training.run_folder import read_about
 from saddle_jax.training.sweep import name_of
 from saddle_jax.version import __version__
 
@@ -33,6 +34,21 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def other_versions(workdir: pathlib.Path) -> str:
+    """Says which packages were others when a run began, from its config.json; nothing if none was."""
+    recorded = read_about(workdir).get("versions", {})
+    changed = [
+        f"{name} {recorded[name]} -> {number}"
+        for name, number in versions().items()
+        if recorded.get(name, number) != number
+    ]
+    if not changed:
+        return ""
+    return (
+        f"this run began with other versions ({', '.join(changed)}): its numbers may differ in the last bits"
+    )
 
 
 def record(program: Program) -> dict[str, Any]:
@@ -185,7 +201,8 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
                 {**result, f"test_{metric['name']}_std": None}, metric
             )
     if "consensus_distance" in result and not swept:
-        rows["consensus distance"] = f"{result['consensus_distance']:.4g}"
+        alone = {"distance": result["consensus_distance"]}  # replicas show the mean without its spread
+        rows["consensus distance"] = phrases.number(alone, "distance", ".4g")
     rows |= _costs(result)
     width = max(20, *map(len, rows))
     return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())

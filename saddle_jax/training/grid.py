@@ -8,7 +8,7 @@ from typing import Any
 
 from saddle_jax.ascents.spelling import parse_ascent
 from saddle_jax.base import brought, calls
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.compression.spelling import check_compressor
 from saddle_jax.graphs import GRAPHS, files
 from saddle_jax.graphs.spelling import check_topology
@@ -108,7 +108,7 @@ def _once(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _seeds(texts: Sequence[str]) -> tuple[str, ...]:
-    if not all(text.isdecimal() for text in texts):
+    if not all(spells_whole(text) for text in texts):
         raise ArgumentError(f"seeds must be whole numbers, got {','.join(texts)}")
     return _once([str(int(text)) for text in texts])
 

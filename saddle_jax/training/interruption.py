@@ -144,9 +144,15 @@ def _watch(reader: socket.socket) -> None:
 
 
 def _unraisable(args: Any) -> None:
-    """Handles a KeyboardInterrupt that nobody can catch, such as one in a garbage collector's callback."""
+    """Handles a KeyboardInterrupt that nobody can catch, such as one in a garbage collector's callback.
+
+    Threads of tensorstore that still write a checkpoint, after another of them has failed, find orbax's event
+    loop closed. The failure itself is raised and told.
+    """
     if issubclass(args.exc_type, KeyboardInterrupt):
         _end()
+    if issubclass(args.exc_type, RuntimeError) and str(args.exc_value) == "Event loop is closed":
+        return
     sys.__unraisablehook__(args)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import check_no_link, open_regular
+from saddle_jax.base.files import check_no_link, check_spelt, naming, open_regular
 from saddle_jax.training import code
 
 _PATIENCE = 1.0  # seconds in which a lock may become free
@@ -43,6 +43,7 @@ class Held:
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[Held]:
     """Locks the folder for this process. The system releases the lock when the process ends."""
+    check_spelt(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         for name in FOLDERS:
@@ -67,9 +68,9 @@ def locked(workdir: pathlib.Path) -> Iterator[Held]:
             raise RunError(
                 f"{workdir} is in use by another run ({holder}): wait for it or choose another workdir"
             ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        with naming(workdir / ".lock"):  # the disk may be full
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), f"process {os.getpid()}".encode())
         yield Held(workdir, file.fileno())
 
 

@@ -86,6 +86,8 @@ def train(
             screen.line(f"{workdir} holds this run already: {before['status']}")
             screen.line(describe.closing_table(before, program.replica.objective.record()))
             return before
+        if hosts.writes() and (told := describe.other_versions(workdir)):
+            screen.warn(told)
         screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
         run = _Run(program, workdir, held, screen, profile, since, curvature)

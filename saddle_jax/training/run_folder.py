@@ -9,6 +9,7 @@ tensorboard/    the same metrics as event files
 curves.png      the same metrics as a picture
 """
 
+import contextlib
 import json
 import math
 import os
@@ -17,12 +18,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import in_one_go, naming
 from saddle_jax.base.reading import damaged, read_object, reading
 from saddle_jax.training import code
 from saddle_jax.training.config import Config, check_each, from_json
 from saddle_jax.training.differing import differences
 from saddle_jax.training.ended import read_result
+from saddle_jax.training.events import Events
 from saddle_jax.training.lock import FOLDERS
 from saddle_jax.training.logged import read_metrics
 from saddle_jax.version import RUN_FORMAT
@@ -232,8 +234,6 @@ class Metrics:
         The evaluation and sharpness of the last step come after its checkpoint, so they are measured again.
         `check` is called before each write, and raises if it must not be.
         """
-        from tensorboardX import SummaryWriter
-
         path = workdir / "metrics.jsonl"
         measured_again = {"test_loss", "lambda_max"}
         records = [
@@ -244,28 +244,33 @@ class Metrics:
         ]
         with in_one_go(path) as partial:
             partial.write_text("".join(json.dumps(record) + "\n" for record in records))
-        self._check = check
+        self._check, self._path, self._event_folder = check, path, workdir / "tensorboard"
+        with naming(self._event_folder):
+            self._events = Events(self._event_folder, purge_step=resume_at + 1)
         self._file = path.open("a")
-        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_at + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Appends a record of numbers and lists, with `step`. Numbers that are not finite become null."""
         self._check()
         finite = {name: _finite(value) for name, value in record.items()}
-        self._file.write(json.dumps(finite) + "\n")
-        self._file.flush()
-        for name, value in finite.items():
-            if name != "step" and isinstance(value, int | float):
-                self._events.add_scalar(name, value, record["step"])
+        with naming(self._path):
+            self._file.write(json.dumps(finite) + "\n")
+            self._file.flush()
+        numbers = {
+            name: value for name, value in finite.items() if name != "step" and isinstance(value, int | float)
+        }
+        with naming(self._event_folder):
+            self._events.write(record["step"], numbers)
 
     def flush(self) -> None:
         """Writes the event files to disk too, so that nothing is lost however the process ends."""
-        self._events.flush()
+        with naming(self._event_folder):
+            self._events.flush()
 
     def close(self) -> None:
         """Closes metrics.jsonl and the event files."""
-        self._file.close()
-        self._events.close()
+        with naming(self._event_folder), contextlib.closing(self._events), naming(self._path):
+            self._file.close()
 
 
 class NoMetrics(Metrics):

@@ -4,6 +4,7 @@
 these runs, a replica, is a run like any other with its own settings. No shape differs between replicas.
 """
 
+import collections
 import itertools
 import math
 import statistics
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base import calls
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, spells_whole
 
 # Settings whose spelling has options of its own: `method.mu` is an option of the method that is spelt.
 SPELT = ("method", "ascent")
@@ -24,7 +25,7 @@ def parse_seeds(text: str) -> list[int]:
     """Returns the seeds in a text such as "0,1,2"; an empty text has none."""
     words = text.split(",") if text else []
     for word in words:
-        if not (word.isdecimal() and int(word) <= _SEED_MOST):
+        if not (spells_whole(word) and int(word) <= _SEED_MOST):
             raise ArgumentError(
                 f"seeds must be whole numbers >= 0 with commas between them, such as 0,1,2, got {text!r}"
             )
@@ -151,6 +152,6 @@ def without_lists(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_twice(what: str, values: Sequence[Any], text: str) -> None:
-    for value in values:
-        if values.count(value) > 1:
+    for value, count in collections.Counter(values).items():
+        if count > 1:
             raise ArgumentError(f"{what} must name each number once, got {text!r} with {value:.12g} twice")

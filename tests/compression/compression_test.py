@@ -198,6 +198,21 @@ def test_costs_by_hand():
     assert sj.low_rank(2).bits(shape, jnp.bfloat16) == 16 * 2 * (576 + 64)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16], ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize(
+    "operator", [sj.quantize(8), sj.quantize(2, biased=True), sj.sign(), sj.low_rank(1)], ids=str
+)
+def test_norms_and_sums_beyond_the_largest_number_stay_finite_and_travel(operator, dtype):
+    largest, key = float(jnp.finfo(dtype).max), jax.random.key(0)
+    for row in ([1, 1, 1], [-1, -1, -1], [1, -0.5, 0]):
+        x = largest * jnp.broadcast_to(jnp.array(row, dtype), (4, 3))
+        compressed = operator.compress(x, key)
+        assert bool(jnp.isfinite(compressed).all())
+        np.testing.assert_array_equal(operator.decode(operator.encode(x, key)), compressed)
+        assert bool((jnp.sign(compressed) * jnp.sign(x) >= 0).all())
+    assert not bool(jnp.isfinite(operator.compress(x.at[0, 0].set(jnp.inf), key)).all())  # is not hidden
+
+
 # ---- all agents ----
 
 
@@ -220,6 +235,10 @@ BAD = {
     "key": (
         lambda: sj.quantize(8).compress(jnp.ones(3)),
         r"key must be given to quantize\(bits=8.* got None",
+    ),
+    "eight bits": (
+        lambda: sj.sign().compress(jnp.ones(3, jnp.float8_e4m3fn)),
+        "at least 16 bits per number to be compressed, got float8_e4m3fn",
     ),
     "integers": (lambda: sj.sign().compress(jnp.arange(3)), "floating-point tensor .* got int32"),
 }

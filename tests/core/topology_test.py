@@ -102,7 +102,7 @@ def test_shapes_of_the_graphs():
     directed = sj.exponential(8)
     assert directed.is_directed
     assert not sj.star(5).is_directed
-    cycle = sj.from_matrix(np.roll(np.eye(4), 1, axis=1))
+    cycle = sj.from_matrix(np.roll(np.eye(4), 1, axis=1), connected=False)
     assert cycle.spectral_gap == pytest.approx(0, abs=1e-12)
     assert "-0" not in repr(cycle)
     np.testing.assert_array_equal(directed.out_degree, directed.degree)
@@ -210,6 +210,8 @@ BAD = {
     "back": (lambda: sj.exponential(8).back, r"undirected for messages per link, got exponential\(8\)"),
     "empty": (lambda: sj.from_networkx(nx.Graph()), "at least one node, got none"),
     "apart": (lambda: sj.from_matrix(np.eye(4)), "connected graph, got 4 separate parts"),
+    "swap": (lambda: sj.from_matrix([[0, 1], [1, 0]]), "bring all models together, got .* spectral gap 0"),
+    "circle": (lambda: sj.from_matrix(np.roll(np.eye(4), 1, axis=1)), "spectral gap 0"),
 }
 
 

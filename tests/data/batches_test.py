@@ -231,6 +231,9 @@ BAD = {
     "batch": (lambda: batches(batch_size=26), "batch_size must be at most an agent's share, 25, got 26"),
     "negative": (lambda: batches(batch_size=-1), "batch_size must be an integer >= 0, got -1"),
     "augmentation": (lambda: data.Recipe((0.0,), (1.0,), "cut"), "augmentation must be one of .* got 'cut'"),
+    "epoch": (lambda: batches().epoch(-1), "epoch must be an integer >= 0 .* got -1"),
+    "step": (lambda: batches().step(0, 99), r"step must be an integer >= 0 and <= \d+, got 99"),
+    "no name": (lambda: data.load(None), "dataset must be a str, such as 'digits' .* got None"),
     "subset": (lambda: data.load("digits").subset(9999, 0), "subset must be 1 to 1437 samples, got 9999"),
 }
 

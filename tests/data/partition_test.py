@@ -159,3 +159,21 @@ def test_bad_arguments_are_named_with_their_value(name):
     make, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-4, 1e-12, 1e-300])
+@pytest.mark.parametrize("kind", ["quantity_skew", "per_agent_dirichlet"])
+def test_a_tiny_alpha_leaves_no_agent_without_samples(kind, alpha):
+    """All draws of a Dirichlet distribution may be too small for floats, and their quotients no numbers."""
+    largest = []
+    for seed in range(25):
+        partition = data.make_partition(kind, SMALL[:99], 3, alpha=alpha, seed=seed)
+        assert partition.sizes.min() >= 1
+        used = np.concatenate(
+            [row[:size] for row, size in zip(partition.samples, partition.sizes, strict=True)]
+        )
+        assert sorted(used) == list(range(99))
+        assert math.isfinite(partition.skew.entropy)
+        largest.append(int(partition.sizes.argmax()))
+    if kind == "quantity_skew":
+        assert set(largest) == {0, 1, 2}  # it is not always the same one who gets most

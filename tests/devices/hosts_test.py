@@ -13,6 +13,8 @@ import chex
 import jax
 import pytest
 
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.devices import hosts, placement
 from saddle_jax.training import loop, reopen, run_folder
 from saddle_jax.training.config import Config
@@ -152,6 +154,49 @@ def test_one_process_does_as_before():
     assert hosts.Vote()(True, due=False) is True
     with pytest.raises(RuntimeError, match="as it was"), hosts.ending_together(), hosts.agreement():
         raise RuntimeError("as it was")
+
+
+LOST = "UNKNOWN: Gloo all-reduce failed: Connection closed by peer [127.0.0.1]:1"
+
+
+def test_a_lost_process_is_known_by_the_text_of_any_error(monkeypatch, capfd):
+    assert not hosts.is_lost(ValueError(LOST))  # alone there is nobody to be lost
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert hosts.is_lost(ValueError(LOST))
+    assert hosts.is_lost(jax.errors.JaxRuntimeError("UNAVAILABLE: no route"))
+    assert not hosts.is_lost(ValueError("agents must be at least 1"))
+    assert not hosts.is_lost(KeyboardInterrupt())
+    monkeypatch.setattr(hosts, "end_at_once", sys.exit)
+    with pytest.raises(SystemExit, match=r"^2$"), hosts.ending_together():
+        raise ValueError(LOST)
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith("saddle: process 0: another process has ended or cannot be reached (UNKNOWN: Gloo")
+    assert told.endswith("start all of them again to resume from the newest checkpoint\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RunError("a"), 2),
+        (ArgumentError("a"), 2),
+        (OSError(28, "full", "a"), 2),
+        (DamagedError("a"), 3),
+        (KeyboardInterrupt(), 130),
+        (ValueError("a"), 70),
+        (ZeroDivisionError("a"), 70),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_one_of_several_processes_ends_with_the_status_of_its_error(error, status, monkeypatch, capfd):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(hosts, "end_at_once", sys.exit)
+    with pytest.raises(SystemExit, match=rf"^{status}$"), hosts.ending_together():
+        raise error
+    told = capfd.readouterr().err
+    assert ("Traceback" in told) == (status == 70)
+    assert told.splitlines()[-1].startswith("saddle: process 0: ")
+    assert (told.count("\n") == 1) == (status != 70)
 
 
 def test_a_process_without_agents_is_refused(monkeypatch):

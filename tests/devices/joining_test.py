@@ -1,6 +1,7 @@
 """How a process finds out whether others belong to its run: by flags and by the environment."""
 
 import os
+import socket
 
 import pytest
 
@@ -43,6 +44,30 @@ def test_open_mpi_that_does_not_say_where_process_0_is(monkeypatch):
     options = joining.initialize_options("node1:1234", None, None)
     assert (options["num_processes"], options["process_id"]) == (4, 2)
     assert options["local_device_ids"] == [1]
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+@pytest.mark.parametrize("value", ["abc", "", "-1", "2.5"])
+def test_a_variable_that_is_no_number_is_named(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(
+        RunError, match=rf"{name} in the environment must be a whole number >= 0, got '{value}'"
+    ):
+        joining.initialize_options(None, None, None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_port_in_use_is_told_before_jax_tries_it(host, monkeypatch):
+    def never(**_):
+        pytest.fail("JAX was asked, which may end the process from C++")
+
+    monkeypatch.setattr(joining.jax.distributed, "initialize", never)
+    with socket.create_server((host, 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(
+            RunError, match=rf"the port of coordinator must be free .* got localhost:{port}: Addr"
+        ):
+            joining.join(f"localhost:{port}", 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
+from saddle_jax.methods.momentum import inverse
 from saddle_jax.methods.stability import smallest_eigenvalue
 
 
@@ -140,3 +141,16 @@ def test_the_smallest_eigenvalue():
     assert smallest_eigenvalue(sj.ring(5).padded(8)) == pytest.approx((1 + 2 * np.cos(4 * np.pi / 5)) / 3)
     assert smallest_eigenvalue(sj.exponential(8)) is None
     assert smallest_eigenvalue(sj.cycle(sj.ring(4), sj.chain(4))) is None
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-40, 1e-39, 1e-30], ids=str)
+def test_a_learning_rate_without_a_finite_inverse_counts_as_zero(rate):
+    """QGM divides its steps by the learning rate, which a schedule may bring near zero."""
+    method = sj.qgm(sj.ring(3), lambda step: jnp.float32(rate))
+    x = jnp.ones((3, 2))
+    for _ in range(2):
+        x, state, _ = method.step(lambda x, d: jnp.sum(x * d), x, method.init(x), jnp.ones((3, 2)))
+    assert bool(jnp.isfinite(x).all())
+    assert bool(jnp.isfinite(state.rule.m_hat).all())
+    np.testing.assert_allclose(x, 1.0)
+    assert float(inverse(jnp.float32(rate))) == (0.0 if rate < 1e-38 else pytest.approx(1 / rate))

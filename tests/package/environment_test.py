@@ -25,9 +25,13 @@ def environment(tmp_path, monkeypatch):
     for name, path in paths.items():
         monkeypatch.setattr(module, name, path)
     monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
-    calls, requirements = [], []
+    (tmp_path / "requirements").mkdir()
+    calls, requirements, hashed = [], [], []
 
     def pretend(command, tell=None):
+        if "--require-hashes" in command:
+            hashed.append(pathlib.Path(command[-1]).name)
+            return
         calls.append("pip" if "pip" in command else "venv")
         requirements.append(str(command[-1]))
         if calls[-1] == "venv":
@@ -40,7 +44,7 @@ def environment(tmp_path, monkeypatch):
 
     module.real_call = module._call
     monkeypatch.setattr(module, "_call", pretend)
-    module.calls, module.requirements = calls, requirements
+    module.calls, module.requirements, module.hashed = calls, requirements, hashed
     return module
 
 
@@ -57,6 +61,43 @@ def test_a_change_of_what_is_installed_installs_again_into_the_same_folder(envir
     (environment.ROOT / name).write_text("second")
     environment.prepare()
     assert environment.calls == ["venv", "pip", "pip"]
+
+
+def test_what_has_hashes_is_installed_by_them_and_first(environment):
+    environment.prepare()
+    assert environment.hashed == []  # the few packages that the library alone needs
+    environment.prepare("all")
+    assert environment.hashed == ["build.txt", "all.txt"]
+    environment.prepare("all", "test")
+    assert environment.hashed[2:] == ["build.txt", "all.txt", "test.txt"]
+    commands = environment._pip_commands(["all", "test"])
+    assert all("--no-deps" in command for command in commands[:-1])  # nothing that is not listed
+    assert all("--no-build-isolation" in command for command in commands)  # nor anything to build with
+    assert "--no-build-isolation" not in environment._pip_commands(["all", "cuda"])[-1]
+
+
+def test_a_change_of_hashes_installs_again(environment):
+    environment.prepare("all")
+    (environment.ROOT / "requirements" / "all.txt").write_text("other")
+    environment.prepare("all")
+    assert environment.calls == ["venv", "pip", "pip"]
+
+
+VERSIONS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+
+
+def test_every_version_has_hashes_and_every_hash_a_version():
+    found = {}
+    for path in (ROOT / "requirements").glob("*.txt"):
+        lines = path.read_text().replace(" \\\n", " ").splitlines()
+        for line in lines[1:]:
+            pinned, *hashes = line.split()
+            assert hashes, f"{pinned} in {path.name}"
+            assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+            name, version = pinned.split("==")
+            assert name not in found, f"{name} is in two files"
+            found[name] = version
+    assert found == VERSIONS  # bin/pins writes them anew
 
 
 def test_an_installation_says_how_far_it_is(environment, capfd, monkeypatch):
@@ -164,12 +205,22 @@ def test_a_damaged_record_or_a_lost_python_is_made_anew(environment):
     assert environment.calls == ["venv", "pip"] * 4
 
 
-def test_an_old_python_is_refused_in_one_line(environment, monkeypatch):
+def test_an_old_python_is_refused_in_one_line(environment, monkeypatch, capfd):
     monkeypatch.setattr(environment.sys, "version_info", (3, 9, 1))
     monkeypatch.setattr(environment.shutil, "which", lambda name: None)
-    with pytest.raises(SystemExit, match=r"Python must be 3.11 or newer, got 3.9.1"):
+    with pytest.raises(SystemExit, match=r"^2$"):
         environment.prepare()
+    assert "saddle: Python must be 3.11 or newer, got 3.9.1" in capfd.readouterr().err
     assert environment.calls == []
+
+
+def test_a_checkout_that_cannot_be_written_to_is_told_in_one_line(environment, monkeypatch, capfd):
+    (environment.ROOT / ".venv.lock").mkdir()
+    with pytest.raises(SystemExit, match=r"^2$"):
+        environment.prepare()
+    assert capfd.readouterr().err.startswith(
+        f"saddle: {environment.ROOT} must be a folder that can be written"
+    )
 
 
 def test_the_command_works_from_any_folder_and_through_a_link(tmp_path):

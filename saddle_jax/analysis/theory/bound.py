@@ -27,6 +27,7 @@ from saddle_jax.core.topology import Topology
 
 _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
 
+_MOST_STEPS = 10**15
 _ROUNDING = 1e-12  # below which a lambda that is computed may be zero
 
 
@@ -66,7 +67,7 @@ class Setting:
             checks.real(name, getattr(self, name), at_least=0.0, below=1.0)
         checks.real("lambda", self.lambda_, above=0.0, at_most=1.0)
         checks.whole("agents", self.agents, at_least=1)
-        checks.whole("steps", self.steps, at_least=1)
+        checks.whole("steps", self.steps, at_least=1, at_most=_MOST_STEPS)
 
     @property
     def tilde_eta(self) -> float:
@@ -197,7 +198,7 @@ def on_graph(
 def corollary_schedule(agents: int, steps: int, c: float, c_rho: float) -> tuple[float, float]:
     """Returns eta = c sqrt(n / T) and rho = c_rho sqrt(1 / T): the corollary promises 1 / sqrt(nT) then."""
     agents = checks.whole("agents", agents, at_least=1)
-    steps = checks.whole("steps", steps, at_least=1)
+    steps = checks.whole("steps", steps, at_least=1, at_most=_MOST_STEPS)
     c = checks.real("c", c, above=0.0)
     return c * math.sqrt(agents / steps), checks.real("c_rho", c_rho, at_least=0.0) * math.sqrt(1 / steps)
 

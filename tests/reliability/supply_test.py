@@ -1,0 +1,43 @@
+"""Class G: what is installed, from where, and what the package itself may do."""
+
+import ast
+import pathlib
+import re
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "package"))
+from bare_test import without_extras
+
+CLASS = "G"
+pytestmark = pytest.mark.slow
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_every_verb_without_the_extras(attack, tmp_path):
+    for verb, (status, errors) in without_extras(tmp_path).items():
+        with attack.attempt(verb):
+            assert status in (0, 2), status
+            assert len(errors.splitlines()) == (status != 0), errors
+    with attack.attempt("nothing is written"):
+        assert list(tmp_path.iterdir()) == []
+
+
+FORBIDDEN = {
+    "a shell": r"shell\s*=\s*True|os\.system|os\.popen",
+    "eval": r"(?<![\w.])eval\(",
+    "pickles": r"^\s*(import|from) (pickle|marshal|shelve|dill)|allow_pickle\s*=\s*True",
+    "names in /tmp that can be guessed": r"[\"']/tmp|tempfile\.mktemp",
+    "yaml that makes objects": r"yaml\.(unsafe_)?load\(",
+    "certificates that are not checked": r"verify\s*=\s*False|_create_unverified_context",
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_the_package_does_without(what, attack):
+    for path in sorted((ROOT / "saddle_jax").rglob("*.py")):
+        with attack.attempt(f"{what} in {path.name}"):
+            text = path.read_text()
+            ast.parse(text)
+            assert not re.search(FORBIDDEN[what], text, flags=re.MULTILINE)
