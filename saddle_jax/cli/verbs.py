@@ -14,6 +14,7 @@ VERBS = {
     "export": ("saddle_jax.cli.runs", "export"),
     "thin": ("saddle_jax.cli.runs", "show_thin"),
     "report": ("saddle_jax.cli.report", "run"),
+    "serve": ("saddle_jax.cli.serve", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
     "sharpness": ("saddle_jax.cli.sharpness", "run"),
     "landscape": ("saddle_jax.cli.landscape", "run"),
