@@ -213,13 +213,16 @@ def _scores(group: Sequence[Run]) -> tuple[float, float]:
 
 
 def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds."""
+    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds.
+
+    If all methods have stages in common, these are drawn, and otherwise every stage.
+    """
     groups = [[run for run in group if consensus_stages(run)] for group in seeds_together(runs)]
     groups = [group for group in groups if group]
     if not groups:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
     found = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
-    epochs = sorted(set.union(*found))
+    epochs = sorted(set.intersection(*found) or set.union(*found))
     figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
     width = 0.8 / len(groups)
     texts = labels(groups, ("gamma",))  # which goes with the compressor

@@ -293,6 +293,12 @@ def test_sharpness_is_a_bar_for_each_method_over_seeds(tmp_path, drawn):
     assert heights == pytest.approx([200, 100, 20, 10])  # epochs 1 and 2 of QGM, then of Q-SADDLe
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2"]
     assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"qgm", "q_saddle"}
+    end = {"stages": [{"step": 8, "epoch": 2, "whose": "consensus", "lambda_max": 5.0}]}
+    other = folders.write_run(
+        tmp_path / "other", dataclasses.replace(folders.SMALL, method="dpsgd"), sharpness=end
+    )
+    figures.draw("sharpness", [*runs, other], tmp_path / "out.png")
+    assert [text.get_text() for text in drawn[-1].axes[0].get_xticklabels()] == ["2"]  # which all have
     with pytest.raises(RunError, match="sharpness needs runs that `saddle sharpness` has measured"):
         figures.draw("sharpness", [unmeasured], tmp_path / "out.png")
 
