@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from saddle_jax import models
 from saddle_jax.core.ledger import passes_per_step, readable
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import others
+from saddle_jax.devices import hosts
 from saddle_jax.graphs.recorded import to_record
 from saddle_jax.graphs.spelling import is_ours
 from saddle_jax.models import native
@@ -36,19 +38,17 @@ def versions() -> dict[str, str]:
     return found
 
 
-def other_versions(workdir: pathlib.Path) -> str:
-    """Says which packages were others when a run began, from its config.json; nothing if none was."""
-    recorded = read_about(workdir).get("versions", {})
+def tell_other_versions(workdir: pathlib.Path, tell: Callable[[str], None]) -> None:
+    """Tells which packages were others when a run began, from its config.json; nothing if none was."""
+    recorded = read_about(workdir).get("versions", {}) if hosts.writes() else {}
     changed = [
         f"{name} {recorded[name]} -> {number}"
         for name, number in versions().items()
         if recorded.get(name, number) != number
     ]
-    if not changed:
-        return ""
-    return (
-        f"this run began with other versions ({', '.join(changed)}): its numbers may differ in the last bits"
-    )
+    if changed:
+        listed = ", ".join(changed)
+        tell(f"this run began with other versions ({listed}): its numbers may differ in the last bits")
 
 
 def record(program: Program) -> dict[str, Any]:

@@ -86,8 +86,7 @@ def train(
             screen.line(f"{workdir} holds this run already: {before['status']}")
             screen.line(describe.closing_table(before, program.replica.objective.record()))
             return before
-        if hosts.writes() and (told := describe.other_versions(workdir)):
-            screen.warn(told)
+        describe.tell_other_versions(workdir, screen.warn)
         screen.line(describe.heading(program, workdir))
         screen.line("compiling ...")
         run = _Run(program, workdir, held, screen, profile, since, curvature)

@@ -13,11 +13,18 @@ import pytest
 from saddle_jax.training.checkpoint import Checkpoints
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "devices"))
+import hosts_test
 from hosts_test import ends, free_port, saddle_train
 
 CLASS = "D"
 pytestmark = pytest.mark.slow
 FEWER = ("--config.epochs=8", "--config.checkpoint_every_steps=10", "--config.eval_every_epochs=8")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """These tests may share a machine with others, and start sixteen processes one after the other."""
+    monkeypatch.setattr(hosts_test, "ENOUGH", 400)
 
 
 def pair(workdir):

@@ -40,4 +40,6 @@ def test_other_versions_are_told_once_and_only_by_a_run_that_goes_on(tmp_path):
 
 def test_a_record_that_says_nothing_of_versions_is_passed_over(tmp_path):
     for number, about in enumerate(({"versions": {}}, {"versions": describe.versions()})):
-        assert describe.other_versions(write_run(tmp_path / str(number), about=about)) == ""
+        told = []
+        describe.tell_other_versions(write_run(tmp_path / str(number), about=about), told.append)
+        assert told == []
