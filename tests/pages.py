@@ -89,7 +89,7 @@ MINUTES = {
 NOT_IN_CI = {
     "bin/saddle report runs/digits-q_saddle-ring10-seed0": "the folder of the first command at its own size",
     "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
-    "bin/saddle theory --corollary": "takes ten minutes: tests/analysis/theory_test.py has a smaller one",
+    "bin/saddle theory --corollary": "takes ten minutes: tests/analysis/estimates_test.py has it",
 }
 NOT_RUN = {
     "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",

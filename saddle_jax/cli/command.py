@@ -17,7 +17,7 @@ def typed() -> str:
     if named := os.environ.get(VARIABLE):
         return shlex.quote(named)
     program = pathlib.Path(sys.argv[0])
-    if program.name == "__main__.py":
+    if program.stem != "saddle":  # such as __main__.py, or a program that calls us
         return f"{shlex.quote(sys.executable)} -m saddle_jax.cli"
     found = shutil.which(program.name)
     is_found = found is not None and os.path.realpath(found) == os.path.realpath(program)

@@ -8,7 +8,7 @@ from absl import flags
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.settings import config_options, read_options
 from saddle_jax.cli.statuses import MISTAKE
-from saddle_jax.cli.streams import passing
+from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.devices import targets
 
@@ -33,9 +33,8 @@ def run(arguments: Sequence[str]) -> int:
         from saddle_jax.report.forecasts import forecast_lines, forecast_rows
         from saddle_jax.training.forecast import forecast
 
-        passing(f"compiling a step for {options.target} ...")
-        found = forecast(config, targets.target_of(options.target))
-    passing()
+        with doing(f"compiling a step for {options.target} ..."):
+            found = forecast(config, targets.target_of(options.target))
     output = Output(options)
     above, below = forecast_lines(found)
     output.say("\n".join([*above, ""]))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from absl import flags
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import given_options
-from saddle_jax.cli.streams import passing
+from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.paper import plan
 from saddle_jax.paper.experiments import EXPERIMENTS, Entry
@@ -66,14 +67,14 @@ def make_runs(
 
 def _show_plan(output: Output, missing: Sequence[plan.Planned], alone: bool) -> None:
     """Prints what is left to run and about how long it takes; as JSON only where the plan stands alone."""
-    passing("counting what the runs compute and send ...")
-    remaining = plan.remaining(missing)
-    passing()
+    with doing("counting what the runs compute and send ..."):
+        remaining = plan.remaining(missing)
     total = sum(row.seconds for row in remaining)
     if remaining:
         output.note()
         output.table(plan_rows(remaining), spare=("sends per agent",))
-        output.say(f"\nabout {duration(total)} on this machine, compilation apart:\n{HOW}\n")
+        output.say(f"\nabout {duration(total)} on this machine, compilation apart")
+        output.say(textwrap.fill(HOW, 80) + "\n")
     if alone:
         rows = [
             {"row": row.name, "runs": row.runs, "seconds": row.seconds, **dataclasses.asdict(row.size)}

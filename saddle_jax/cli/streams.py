@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 
 from saddle_jax.base import terminal
 from saddle_jax.cli.statuses import MISTAKE, told
@@ -49,6 +50,16 @@ def mend() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def doing(text: str) -> Iterator[None]:
+    """Shows what is being done as long as it is being done, where somebody watches."""
+    passing(text)
+    try:
+        yield
+    finally:
+        passing()
 
 
 def passing(text: str = "") -> None:

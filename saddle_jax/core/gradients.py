@@ -23,6 +23,7 @@ from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
 from saddle_jax.core.ascent import Ascent, GradientFn
 from saddle_jax.core.network import Network
 from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of_pairs
+from saddle_jax.devices import policy
 from saddle_jax.devices.lifting import lift, on_shards
 
 Kind = Literal["own", "pairs", "mean"]
@@ -100,7 +101,7 @@ class Gradients:
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
         self.asked.append("mean")
-        if own is None and self.ascent.is_linear:
+        if own is None and self.ascent.is_linear and policy.joins_neighbours():
             reached = self._reached()
             return self._answer(lambda phase, state: self._gradient_of_mean(x, reached, state))
         return self._slots(x, own, mean=True)

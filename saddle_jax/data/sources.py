@@ -78,6 +78,17 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     )
 
 
+def is_missing(name: str, data_dir: str | os.PathLike | None = None) -> bool:
+    """Tells whether a dataset is one whose shapes are known, and is not prepared here."""
+    if name not in RECIPES:
+        return False
+    try:
+        prepared.find_version(TFDS_NAMES.get(name, name), prepared.data_dir_or_default(data_dir))
+    except DataError:
+        return True
+    return False
+
+
 def is_builtin(name: str) -> bool:
     """Tells whether a name, with or without options in brackets, is in the table of datasets."""
     return name.partition("(")[0].strip() in BUILTIN

@@ -196,6 +196,11 @@ def place(
     return placement
 
 
+def spread(agent_count: int, batch_size: int, count: int) -> Placement:
+    """Returns the placement of a run on as many of `count` devices as help; they need not be there."""
+    return _place(agent_count, batch_size, count, is_auto=True)
+
+
 def _place(agent_count: int, batch_size: int, count: int, *, is_auto: bool) -> Placement:
     if count <= agent_count:
         # 10 agents on 8 devices: two on each of five devices, unless some process would then have none.

@@ -6,8 +6,9 @@ a named target inside `targeting`, where programs are compiled for devices that 
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
-from typing import Literal
+import math
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
 
 import jax
 
@@ -21,15 +22,41 @@ KINDS = ("cpu", "gpu", "tpu")
 _STEPS_PER_DISPATCH = 5
 # How many points of a landscape an accelerator takes at a time.
 _LANDSCAPE_POINTS = 16
+# Operations that keep a GPU busy for about ten times as long as the start of a kernel takes: 50 microseconds
+# of the 37e12 float32 operations a second that an A40 has. Kernels that do less are worth joining.
+_FILLING = 2e9
 
-_target: contextvars.ContextVar[Kind | None] = contextvars.ContextVar("target", default=None)
+
+class _Target(NamedTuple):
+    kind: Kind
+    memory: int | None
+
+
+_target: contextvars.ContextVar[_Target | None] = contextvars.ContextVar("target", default=None)
+
+
+class Work(NamedTuple):
+    """What the gradient of one agent takes, and what a device has left for it.
+
+    Attributes:
+      operations: floating-point operations of one of its convolutions or matrix products, on average.
+      memory: bytes that its forward pass keeps for the backward pass.
+      room: bytes that a device has for that, beside what it holds anyway; None where nobody tells.
+    """
+
+    operations: float
+    memory: int
+    room: int | None
 
 
 @contextlib.contextmanager
-def targeting(kind: Kind) -> Iterator[None]:
-    """Makes all answers, while entered, those for one kind of hardware: "cpu", "gpu" or "tpu"."""
+def targeting(kind: Kind, memory: int | None = None) -> Iterator[None]:
+    """Makes all answers, while entered, those for one kind of hardware: "cpu", "gpu" or "tpu".
+
+    `memory` is what each device has, in bytes.
+    """
     checks.choice("kind", kind, KINDS)
-    token = _target.set(kind)
+    token = _target.set(_Target(kind, memory))
     try:
         yield
     finally:
@@ -41,14 +68,30 @@ def is_cpu() -> bool:
     return _kind() == "cpu"
 
 
-def group_size(agents: int, group: int = 0) -> int:
+def group_size(agents: int, group: int = 0, work: Callable[[], Work] | None = None) -> int:
     """Returns how many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
 
-    An accelerator takes all of them: its operations want to be wide. A core of a CPU takes one: what that one
-    needs stays in its caches, and its convolutions are those of one model, which XLA:CPU runs best.
+    A core of a CPU takes one: what that one needs stays in its caches, and its convolutions are those of one
+    model, which XLA:CPU runs best. An accelerator takes as many as fill it and find room, all if nobody tells
+    their `work`. Small kernels of several agents are joined, since each takes time to start. An agent
+    whose kernels fill a device is computed by itself: joined ones would be no faster, and would take the
+    memory of all. docs/gpu.md has what is compiled for each choice.
     """
     checks.whole("group", group, at_least=0)
-    return min(agents, group or (1 if is_cpu() else agents))
+    if group or is_cpu():
+        return min(agents, group or 1)
+    if work is None:
+        return agents
+    one = work()
+    most = math.ceil(_FILLING / max(one.operations, 1.0))
+    if one.room is not None:
+        most = min(most, one.room // max(one.memory, 1))
+    return _even(agents, max(1, min(agents, most)))
+
+
+def _even(agents: int, most: int) -> int:
+    """Returns the largest number up to `most` that divides the agents, if it is more than half of that."""
+    return max((n for n in range(most // 2 + 1, most + 1) if agents % n == 0), default=most)
 
 
 def replicas_at_once(count: int) -> int:
@@ -76,6 +119,16 @@ def devices_per_batch(devices: int, agents: int) -> int:
 def batches_convolutions() -> bool:
     """Tells whether the convolutions of several agents become one: XLA:CPU runs that slowly."""
     return not is_cpu()
+
+
+def joins_neighbours() -> bool:
+    """Tells whether the batches of all neighbours are one large batch, where a method asks for their mean.
+
+    A core of a CPU computes one agent at a time and likes that one large. On an accelerator the gradients of
+    convolution kernels would be one for each batch, of images copied into another layout, and all batches
+    would be in memory: there, agents are what is computed together, and neighbours come one by one.
+    """
+    return is_cpu()
 
 
 def takes_library_convolutions() -> bool:
@@ -130,10 +183,20 @@ def devices_share_memory() -> bool:
     return is_cpu()
 
 
+def device_memory() -> int | None:
+    """Returns the bytes that an accelerator has; None where nobody tells, and on CPUs, which share theirs."""
+    target = _target.get()
+    if target is not None:
+        return target.memory
+    stats = jax.local_devices()[0].memory_stats()
+    return int(stats["bytes_limit"]) if stats and "bytes_limit" in stats else None
+
+
 def landscape_points() -> int:
     """Returns how many points of a loss landscape are evaluated at a time."""
     return 1 if is_cpu() else _LANDSCAPE_POINTS
 
 
 def _kind() -> str:
-    return _target.get() or jax.default_backend()
+    target = _target.get()
+    return jax.default_backend() if target is None else target.kind

@@ -4,11 +4,8 @@ XLA compiles for a described device. Of a GPU the description is a text, of whic
 numbers; of TPUs libtpu knows them all. Nothing runs on such devices: a program for them can be read, and it
 says how much memory it takes.
 
-The numbers of a100 and h100 are those of XLA's own descriptions (a100_sxm_80.txtpb, h100_sxm.txtpb), with
-the memory that NVIDIA states; those of a40, l4 and the TPUs are what their makers publish of them. None was
-read from such a device. Memory of v5e was compared with cloud.google.com/tpu/docs/v5e (16 GB); memory,
-bandwidth, cores, clock and cache of a40 with tables of others, since no page of NVIDIA's was found. The rest
-was not compared again.
+Each description names its sources. Those that are XLA's own were read from such devices by XLA's authors
+(openxla/xla, xla/backends/gpu/target_config/specs); none was read from a device here.
 """
 
 import importlib.util
@@ -29,6 +26,7 @@ class Gpu(NamedTuple):
     """What XLA is told of a GPU; a core is what NVIDIA calls a streaming multiprocessor."""
 
     name: str
+    source: str  # of the numbers
     capability: tuple[int, int]
     memory: int  # bytes
     bandwidth: int  # bytes per second
@@ -38,27 +36,87 @@ class Gpu(NamedTuple):
     cache: int  # bytes of the second level
     shared: int  # bytes of each core
     threads: int  # of each core
+    extension: str = "NONE"  # of the capability: features that only this very generation has
+
+
+class Tpu(NamedTuple):
+    """The memory of a TPU's chip; libtpu knows the rest."""
+
+    source: str
+    memory: int  # bytes
 
 
 GPUS = {
-    "a40": Gpu("NVIDIA A40", (8, 6), 48 * 10**9, 696 * 10**9, 84, 128, 1.74, 6 << 20, 100 << 10, 1536),
+    "a40": Gpu(
+        name="NVIDIA A40",
+        source="NVIDIA's data sheet as dealers quote it (48 GB, 696 GB/s, 10,752 = 84 x 128 units); public "
+        "tables of GPUs (1740 MHz); the rest from XLA's a6000.txtpb, which is the same chip",
+        capability=(8, 6),
+        memory=48 * 10**9,
+        bandwidth=696 * 10**9,
+        cores=84,
+        units=128,
+        clock=1.74,
+        cache=6 << 20,
+        shared=100 << 10,
+        threads=1536,
+    ),
     "a100": Gpu(
-        "NVIDIA A100 80 GB", (8, 0), 80 * 10**9, 2039 * 10**9, 108, 64, 1.41, 40 << 20, 164 << 10, 2048
+        name="NVIDIA A100 80 GB",
+        source="XLA's a100_sxm_80.txtpb",
+        capability=(8, 0),
+        memory=85_100_068_864,
+        bandwidth=2_039_040_000_000,
+        cores=108,
+        units=64,
+        clock=1.41,
+        cache=40 << 20,
+        shared=164 << 10,
+        threads=2048,
     ),
     "h100": Gpu(
-        "NVIDIA H100 80 GB", (9, 0), 80 * 10**9, 3352 * 10**9, 132, 128, 1.98, 50 << 20, 228 << 10, 2048
+        name="NVIDIA H100 80 GB",
+        source="XLA's h100_sxm.txtpb",
+        capability=(9, 0),
+        memory=84_942_979_072,
+        bandwidth=3_352_320_000_000,
+        cores=132,
+        units=128,
+        clock=1.98,
+        cache=50 << 20,
+        shared=228 << 10,
+        threads=2048,
+        extension="ACCELERATED_FEATURES",
     ),
-    "l4": Gpu("NVIDIA L4", (8, 9), 24 * 10**9, 300 * 10**9, 58, 128, 2.04, 48 << 20, 100 << 10, 1536),
+    "l4": Gpu(
+        name="NVIDIA L4",
+        source="NVIDIA's data sheet as dealers quote it (24 GB, 300 GB/s, 2.04 GHz, 30.3 TFLOP/s, which 58 x "
+        "128 units make); public tables of GPUs (48 MB cache); the rest as of other GPUs from 8.6 on",
+        capability=(8, 9),
+        memory=24 * 10**9,
+        bandwidth=300 * 10**9,
+        cores=58,
+        units=128,
+        clock=2.04,
+        cache=48 << 20,
+        shared=100 << 10,
+        threads=1536,
+    ),
 }
-# Bytes of one chip. The rest of a TPU's name says how chips are joined, as 2x2 does.
-TPUS = {"v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30}
+# The rest of a TPU's name says how chips are joined, as 2x2 does.
+TPUS = {
+    "v5e": Tpu("cloud.google.com/tpu/docs/v5e: 16 GB of HBM2", 16 << 30),
+    "v5p": Tpu("cloud.google.com/tpu/docs/v5p: 95 GB of HBM2e", 95 << 30),
+    "v6e": Tpu("cloud.google.com/tpu/docs/v6e: 32 GB of HBM", 32 << 30),
+}
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",  # of the machine, which is none: the target has its own
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
-# JAX takes this share of a GPU's memory when it starts, unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise.
-_GPU_SHARE = 0.75
+# JAX takes this share of a GPU's memory when it starts, unless one of these says otherwise.
+_GPU_SHARE = "0.75"
+_GPU_SHARES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 
 _TEXT = """gpu_device_info {{
   threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152
@@ -68,7 +126,7 @@ _TEXT = """gpu_device_info {{
   thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64
   memory_bandwidth: {bandwidth} device_memory_size: {memory}
   registers_per_core_limit: 65536 registers_per_block_limit: 65536
-  cuda_compute_capability {{ major: {major} minor: {minor} }}
+  cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}
   dnn_version: "9.10.0" runtime_version: "12.8.0" driver_version: "12.8.0"
 }}
 platform_name: "CUDA"
@@ -111,14 +169,23 @@ def target_of(text: str) -> Target:
         for variable, value in _NO_TPU.items():
             os.environ.setdefault(variable, value)
         devices = topologies.get_topology_desc(text, "tpu").devices
-        return Target(text, "tpu", f"{len(devices)} x TPU {name}", tuple(devices), TPUS[name])
+        return Target(text, "tpu", f"{len(devices)} x TPU {name}", tuple(devices), TPUS[name].memory)
     _require("jax_cuda12_plugin", "plan-cuda", text)
     gpu = GPUS[name]
     found = topologies.get_topology_desc(
         "", "cuda", target_config=described_gpu(gpu), topology=f"1x1x{int(grid)}"
     )
-    share = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", _GPU_SHARE))
-    return Target(text, "gpu", f"{grid} x {gpu.name}", tuple(found.devices), int(share * gpu.memory))
+    return Target(text, "gpu", f"{grid} x {gpu.name}", tuple(found.devices), int(_share() * gpu.memory))
+
+
+def _share() -> float:
+    """Returns the share of a GPU's memory that JAX takes."""
+    name = next((name for name in _GPU_SHARES if os.environ.get(name)), "")
+    text = os.environ.get(name, _GPU_SHARE)
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(f"{name} must be a number, got {text!r}") from None
 
 
 def described_gpu(gpu: Gpu) -> str:

@@ -21,12 +21,9 @@ from saddle_jax.training import methods
 from saddle_jax.training.config import Config, build_topology
 
 _TEST = {"cifar10": 10_000, "cifar100": 10_000, "imagenette": 3_925, "imagenet": 50_000}
-# What steps of convolutional networks reach of a matrix product's speed, roughly.
-_SHARE = 0.4
-_PRODUCT, _SECONDS = (
-    1024,
-    0.1,
-)  # size of the matrices that are multiplied to learn the speed, and for how long
+# What steps reach of a matrix product's speed: ResNets about 0.7, small networks 0.25 (docs/performance.md).
+_SHARE = 0.5
+_PRODUCT, _SECONDS = 1024, 0.1  # size of the matrices that are multiplied, and for how long
 # Settings that change neither what a step computes nor what it sends.
 _LIKE: dict[str, Any] = {
     "dataset": "digits", "data_dir": "", "subset": 0, "alpha": 1.0, "seed": 0, "epochs": 1,
@@ -71,7 +68,7 @@ def size_of(config: Config) -> Size:
     share = (config.subset or data.samples) // config.agents
     steps = config.epochs * -(-share // config.batch_size)
     model = _model(config.model, data.classes, config.norm)
-    passes, ledger = _step(dataclasses.replace(config, **_LIKE), model, data.inputs)
+    passes, ledger = _step(_like(config), model, data.inputs)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
@@ -82,6 +79,12 @@ def size_of(config: Config) -> Size:
         bytes_sent=ledger.wire_bytes_per_agent(steps),
         operations=3 * _forward(model, data.inputs) * config.agents * config.batch_size,
     )
+
+
+def _like(config: Config) -> Config:
+    """Returns settings with the same step; on a ring of any length an agent computes and sends the same."""
+    shorter: dict[str, Any] = {"agents": 3} if config.topology == "ring" and config.agents > 3 else {}
+    return dataclasses.replace(config, **_LIKE, **shorter)
 
 
 @functools.cache

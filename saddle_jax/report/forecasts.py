@@ -8,17 +8,22 @@ from saddle_jax.training.forecast import Forecast
 
 def forecast_lines(found: Forecast) -> tuple[list[str], list[str]]:
     """Writes what stands above and below the table of memory: the verdict, and what else was found."""
-    lines = [
-        f"target      {found.target.text}: {found.placement}",
+    above = [
+        f"target      {found.target.text}: {found.placement}, {found.at_a_time} at a time",
         f"fits        {_verdict(found)}",
-        *(f"to change   {line}" for line in found.advice),
+        *([] if found.has_data else ["data        not here: black images of its shapes stand in for it"]),
+    ]
+    advice = [f"to change   {line}" for line in found.advice]
+    if not found.kernels:
+        return above, [*advice, "compiled    not at all: the compiler refuses what does not fit"]
+    below = [
         f"exchanges   {_exchanges(found)}",
         f"kernels     {', '.join(f'{count:,} x {kind}' for kind, count in found.kernels.items())}",
         f"window      {_window(found)}",
         f"compiled    {found.steps:,} {'step' if found.steps == 1 else 'steps'} a call, "
         f"in {found.compile_seconds:.1f} s",
     ]
-    return lines[:2], lines[2:]
+    return above, advice + below
 
 
 def _verdict(found: Forecast) -> str:

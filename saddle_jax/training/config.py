@@ -247,7 +247,8 @@ class Config:
     devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
     group: int = setting(
         0,
-        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU and all elsewhere",
+        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU, and elsewhere as "
+        "many as fill the device and find room",
         whole(0),
     )
     lowering: str = setting(

@@ -201,7 +201,8 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
                 {**result, f"test_{metric['name']}_std": None}, metric
             )
     if "consensus_distance" in result and not swept:
-        rows["consensus distance"] = f"{result['consensus_distance']:.4g}"
+        alone = {"distance": result["consensus_distance"]}  # replicas show the mean without its spread
+        rows["consensus distance"] = phrases.number(alone, "distance", ".4g")
     rows |= _costs(result)
     width = max(20, *map(len, rows))
     return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())

@@ -1,25 +1,31 @@
 """A run's own step, compiled for devices that may not be there: what it takes there, and whether it fits."""
 
 import dataclasses
+import re
 import time
 from typing import Any
 
 import jax
 import numpy as np
 
-from saddle_jax.core.ledger import readable
+from saddle_jax.data import sources
+from saddle_jax.data.stand_ins import stand_in
 from saddle_jax.devices import compiled_text, lifting, policy
 from saddle_jax.devices.compiled_text import Collective
 from saddle_jax.devices.placement import place
 from saddle_jax.devices.targets import Target
 from saddle_jax.models.precision import check_precision
-from saddle_jax.training import memory
+from saddle_jax.training import memory, parts, work
 from saddle_jax.training.config import Config
 from saddle_jax.training.memory import Footprint
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.program import Program, build
+from saddle_jax.training.remedies import remedies
 from saddle_jax.training.step import Inputs
 
+# A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".
+_USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # Compiling for a GPU that is not there cannot try kernels out.
 _OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_autotune_level": 0}}
 
@@ -32,10 +38,13 @@ class Forecast:
       target: the devices.
       placement: how the agents lie on them, for people.
       devices: how many of them are used.
+      at_a_time: how many of a device's agents are computed at a time, of all runs.
+      has_data: whether the dataset is here; if not, black images of its shapes stand in for it.
       models: bytes of the agents' models; of several runs in one program, of all of them, as the state.
       state: bytes of what the method remembers.
       data: bytes of the samples to train with and of their order.
       working: bytes that the step needs beside, from the compiler.
+      donated: bytes of models and state that a call takes over and writes its results to.
       estimate: what `memory.estimate` told before anything was compiled.
       memory: bytes that there are; None where nobody tells.
       sharing: how many devices share that memory.
@@ -50,10 +59,13 @@ class Forecast:
     target: Target
     placement: str
     devices: int
+    at_a_time: int
+    has_data: bool
     models: int
     state: int
     data: int
     working: int
+    donated: int
     estimate: Footprint
     memory: int | None
     sharing: int
@@ -80,6 +92,8 @@ class Forecast:
             "target": self.target.text,
             "devices": self.devices,
             "placement": self.placement,
+            "agents_at_a_time": self.at_a_time,
+            "has_data": self.has_data,
             "fits": self.fits,
             "memory": self.memory,
             "bytes_per_device": {
@@ -95,6 +109,7 @@ class Forecast:
                 "working": self.estimate.working,
                 "total": self.estimate.total // self.estimate.sharing,
             },
+            "donated_bytes": self.donated,
             "collectives": [one._asdict() for one in self.collectives],
             "kernels": self.kernels,
             "largest_window": self.largest_window,
@@ -107,15 +122,32 @@ class Forecast:
 def forecast(config: Config, target: Target, shared: Parts | None = None) -> Forecast:
     """Compiles a run's step for a target and reads what came out.
 
-    `shared` are the parts that are made already; None loads and makes those that the settings name.
+    `shared` are the parts that are made already; None loads and makes those that the settings name. Of a
+    known dataset that is not here the shapes suffice.
     """
-    with policy.targeting(target.kind):
+    has_data = shared is not None or not sources.is_missing(config.dataset, config.data_dir or None)
+    if shared is None:
+        shared = parts.of_settings(config, None if has_data else stand_in(config.dataset))
+    with policy.targeting(target.kind, target.memory):
         check_precision(config.precision)
         program = program_on(config, target, shared)
+        told = _before(program, target, has_data)
         started = time.perf_counter()
-        compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
-        seconds = time.perf_counter() - started
-        return _read(program, target, compiled, steps, seconds)
+        try:
+            compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
+        except jax.errors.JaxRuntimeError as error:
+            used = _USED.search(str(error))
+            if used is None:
+                raise
+            needed, there = int(float(used[1]) * _UNITS[used[2]]), int(float(used[3]) * _UNITS[used[4]])
+            found = dataclasses.replace(told, working=max(0, needed - told.total), memory=there)
+        else:
+            found = _read(program, told, compiled, steps)
+        found = dataclasses.replace(found, compile_seconds=time.perf_counter() - started)
+        if found.fits or found.memory is None:
+            return found
+        advice = remedies(program, found.working, found.memory // found.sharing)
+        return dataclasses.replace(found, advice=advice)
 
 
 def program_on(config: Config, target: Target, shared: Parts | None = None) -> Program:
@@ -129,11 +161,10 @@ def compile_step(program: Program, options: dict[str, Any] | None = None) -> tup
     """Compiles as many steps as one call takes, from shapes alone; returns the program and that number."""
     steps = min(program.steps_per_dispatch, program.replica.steps)
     first = jax.ShapeDtypeStruct((), np.int32)
+    # Before the mesh is entered: what is computed inside would run on its devices, which may not be there.
+    arguments = program.part_like, input_shapes(program), first, first, steps, program.phase(0, steps)
     with program.placement.active():
-        lowered = program.compiled.lower(
-            program.part_like, input_shapes(program), first, first, steps, program.phase(0, steps)
-        )
-        return lowered.compile(options), steps
+        return program.compiled.lower(*arguments).compile(options), steps
 
 
 def input_shapes(program: Program) -> Inputs:
@@ -160,57 +191,46 @@ def input_shapes(program: Program) -> Inputs:
     return Inputs(data, samples, mask)
 
 
-def _read(program: Program, target: Target, compiled: Any, steps: int, seconds: float) -> Forecast:
-    """Reads the compiled program of `steps` steps, which took so many seconds to compile."""
-    placement, shapes, told = program.placement, program.carry_shapes, memory.estimate(program)
-    models = memory.size_of(shapes.params) // placement.devices
-    carried = memory.size_of(program.shapes_of_one) * program.at_once // placement.devices
-    found, text = compiled.memory_analysis(), compiled.as_text()
-    # What is carried is donated: it is an argument and takes no room among the results.
-    beside = found.output_size_in_bytes - found.alias_size_in_bytes
-    there = memory.available() if target.memory is None else target.memory
-    result = Forecast(
+def _before(program: Program, target: Target, has_data: bool) -> Forecast:
+    """Returns what is known before anything is compiled: what a device holds, and what it has room for."""
+    placement, told = program.placement, memory.estimate(program)
+    models = work.size_of(program.carry_shapes.params) // placement.devices
+    return Forecast(
         target=target,
         placement=str(placement),
         devices=placement.devices * placement.batch_devices,
+        at_a_time=program.group * program.at_once,
+        has_data=has_data,
         models=models,
         state=told.carried - models,
+        data=told.data,
+        working=0,
+        donated=0,
+        estimate=told,
+        memory=memory.available() if target.memory is None else target.memory,
+        sharing=told.sharing,
+        collectives=(),
+        kernels={},
+        largest_window=0,
+        steps=0,
+        compile_seconds=0.0,
+        advice=(),
+    )
+
+
+def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Forecast:
+    """Reads the compiled program of `steps` steps."""
+    carried = work.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
+    found, text = compiled.memory_analysis(), compiled.as_text()
+    # What is carried is donated: it is an argument and takes no room among the results.
+    beside = found.output_size_in_bytes - found.alias_size_in_bytes
+    return dataclasses.replace(
+        told,
         data=found.argument_size_in_bytes - carried,
         working=found.temp_size_in_bytes + beside,
-        estimate=told,
-        memory=there,
-        sharing=told.sharing,
+        donated=found.alias_size_in_bytes,
         collectives=tuple(compiled_text.collectives(text)),
         kernels=compiled_text.kernels(text),
         largest_window=compiled_text.largest_window(text),
         steps=steps,
-        compile_seconds=seconds,
-        advice=(),
     )
-    return result if result.fits else dataclasses.replace(result, advice=_advice(program, result))
-
-
-def _advice(program: Program, found: Forecast) -> tuple[str, ...]:
-    """Returns what would make the run fit, by our estimate and what the compiler made of it so far."""
-    assert found.memory is not None
-    room, lines = found.memory // found.sharing, []
-    excess = found.working / max(1, found.estimate.working)
-    per_device = program.placement.per_device * program.at_once
-    group = policy.group_size(per_device, program.config.group)
-    while group > 1:
-        group //= 2
-        smaller = Program(
-            dataclasses.replace(program.config, group=group), program.replicas, program.placement
-        )
-        needed = found.total - found.working + int(excess * memory.estimate(smaller).working)
-        if needed <= room:
-            lines.append(f"group={group}: about {readable(needed)}, {group} agents at a time")
-            break
-    shared = found.total - found.data
-    if found.data < room and found.sharing == 1:
-        devices = -(-shared * found.devices // (room - found.data))
-        if devices <= program.placement.agents:
-            lines.append(f"at least {devices} such devices instead of {found.devices}")
-    if program.config.compressor != "none" and found.state:
-        lines.append("compressor=none: the method remembers no public copies of models")
-    return tuple(lines) or ("fewer agents, a smaller model or devices with more memory",)

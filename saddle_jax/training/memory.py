@@ -13,17 +13,14 @@ The second half is an estimate: XLA shares some of that memory and needs some mo
 """
 
 import dataclasses
-import math
 import pathlib
-from typing import Any
 
 import jax
-import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.ledger import readable
 from saddle_jax.devices import policy
-from saddle_jax.training.build import Replica
+from saddle_jax.training import work
 from saddle_jax.training.program import Program
 
 _LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
@@ -59,49 +56,24 @@ class Footprint:
 def estimate(program: Program) -> Footprint:
     """Returns what a run, or several in one program, will take; see above."""
     placement, shapes = program.placement, program.carry_shapes
-    width = program.method.topology.graphs[0].neighbours.shape[1]
-    asked = program.method.asked(program.shapes_of_one.params)
-    pairs = max((width if kind == "pairs" else 1 for kind in asked), default=1)
-    together = placement.per_device * program.at_once
-    at_a_time = policy.group_size(together, program.config.group)
-    copies = pairs + 1 + (at_a_time < together)
-    gradients = copies * size_of(shapes.params) * program.at_once // len(program.replicas)
-    batches = width if "mean" in asked and program.method.ascent.is_linear else 1
-    kept = batches * at_a_time * _kept(program.replica)
-    activations = policy.activations_held() * kept // placement.batch_devices
-    held = {id(leaf): _bytes(leaf) for one in program.replicas for leaf in jax.tree.leaves(one.dataset.train)}
+    at_a_time = program.group * program.at_once
+    is_grouped = program.group < placement.per_device
+    one = program.shapes_of_one.params
+    gradients = work.copies(program.method, one, is_grouped) * work.size_of(one) * program.at_once
+    activations = at_a_time * work.kept(program.replica, program.method, one, placement)
     devices = placement.devices * placement.batch_devices
     return Footprint(
-        carried=size_of(shapes) // placement.devices,
-        data=0 if program.replica.dataset.is_streamed else sum(held.values()),
+        carried=work.size_of(shapes) // placement.devices,
+        data=work.stored(program.replicas, placement),
         working=gradients // placement.devices + activations,
         sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
     )
 
 
-def _bytes(leaf: Any) -> int:
-    return math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
-
-
-def _kept(replica: Replica) -> int:
-    """Returns what one agent's forward pass on one batch keeps for the backward pass."""
-
-    def forward(params: Any, batch: Any) -> Any:
-        return jax.vjp(lambda x: replica.loss_fn(x, batch)[0], params)[1]
-
-    return size_of(jax.eval_shape(forward, jax.eval_shape(replica.first_model), replica.batch_shapes()))
-
-
-def size_of(shapes: Any) -> int:
-    """Returns the bytes of all arrays of a tree, of which only the shapes are looked at."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-
-
 def available() -> int | None:
     """Bytes that there are: of an accelerator's memory, or of this machine's; None where nobody tells."""
-    stats = jax.local_devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return int(stats["bytes_limit"])
+    if (found := policy.device_memory()) is not None:
+        return found
     try:
         lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
         known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith("kB")}

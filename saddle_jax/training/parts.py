@@ -49,9 +49,9 @@ class Parts:
     method: MethodMaker
 
 
-def of_settings(config: Config) -> Parts:
-    """Loads the data that the settings name, and makes the other parts that they name."""
-    dataset = load(config.dataset, config.data_dir or None)
+def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
+    """Makes the parts that the settings name; the data is loaded, unless what stands in for it is given."""
+    dataset = load(config.dataset, config.data_dir or None) if dataset is None else dataset
     if config.objective == "regression":  # of classes, too, which are then numbers
         dataset = dataclasses.replace(dataset, outputs=given.outputs_of(dataset.train))
     objective = dataset.objective if config.objective == "auto" else config.objective

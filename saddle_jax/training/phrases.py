@@ -128,12 +128,14 @@ def score(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -
     """
     name = name or f"test_{metric['name']}"
     if metric["percent"]:
-        return f"{number(found, name, '.2f', 100)} %"
+        return f"{number(found, name, '.2f', 100)}{'' if found[name] is None else ' %'}"
     return number(found, name, ".4f" if metric["name"] == "loss" else ".4g")
 
 
 def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> str:
-    """Writes a number of a record, with its spread over replicas if it has one."""
+    """Writes a number of a record, with its spread over replicas if it has one; null was not finite."""
+    if found[name] is None:
+        return "not finite"
     std = found.get(f"{name}_std")
     spread = "" if std is None else f" +- {scale * std:{digits}}"
     return f"{scale * found[name]:{digits}}{spread}"

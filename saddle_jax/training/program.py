@@ -26,7 +26,7 @@ from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.devices import policy
 from saddle_jax.devices.dispatch import in_turn
 from saddle_jax.devices.placement import Placement, place
-from saddle_jax.training import consistency, parts
+from saddle_jax.training import consistency, parts, work
 from saddle_jax.training.build import Replica, make
 from saddle_jax.training.config import Config
 from saddle_jax.training.parts import Parts
@@ -70,27 +70,30 @@ class Program:
         """The books of what the agents send."""
         return open_ledger(self.method, self.shapes_of_one.params)
 
+    @functools.cached_property
+    def _at_a_time(self) -> int:
+        """How many of a device's agents are computed at a time, of all runs, at the most."""
+        count, group = len(self.replicas), self.config.group
+        runs = count if group else policy.replicas_at_once(count)
+        taken = self.replicas, self.method, self.shapes_of_one, self.placement, runs
+        return policy.group_size(runs * self.placement.per_device, group, lambda: work.of_agent(*taken))
+
     @property
     def at_once(self) -> int:
         """C, how many runs one call computes; it divides R. `group` counts the agents of all of them."""
-        most = policy.replicas_at_once(len(self.replicas))
-        if self.config.group:
-            most = max(1, self.config.group // self.placement.per_device)
-        count = len(self.replicas)
+        count, most = len(self.replicas), max(1, self._at_a_time // self.placement.per_device)
         return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
 
     @property
     def group(self) -> int:
         """How many of a device's agents of one run are computed at a time."""
-        together = self.placement.per_device * self.at_once
-        return max(1, policy.group_size(together, self.config.group) // self.at_once)
+        return max(1, min(self._at_a_time // self.at_once, self.placement.per_device))
 
     @property
     def steps_per_dispatch(self) -> int:
         """How many steps one call of `steps` takes, where nothing is to be done between them."""
-        if self.replica.dataset.is_streamed:  # its samples come batch by batch
-            return 1
-        return self.config.steps_per_dispatch or policy.steps_per_dispatch()
+        chosen = self.config.steps_per_dispatch or policy.steps_per_dispatch()
+        return 1 if self.replica.dataset.is_streamed else chosen  # streamed samples come batch by batch
 
     # Before the first step, and what is saved
 

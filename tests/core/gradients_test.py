@@ -6,6 +6,8 @@ import pytest
 from problem import GRAPHS, IRREGULAR, Problem
 
 import saddle_jax as sj
+from saddle_jax.core.gradients import Gradients
+from saddle_jax.devices import policy
 
 RHO = 0.3
 every_graph = pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
@@ -45,6 +47,22 @@ def test_cross_gradient_ik_is_the_neighbours_loss_at_the_own_model(graph, rho):
     for i, k in np.ndindex(*graph.neighbours.shape):
         expected = sam_by_hand(problem, graph.neighbours[i, k], one(problem.params, i), rho=rho)
         chex.assert_trees_all_close(one(grads, i, k), expected, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_mean_is_the_same_on_all_kinds_of_hardware(monkeypatch):
+    """Accelerators go through the neighbours one by one, and never take the gradient of a joined batch."""
+    problem = Problem(5)
+
+    def mean():
+        return asked(MEAN, IRREGULAR, sj.sam(0.0), problem.loss_fn, problem.params, problem.batch(0))
+
+    joined, metrics = mean()
+    monkeypatch.setattr(Gradients, "_gradient_of_mean", lambda *_: pytest.fail("it is joined"))
+    with policy.targeting("gpu"):
+        one_by_one, same = mean()
+    chex.assert_trees_all_close(one_by_one, joined, atol=1e-12)
+    np.testing.assert_allclose(same["loss"], metrics["loss"], atol=1e-12)
 
 
 @pytest.mark.usefixtures("x64")

@@ -42,6 +42,25 @@ def test_answers_are_for_this_hardware_or_for_a_named_target():
     assert policy.group_size(2, 3) == 2
 
 
+def test_agents_at_a_time_follow_from_their_work_and_the_room_for_it():
+    def chosen(agents, operations=1e8, memory=10, room=None):
+        return policy.group_size(agents, 0, lambda: policy.Work(operations, memory, room))
+
+    assert chosen(40) == 1  # a CPU
+    with policy.targeting("gpu"):
+        assert chosen(10) == 10  # small kernels are joined
+        assert chosen(40) == 20  # as many as fill a device, in equal groups
+        assert chosen(41) == 20  # or nearly
+        assert chosen(40, operations=5e9) == 1  # a kernel that fills it alone
+        assert chosen(10, room=59) == 5
+        assert chosen(10, room=0) == 1
+        assert policy.group_size(10, 7, lambda: pytest.fail("nobody asks")) == 7
+        assert policy.group_size(10) == 10
+        assert policy.device_memory() is None
+    with policy.targeting("gpu", 5):
+        assert policy.device_memory() == 5
+
+
 def test_mistakes():
     with (
         pytest.raises(ValueError, match="kind must be one of 'cpu', 'gpu', 'tpu', got 'fpga'"),

@@ -48,6 +48,7 @@ def test_every_method_and_ascent_has_a_page(site):
         assert facts.citation in text
         assert "<math" in text
         assert '<svg class="convex"' in text
+    assert "the worst point nearby" in (site / "method" / "q_saddle.html").read_text()  # SAM's own words
     for name in algorithms.ascents():
         assert (site / "ascent" / f"{name}.html").is_file()
 

@@ -33,6 +33,7 @@ TOOLS = {
     "core/trees",
     "devices/exchange",
     "devices/lifting",
+    "devices/policy",
     "methods/momentum",
     "methods/rounds",
 }

@@ -9,13 +9,18 @@ import pytest
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.data.dataset import DataError
+from saddle_jax.data.stand_ins import stand_in
 from saddle_jax.devices import policy, targets
+from saddle_jax.devices.placement import spread
+from saddle_jax.report.forecasts import forecast_lines
 from saddle_jax.training import forecast as forecasts
-from saddle_jax.training import memory
+from saddle_jax.training import memory, parts
 from saddle_jax.training.config import Config
 from saddle_jax.training.feeding import Feed
 from saddle_jax.training.forecast import forecast
 from saddle_jax.training.program import build
+from saddle_jax.training.remedies import remedies
 
 MLP = Config(agents=6, model="mlp")
 HERE = targets.target_of("here")
@@ -80,17 +85,77 @@ def test_the_parts_add_up_to_what_the_compiler_counts():
 
 
 def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
-    monkeypatch.setattr(memory, "available", lambda: 2_000_000)
-    settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=12"]
-    settings += ["--config.compressor=sign", "--config.batch_size=64"]
+    config = Config(agents=12, model="mlp", devices="1", group=1, compressor="sign", method="n_saddle")
+    needed = forecast(config, HERE).total
+    monkeypatch.setattr(memory, "available", lambda: needed - 1)
+    settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=1"]
+    settings += ["--config.compressor=sign", "--config.method=n_saddle"]
     assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"]
-    assert any(line.startswith("compressor=none") for line in found["advice"])
+    assert [line.partition(":")[0] for line in found["advice"]] == ["compressor=none"]
+    assert forecast(dataclasses.replace(config, compressor="none"), HERE).fits
+    monkeypatch.setattr(memory, "available", lambda: 1000)
     assert cli.main(["saddle", "plan", "--target=here", *settings]) == 2
     text = capsys.readouterr().out
     assert "fits        NO: " in text
-    assert "to change   " in text
+    assert "to change   fewer agents, a smaller model or devices with more memory" in text
+
+
+def test_remedies_are_tried_before_they_are_told():
+    """On an accelerator, by the estimate alone: nothing is compiled."""
+    config = Config(agents=8, model="cnn", dataset="imagenette", group=8, batch_size=256)
+    with policy.targeting("gpu", 10**9):
+        made = build(config, parts.of_settings(config, stand_in("imagenette")))
+        run = dataclasses.replace(made, placement=spread(8, 256, 1))
+
+        def needed(count, group):
+            changed = dataclasses.replace(config, group=group)
+            return memory.estimate(
+                dataclasses.replace(run, config=changed, placement=spread(8, 256, count))
+            ).total
+
+        def told(room):
+            lines = remedies(run, memory.estimate(run).working, room)
+            return [line.partition(":")[0] for line in lines]
+
+        assert needed(1, 4) < needed(1, 8)
+        assert told(needed(1, 4)) == ["group=4", "2 such devices and group=0 instead of 1"]
+        assert needed(8, 0) < needed(1, 1)
+        assert told(needed(8, 0)) == ["8 such devices and group=0 instead of 1"]  # not fewer
+        assert told(1000) == ["fewer agents, a smaller model or devices with more memory"]
+
+
+def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    config = Config(agents=2, model="logistic", dataset="cifar10", devices="1")
+    found = forecast(config, HERE)
+    assert not found.has_data
+    assert found.data == pytest.approx(50_000 * (32 * 32 * 3 + 4), rel=0.05)
+    streamed = Config(agents=2, model="logistic", dataset="imagenet", devices="1")
+    assert parts.of_settings(streamed, stand_in("imagenet")).dataset.is_streamed
+    with pytest.raises(DataError, match="is not prepared"):
+        parts.of_settings(config)  # which training does
+
+
+def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
+    """XLA does so for TPUs; no other compiler is asked here."""
+    config = Config(agents=4, model="mlp", devices="1", group=4)
+    text = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
+
+    def refuse(program, options=None):
+        raise jax.errors.JaxRuntimeError(text + "30.50G of 15.48G hbm. Exceeded hbm capacity by 15.02G.")
+
+    monkeypatch.setattr(forecasts, "compile_step", refuse)
+    found = forecast(config, HERE)
+    assert not found.fits
+    assert found.total == int(30.5 * 2**30)
+    assert found.memory == int(15.48 * 2**30)
+    assert found.advice
+    assert "the compiler refuses" in forecast_lines(found)[1][-1]
+    text = "INTERNAL: something else"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        forecast(config, HERE)
 
 
 def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):

@@ -5,7 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from saddle_jax.training import loop, memory
+from saddle_jax.data.stand_ins import stand_in
+from saddle_jax.devices import policy
+from saddle_jax.devices.placement import spread
+from saddle_jax.training import loop, memory, parts
 from saddle_jax.training.config import Config
 from saddle_jax.training.feeding import stored
 from saddle_jax.training.program import build
@@ -38,6 +41,24 @@ def test_the_estimate_is_what_is_compiled(changes):
     assert held == pytest.approx(found.argument_size_in_bytes, rel=0.05)
     assert 0.8 < told.working / found.temp_size_in_bytes < 3
     assert told.total == told.carried + told.data + told.working
+
+
+def test_an_accelerator_takes_as_many_agents_at_a_time_as_find_room():
+    config = Config(agents=16, model="cnn", dataset="imagenette", batch_size=64)
+    shared = parts.of_settings(config, stand_in("imagenette"))
+    groups = []
+    for room in (10**9, 200 * 10**6, 100 * 10**6):
+        with policy.targeting("gpu", room):
+            program = build(config, shared)
+            program = dataclasses.replace(program, placement=spread(16, 64, 1))
+            groups.append(program.group)
+            assert memory.estimate(program).total <= room
+    assert groups == sorted(groups, reverse=True)
+    assert groups[0] == 16
+    assert 1 < groups[1] < 16
+    streamed = build(config, parts.of_settings(config, stand_in("imagenet")))
+    told = memory.estimate(dataclasses.replace(streamed, placement=spread(16, 64, 1)))
+    assert told.data == 16 * 64 * (256 * 256 * 3 + 4)  # a batch for each agent, as it is stored
 
 
 def test_devices_share_the_agents():

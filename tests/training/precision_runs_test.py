@@ -16,7 +16,7 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import policy
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
-from saddle_jax.training import forecast, loop, memory, run_folder
+from saddle_jax.training import forecast, loop, run_folder, work
 from saddle_jax.training.config import Config
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
@@ -81,7 +81,7 @@ def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
 
 def test_less_is_kept_for_the_backward_pass():
     kept = [
-        memory._kept(build(dataclasses.replace(SMALL, precision=precision)).replica)
+        work.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
         for precision in ("float32", "bfloat16")
     ]
     assert kept[1] < 0.65 * kept[0]

@@ -327,6 +327,19 @@ def test_times_are_written_for_people():
         assert phrases.duration(seconds) == text
 
 
+def test_what_was_not_finite_at_the_last_evaluation_is_told():
+    """Agents that run away from each other may overflow before their losses do."""
+    ended = {"status": "diverged", "diverged_at_step": 206, "steps": 220, "seconds": 1.0}
+    ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1, "test_accuracy": 0.1}
+    told = describe.closing_table(ended | {"test_loss": None, "consensus_distance": None}, OBJECTIVE)
+    assert "test accuracy        10.00 %  (consensus model)\n" in told
+    assert "test loss            not finite\n" in told
+    assert "consensus distance   not finite\n" in told
+    assert "test accuracy        not finite" in describe.closing_table(
+        ended | {"test_accuracy": None}, OBJECTIVE
+    )
+
+
 def test_results_of_replicas_have_a_spread_of_time():
     ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "replicas": []}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
