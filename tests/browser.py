@@ -10,6 +10,11 @@ import pytest
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
 )
+# Headless, quiet, and in a container.
+FLAGS = (
+    *("headless", "no-sandbox", "disable-gpu", "disable-quic", "disable-dev-shm-usage", "no-first-run"),
+    *("disable-background-networking", "disable-component-update", "disable-sync"),
+)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome on PATH")
 
 
@@ -55,9 +60,7 @@ def browse(page, tmp_path, script="", policy=True):
 
 def opened(address, tmp_path):
     """What an address shows after its scripts, and what the console said."""
-    quiet = ["no-first-run", "disable-background-networking", "disable-component-update", "disable-sync"]
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "disable-dev-shm-usage", *quiet]
-    flags += [f"user-data-dir={tmp_path / 'profile'}", "enable-logging=stderr", "v=0"]
+    flags = [*FLAGS, f"user-data-dir={tmp_path / 'profile'}", "enable-logging=stderr", "v=0"]
     flags += ["virtual-time-budget=3000", "dump-dom"]
     command = [BROWSER, *(f"--{flag}" for flag in flags), address]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

@@ -89,6 +89,7 @@ MINUTES = {
 NOT_IN_CI = {
     "bin/saddle report runs/digits-q_saddle-ring10-seed0": "the folder of the first command at its own size",
     "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
+    "bin/saddle demo": "tests/cli/demo_test.py runs it with smaller models",
     "bin/saddle theory --corollary": "takes ten minutes: tests/analysis/estimates_test.py has it",
 }
 NOT_RUN = {
@@ -100,6 +101,10 @@ NOT_RUN = {
     "bin/saddle train --workdir=runs/two": "needs two shells: tests/devices/hosts_test.py starts such pairs",
     "SADDLE_EXTRAS=docs": "installs what bin/test has installed",
     ".venv/bin/mkdocs build": "tests/docs/site_test.py builds the site",
+    "SADDLE_EXTRAS=plan-cuda": "installs JAX for CUDA, which compiled_elsewhere_test.py compiles with",
+    "bin/saddle plan --target=a40x4": "needs JAX for CUDA, as do the next two",
+    "bin/saddle plan --target=h100x2": "tests/training/compiled_elsewhere_test.py compiles where it is",
+    "bin/saddle plan --target=l4": "takes minutes, too",
     "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/package/environment_test.py pretends to",
     "srun": "needs SLURM",
     "mpirun": "needs Open MPI",

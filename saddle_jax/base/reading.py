@@ -69,7 +69,7 @@ def read_object(path: pathlib.Path) -> dict[str, Any] | None:
 def parse(content: bytes) -> Any:
     """Returns what JSON in UTF-8 says; a ValueError is all that can go wrong."""
     try:
-        return json.loads(content.decode("utf-8"), parse_int=_whole)
+        return _DECODER.decode(content.decode("utf-8"))
     except (RecursionError, MemoryError) as error:
         raise ValueError("it is nested too deeply or too large") from error
 
@@ -130,6 +130,9 @@ def _whole(digits: str) -> int:
     if len(digits) > _DIGITS:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)  # one for all: a long file has a million lines
 
 
 def _check_depth(content: Any) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
 import saddle_jax.training.interruption as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
-from saddle_jax.cli import statuses, streams, surroundings
-from saddle_jax.cli.verbs import DEVICES, VERBS
+from saddle_jax.cli import statuses, streams, surroundings, telling
+from saddle_jax.cli.verbs import DEVICES, VERBS, WITHOUT_JAX
 from saddle_jax.version import __version__
 
 
@@ -39,45 +39,21 @@ def main(argv: Sequence[str]) -> int:
         print(helping.of_verb(helping.named(verb, arguments), wanted), end="")
     except UsageError as error:
         if interruption.is_raised():  # it is what a library made of the interruption
-            return _tell_interrupted()
+            return telling.tell_interrupted()
         error.tell()
         return error.status
     except BrokenPipeError:  # whoever read us, such as head, has read enough
         streams.drop_output()
         return 141
     except KeyboardInterrupt:
-        return _tell_interrupted()
+        return telling.tell_interrupted()
     except Exception as error:
         if interruption.is_raised():
-            return _tell_interrupted()
+            return telling.tell_interrupted()
         if isinstance(error, OSError) and error.errno in streams.DISK:
             return streams.tell_disk(error)
-        return _tell_refused(error)
+        return telling.tell_refused(error)
     return 0
-
-
-def _tell_refused(error: Exception) -> int:
-    """Tells what the library refuses; anything else is a bug, and raised again."""
-    from saddle_jax.cli.usage import UsageError, mistakes
-
-    if isinstance(error, OSError):
-        raise error
-    try:
-        with mistakes():
-            raise error
-    except UsageError as refused:
-        refused.tell()
-        return refused.status
-    except Exception:
-        if not (line := surroundings.unusable_devices()):
-            raise
-        UsageError(line).tell()
-        return statuses.MISTAKE
-
-
-def _tell_interrupted() -> int:
-    interruption.tell("saddle: interrupted")
-    return interruption.STATUS
 
 
 def _set_up() -> None:
@@ -97,7 +73,8 @@ def run() -> None:
     streams.silence_libraries()
     interruption.listen()
     try:
-        _set_up()
+        if not WITHOUT_JAX & {*sys.argv[1:2]}:
+            _set_up()
     except ValueError as error:
         print(f"saddle: {error}", file=sys.stderr)
         interruption.leave(statuses.MISTAKE)

@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, Description]] = {
         "best": _D("Find the best setting of every method below a folder."),
         "evaluate": _D("Evaluate a run's models again, also by other metrics."),
         "report": _D("Write one HTML page of a run, or of several side by side."),
+        "serve": _D("Serve a local page over all runs of a folder, live while they train.", "serve runs"),
         "figure": _D("Draw a figure of runs: curves, sharpness, compression, bits and others."),
         "sharpness": _D("Measure the largest eigenvalue of the Hessian at a run's checkpoints."),
         "landscape": _D("Draw the loss around the models of runs, as pictures and a page to turn."),

@@ -10,9 +10,10 @@ from absl import flags
 from saddle_jax.analysis import landscape
 from saddle_jax.analysis.landscape_runs import Scan, open_runs, replica_in, surfaces
 from saddle_jax.base.files import check_no_link
+from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import picture_option
-from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
+from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.report.landscape import save_numbers, write_all
 from saddle_jax.report.tables import run_names
 from saddle_jax.training.progress import Screen

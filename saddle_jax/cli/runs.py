@@ -8,8 +8,9 @@ from absl import flags
 
 from saddle_jax.base.errors import printable
 from saddle_jax.base.files import check_named_output, in_one_go
+from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options
-from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
+from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.report.listing import run_rows, runs_below
 
 

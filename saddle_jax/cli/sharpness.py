@@ -15,9 +15,10 @@ from saddle_jax.analysis.sharpness_runs import (
     open_runs,
     targets_of,
 )
+from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import checked, output_option
-from saddle_jax.cli.usage import mistakes, opening_options, parse
+from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.report.sharpness import Sharp, draw, seed_rows, sharp_runs, stage_rows
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.run_folder import same_problem

@@ -7,9 +7,10 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.analysis.theory import bound, runs, summary
+from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options, width
 from saddle_jax.cli.theory_measured import on_testbed, show_corollary
-from saddle_jax.cli.usage import UsageError, mistakes, opening_options, parse
+from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.report import theory
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.progress import Screen

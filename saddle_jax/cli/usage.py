@@ -69,14 +69,6 @@ def write_named(
         ) from error
 
 
-def opening_options(options: flags.FlagValues) -> None:
-    """Defines --data_dir and --code of the verbs that open runs again."""
-    meaning = "Folder of the runs' data (default: TFDS_DATA_DIR; never a place that a run's folder names)."
-    flags.DEFINE_string("data_dir", None, meaning, flag_values=options)
-    meaning = "FILE.py or module that runs were trained with and that may be imported; repeat it for several."
-    flags.DEFINE_multi_string("code", [], meaning, flag_values=options)
-
-
 def parse(options: flags.FlagValues, arguments: Sequence[str], positional: Sequence[str] = ()) -> list[str]:
     """Reads a verb's options; returns its other arguments, of which there must be as many as named.
 

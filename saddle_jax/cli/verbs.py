@@ -14,6 +14,7 @@ VERBS = {
     "export": ("saddle_jax.cli.runs", "export"),
     "thin": ("saddle_jax.cli.runs", "show_thin"),
     "report": ("saddle_jax.cli.report", "run"),
+    "serve": ("saddle_jax.cli.serve", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),
     "sharpness": ("saddle_jax.cli.sharpness", "run"),
     "landscape": ("saddle_jax.cli.landscape", "run"),
@@ -29,6 +30,9 @@ VERBS = {
     "doctor": ("saddle_jax.cli.doctor", "run"),
     "completion": ("saddle_jax.cli.completion", "run"),
 }
+
+# Verbs that are done before JAX would be imported.
+WITHOUT_JAX = {"completion", "version", "--version", "help", "--help", "-h"}
 
 # Verbs that compare devices with each other, and how many they need.
 DEVICES = {"check": 4}

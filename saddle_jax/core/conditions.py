@@ -77,6 +77,16 @@ class Conditions:
 
         return jax.tree.map(leaf, old, new)
 
+    def lost(self, table: Table) -> Array:
+        """Returns the share of this step's messages that never arrive, float []; 0 where none is sent.
+
+        To and from an agent that is away nothing is sent.
+        """
+        sent = table.occupied & self.online[:, None] & self.online[table.neighbours]
+        sent = sent.at[:, 0].set(False)
+        share = jnp.sum(sent & ~self.delivered) / jnp.maximum(1, jnp.sum(sent))
+        return share.astype(jnp.float32)
+
     def weights(self, table: Table, keeps: Keeps) -> Array:
         """Returns the weights of what arrived in this step, float [A, K], see `missing` above."""
         arriving = jnp.where(self.arrived, table.weights, 0)

@@ -185,6 +185,8 @@ class Method:
             after = after._replace(ascent=ascent, rule=rule_state)
             after = after._replace(faults=faults._replace(past=tuple(network.conditions.past or ())))
             step.note("sent", faults.sent, "A")
+            if kind in self.rule.talking and self.faults is not None and self.faults.loses:
+                step.note("messages_lost", network.conditions.lost(network.table), "")
         if self.timing is not None:
             clock = self._advance(self.timing, call, phase, network, oracle)
             step.note("simulated_seconds", clock.seconds, "")

@@ -109,6 +109,9 @@ struct Sums {
   Index columns, pixel, width;
 };
 
+// The most vectors of channels that are summed at once: four short ones.
+constexpr int kWide = kLanes <= 4 ? 4 : 2;
+
 // How many pixels times V vectors are summed at once: what the registers hold beside weights.
 template <int V>
 constexpr int kMost = V == 1 ? kRegisters / 2 : (kRegisters - V - 4) / V;
@@ -171,7 +174,7 @@ struct Weights {
 
   Weights(Index rows, Index width) : rows(rows), width(width) {
     Index needed = Ceil(width, kLanes);
-    vectors = needed % 4 == 0 && kLanes <= 4 ? 4 : needed % 2 == 0 ? 2 : 1;
+    vectors = needed % kWide == 0 ? kWide : needed % 2 == 0 ? 2 : 1;
     data.resize(Ceil(width, block()) * rows * block());
   }
 
@@ -195,9 +198,9 @@ struct Weights {
   }
 
   void Sum(const Sums& sums) const {
-    auto run = vectors == 4   ? &SumLines<4, 8, 6, 4, 3, 2, 1>
-               : vectors == 2 ? &SumLines<2, 8, 6, 4, 3, 2, 1>
-                              : &SumLines<1, 8, 6, 4, 3, 2, 1>;
+    auto run = vectors == kWide ? &SumLines<kWide, 8, 6, 4, 3, 2, 1>
+               : vectors == 2   ? &SumLines<2, 8, 6, 4, 3, 2, 1>
+                                : &SumLines<1, 8, 6, 4, 3, 2, 1>;
     for (Index d = 0; d < width; d += block()) run(sums, &data[d * rows], d, 0);
   }
 };

@@ -95,7 +95,9 @@ def ended_below(folder: pathlib.Path, scale: Scale, entry: Entry, ending: str = 
 def endings_below(folder: pathlib.Path, scale: Scale, entry: Entry) -> list[str]:
     """Lists how the names of an entry's runs end that read the paper otherwise, such as "-order=paper"."""
     found = (folder / scale.name).glob(f"{entry.name}-*=*-seed*")
-    return sorted({path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in found})
+    endings = {path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in found}
+    # Others, such as "-every5-order=paper", are of entries whose names go on.
+    return sorted(ending for ending in endings if all("=" in part for part in ending[1:].split("-")))
 
 
 class Remaining(NamedTuple):

@@ -9,10 +9,11 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import readable
-from saddle_jax.report.gathered import Run, gather
+from saddle_jax.report.gathered import MOST_LINES, Run, gather
+from saddle_jax.report.looks import in_matplotlib
 from saddle_jax.report.measures import Measure, same
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.seeds import band, finish, has, labels, looks, over_seeds, seeds_together
+from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds_together
 
 
 class Axis(NamedTuple):
@@ -27,6 +28,11 @@ AXES = {
     "epoch": Axis("epoch", "epoch", ""),
     "step": Axis("step", "step", ""),
     "bytes": Axis("bytes_sent_per_agent", "bytes sent per agent", "that say what they sent"),
+    "paper_bytes": Axis(
+        "paper_bytes_sent_per_agent",
+        "bytes sent per agent, as the paper counts",
+        "that say what they sent",
+    ),
     "passes": Axis(
         "backward_passes", "backward passes per agent", "of a version that counts backward passes"
     ),
@@ -58,7 +64,7 @@ def plot_curves(
     bytes and backward passes, if a step of one run costs more than that of another, and against simulated
     seconds, if they were simulated. `names` are those of the folders, in place of their own.
     """
-    runs = gather(workdirs, names)
+    runs = gather(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
     texts = [group[0].family or group[0].name for group in groups]
@@ -100,10 +106,15 @@ def _panels(x: Axis, headline: Measure) -> list[_Panel]:
 
 
 def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequence[str]) -> None:
-    for group, label, look in zip(groups, names, looks(groups), strict=True):
-        if has(group, panel.metric) and has(group, panel.x.metric):
-            x, mean, spread = over_seeds(group, panel.metric, panel.x.metric)
-            band(cell, x, panel.factor * mean, panel.factor * spread, label, *look)
+    found = [
+        (*over_seeds(group, panel.metric, panel.x.metric), label, *look)
+        for group, label, look in zip(groups, names, in_matplotlib(groups), strict=True)
+        if has(group, panel.metric) and has(group, panel.x.metric)
+    ]
+    if found and all(np.min(mean, initial=np.inf) > 0 for _, mean, *_ in found):
+        cell.set_yscale(panel.scale)
+    for x, mean, spread, label, colour, dash in found:
+        band(cell, x, panel.factor * mean, panel.factor * spread, label, colour, dash)
     for line in cell.lines:
         if len(line.get_xdata()) < 60:
             line.set_marker(".")
@@ -111,10 +122,8 @@ def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequ
     finish(cell, panel.x.title, "")
     if panel.x.metric != "epoch":
         cell.locator_params(axis="x", nbins=4)  # its labels are long
-        written = readable if panel.x is AXES["bytes"] else "{:,g}".format
+        written = readable if panel.x.metric.endswith("bytes_sent_per_agent") else "{:,g}".format
         cell.xaxis.set_major_formatter(lambda count, _: written(count))
-    if cell.lines and all(np.min(line.get_ydata(), initial=np.inf) > 0 for line in cell.lines):
-        cell.set_yscale(panel.scale)
 
 
 def _check_recorded(runs: Sequence[Run], x: str) -> None:

@@ -26,7 +26,7 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
     left = 16.0 + 6.2 * min(18, max(map(len, names), default=0)) if labels else 40.0
     width, height = left + 26.0 * agents + 20, step * classes + 50
     parts = [
-        f'<svg class="bubbles" viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px" '
+        f'<svg class="bubbles" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'role="img" aria-label="class allocation: {agents} agents, {classes} classes">'
     ]
     most = counts.max()
@@ -48,8 +48,8 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
     return "".join(parts)
 
 
-def agent_bars(scores: Sequence[float], consensus: float | None, run: int, measure: Measure) -> str:
-    """Draws each agent's result as a bar, the consensus model's as a line; `run` numbers its colour."""
+def agent_bars(scores: Sequence[float], consensus: float | None, measure: Measure) -> str:
+    """Draws each agent's result as a bar, the consensus model's as a line."""
     step = 22.0 if len(scores) <= 40 else 8.0
     left, height = 44.0 if measure.percent else 64.0, 150.0
     width = left + step * len(scores) + 12
@@ -63,8 +63,8 @@ def agent_bars(scores: Sequence[float], consensus: float | None, run: int, measu
 
     meaning = f"test {escape(measure.title)} of each agent's own model"
     parts = [
-        f'<svg class="bars" viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px;'
-        f'--run:var(--run-{run % 10})" role="img" aria-label="{meaning}">'
+        f'<svg class="bars" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'role="img" aria-label="{meaning}">'
     ]
     for value in (0.0, 0.5 * top, top):
         y = level(value)
@@ -89,3 +89,22 @@ def agent_bars(scores: Sequence[float], consensus: float | None, run: int, measu
 
 def _short(name: str) -> str:
     return escape(name if len(name) <= 18 else name[:17] + "…")
+
+
+def sparkline(values: Sequence[float], meaning: str) -> str:
+    """Draws a line without axes, as small as a word: how a number went; nothing if there are no two."""
+    if len(values) < 2:
+        return ""
+    wide, high = 96.0, 22.0
+    is_log = min(values) > 0 and max(values) > 10 * min(values)
+    heights = [math.log(value) if is_log else value for value in values]
+    low, span = min(heights), max(heights) - min(heights) or 1.0
+    points = " ".join(
+        f"{2 + (wide - 4) * number / (len(heights) - 1):.1f},{2 + (high - 4) * (1 - (y - low) / span):.1f}"
+        for number, y in enumerate(heights)
+    )
+    label = f"{escape(meaning)} from {values[0]:.3g} to {values[-1]:.3g}"
+    return (
+        f'<svg class="spark" viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" height="{high:.0f}" '
+        f'role="img" aria-label="{label}"><polyline points="{points}"/></svg>'
+    )

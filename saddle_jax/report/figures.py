@@ -6,6 +6,7 @@ Runs that differ in the seed alone are one line, see `seeds`.
 import math
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,11 @@ from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.gathered import Run, class_counts, class_names, consensus_stages, gather
+from saddle_jax.report.looks import in_matplotlib
 from saddle_jax.report.measures import same
 from saddle_jax.report.plots import new_figure, plot_counts, save
 from saddle_jax.report.seeds import (
     band,
-    colour_of,
     common,
     finish,
     has,
@@ -74,17 +75,17 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
         ]
         rows.append((of_gradients, [(name + ending, f"{label},\n{how}") for name, label in names]))
     figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
-    names_of = labels(groups)
+    names_of, styles = labels(groups), in_matplotlib(groups)
     for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
         for axes, (name, label) in zip(cells, panels, strict=True):
-            for group in members:
-                number = groups.index(group)
-                band(axes, *over_seeds(group, name), names_of[number], f"C{number % 10}")
-            finish(axes, "epoch", label)
-            heights = np.concatenate([line.get_ydata() for line in axes.lines])
+            found = [(groups.index(group), over_seeds(group, name)) for group in members]
+            heights = np.concatenate([mean for _, (_, mean, _) in found])
             if heights.min() > 0 and heights.max() > 1e4 * heights.min():
                 axes.set_yscale("log")  # a run that diverges would press the others flat
-            else:
+            for number, (x, mean, spread) in found:
+                band(axes, x, mean, spread, names_of[number], *styles[number])
+            finish(axes, "epoch", label)
+            if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
     handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
@@ -132,12 +133,12 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     for group, label in zip(groups, labels(groups, free), strict=True):
         lines.setdefault(label, []).append(group)
     figure, cells = new_figure(width=8, height=3.3, columns=2)
+    styles = in_matplotlib([members[0] for members in lines.values()])
     titles = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
     for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), titles, strict=True):
-        for label, members in lines.items():
+        for (label, members), style in zip(lines.items(), styles, strict=True):
             points = sorted((what(group[0]), *_scores(group)) for group in members)
-            x, mean, spread = zip(*points, strict=True)
-            axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
+            _error_bars(axes, points, label, *style)
         axes.set_xscale("log")
         finish(axes, name, f"test {headline.title}{headline.unit}")
         places = _apart(float(f"{what(group[0]):.3g}") for group in groups)
@@ -174,15 +175,15 @@ def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
     lines: dict[str, list[list[Run]]] = {}
     for group, label in zip(with_radius, labels(with_radius, ("rho",)), strict=True):
         lines.setdefault(label, []).append(group)
-    for label, members in lines.items():
-        points = sorted((group[0].config.rho, *_scores(group)) for group in members)
-        x, mean, spread = zip(*points, strict=True)
-        axes.errorbar(x, mean, yerr=spread, marker="o", markersize=3, linewidth=1, capsize=2, label=label)
     others = [group for group in groups if not _has_radius(group[0])]
-    for number, (group, label) in enumerate(zip(others, labels(others), strict=True), start=len(lines)):
+    styles = in_matplotlib([*(members[0] for members in lines.values()), *others])
+    for (label, members), style in zip(lines.items(), styles, strict=False):
+        points = sorted((group[0].config.rho, *_scores(group)) for group in members)
+        _error_bars(axes, points, label, *style)
+    for group, label, style in zip(others, labels(others), styles[len(lines) :], strict=True):
         height, deviation = _scores(group)
-        axes.axhline(height, color=f"C{number % 10}", linewidth=1, label=label)
-        axes.axhspan(height - deviation, height + deviation, color=f"C{number % 10}", alpha=0.15, linewidth=0)
+        axes.axhline(height, color=style[0], linestyle=style[1], linewidth=1, label=label)
+        axes.axhspan(height - deviation, height + deviation, color=style[0], alpha=0.15, linewidth=0)
     places = sorted({group[0].config.rho for group in with_radius})
     if places[0] > 0:
         axes.set_xscale("log")
@@ -191,6 +192,15 @@ def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
     finish(axes, "rho", f"test {headline.title}{headline.unit}")
     axes.legend(fontsize=7, frameon=False)
     save(figure, path)
+
+
+def _error_bars(
+    axes: Any, points: Sequence[tuple[float, float, float]], label: str, colour: Any, line: str
+) -> None:
+    """Draws points (x, mean, deviation) with bars, and a line through them."""
+    x, mean, spread = zip(*points, strict=True)
+    style = {"marker": "o", "markersize": 3, "linewidth": 1, "capsize": 2}
+    axes.errorbar(x, mean, yerr=spread, label=label, color=colour, linestyle=line, **style)
 
 
 def _has_radius(run: Run) -> bool:
@@ -203,17 +213,21 @@ def _scores(group: Sequence[Run]) -> tuple[float, float]:
 
 
 def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds."""
+    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds.
+
+    If all methods have stages in common, these are drawn, and otherwise every stage.
+    """
     groups = [[run for run in group if consensus_stages(run)] for group in seeds_together(runs)]
     groups = [group for group in groups if group]
     if not groups:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
     found = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
-    epochs = sorted(set.union(*found))
+    epochs = sorted(set.intersection(*found) or set.union(*found))
     figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
     width = 0.8 / len(groups)
     texts = labels(groups, ("gamma",))  # which goes with the compressor
     texts = texts if len(set(texts)) == len(texts) else labels(groups)
+    colours = [colour for colour, _ in in_matplotlib(groups)]
     for number, (group, label) in enumerate(zip(groups, texts, strict=True)):
         for place, epoch in enumerate(epochs):
             stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
@@ -221,8 +235,8 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
             if values:
                 x = place + (number - (len(groups) - 1) / 2) * width
                 mean, spread = mean_and_spread(values)
-                colour = colour_of(number, len(groups))
-                axes.bar(x, mean, 0.92 * width, yerr=spread or None, color=colour, capsize=2, label=label)
+                look = {"color": colours[number], "capsize": 2, "label": label}
+                axes.bar(x, mean, 0.92 * width, yerr=spread or None, **look)
     axes.set_yscale("log")
     axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
     finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")

@@ -1,9 +1,10 @@
 """What run folders say, read once and checked: the material of pages and figures."""
 
 import dataclasses
+import functools
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
 from saddle_jax.training.config import Config
 from saddle_jax.training.ended import read_result
 from saddle_jax.training.lock import is_locked
-from saddle_jax.training.logged import read_metrics
+from saddle_jax.training.logged import Record, read_metrics
 from saddle_jax.training.run_folder import read_about, read_config
 from saddle_jax.training.sweep import name_of, of_replica, settings_of
+from saddle_jax.training.thinned import Thinned, read_thinned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Run:
       about: what else config.json says: versions, devices, dataset, partition, ...
       state: finished, diverged, interrupted (stopped in order), running, or unfinished (it was killed).
       result: result.json; empty where the run has not ended.
-      metrics: the lines of metrics.jsonl: finite numbers, None, or lists of these.
+      metrics: the lines of metrics.jsonl, or some of them: finite numbers, None, or lists of these.
+      lines: how many lines metrics.jsonl has.
       sharpness: sharpness.json, if there is one.
       landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz.
       paper: paper.json, the published figure that this run reproduces.
@@ -48,6 +51,7 @@ class Run:
     paper: dict[str, str] | None = None
     measures: tuple[Measure, ...] = CLASSIFICATION
     family: str = ""
+    lines: int = 0
 
     @property
     def headline(self) -> Measure:
@@ -76,11 +80,28 @@ class Run:
         return [point[0] for point in points], [point[1] for point in points]
 
 
-def gather(workdirs: Sequence[pathlib.Path], names: Sequence[str] | None = None) -> list[Run]:
+# Lines of a kind that are read, twice as many at most, for drawings and pages.
+MOST_LINES = 4096
+
+# Reads the lines of a folder, all or some.
+Reader = Callable[[pathlib.Path], Thinned]
+
+
+def gather(
+    workdirs: Sequence[pathlib.Path],
+    names: Sequence[str] | None = None,
+    most: int | None = None,
+    read: Reader | None = None,
+) -> list[Run]:
     """Reads the runs in folders, each replica a run; a folder that holds none is a RunError.
 
-    `names` are those of the folders, in place of their own.
+    Args:
+      workdirs: the folders.
+      names: of the folders, in place of their own.
+      most: how many lines of a kind to read, twice as many at most; None reads all of them.
+      read: reads the lines, in place of that.
     """
+    read = read or (_whole if most is None else functools.partial(read_thinned, most=most))
     families = list(names or [""] * len(workdirs))
     names = list(names or [workdir.resolve().name for workdir in workdirs])
     if len(set(names)) < len(names):
@@ -88,7 +109,7 @@ def gather(workdirs: Sequence[pathlib.Path], names: Sequence[str] | None = None)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise RunError(f"DIR must not be given twice, got {twice}")
-    runs = [_read(workdir, name) for workdir, name in zip(workdirs, names, strict=True)]
+    runs = [_read(workdir, name, read) for workdir, name in zip(workdirs, names, strict=True)]
     return [
         dataclasses.replace(run, family=family)
         for family, several in zip(families, runs, strict=True)
@@ -96,13 +117,18 @@ def gather(workdirs: Sequence[pathlib.Path], names: Sequence[str] | None = None)
     ]
 
 
-def _read(workdir: pathlib.Path, name: str) -> list[Run]:
+def _whole(workdir: pathlib.Path) -> Thinned:
+    records = read_metrics(workdir)
+    return Thinned(records, len(records))
+
+
+def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
     config, result = read_config(workdir), read_result(workdir)
     objects = ("versions", "dataset", "objective", "partition", "topology")
     lists = ("devices", "layers", "partitions")
     absent: dict[str, Any] = {part: {} for part in objects} | {part: [] for part in lists}
     about = absent | read_about(workdir)
-    running = is_locked(workdir)
+    running, lines = is_locked(workdir), read(workdir)
     own = settings_of(config.seeds, config.sweep)
     ends = _ends(result, len(own), workdir / "result.json")
     runs = []
@@ -114,7 +140,8 @@ def _read(workdir: pathlib.Path, name: str) -> list[Run]:
             about=_about(about, number),
             state="running" if running else str(end.get("status", "unfinished")),
             result=_cleaned(end, workdir / "result.json"),
-            metrics=_metrics(workdir, end, number, about.get("passes_per_step")),
+            metrics=_metrics(workdir, lines.records, end, number, about.get("passes_per_step")),
+            lines=lines.lines,
             sharpness=_sharpness(workdir / f"sharpness{ending}.json"),
             landscape=_landscape(workdir / f"landscape{ending}.npz"),
             paper=_paper(workdir / "paper.json"),
@@ -180,20 +207,24 @@ def class_names(run: Run, classes: int) -> list[str]:
     return [str(number) for number in range(classes)]
 
 
-def _metrics(workdir: pathlib.Path, result: dict[str, Any], number: int, passes: Any) -> list[dict[str, Any]]:
-    """Reads the lines, of a replica its part, and adds how much had been sent and computed by then.
+def _metrics(
+    workdir: pathlib.Path, lines: Sequence[Record], result: dict[str, Any], number: int, passes: Any
+) -> list[Record]:
+    """Returns the lines, of a replica its part, with how much had been sent and computed by then.
 
     Lines of older versions may not say what had been sent: each step costs the same, and the last count gives
     all. So do the backward passes of a step, the mean over its agents and kinds.
     """
     path = workdir / "metrics.jsonl"
-    records = [_cleaned(of_replica(record, number), path) for record in read_metrics(workdir)]
+    records = [_cleaned(of_replica(record, number), path) for record in lines]
     ends = [*records, *([result] if result else [])]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
         counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
         step, sent = counts[-1] if counts else (0, 0)
         for record in records if step else []:
-            record.setdefault(name, record["step"] * sent // step)
+            count = record["step"] * sent // step
+            if math.isfinite(count):
+                record.setdefault(name, count)
     if isinstance(passes, int | float) and math.isfinite(passes):
         records = [{**record, "backward_passes": record["step"] * passes} for record in records]
     return records

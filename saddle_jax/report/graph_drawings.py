@@ -71,7 +71,7 @@ def _drawing(topology: Topology, where: tuple[Places, float, float], largest: fl
     arrow = ' marker-end="url(#arrow)"' if directed else ""
     parts = [
         f'<svg class="graph" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-        f'style="width:{width:.0f}px" aria-label="{escape(label)}">',
+        f'width="{width:.0f}" aria-label="{escape(label)}">',
     ]
     labels = []
     for i, j, weight in links_of(topology):
@@ -91,7 +91,7 @@ def _drawing(topology: Topology, where: tuple[Places, float, float], largest: fl
     parts += labels if len(labels) <= _MOST_LABELS else []
     for agent, ((x, y), own) in enumerate(zip(points, own_weights(topology), strict=True)):
         parts.append(
-            f'<g class="agent"><title>agent {agent}: own weight {own:.6g}</title>'
+            f'<g class="agent" data-agent="{agent}"><title>agent {agent}: own weight {own:.6g}</title>'
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12"/>'
             f'<text x="{x:.1f}" y="{y:.1f}" dy="4">{agent}</text></g>'
         )

@@ -3,16 +3,17 @@
 loss[r, i, j] is run r's loss at x[i] along its first direction and y[j] along its second.
 """
 
-import importlib.resources
 import os
 import pathlib
+import string
 from collections.abc import Sequence
 
 import numpy as np
 
 from saddle_jax.base.files import in_one_go
-from saddle_jax.report.page import embed
+from saddle_jax.report.page import asset
 from saddle_jax.report.plots import labels, new_figure, save
+from saddle_jax.report.policy import embed, meta_element
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
@@ -142,7 +143,7 @@ def plot_sections(
 def write_page(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Writes one self-contained HTML file: the template of this folder with the data in it as JSON."""
+    """Writes one self-contained HTML file, with the data in it as JSON."""
     values = np.array(loss, dtype=object)
     values[~np.isfinite(loss)] = None  # JSON knows no infinity
     data = {
@@ -152,6 +153,9 @@ def write_page(
         "names": list(names),
         "colors": [_COLORS[number % len(_COLORS)] for number in range(len(names))],
     }
-    template = importlib.resources.files("saddle_jax.report").joinpath("landscape.html").read_text()
+    script, style = asset("landscape.js"), asset("landscape.css")
+    text = string.Template(asset("landscape.html")).substitute(
+        policy=meta_element(script, style), style=style, script=script, data=embed(data)
+    )
     with in_one_go(path) as partial:
-        partial.write_text(template.replace("LANDSCAPE_DATA", embed(data)), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")

@@ -1,42 +1,73 @@
 // What the page shows: the runs' numbers from its JSON element, as charts and as CSV.
 (() => {
-  const { html, svg, colour, dash, csvButton, panel, least, most, hidden, redraw } = charts;
+  const { html, svg, colour, dash, csvButton, panel, most, hidden, redraw, redraws } = charts;
   const data = JSON.parse(document.getElementById("data").textContent);
-  const X = {
-    epoch: "epoch",
-    step: "step",
-    bytes_sent_per_agent: "bytes sent per agent",
-    paper_bytes_sent_per_agent: "bytes sent per agent, as the paper counts",
-    backward_passes: "backward passes per agent",
-    simulated_seconds: "simulated seconds",
+  const BANDS = { interval: "95 % interval", std: "standard deviation", none: "no band" };
+  const view = { against: "epoch", band: "interval", single: false };
+  const hostOf = (id) => {
+    // A place that scripts fill, which stays when the text around it is replaced.
+    const host = document.getElementById(id);
+    if (host) host.dataset.kept = "";
+    return host;
   };
-  let against = "epoch";
 
   // ---- Controls and legend
   const runsWith = (key) => data.runs.some((run) => run.columns[key]);
-  const chooser = html("select", { id: "x-axis" });
-  for (const [key, name] of Object.entries(X))
-    if (runsWith(key)) chooser.append(html("option", { value: key }, name));
-  chooser.addEventListener("change", () => {
-    against = chooser.value;
-    redraw();
-  });
-  const legend = html("div", { class: "legend", role: "group", "aria-label": "Runs: press to hide or show" });
-  data.runs.forEach((run, number) => {
-    const mark = svg(
-      "svg",
-      { viewBox: "0 0 24 8", "aria-hidden": "true" },
-      svg("path", { class: "curve", d: "M0 4H24", "stroke-dasharray": dash(number) }),
-    );
-    mark.style.setProperty("--run", colour(number));
-    const button = html("button", { type: "button", "aria-pressed": "true" }, mark, run.name);
-    button.addEventListener("click", () => {
-      if (!hidden.delete(number)) hidden.add(number);
-      button.setAttribute("aria-pressed", String(!hidden.has(number)));
+  const titleOf = (key) => (data.axes.find(([axis]) => axis === key) || [key, key])[1];
+  const seedsOf = (group) => (group.runs.length > 1 ? `${group.label}, ${group.runs.length} seeds` : group.label);
+  function chooser(id, text, options, chosen, change) {
+    const select = html("select", { id });
+    for (const [value, name] of options) select.append(html("option", { value }, name));
+    select.value = chosen;
+    select.addEventListener("change", () => {
+      change(select.value);
       redraw();
     });
-    legend.append(button);
-  });
+    return html("span", {}, html("label", { for: id }, text), select);
+  }
+  function legend() {
+    const host = html("div", { class: "legend", role: "group", "aria-label": "Runs: press to hide or show" });
+    data.groups.forEach((group, number) => {
+      const line = { class: "curve", d: "M0 4H24", "stroke-dasharray": dash(group.look) };
+      const mark = svg("svg", { viewBox: "0 0 24 8", "aria-hidden": "true" }, svg("path", line));
+      mark.style.setProperty("--run", colour(group.look));
+      const attributes = { type: "button", "aria-pressed": String(!hidden.has(number)) };
+      const button = html("button", attributes, mark, seedsOf(group));
+      button.addEventListener("click", () => {
+        if (!hidden.delete(number)) hidden.add(number);
+        button.setAttribute("aria-pressed", String(!hidden.has(number)));
+        redraw();
+      });
+      host.append(button);
+    });
+    return host;
+  }
+  function thinnedNote() {
+    const thin = data.runs.filter((run) => run.lines > (run.columns.step || []).length);
+    if (!thin.length) return [];
+    const all = thin.reduce((sum, run) => sum + run.lines, 0).toLocaleString("en");
+    const kept = thin.reduce((sum, run) => sum + (run.columns.step || []).length, 0).toLocaleString("en");
+    return [html("p", { class: "small" }, `Thinned: ${kept} of ${all} lines, with every peak; metrics.jsonl has all.`)];
+  }
+  function controls() {
+    const host = hostOf("controls");
+    if (!host) return;
+    const parts = [chooser("x-axis", "against ", data.axes, view.against, (value) => (view.against = value))];
+    if (data.groups.some((group) => group.runs.length > 1)) {
+      const box = html("input", { type: "checkbox", id: "single" });
+      box.checked = view.single;
+      box.addEventListener("change", () => {
+        view.single = box.checked;
+        redraw();
+      });
+      parts.push(
+        chooser("band", "band ", Object.entries(BANDS), view.band, (value) => (view.band = value)),
+        html("label", {}, box, " seeds one by one"),
+      );
+    }
+    const all = html("span", { class: "tools" }, "all metrics ", csvButton("metrics", everything));
+    host.replaceChildren(html("div", { class: "bar" }, ...parts, all), legend(), ...thinnedNote());
+  }
   function everything() {
     // all lines of all runs, lists spread over columns named after the layers
     const names = [...new Set(data.runs.flatMap((run) => Object.keys(run.columns)))];
@@ -69,223 +100,129 @@
     }
     return rows;
   }
-  document
-    .getElementById("controls")
-    .append(
-      html("label", { for: "x-axis" }, "against "),
-      chooser,
-      legend,
-      html("span", { class: "tools" }, "all metrics ", csvButton("metrics", everything)),
-    );
 
-  // ---- Curves of the metrics
-  for (const { key, title, log, factor } of data.panels) {
-    panel(document.getElementById("panels"), {
-      id: key,
-      title,
-      log,
-      factor,
-      xName: () => X[against],
-      series: () =>
-        data.runs.flatMap((run, number) => {
-          const [xs, ys] = [run.columns[against], run.columns[key]];
-          if (!xs || !ys) return [];
-          const has = ys.map((_, i) => i).filter((i) => ys[i] !== null && xs[i] !== null);
-          return has.length
-            ? [{ run: number, name: run.name, xs: has.map((i) => xs[i]), ys: has.map((i) => ys[i]) }]
-            : [];
-        }),
-      rows: () => {
-        const axes = Object.keys(X).filter(runsWith);
-        const lines = data.runs.flatMap((run) =>
-          (run.columns[key] || []).flatMap((value, i) =>
-            value === null ? [] : [[run.name, ...axes.map((axis) => (run.columns[axis] || [])[i]), value]],
-          ),
-        );
-        return [["run", ...axes, key], ...lines];
-      },
+  // ---- Curves of the metrics: a group of seeds is a mean with a band, or, on demand, its seeds
+  function linesOf(group, number, key) {
+    const mean = view.single ? null : group.means[key];
+    if (!mean || !mean.at[view.against]) return seedsAlone(group, number, key, group.runs);
+    const scale = { interval: mean.interval, std: 1, none: 0 }[view.band];
+    const halves = scale ? mean.std.map((std) => std * scale) : null;
+    const name = `${group.label}, mean of ${mean.runs.length} seeds`;
+    const line = { group: number, name, look: group.look, xs: mean.at[view.against], ys: mean.mean, halves };
+    const others = group.runs.filter((index) => !mean.runs.includes(index));
+    return [line, ...seedsAlone(group, number, key, others)];
+  }
+  function seedsAlone(group, number, key, indices) {
+    return indices.flatMap((index) => {
+      const run = data.runs[index];
+      const [xs, ys] = [run.columns[view.against], run.columns[key]];
+      if (!xs || !ys) return [];
+      const has = ys.map((_, i) => i).filter((i) => ys[i] !== null && xs[i] !== null);
+      const line = { group: number, name: run.name, look: group.look, halves: null };
+      return has.length ? [{ ...line, xs: has.map((i) => xs[i]), ys: has.map((i) => ys[i]) }] : [];
     });
   }
-
-  // ---- Sharpness
-  const measured = data.runs
-    .map((run, number) => ({ number, name: run.name, stages: (run.sharpness || { stages: [] }).stages }))
-    .filter((run) => run.stages.length);
-  for (const [key, title] of [
-    ["lambda_max", "Largest eigenvalue of the Hessian, consensus model"],
-    ["trace", "Trace of the Hessian, consensus model"],
-  ]) {
-    const of = (run) =>
-      run.stages.filter(
-        (stage) => stage.whose === "consensus" && stage[key] !== null && stage.epoch !== null,
-      );
-    if (!measured.some((run) => of(run).length)) continue;
-    panel(document.getElementById("sharpness-panels"), {
-      id: key,
-      title,
-      log: false,
-      factor: 1,
-      xName: () => "epoch",
-      series: () =>
-        measured
-          .filter((run) => of(run).length)
-          .map((run) => ({
-            run: run.number,
-            name: run.name,
-            xs: of(run).map((s) => s.epoch),
-            ys: of(run).map((s) => s[key]),
-          })),
-      rows: () => [
-        ["run", "step", "epoch", key],
-        ...measured.flatMap((run) => of(run).map((s) => [run.name, s.step, s.epoch, s[key]])),
-      ],
-    });
-  }
-  const dense = measured
-    .map((run) => ({
-      ...run,
-      density: (run.stages.filter((s) => s.whose === "consensus" && s.density).pop() || {}).density,
-    }))
-    .filter((run) => run.density);
-  if (dense.length) {
-    panel(document.getElementById("sharpness-panels"), {
-      id: "spectrum",
-      title: "Density of the Hessian's eigenvalues at the last stage",
-      log: true,
-      factor: 1,
-      xName: () => "eigenvalue",
-      series: () =>
-        dense.map((run) => ({ run: run.number, name: run.name, xs: run.density.x, ys: run.density.y })),
-      rows: () => [
-        ["run", "eigenvalue", "density"],
-        ...dense.flatMap((run) => run.density.x.map((x, i) => [run.name, x, run.density.y[i]])),
-      ],
-    });
-  }
-
-  // ---- Landscapes, on one scale of colours
-  const plains = data.runs.filter((run) => run.landscape);
-  if (plains.length) {
-    const host = document.getElementById("landscapes");
+  function curves() {
+    const host = hostOf("panels");
+    if (!host) return;
     host.replaceChildren();
-    const losses = plains.flatMap((run) => run.landscape.loss.flat()).filter((value) => value !== null);
-    const log = least(losses) > 0;
-    for (const run of plains) {
-      const { x, y, loss } = run.landscape;
-      heat(host, {
-        id: `landscape of ${run.name}`,
-        title: `${run.name}: loss${log ? ", logarithmic colours" : ""}`,
-        xs: x,
-        ys: y,
-        z: loss,
-        xName: "x",
-        yName: "y",
-        low: least(losses),
-        high: most(losses),
+    for (const { key, title, log, factor } of data.panels) {
+      panel(host, {
+        id: key,
+        title,
         log,
-        contours: true,
-        rows: () => [["x", "y", "loss"], ...y.flatMap((b, r) => x.map((a, c) => [a, b, loss[r][c]]))],
+        factor,
+        xName: () => titleOf(view.against),
+        series: () => data.groups.flatMap((group, number) => linesOf(group, number, key)),
+        rows: () => {
+          const axes = data.axes.map(([axis]) => axis).filter(runsWith);
+          const lines = data.runs.flatMap((run) =>
+            (run.columns[key] || []).flatMap((value, i) =>
+              value === null ? [] : [[run.name, ...axes.map((axis) => (run.columns[axis] || [])[i]), value]],
+            ),
+          );
+          return [["run", ...axes, key], ...lines];
+        },
       });
     }
   }
 
-  // ---- Measured contraction
-  const contracted = data.runs.flatMap((run) =>
-    ["zeta_by_layer", "gradient_zeta_by_layer"]
-      .filter((key) => run.columns[key])
-      .map((key) => ({ run, key })),
-  );
-  if (contracted.length) {
-    const host = document.getElementById("contractions");
-    host.replaceChildren();
-    for (const { run, key } of contracted) {
-      const lines = run.columns[key].map((_, i) => i).filter((i) => run.columns[key][i]);
-      const epochs = lines.map((i) => run.columns.epoch[i]);
-      const count = most(lines.map((i) => run.columns[key][i].length));
-      const layers = Array.from({ length: count }, (_, k) => run.layers[k] ?? String(k));
-      const z = layers.map((_, k) => lines.map((i) => run.columns[key][i][k] ?? null));
-      const values = z.flat().filter((value) => value !== null);
-      heat(host, {
-        id: `${key} of ${run.name}`,
-        title: `${run.name}: \u03b6 of ${key === "zeta_by_layer" ? "models" : "gradients"}`,
-        xs: epochs,
-        ys: layers,
-        z,
-        xName: "epoch",
-        yName: "layer",
-        low: Math.min(0, least(values)),
-        high: 1,
-        log: false,
-        contours: false,
-        tall: Math.min(300, 22 * count),
-        rows: () => [
-          ["run", "epoch", "layer", "zeta"],
-          ...layers.flatMap((layer, k) => epochs.map((epoch, i) => [run.name, epoch, layer, z[k][i]])),
-        ],
-      });
+  // ---- CSV of what stands in the page already, and graphs that move
+  function enhance(root) {
+    for (const element of root.querySelectorAll("table[data-csv]")) {
+      const rows = () =>
+        [...element.rows].map((row) => [...row.cells].map((one) => one.dataset.value ?? one.textContent));
+      element.parentElement.after(csvButton(element.dataset.csv, rows));
     }
-  }
-
-  // ---- Graphs that take turns: one after the other in one place, or all of them side by side
-  function takeTurns(turns) {
-    const frames = [...turns.children];
-    const button = html("button", { type: "button" });
-    let at = 0;
-    let timer = null;
-    const play = (playing) => {
-      clearInterval(timer);
-      turns.classList.toggle("playing", playing);
-      button.textContent = playing ? "show all steps" : "play the steps";
-      const show = () => frames.forEach((frame, turn) => frame.classList.toggle("now", turn === at));
-      show();
-      if (playing)
-        timer = setInterval(() => {
-          at = (at + 1) % frames.length;
-          show();
-        }, 1000);
-    };
-    button.addEventListener("click", () => play(!turns.classList.contains("playing")));
-    turns.before(button);
-    play(!window.matchMedia("(prefers-reduced-motion: reduce)").matches);
-  }
-
-  // ---- CSV of what stands in the page already
-  for (const element of document.querySelectorAll("table[data-csv]")) {
-    const rows = () =>
-      [...element.rows].map((row) => [...row.cells].map((one) => one.dataset.value ?? one.textContent));
-    element.parentElement.after(csvButton(element.dataset.csv, rows));
-  }
-  for (const figure of document.querySelectorAll("figure[data-edges]")) {
-    const { edges } = data.runs[Number(figure.dataset.edges)];
-    const turns = figure.querySelector(".turns");
-    const head = ["from", "to", "weight", ...(turns ? ["step"] : [])];
-    figure.querySelector("figcaption").append(
-      " ",
-      csvButton("edges", () => [head, ...edges.map(([i, j, ...rest]) => [j, i, ...rest])]),
-    );
-    if (turns) takeTurns(turns);
-  }
-  for (const figure of document.querySelectorAll("figure[data-partition]")) {
-    const run = data.runs[Number(figure.dataset.partition)];
-    if (run.class_counts)
+    for (const figure of root.querySelectorAll("figure[data-edges]")) {
+      const { edges } = data.runs[Number(figure.dataset.edges)];
+      const turns = figure.querySelector(".turns");
+      const head = ["from", "to", "weight", ...(turns ? ["step"] : [])];
       figure.querySelector("figcaption").append(
         " ",
-        csvButton("class counts", () => [
-          ["agent", ...run.class_names],
-          ...run.class_counts.map((row, agent) => [agent, ...row]),
+        csvButton("edges", () => [head, ...edges.map(([i, j, ...rest]) => [j, i, ...rest])]),
+      );
+      if (turns) agents.takeTurns(turns);
+    }
+    for (const figure of root.querySelectorAll("figure[data-partition]")) {
+      const run = data.runs[Number(figure.dataset.partition)];
+      if (run.class_counts)
+        figure.querySelector("figcaption").append(
+          " ",
+          csvButton("class counts", () => [
+            ["agent", ...run.class_names],
+            ...run.class_counts.map((row, agent) => [agent, ...row]),
+          ]),
+        );
+    }
+    const ends = root.matches("#agents") ? root : root.querySelector("#agents");
+    const told = data.runs.filter((run) => Array.isArray(run.agents));
+    if (ends && ends.querySelector("p") && told.length)
+      ends.querySelector("p").append(
+        " ",
+        csvButton("agents", () => [
+          ["run", "agent", "test"],
+          ...told.flatMap((run) => run.agents.map((value, agent) => [run.name, agent, value])),
         ]),
       );
   }
-  const told = data.runs.filter((run) => Array.isArray(run.agents));
-  if (told.length)
-    document.querySelector("#agents p").append(
-      " ",
-      csvButton("agents", () => [
-        ["run", "agent", "test"],
-        ...told.flatMap((run) => run.agents.map((value, agent) => [run.name, agent, value])),
-      ]),
+
+  // ---- All of it, once or again: what is drawn is built anew only if there is something else to draw
+  let shape = null;
+  let refill = null;
+  function build() {
+    const now = JSON.stringify([data.axes, data.panels, data.groups.map((group) => [group.label, group.runs.length])]);
+    const hosts = ["panels", "sharpness-panels", "landscapes", "contractions"].filter(
+      (id) => document.getElementById(id) && !document.getElementById(id).children.length,
     );
+    if (now !== shape || hosts.length) {
+      shape = now;
+      redraws.length = 0;
+      curves();
+      measured(data, hostOf);
+      controls();
+    } else {
+      redraw();
+    }
+    const host = hostOf("viewer");
+    if (!host) refill = null;
+    else if (refill && host.children.length) refill();
+    else refill = agents.viewer(host, data);
+  }
+  enhance(document.querySelector("main"));
+  build();
+  live.follow((answer, changed) => {
+    Object.assign(data, answer.data);
+    for (const section of changed) enhance(section);
+    build();
+  });
+  // On paper nothing can be opened. Long lists stay on the screen.
+  let opened = [];
   window.addEventListener("beforeprint", () => {
-    for (const element of document.querySelectorAll("details")) element.open = true;
+    opened = [...document.querySelectorAll("details:not([open], .screen)")];
+    for (const element of opened) element.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const element of opened) element.open = false;
   });
 })();

@@ -4,7 +4,7 @@
 const charts = (() => {
   const MOST_DRAWN = 2000; // points of one line; the CSV has all
   const SVG = "http://www.w3.org/2000/svg";
-  const hidden = new Set(); // runs that the legend has switched off
+  const hidden = new Set(); // groups of runs that the legend has switched off
   const redraws = [];
 
   function make(space, tag, attributes, ...children) {
@@ -15,8 +15,11 @@ const charts = (() => {
   }
   const html = (tag, attributes, ...children) => make(false, tag, attributes, ...children);
   const svg = (tag, attributes, ...children) => make(true, tag, attributes, ...children);
-  const colour = (run) => `var(--run-${run % 10})`;
-  const dash = (run) => ["none", "6 3", "2 3", "8 3 2 3"][Math.floor(run / 10) % 4];
+  // A look is a hue and a shade: what belongs together has one hue. More than ten hues repeat, dashed.
+  const SHADES = [100, 58, 78, 40]; // how much of the hue there is, in percent
+  const colour = ({ hue, shade }) =>
+    shade ? `color-mix(in oklab, var(--run-${hue % 10}) ${SHADES[shade % 4]}%, var(--card))` : `var(--run-${hue % 10})`;
+  const dash = ({ hue, shade }) => ["none", "6 3", "2 3", "8 3 2 3"][(shade + Math.floor(hue / 10)) % 4];
 
   function short(value) {
     if (value === 0) return "0";
@@ -100,7 +103,26 @@ const charts = (() => {
     return kept;
   }
 
-  // ---- A panel of curves. options: id, title, log, factor, xName(), series() -> [{run, name, xs, ys}], rows()
+  // Around a mean there is a band, `half` to both sides. On a logarithmic axis it is as wide in the
+  // logarithm, to first order: mean * exp(+-half / mean). That never falls below zero.
+  function bandOf(line, isLog) {
+    return line.halves.map((half, i) => {
+      const mean = line.ys[i];
+      if (!isLog) return [mean - half, mean + half];
+      return [mean * Math.exp(-half / mean), mean * Math.exp(half / mean)];
+    });
+  }
+  // Lines decide the scale; a band may widen it by once their range, or by a factor of ten, and is cut there.
+  function limits(lines, isLog, isShare) {
+    const values = lines.flatMap((line) => line.points.map((p) => p.value));
+    const [low, high] = [least(values), most(values)];
+    const room = high - low || Math.abs(high) || 1;
+    const [floor, roof] = isLog ? [low / 10, high * 10] : [low - room, high + room];
+    return isShare ? { floor: Math.max(0, floor), roof: Math.min(100, roof) } : { floor, roof };
+  }
+
+  // ---- A panel of curves. options: id, title, log, factor, xName(), rows(), note(), and
+  // series() -> [{group, name, look, xs, ys, halves}], where halves, or null, are those of a band
   function panel(host, options) {
     let isLog = options.log;
     const width = 420;
@@ -122,15 +144,16 @@ const charts = (() => {
       },
       "log",
     );
-    const note = html("p", {});
+    const note = html("p", { class: "small" });
     const head = html(
       "div",
       { class: "head" },
       html("figcaption", {}, options.title),
       html("span", { class: "tools" }, logButton, csvButton(options.id, options.rows)),
     );
-    host.append(html("figure", { class: "panel", "data-panel": options.id }, head, drawing, note));
-    let places = []; // every point, drawn or not: {run, index, at, value, x, y}
+    const figure = html("figure", { class: "panel", "data-panel": options.id }, head, drawing, note);
+    host.append(figure);
+    let places = []; // every point, drawn or not: {line, index, at, value, half, x, y}
     let current = null;
 
     function draw() {
@@ -138,37 +161,47 @@ const charts = (() => {
       places = [];
       current = null;
       note.textContent = "";
-      const lines = options.series().filter((line) => !hidden.has(line.run));
+      const every = options.series();
+      figure.classList.toggle("empty", !every.length);
+      const lines = every.filter((line) => !hidden.has(line.group));
       const positive = lines.every((line) => line.ys.every((y) => y > 0));
       const useLog = isLog && positive;
       logButton.disabled = !positive;
-      for (const line of lines) {
-        line.points = line.xs.map((at, index) => ({
-          run: line.run,
-          name: line.name,
-          index,
-          at,
-          value: line.ys[index] * options.factor,
-        }));
-      }
+      lines.forEach((line, number) => {
+        line.ys = line.ys.map((y) => y * options.factor);
+        line.halves = line.halves ? line.halves.map((half) => half * options.factor) : null;
+        line.points = line.xs.map((at, index) => ({ line: number, name: line.name, index, at, value: line.ys[index] }));
+        if (line.halves) line.points.forEach((p, index) => (p.half = line.halves[index]));
+      });
       const all = lines.flatMap((line) => line.points);
       if (!all.length) {
         drawing.append(svg("text", { x: width / 2, y: height / 2 }, "nothing to draw"));
         return;
       }
+      const { floor, roof } = limits(lines, useLog, options.factor === 100);
+      const cut = (value) => Math.max(floor, Math.min(roof, value));
+      for (const line of lines)
+        if (line.halves) line.band = bandOf(line, useLog).map((ends) => ends.map(cut));
+      const heights = all.map((p) => p.value);
+      for (const line of lines) if (line.band) for (const ends of line.band) heights.push(ends[0], ends[1]);
       const x = scale(
         all.map((p) => p.at),
         false,
         frame.left + 6,
         frame.right,
       );
-      const y = scale(
-        all.map((p) => p.value),
-        useLog,
-        frame.bottom,
-        frame.top + 4,
-      );
+      const y = scale(heights, useLog, frame.bottom, frame.top + 4);
       Object.assign(drawing.dataset, { x0: x.low, x1: x.high, y0: y.low, y1: y.high, log: useLog });
+      drawAxes(x, y);
+      for (const line of lines) {
+        for (const p of line.points) [p.x, p.y] = [x.place(p.at), y.place(p.value)];
+        drawLine(line, x, y);
+        for (const p of line.points) places.push(p); // not push(...points): they may be 100,000
+      }
+      note.textContent = [note.textContent, options.note ? options.note() : ""].filter(Boolean).join(" ");
+    }
+
+    function drawAxes(x, y) {
       const isBytes = options.xName().startsWith("bytes");
       for (const tick of y.ticks) {
         drawing.append(svg("path", { class: "grid", d: `M${frame.left} ${y.place(tick)}H${frame.right}` }));
@@ -180,28 +213,31 @@ const charts = (() => {
         drawing.append(
           svg("text", { x: x.place(tick), y: frame.bottom + 16 }, isBytes ? bytes(tick) : short(tick)),
         );
-      drawing.append(svg("path", { class: "grid", d: `M${frame.left} ${frame.bottom}H${frame.right}` }));
+      drawing.append(svg("path", { class: "axis", d: `M${frame.left} ${frame.bottom}H${frame.right}` }));
       drawing.append(
         svg("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 33 }, options.xName()),
       );
-      for (const line of lines) {
-        for (const p of line.points) [p.x, p.y] = [x.place(p.at), y.place(p.value)];
-        const drawn = thinned(line.points);
-        const group = svg("g", { "data-run": line.name });
-        group.style.setProperty("--run", colour(line.run));
-        const path = drawn.map((p) => `${p.x.toFixed(3)},${p.y.toFixed(3)}`).join(" ");
-        group.append(svg("polyline", { class: "curve", points: path, "stroke-dasharray": dash(line.run) }));
-        if (drawn.length <= 60)
-          for (const p of drawn)
-            group.append(
-              svg("circle", { class: "dot", cx: p.x, cy: p.y, r: 2.2, "data-x": p.at, "data-y": p.value }),
-            );
-        drawing.append(group);
-        places.push(...line.points);
-        if (drawn.length < line.points.length) {
-          const [some, every] = [drawn, line.points].map((list) => list.length.toLocaleString("en"));
-          note.textContent = `Lines show ${some} of ${every} points; the CSV has all.`;
-        }
+    }
+
+    function drawLine(line, x, y) {
+      const group = svg("g", { "data-run": line.name });
+      group.style.setProperty("--run", colour(line.look));
+      const drawn = thinned(line.points);
+      if (line.band) {
+        const edge = (side) => drawn.map((p) => `${p.x.toFixed(2)},${y.place(line.band[p.index][side]).toFixed(2)}`);
+        group.append(svg("polygon", { class: "band", points: [...edge(1), ...edge(0).reverse()].join(" ") }));
+      }
+      const path = drawn.map((p) => `${p.x.toFixed(3)},${p.y.toFixed(3)}`).join(" ");
+      group.append(svg("polyline", { class: "curve", points: path, "stroke-dasharray": dash(line.look) }));
+      if (drawn.length <= 60)
+        for (const p of drawn)
+          group.append(
+            svg("circle", { class: "dot", cx: p.x, cy: p.y, r: 2.2, "data-x": p.at, "data-y": p.value }),
+          );
+      drawing.append(group);
+      if (drawn.length < line.points.length) {
+        const [some, every] = [drawn, line.points].map((list) => list.length.toLocaleString("en"));
+        note.textContent = `Lines show ${some} of ${every} points; the CSV has all.`;
       }
     }
 
@@ -212,7 +248,8 @@ const charts = (() => {
       const at = options.xName().startsWith("bytes")
         ? bytes(point.at)
         : `${options.xName()} ${short(point.at)}`;
-      const texts = [point.name, `${at}: ${Number(point.value.toPrecision(6))}`];
+      const half = point.half ? ` \u00b1 ${Number(point.half.toPrecision(3))}` : "";
+      const texts = [point.name, `${at}: ${Number(point.value.toPrecision(6))}${half}`];
       const longest = Math.min(56, Math.max(...texts.map((text) => text.length)));
       const wide = 12 + 6.3 * longest;
       const left = Math.max(2, Math.min(point.x + 10, width - wide - 2));
@@ -251,13 +288,13 @@ const charts = (() => {
       if (event.key === "Escape") show(null);
       if (!places.length || (!step && !turn)) return;
       event.preventDefault();
-      const runs = [...new Set(places.map((p) => p.run))];
+      const lines = [...new Set(places.map((p) => p.line))];
       if (!current) show(places[0]);
       else if (step)
-        show(places.find((p) => p.run === current.run && p.index === current.index + step) || current);
+        show(places.find((p) => p.line === current.line && p.index === current.index + step) || current);
       else {
-        const run = runs[(runs.indexOf(current.run) + turn + runs.length) % runs.length];
-        show(nearest((p) => (p.run === run ? Math.abs(p.at - current.at) : Infinity)));
+        const line = lines[(lines.indexOf(current.line) + turn + lines.length) % lines.length];
+        show(nearest((p) => (p.line === line ? Math.abs(p.at - current.at) : Infinity)));
       }
     });
     logButton.addEventListener("click", () => {
@@ -272,5 +309,5 @@ const charts = (() => {
   const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
   const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
   const redraw = () => redraws.forEach((draw) => draw());
-  return { html, svg, colour, dash, csvButton, panel, short, least, most, hidden, redraw };
+  return { html, svg, colour, dash, csvButton, panel, short, least, most, hidden, redraw, redraws };
 })();

@@ -1,4 +1,4 @@
-// Heat maps with contours: loss landscapes, contraction by layer.
+// Heat maps with contours: loss landscapes, contraction by layer, agents over time.
 const heat = (() => {
   const { html, svg, short, csvButton } = charts;
   const MOST_CELLS = 120; // along one side
@@ -49,7 +49,7 @@ const heat = (() => {
           "shape-rendering": "crispEdges",
         };
         const level = named ? options.ys[line] : short(options.ys[line]);
-        const where = `${options.xName} ${short(options.xs[column])}, ${options.yName} ${level}`;
+        const where = `${options.xName} ${short(options.xs[column])}, ${options.yName} ${level}`.replace("  ", " ");
         const said = `${where}: ${Number(value.toPrecision(6))}`;
         drawing.append(svg("rect", box, svg("title", {}, said)));
       }),
@@ -132,6 +132,16 @@ const heat = (() => {
     if (everyX > 1 || everyY > 1)
       figure.append(html("p", {}, `One of ${everyX * everyY} cells is drawn; the CSV has all.`));
     host.append(figure);
+    const frame = svg("rect", { class: "frame", y: top, height: bottom - top, width: 0, x: left });
+    drawing.append(frame);
+    // Frames one column, the one that another part of the page is looking at.
+    const mark = (number) => {
+      const at = Math.min(columns.length - 1, Math.floor(number / everyX));
+      frame.setAttribute("x", left + w * at);
+      frame.setAttribute("width", w);
+    };
+    return { figure, mark };
   }
+  heat.shade = shade;
   return heat;
 })();

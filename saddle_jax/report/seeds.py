@@ -1,7 +1,5 @@
 """Runs that differ in the seed alone: one line, their mean, with a band of one standard deviation."""
 
-import colorsys
-import json
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -9,17 +7,25 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.report.gathered import Run
+from saddle_jax.report.looks import settings_without
 from saddle_jax.training.config import IRRELEVANT
-
-LINES = ("-", "--", ":", "-.")
 
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
     """Groups the runs that differ in the seed alone, in the order given."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_without(run), []).append(run)
+        groups.setdefault(settings_without(run), []).append(run)
     return list(groups.values())
+
+
+def distinct_seeds(runs: Sequence[Run]) -> list[list[Run]]:
+    """Groups the runs as above, but each by itself where a seed was run twice: those are no two samples."""
+    several = []
+    for group in seeds_together(runs):
+        is_once = len({run.config.seed for run in group}) == len(group)
+        several += [group] if is_once else [[run] for run in group]
+    return several
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
@@ -64,10 +70,12 @@ def over_seeds(
 
 
 def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
-    """Labels groups by method, compressor, and whatever else differs between them."""
+    """Labels groups by method, by compressor if there is any, and by whatever else differs between them."""
     many = [group[0].config.to_json() for group in groups]
     differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
-    plain = [name for name in ("method", "compressor") if name not in without]
+    compressed = any(one["compressor"] != "none" for one in many)
+    always = ("method", "compressor") if compressed else ("method",)
+    plain = [name for name in always if name not in without]
     named = [*plain, *(name for name in differing if name not in (*plain, "seed", *IRRELEVANT, *without))]
     texts = []
     for one, group in zip(many, groups, strict=True):
@@ -77,35 +85,13 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
     return texts
 
 
-def colour_of(number: int, count: int) -> Any:
-    """Returns the colour of a line: one of matplotlib's ten, or, of more lines, a hue of its own.
-
-    Neighbours on the circle of hues differ in lightness, too.
-    """
-    if count <= 10:
-        return f"C{number}"
-    return colorsys.hls_to_rgb(number / count, (0.35, 0.55, 0.7)[number % 3], 0.75)
-
-
-def looks(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
-    """Returns colour and line of each group; groups that differ in the ascent alone share the colour."""
-    ascents = list(dict.fromkeys(group[0].config.ascent for group in groups))
-    others = [_without(group[0], "ascent") for group in groups]
-    hues = list(dict.fromkeys(others))
-    if len(hues) in (1, len(groups)) or len(ascents) > len(LINES):
-        return [(colour_of(number, len(groups)), "-") for number in range(len(groups))]
-    return [
-        (colour_of(hues.index(other), len(hues)), LINES[ascents.index(group[0].config.ascent)])
-        for group, other in zip(groups, others, strict=True)
+def group_labels(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Names groups on a page: a run by its own name, several seeds by what tells them from other groups."""
+    named = [
+        group[0].name if len(group) == 1 else (group[0].family or text)
+        for group, text in zip(groups, labels(groups), strict=True)
     ]
-
-
-def _without(run: Run, *names: str) -> str:
-    """Returns a run's settings as text, without some and without those that cannot change a number."""
-    left_out = {"seed", *IRRELEVANT, *names}
-    settings = {name: value for name, value in run.config.to_json().items() if name not in left_out}
-    # What settings do not tell of a run that is made of objects, its name and its fingerprint do.
-    return json.dumps([run.family, str(run.fact("computes")), settings])
+    return named if len(set(named)) == len(named) else [group[0].name for group in groups]
 
 
 def band(
@@ -117,10 +103,17 @@ def band(
     colour: Any,
     line: str = "-",
 ) -> None:
-    """Draws a line, and one standard deviation to both sides."""
+    """Draws a line, and one standard deviation to both sides.
+
+    On a logarithmic axis, which must be one by now, that is to first order the deviation of the logarithm:
+    mean * exp(+-spread / mean), which never falls below zero.
+    """
     axes.plot(x, mean, linewidth=1.2, linestyle=line, label=label, color=colour)
     if spread.any():
-        axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, color=colour)
+        low, high = mean - spread, mean + spread
+        if axes.get_yscale() == "log":
+            low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
+        axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
 
 
 def finish(axes: Any, x: str, y: str) -> None:

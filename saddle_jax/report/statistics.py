@@ -42,11 +42,16 @@ def summarise(values: Sequence[float]) -> Summary:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Summary(1, mean)
+    std = statistics.stdev(values)
+    half = half_interval(len(values)) * std
+    return Summary(len(values), mean, std, mean - half, mean + half)
+
+
+def half_interval(seeds: int) -> float:
+    """Returns half the 95 % interval of a mean over so many seeds, at least two, in standard deviations."""
     from scipy.special import stdtrit  # the quantiles of Student's t, without the weight of scipy.stats
 
-    std = statistics.stdev(values)
-    half = float(stdtrit(len(values) - 1, (1 + _LEVEL) / 2)) * std / math.sqrt(len(values))
-    return Summary(len(values), mean, std, mean - half, mean + half)
+    return float(stdtrit(seeds - 1, (1 + _LEVEL) / 2)) / math.sqrt(seeds)
 
 
 def paired(one: Mapping[int, float], other: Mapping[int, float]) -> Summary:

@@ -10,8 +10,8 @@ from saddle_jax.analysis.theory.corollary import Case
 from saddle_jax.analysis.theory.runs import MeasuredRun
 from saddle_jax.analysis.theory.speedup import Point, Slope
 from saddle_jax.analysis.theory.testbed import Measured
+from saddle_jax.report.looks import DASHES
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.seeds import LINES
 from saddle_jax.report.tables import as_text
 
 # The terms of the bound as the paper prints them, by their names in `Bound`.
@@ -117,7 +117,7 @@ def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
     momenta = sorted({case.beta for case in cases})
     left, right = axes.ravel()
     for case in cases:
-        look = {"color": f"C{graphs.index(case.graph)}", "linestyle": LINES[momenta.index(case.beta) % 4]}
+        look = {"color": f"C{graphs.index(case.graph)}", "linestyle": DASHES[momenta.index(case.beta) % 4]}
         for cell, points, over in ((left, case.over_steps, "steps"), (right, case.over_agents, "agents")):
             x = [getattr(point.setting, over) for point in points]
             errors = [2 * point.measured.standard_error for point in points]

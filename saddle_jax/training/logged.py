@@ -1,4 +1,4 @@
-"""Reading metrics.jsonl: all of it, its newest lines, or few enough of them to be drawn.
+"""Reading metrics.jsonl: all of it, its newest lines, or some from all over it; see also `thinned`.
 
 A line is an object with `step` and `epoch`; its other values are numbers or null. Lists are allowed where
 names end in _by_layer, _each or _by_replica. A long run has millions of lines, so nothing but `read_metrics`
@@ -6,7 +6,7 @@ holds all of them in memory. What a crash may leave, half a line or none of ours
 ours with other values than these is damage, and told.
 """
 
-import dataclasses
+import functools
 import json
 import math
 import os
@@ -18,9 +18,8 @@ from saddle_jax.base.errors import one_line
 from saddle_jax.base.reading import damaged, open_to_read, parse, reading
 
 FILE = "metrics.jsonl"
-_LONGEST = 2**26  # bytes of a line
+LONGEST = 2**26  # bytes of a line
 _BLOCK = 2**16  # bytes that are read at once from the end
-_KINDS = 16  # kinds of lines that are thinned by themselves; files of ours have three
 
 Record = dict[str, Any]
 
@@ -52,7 +51,7 @@ def newest(workdir: pathlib.Path, having: str = "") -> Iterator[Record]:
     with file, reading(path):
         sign = json.dumps(having).encode() if having else b""
         for line in _backwards(file):
-            if sign in line and (record := _record(line, path, "near its end")):
+            if sign in line and (record := record_of(line, path, "near its end")):
                 yield record
 
 
@@ -65,66 +64,34 @@ def last_evaluation(workdir: pathlib.Path) -> Record:
     return {}
 
 
-@dataclasses.dataclass(frozen=True)
-class Thinned:
-    """Some lines of a file: of each kind of line the first, the last and every `stride`-th or fewer.
-
-    Attributes:
-      records: the lines that were kept, in their order.
-      lines: how many complete lines the file has.
-    """
-
-    records: list[Record]
-    lines: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether no line was left out, as it is with all but long files."""
-        return len(self.records) == self.lines
-
-
-def read_thinned(workdir: pathlib.Path, most: int) -> Thinned:
-    """Reads at most about twice `most` lines of each kind, evenly spread, in memory that does not grow.
-
-    Lines of the same names are of a kind: logged steps, evaluations and measured curvatures are thinned by
-    themselves, so that a few evaluations are not lost among many steps.
+def sampled(workdir: pathlib.Path, count: int) -> list[Record]:
+    """Returns about `count` complete lines from evenly spaced places of the file, however long it is.
 
     Raises:
-      DamagedError: as `read_metrics` does.
+      DamagedError: as `read_metrics` does, for the lines that it meets.
     """
-    kinds: dict[frozenset[str], _Kind] = {}
-    count = 0
-    for number, record in enumerate(_records(workdir / FILE)):
-        count += 1
-        names = frozenset(record)
-        if names not in kinds and len(kinds) >= _KINDS:
-            names = frozenset()  # no file of ours: all other kinds together
-        kinds.setdefault(names, _Kind(max(1, most))).take(number, record)
-    kept = sorted((entry for kind in kinds.values() for entry in kind.kept()), key=lambda entry: entry[0])
-    return Thinned([record for _, record in kept], count)
-
-
-class _Kind:
-    """Lines of one kind, of which every `stride`-th is kept; where they become too many, every other goes."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._stride, self._seen = most, 1, 0
-        self._entries: list[tuple[int, Record]] = []
-        self._last: tuple[int, Record] | None = None
-
-    def take(self, number: int, record: Record) -> None:
-        """Takes in the next line, with its number in the file."""
-        self._last = (number, record)
-        if self._seen % self._stride == 0:
-            self._entries.append(self._last)
-        self._seen += 1
-        if len(self._entries) > 2 * self._most:
-            self._entries, self._stride = self._entries[::2], 2 * self._stride
-
-    def kept(self) -> list[tuple[int, Record]]:
-        """Returns the lines that are kept, the last one among them, with their numbers."""
-        tail = [] if self._last is None or self._entries[-1] == self._last else [self._last]
-        return [*self._entries, *tail]
+    path = workdir / FILE
+    try:
+        file = open_to_read(path)
+    except FileNotFoundError:
+        return []
+    found: dict[int, Record] = {}
+    with file, reading(path):
+        size = file.seek(0, os.SEEK_END)
+        if size <= _BLOCK:
+            file.seek(0)
+            lines = file.read().splitlines(keepends=True)
+            chosen = range(0, len(lines), max(1, len(lines) // count))
+            found = {n: r for n in chosen if (r := record_of(lines[n], path, f"line {n + 1:,}"))}
+            return list(found.values())
+        for number in range(count):
+            file.seek(number * size // count)
+            if number:
+                file.readline(LONGEST)  # the rest of a line
+            place, line = file.tell(), file.readline(LONGEST)
+            if line.endswith(b"\n") and (record := record_of(line, path, f"byte {place:,}")):
+                found[place] = record
+    return list(found.values())
 
 
 def _records(path: pathlib.Path) -> Iterator[Record]:
@@ -133,9 +100,9 @@ def _records(path: pathlib.Path) -> Iterator[Record]:
     except FileNotFoundError:
         return
     with file, reading(path):
-        for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
-            _check_short(line)
-            if record := _record(line, path, f"line {number:,}"):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+            check_short(line)
+            if record := record_of(line, path, f"line {number:,}"):
                 yield record
 
 
@@ -144,23 +111,28 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
     position, rest = file.seek(0, os.SEEK_END), b""
     while position or rest:
         while position and b"\n" not in rest[:-1]:
-            _check_short(rest)
+            check_short(rest)
             size = min(max(_BLOCK, len(rest)), position)
             position = file.seek(position - size)
             rest = file.read(size) + rest
         *earlier, line = rest[:-1].rpartition(b"\n")
-        _check_short(line)
+        check_short(line)
         yield line + rest[-1:]
         rest = b"".join(earlier)
 
 
-def _check_short(line: bytes) -> None:
-    if len(line) >= _LONGEST:
-        raise ValueError(f"a line has more than {_LONGEST:,} bytes")
+def check_short(line: bytes) -> None:
+    """Checks that a line is none that never ends."""
+    if len(line) >= LONGEST:
+        raise ValueError(f"a line has more than {LONGEST:,} bytes")
 
 
-def _record(line: bytes, path: pathlib.Path, where: str) -> Record | None:
-    """Returns the object of a line, None of what is none; numbers that are not finite become None."""
+def record_of(line: bytes, path: pathlib.Path, where: str) -> Record | None:
+    """Returns the object of a line, None of what is none; numbers that are not finite become None.
+
+    Raises:
+      DamagedError: it is a line of a run with other values than those; `where` says which line.
+    """
     try:
         found = parse(line)
         if not isinstance(found, dict) or not {"step", "epoch"} <= set(found):
@@ -177,6 +149,7 @@ def _record(line: bytes, path: pathlib.Path, where: str) -> Record | None:
         raise damaged(path, f"{where}: {one_line(error)}") from error
 
 
+@functools.lru_cache(maxsize=256)
 def _depth(name: str) -> int:
     """Returns how many lists may be around a number: one per replica, one of layers or agents."""
     alone = name.removesuffix("_by_replica")
@@ -184,6 +157,8 @@ def _depth(name: str) -> int:
 
 
 def _checked(name: str, value: Any, depth: int) -> Any:
+    if type(value) is float and not depth:  # by far the most
+        return value if math.isfinite(value) else None
     if value is None:
         return None
     if isinstance(value, list) and depth:

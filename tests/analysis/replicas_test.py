@@ -73,3 +73,22 @@ def test_a_replica_that_there_is_not(folders, capsys):
     for verb in ("sharpness", "landscape"):
         assert cli.main(["saddle", verb, str(folders / "both"), "--replica=2", "--images=32"]) == 2
         assert "replica must be 0 to 1" in capsys.readouterr().err
+
+
+def test_the_page_of_all_runs_below_a_folder(folders, capsys):
+    assert cli.main(["saddle", "report", str(folders)]) == 0
+    assert capsys.readouterr().out == f"page: {folders / 'report.html'}\n"
+    page = (folders / "report.html").read_text()
+    assert "alone" in page
+    assert "both" in page
+
+
+def test_training_and_evaluating_give_json_alone(folders, capsys):
+    settings = {"agents": 3, "model": "logistic", "method": "qgm", "epochs": 2, "eval_agents": "never"}
+    given = [f"--config.{name}={value}" for name, value in {**settings, "devices": 1, "seed": 1}.items()]
+    assert cli.main(["saddle", "train", *given, f"--workdir={folders / 'alone'}", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["folder"]) == ("finished", str(folders / "alone"))
+    assert cli.main(["saddle", "evaluate", str(folders / "alone"), "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert record["metrics"]["accuracy"] == pytest.approx(found["test_accuracy"])

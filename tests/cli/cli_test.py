@@ -217,6 +217,15 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0  # nothing is run again
     assert capsys.readouterr().out == printed
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
+    assert __main__.main(["saddle", "compare", *grid, *small, "--json", "--picture=svg"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["method"], one["compressor"]) for one in found["cells"][2:]] == [
+        ("qgm", "none"),
+        ("qgm", "sign"),
+    ]
+    assert found["cells"][2]["mean"] == pytest.approx(statistics.fmean(pair))
+    assert found["differences"][0]["minus"] == "none"
+    assert "<svg" in (tmp_path / "comparison.svg").read_text()
 
     assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("finished") == 8

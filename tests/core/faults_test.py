@@ -297,6 +297,18 @@ def test_stopping_and_going_on_is_the_same_run_bit_for_bit():
     chex.assert_trees_all_equal(go(*halfway, range(2, 4)), through)
 
 
+def test_a_step_tells_the_share_of_its_messages_that_were_lost():
+    graph, problem = sj.star(5), Problem(5, steps=STEPS)
+    arrived = np.random.default_rng(0).random((STEPS, 5, 5)) < 0.6
+    _, _, metrics = run(faulty(sj.dpsgd(graph, 0.1), arrived=arrived, online=ONLINE), problem)
+    links = (graph.mixing > 0) & ~np.eye(5, dtype=bool)
+    sent = [links & np.outer(on, on) for on in ONLINE]
+    shares = [(each & ~came).sum() / max(1, each.sum()) for each, came in zip(sent, arrived, strict=True)]
+    np.testing.assert_allclose(metrics["messages_lost"], shares, rtol=1e-6)
+    _, _, metrics = run(sj.dpsgd(graph, 0.1), problem)
+    assert "messages_lost" not in metrics
+
+
 def test_the_books_tell_what_was_really_sent():
     graph, problem = sj.star(5), Problem(5, steps=STEPS)
     _, state, metrics = run(faulty(sj.dpsgd(graph, 0.1), online=ONLINE), problem)

@@ -236,7 +236,7 @@ def test_the_first_command_as_it_is_typed(checkout):
 
 # What the commands of a page must have written.
 WRITTEN = {
-    "commands": ("runs/mine/report.html", "report.html", "compression.png"),
+    "commands": ("runs/mine/report.html", "runs/comparison/report.html", "compression.png"),
     "data": ("partition.png",),
     "sharpness": ("sharpness.png",),
     "paper": ("runs/paper/table-1-smoke.md",),

@@ -22,7 +22,7 @@ def written(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["", "-accuracies", "-summary"])
+@pytest.mark.parametrize("name", ["", "-accuracies", "-readings", "-summary"])
 def test_tables_are_those_of_the_command(name, written):
     table = (written / f"evidence-study{name}.md").read_text().partition("\n\n")[2]
     assert table.startswith("| ")

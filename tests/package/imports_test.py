@@ -11,7 +11,7 @@ import saddle_jax
 PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 ROOMS = [
     "base", "devices", "core", "graphs", "ascents", "compression", "methods", "models", "data", "training",
-    "laws", "analysis", "paper", "report", "runs", "bench", "cli",
+    "laws", "analysis", "paper", "report", "serve", "runs", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(
     path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"

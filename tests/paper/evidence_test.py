@@ -126,15 +126,18 @@ def test_other_readings_stand_beside_the_default_over_the_same_seeds(tmp_path):
     write(tmp_path, "1", "qgm-none", (0.55, 0.61), "-nesterov=false")
     write(tmp_path, "1", "q_saddle-none", (0.60, 0.70), "-nesterov=false")
     write(tmp_path, "1", "qgm-none", (0.55,), "-norm=evonorm_sigmoid")
+    write(tmp_path, ["efficient"], "q_saddle-none-every5", (0.5,))
+    write(tmp_path, ["efficient"], "q_saddle-none-every5", (0.6,), "-ascent_reuse=true")
     evidence(tmp_path)
     head, *rows = table(tmp_path / "evidence-study-readings.csv")
     assert [row[:3] for row in rows] == [
+        ["ascent_reuse=true", "0.001", "q_saddle every 5"],
         ["nesterov=false", "0.001", "qgm"],
         ["nesterov=false", "0.001", "q_saddle"],
         ["norm=evonorm_sigmoid", "0.001", "qgm"],
     ]
     half = 12.706204736 * 4 / 2  # of +5 and +1
-    base, saddle, single = (dict(zip(head, row, strict=True)) for row in rows)
+    _, base, saddle, single = (dict(zip(head, row, strict=True)) for row in rows)
     assert (base["difference"], base["seeds"]) == ("+3.00", "2")
     assert base["95 % interval"] == f"[{3 - half:+.2f}, {3 + half:+.2f}]"
     # Over the first two seeds: 10 and 12 by default, 5 and 9 otherwise.

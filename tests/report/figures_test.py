@@ -8,9 +8,11 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
+import saddle_jax as sj
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report import curves, figures, plots, seeds
+from saddle_jax.methods import METHODS
+from saddle_jax.report import curves, figures, looks, plots
 from saddle_jax.report.gathered import Run
 from saddle_jax.training.config import Config
 
@@ -36,7 +38,7 @@ def drawn(monkeypatch):
 
 @pytest.mark.parametrize("count", [2, 10, 16, 24])
 def test_lines_have_colours_that_differ(count):
-    colours = [matplotlib.colors.to_rgb(seeds.colour_of(number, count)) for number in range(count)]
+    colours = [matplotlib.colors.to_rgb(looks.colour_of(number, count)) for number in range(count)]
     between = [np.abs(np.subtract(one, other)).max() for one, other in itertools.combinations(colours, 2)]
     assert min(between) > 0.1
 
@@ -145,7 +147,10 @@ def test_curves_are_means_over_the_seeds_that_did_not_diverge(tmp_path, drawn):
     np.testing.assert_allclose(line_data(loss)[label], 5.0 / (np.arange(1, 9) + 0.1))
     np.testing.assert_allclose(line_data(accuracy)[label], 100 * (0.1 + 2 * np.array([4, 8]) / 37))
     heights = loss.collections[0].get_paths()[0].vertices[:, 1]
-    assert heights.max() == pytest.approx((5.0 + 2.5 * np.sqrt(2)) / 1.1)
+    assert loss.get_yscale() == "log"  # where the deviation is that of the logarithm, to first order
+    factor = np.exp(2.5 * np.sqrt(2) / 5.0)
+    assert heights.max() == pytest.approx(5.0 / 1.1 * factor)
+    assert heights.min() == pytest.approx(5.0 / 8.1 / factor)
 
     figures.draw("curves", [runs[0], runs[2]], tmp_path / "out.png")  # alone, a run that diverged is drawn
     figures.draw("curves", [runs[2]], tmp_path / "out.png")
@@ -287,7 +292,13 @@ def test_sharpness_is_a_bar_for_each_method_over_seeds(tmp_path, drawn):
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([200, 100, 20, 10])  # epochs 1 and 2 of QGM, then of Q-SADDLe
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2"]
-    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"qgm, none", "q_saddle, none"}
+    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"qgm", "q_saddle"}
+    end = {"stages": [{"step": 8, "epoch": 2, "whose": "consensus", "lambda_max": 5.0}]}
+    other = folders.write_run(
+        tmp_path / "other", dataclasses.replace(folders.SMALL, method="dpsgd"), sharpness=end
+    )
+    figures.draw("sharpness", [*runs, other], tmp_path / "out.png")
+    assert [text.get_text() for text in drawn[-1].axes[0].get_xticklabels()] == ["2"]  # which all have
     with pytest.raises(RunError, match="sharpness needs runs that `saddle sharpness` has measured"):
         figures.draw("sharpness", [unmeasured], tmp_path / "out.png")
 
@@ -319,7 +330,7 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
         ("zeta",): "arguments must be KIND DIR... and options, got zeta",
         ("zeta", tmp_path): "holds no run",
         ("compression", run): "compression needs compressed runs with --config.diagnostics=true, got run",
-        ("curves", run, "--x=hour"): "x must be one of epoch, step, bytes, passes, seconds, for curves, got",
+        ("curves", run, "--x=hour"): "bytes, paper_bytes, passes, seconds, for curves, got 'hour'",
         ("zeta", run, "--x=step"): "got 'step' for zeta",
         ("curves", run, "--x=seconds"): "curves against seconds need runs with --config.latency",
         ("curves", run, "--output=x.gif"): "output must end in .png, .pdf or .svg, got 'x.gif'",
@@ -351,11 +362,33 @@ def test_legends_show_what_tells_runs_apart(names, shown):
     assert plots.labels(names) == shown
 
 
-def test_groups_that_differ_in_the_ascent_share_a_colour():
-    def group(**settings):
-        return [Run("", Config(**settings), {}, "finished", {}, [])]
+def group(**settings):
+    return [Run("", Config(**settings), {}, "finished", {}, [])]
 
+
+def test_a_method_and_its_saddle_version_share_a_hue():
     pairs = [group(method=method, ascent=ascent) for method in ("qgm", "d2") for ascent in ("none", "sam")]
-    assert seeds.looks(pairs) == [("C0", "-"), ("C0", "--"), ("C1", "-"), ("C1", "--")]
-    of_one = [group(method="qgm", ascent=ascent) for ascent in ("none", "sam")]
-    assert seeds.looks(of_one) == [("C0", "-"), ("C1", "-")]
+    assert looks.looks(pairs) == [(0, 1), (0, 0), (1, 1), (1, 0)]  # sharp ones are solid
+    named = [group(method=method) for method in ("dpsgd", "d_saddle", "q_saddle", "qgm", "d2")]
+    assert looks.looks(named) == [(0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
+    tuned = [group(method="qgm"), group(method="q_saddle", rho=0.2), group(method="q_saddle", alpha=0.5)]
+    assert looks.looks(tuned) == [(0, 1), (0, 0), (1, 0)]  # another problem is another hue
+    swept = [group(method="q_saddle", rho=rho / 10) for rho in range(1, 7)]
+    assert looks.looks(swept) == [(number, 0) for number in range(6)]  # too many for shades of one hue
+    drawn = looks.in_matplotlib(named)
+    assert [line for _, line in drawn] == ["--", "-", "-", "--", "-"]
+    assert drawn[1][0] == "C0"
+    full, pale = (matplotlib.colors.to_rgb(colour) for colour, _ in drawn[1::-1])
+    hues = [matplotlib.colors.rgb_to_hsv(colour)[0] for colour in (full, pale)]
+    assert hues[0] == pytest.approx(hues[1])
+    assert sum(pale) > sum(full)
+
+
+def test_the_pairs_are_those_of_the_methods_themselves():
+    for name, plain in looks.PLAIN.items():
+        made = METHODS[name](sj.ring(3), 0.1, rho=0.1)
+        bare = METHODS[plain](sj.ring(3), 0.1)
+        assert (made.rule.demands, made.name, bare.name) == (bare.rule.demands, name, plain)
+        assert made.ascent.name != bare.ascent.name
+    wrapped = {name for name in METHODS if hasattr(METHODS[name], "__wrapped__")}
+    assert wrapped <= set(looks.PLAIN)

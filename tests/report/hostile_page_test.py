@@ -1,12 +1,15 @@
 """A page of somebody else's folder shows texts as texts, and runs nothing of them."""
 
+import base64
+import hashlib
 import json
 
 import folders
 import numpy as np
 from browser import Tree, browse, needs_browser
 
-from saddle_jax.report.page import embed
+from saddle_jax.report import landscape
+from saddle_jax.report.policy import embed
 from saddle_jax.training.config import Config
 
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash
@@ -50,6 +53,28 @@ def test_names_from_a_hostile_folder_stay_text(tmp_path):
     assert not any(name.startswith("on") for _, found, _ in tree.elements for name in found)
     ((_, title),) = tree.find("title")[:1]
     assert title == HOSTILE_NAME
+
+
+def test_pages_allow_their_own_script_and_style_and_nothing_else(tmp_path):
+    surface = tmp_path / "landscape.html"
+    grid = np.linspace(-1, 1, 3)
+    landscape.write_page(grid, grid, np.ones((1, 3, 3)), [HOSTILE], surface)
+    for path in (folders.make_page(tmp_path, hostile(tmp_path)), surface):
+        tree = Tree(path.read_text())
+        policies = [found["content"] for found, _ in tree.find("meta") if "http-equiv" in found]
+        rules = dict(rule.split(" ", 1) for rule in policies[0].split("; "))
+        assert len(policies) == 1
+        own = {
+            kind: [text for found, text in tree.find(kind) if "type" not in found]
+            for kind in ("script", "style")
+        }
+        for kind, (text,) in own.items():
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert rules.pop(f"{kind}-src") == f"'sha256-{digest}'"
+        assert rules.pop("img-src") == "data:"
+        assert set(rules) == {"default-src", "connect-src", "form-action", "base-uri"}
+        assert set(rules.values()) == {"'none'"}
+        assert not any("style" in found for _, found, _ in tree.elements)
 
 
 @needs_browser

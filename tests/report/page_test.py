@@ -44,10 +44,10 @@ def test_curves_can_be_drawn_against_simulated_time(tmp_path):
     assert data["runs"][0]["columns"]["backward_passes"] == (2.0 * steps).tolist()
     axes = {"simulated_seconds", "backward_passes", "bytes_sent_per_agent", "step", "epoch"}
     assert not axes & {panel["key"] for panel in data["panels"]}  # they are axes, not curves
+    assert axes <= {key for key, _ in data["axes"]}
     text = page.read_text()
-    assert all(f"    {name}: " in text for name in axes)  # which the script offers
-    assert '<th scope="col">simulated seconds</th>' in text
-    assert '<td data-value="4.0">4</td>' in text
+    assert '<th scope="col" class="number">simulated seconds</th>' in text
+    assert '<td class="number" data-value="4.0">4</td>' in text
 
 
 def test_every_number_of_a_run_is_in_the_page(tmp_path):
@@ -120,14 +120,19 @@ def test_a_run_that_did_not_finish_says_so_first(tmp_path, status, result, said)
 def test_folders_without_later_records_and_without_metrics(tmp_path):
     about = {"partition": {"name": "iid", "fingerprint": "f00d"}, "dataset": {"source": "here"}}
     run = folders.write_run(tmp_path / "old", about=about, lines=[], status=None)
-    text = folders.make_page(tmp_path, run).read_text()
-    assert "Not recorded: the run was made by an older version." in text
-    assert "Not recorded: the agents" in text
+    tree = Tree(folders.make_page(tmp_path, run).read_text())
+    shown = [found["id"] for found, _ in tree.find("section")]
+    assert shown == ["results", "traffic", "graph", "settings", "more"]  # the others have nothing to show
+    links = [found["href"] for found, _ in tree.find("a") if found["href"] != "#main"]
+    assert links == [f"#{name}" for name in shown]
+    ((_, more),) = tree.find("section", id="more")
+    for command in ("saddle sharpness DIR", "saddle landscape DIR", "--config.eval_agents=always"):
+        assert command in more
 
 
 def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
     run = folders.write_run(tmp_path / "run")
-    assert "holds no run: config.json is missing" in refused(capsys, "report", tmp_path)
+    assert "holds no run: config.json is missing" in refused(capsys, "report", tmp_path / "nowhere")
     assert "DIR must not be given twice" in refused(capsys, "report", run, run)
     assert "arguments must be DIR... and options, got nothing" in refused(capsys, "report")
     assert "output must be a file" in refused(capsys, "report", run, "--output=/nowhere/x.html")

@@ -111,4 +111,4 @@ def test_the_page_has_intervals_and_differences(tmp_path):
     page = make_page(tmp_path, *write_grid(tmp_path / "runs")).read_text()
     assert "[-67.06, 187.06]" in page  # 60 +- 127.06
     assert "Differences over the same seeds" in page
-    assert "<td>[-48.53, +78.53]</td>" in page
+    assert '<td class="number">[-48.53, +78.53]</td>' in page

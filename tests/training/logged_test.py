@@ -1,16 +1,16 @@
 """metrics.jsonl read in three ways: all of it, from its end, and thinned."""
 
-import itertools
 import json
-import math
 import os
 
+import numpy as np
 import pytest
 from damage import CONTENTS
 
 from saddle_jax.base.errors import DamagedError
 from saddle_jax.training import logged
-from saddle_jax.training.logged import last_evaluation, newest, read_metrics, read_thinned
+from saddle_jax.training.logged import last_evaluation, newest, read_metrics, sampled
+from saddle_jax.training.thinned import read_thinned
 
 
 def write(folder, lines):
@@ -101,7 +101,7 @@ def test_bytes_that_no_run_writes_are_told(kind, tmp_path):
 
 
 def test_a_line_without_an_end_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(logged, "_LONGEST", 1000)
+    monkeypatch.setattr(logged, "LONGEST", 1000)
     (tmp_path / "metrics.jsonl").write_text("[" * 5000)
     for read in (read_metrics, lambda folder: list(newest(folder))):
         with pytest.raises(DamagedError, match="a line has more than 1,000 bytes"):
@@ -114,24 +114,12 @@ def test_a_pipe_hangs_nobody(tmp_path):
         next(newest(tmp_path))
 
 
-def test_a_long_file_is_thinned_evenly_and_no_evaluation_is_lost(tmp_path):
-    write(tmp_path, steps(10_000, every=1000))
-    thinned = read_thinned(tmp_path, 100)
-    assert (thinned.lines, thinned.is_whole) == (10_010, False)
-    taken = [record["step"] for record in thinned.records if "train_loss" in record]
-    assert 100 <= len(taken) <= 202
-    assert (taken[0], taken[-1]) == (1, 10_000)
-    gaps = {b - a for a, b in itertools.pairwise(taken[:-1])}
-    assert len(gaps) == 1
-    assert math.log2(gaps.pop()).is_integer()
-    assert [record["step"] for record in thinned.records if "test_loss" in record] == list(
-        range(1000, 10_001, 1000)
-    )
-    assert [record["step"] for record in thinned.records] == sorted(
-        record["step"] for record in thinned.records
-    )
-
-
-def test_a_file_with_a_million_kinds_of_lines_takes_no_more_memory(tmp_path):
-    write(tmp_path, [{"step": step, "epoch": 0, f"name{step}": 1} for step in range(2000)])
-    assert len(read_thinned(tmp_path, 5).records) <= 16 * 12 + 12
+def test_samples_come_from_all_over_a_file_however_long(tmp_path):
+    write(tmp_path, steps(20_000, every=100))
+    found = [record["step"] for record in sampled(tmp_path, 32)]
+    assert len(found) == 32
+    assert found[0] == 1
+    np.testing.assert_allclose(np.diff(found), 20_000 / 32, rtol=0.1)
+    write(tmp_path, steps(10))
+    assert [record["step"] for record in sampled(tmp_path, 32)] == list(range(1, 11))
+    assert sampled(tmp_path / "nowhere", 32) == []

@@ -1,0 +1,174 @@
+"""A small server for one machine: it answers GET and HEAD, reads and never writes, and trusts no other site.
+
+A page of another site that is open in the same browser can send requests here, and by a name whose address it
+changes (DNS rebinding) could even read the answers. So the Host of a request must be one of this server's own
+names, and an Origin, if there is one, must be this server's.
+"""
+
+import contextlib
+import ipaddress
+import socket
+import socketserver
+import sys
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from saddle_jax.serve.pages import MOST_RUNS, Answer, Site
+from saddle_jax.version import __version__
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def names_of(host: str) -> frozenset[str]:
+    """Returns the names by which a browser may ask for a server on this host; "*" stands for any address."""
+    own = {host.lower().strip("[]")}
+    if is_everywhere(host):
+        with contextlib.suppress(OSError):
+            own |= {"*", socket.gethostname().lower(), socket.getfqdn().lower()}
+    return _LOOPBACK | own
+
+
+def is_everywhere(host: str) -> bool:
+    """Tells whether a host stands for all addresses of this machine."""
+    return host.strip("[]") in ("", "0.0.0.0", "::")
+
+
+def refusal(headers: Message, names: frozenset[str]) -> str:
+    """Says why a request with these headers is not answered; an empty text if it is."""
+    hosts = headers.get_all("Host") or []
+    if len(hosts) != 1 or not _is_own(hosts[0], names):
+        return "this server does not answer for that host"
+    origins = headers.get_all("Origin") or []
+    if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
+        return "this server does not answer other sites"
+    is_link = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+    if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not is_link:
+        return "this server does not answer other sites"
+    return ""
+
+
+def _is_own(host: str, names: frozenset[str]) -> bool:
+    try:
+        parts = urlsplit(f"//{host}")
+        name = (parts.hostname or "").rstrip(".")
+        if parts.netloc != host or parts.username is not None or parts.path or (parts.port or 1) < 0:
+            return False
+    except ValueError:
+        return False
+    if name in names:
+        return True
+    if "*" not in names:
+        return False
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(name))  # no name, so nobody can have redirected it
+    return False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request after the other of a connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = f"saddle_jax/{__version__}"
+    sys_version = ""
+    timeout = 30.0  # seconds that a browser may leave us waiting
+    server: "Server"
+
+    def do_GET(self) -> None:
+        """Answers with a page, or with what is new; a bug is told here and, with its traceback, there."""
+        try:
+            answer = self._answer()
+        except Exception:
+            self.close_connection = True
+            self._send(_plain(500, "this is a bug of saddle_jax: its traceback is where the server runs"))
+            raise
+        self._send(answer)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _answer(self) -> Answer:
+        if reason := refusal(self.headers, self.server.names):
+            return _plain(403, reason)
+        try:
+            parts = urlsplit(self.path)
+            asked = parse_qs(parts.query, strict_parsing=bool(parts.query), max_num_fields=2 * MOST_RUNS)
+        except ValueError:
+            return _plain(400, "the address cannot be read")
+        keys = asked.pop("run", [])
+        if parts.scheme or parts.netloc or asked or len(keys) > MOST_RUNS:
+            return _plain(400, f"an address has up to {MOST_RUNS} runs, and nothing else")
+        site = self.server.site
+        try:
+            if parts.path == "/updates":
+                return site.updates(keys, self.headers.get("If-None-Match", ""))
+            if parts.path == "/runs" or (parts.path == "/" and not keys):
+                return site.page(keys)  # without keys, as a form without ticks sends it, the list
+        except KeyError:
+            return _plain(404, "there is no such run")
+        return _plain(404, "there is no such page")
+
+    def _send(self, answer: Answer) -> None:
+        content = answer.text.encode("utf-8", errors="backslashreplace")
+        self.send_response(answer.status)
+        self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
+        self.send_header("Content-Security-Policy", f"{answer.policy}; frame-ancestors 'none'")
+        for name, value in _ALWAYS.items():
+            self.send_header(name, value)
+        if answer.version:
+            self.send_header("ETag", answer.version)
+        if answer.status == 405:
+            self.send_header("Allow", "GET, HEAD")
+        if answer.status != 304:
+            self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD" and answer.status != 304:
+            self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answers what is no request of ours, with the same headers as any other."""
+        self.close_connection = True
+        if not getattr(self, "command", None):
+            self.command = ""
+        if code == 501:
+            self._send(_plain(405, "only GET and HEAD are answered"))
+        else:
+            self._send(_plain(code, "the request cannot be read"))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Prints nothing: whoever started the server wants to see the page."""
+
+
+def _plain(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain", f"{text}\n")
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a folder on a host and a port; port 0 takes any that is free."""
+
+    daemon_threads = True
+
+    def __init__(self, site: Site, host: str, port: int) -> None:
+        self.site, self.names = site, names_of(host)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host.strip("[]"), port), _Handler)
+
+    def server_bind(self) -> None:
+        """Takes the port, without asking anybody for this machine's name as the base class would."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Lets go of browsers that have gone; anything else is a bug, and told."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
