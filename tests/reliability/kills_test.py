@@ -29,23 +29,24 @@ def chosen():
     return [[kind, number, how] for kind, numbers, hows in EVENTS for number in numbers for how in hows]
 
 
-def at_random(chance, count):
-    return [["time", round(chance.uniform(0.02, 6.0), 3), None] for _ in range(count)]
+def at_random(chance, count, seconds):
+    """Moments of a run that takes so many seconds on this machine."""
+    return [["time", round(chance.uniform(0.02, 0.8 * seconds), 3), None] for _ in range(count)]
 
 
 def whole(folder):
     (answer,) = perform([{"workdir": str(folder / "whole")}], folder)
     assert answer[0] == 0, answer
-    return outcome(folder / "whole")
+    return outcome(folder / "whole"), answer[2]
 
 
 def test_kills_at_chosen_and_random_moments(attack, tmp_path):
     """Chains of kills in one folder, which is then trained to its end: the run that nobody killed."""
-    expected = whole(tmp_path)
+    expected, seconds = whole(tmp_path)
     chance = random.Random(20)
-    moments = chosen() + at_random(chance, 60)
+    moments = chosen() + at_random(chance, 100, seconds)
     chance.shuffle(moments)
-    chains = [moments[start : start + 4] for start in range(0, len(moments), 4)]
+    chains = [moments[start : start + 3] for start in range(0, len(moments), 3)]
     jobs = []
     for number, chain in enumerate(chains):
         workdir = str(tmp_path / f"chain{number}")
@@ -66,13 +67,13 @@ def test_kills_at_chosen_and_random_moments(attack, tmp_path):
 
 def test_two_signals_at_any_moment(attack, tmp_path):
     """The first asks to save and end, the second ends at once; always with 130 and at most one line."""
-    expected = whole(tmp_path)
+    expected, seconds = whole(tmp_path)
     chance = random.Random(21)
     kinds = [("INT", "INT"), ("INT", "TERM"), ("TERM", "TERM"), ("INT",), ("TERM",)]
     jobs = []
     for number in range(32):
         names = chance.choice(kinds)
-        first, after = chance.uniform(0.0, 6.0), (0.0, chance.choice((0.06, 0.2, 0.5)))
+        first, after = chance.uniform(0.0, seconds), (0.0, chance.choice((0.06, 0.2, 0.5)))
         signals = [[first + wait, name] for wait, name in zip(after, names, strict=False)]
         jobs.append({"workdir": str(tmp_path / f"signalled{number // 4}"), "signals": signals})
         if number % 4 == 3:  # and then to its end
@@ -88,7 +89,7 @@ def test_two_signals_at_any_moment(attack, tmp_path):
 
 def test_races_of_two_processes(attack, tmp_path):
     """One of two trains; the other is refused in a line, or finds the run finished."""
-    expected = whole(tmp_path)
+    expected, _ = whole(tmp_path)
     folders = [tmp_path / f"raced{number % 6}" for number in range(12)]  # the second time they have finished
     jobs = [{"workdir": str(folder)} for folder in folders]
     answers = perform([{"together": [job, job]} for job in jobs], tmp_path)
