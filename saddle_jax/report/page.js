@@ -1,7 +1,7 @@
 // What the page shows: the runs' numbers from its JSON element, as charts and as CSV.
 (() => {
   const { html, svg, colour, dash, csvButton, panel, most, hidden, redraw, redraws } = charts;
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const data = live.read(document.getElementById("data").textContent);
   const BANDS = { interval: "95 % interval", std: "standard deviation", none: "no band" };
   const view = { against: "epoch", band: "interval", single: false };
   const hostOf = (id) => {

@@ -54,6 +54,11 @@ const live = (() => {
     }
   }
 
+  // JSON whose objects have no names but their own: a metric may be called "constructor" or "__proto__".
+  const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+  const bare = (_, value) => (isObject(value) ? Object.assign(Object.create(null), value) : value);
+  const read = (text) => JSON.parse(text, bare);
+
   // Asks the address in the body's data-live now and then; arrived(answer, changed sections) draws.
   function follow(arrived) {
     const { live: address } = document.body.dataset;
@@ -69,7 +74,7 @@ const live = (() => {
         const answer = await fetch(address, { headers: { "If-None-Match": version }, cache: "no-store" });
         if (answer.status !== 304) {
           if (!answer.ok) throw new Error(String(answer.status));
-          const found = await answer.json();
+          const found = read(await answer.text());
           version = answer.headers.get("ETag");
           arrived(found, adopt(found.sections));
         }
@@ -88,5 +93,5 @@ const live = (() => {
     say("live", "on");
     setTimeout(loop, EVERY / 2);
   }
-  return { follow };
+  return { follow, read };
 })();

@@ -30,7 +30,10 @@ def hostile(tmp_path):
     run = folders.write_run(
         tmp_path / HOSTILE_NAME,
         Config(agents=3, model="mlp", dataset=HOSTILE),
-        lines=folders.metrics(**{HOSTILE: lambda s: s}, zeta_by_layer=lambda s: [0.5, None]),
+        lines=folders.metrics(
+            **dict.fromkeys((HOSTILE, "__proto__", "constructor"), lambda s: s),
+            zeta_by_layer=lambda s: [0.5, None],
+        ),
         about=about,
         paper=dict.fromkeys(("table", "row", "paper", "scale"), HOSTILE),
         sharpness={"data": HOSTILE, "images": HOSTILE, "stages": [stage, {**stage, "whose": "consensus"}]},
