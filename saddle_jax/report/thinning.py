@@ -42,8 +42,9 @@ def thin(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Pat
         check_same(copy, read_config(workdir))
     copy.mkdir(parents=True, exist_ok=True)
     about = read_about(workdir)
-    settings = {**about["config"], "data_dir": ""}
-    _write(copy / "config.json", [{**about, "config": settings, "thinned": every}])
+    settings, data = {**about["config"], "data_dir": ""}, about["dataset"]
+    told = {"config": settings, "dataset": {**data, "source": _placeless(data["source"])}}
+    _write(copy / "config.json", [{**about, **told, "thinned": every}])
     for name in _COPIED:
         content = read_object(workdir / name)
         if content is None:
@@ -52,6 +53,12 @@ def thin(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Pat
             _write(copy / name, [content])
     _write(copy / FILE, means(read_metrics(workdir), every))
     return copy
+
+
+def _placeless(source: str) -> str:
+    """Returns what data is from without the place where it lay: of DIR/cifar10/3.0.2 the last two names."""
+    path = pathlib.PurePath(source)
+    return "/".join(path.parts[-2:]) if path.is_absolute() else source
 
 
 def means(records: Sequence[Record], every: int) -> list[Record]:

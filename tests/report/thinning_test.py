@@ -22,6 +22,9 @@ def lines_of(folder):
 def written(tmp_path, **more):
     config = dataclasses.replace(SMALL, data_dir=str(tmp_path / "secret"))
     folder = write_run(tmp_path / "runs" / "one", config, sharpness=SHARPNESS, **more)
+    about = json.loads((folder / "config.json").read_text())
+    about["dataset"]["source"] = str(tmp_path / "secret" / "cifar10" / "3.0.2")
+    (folder / "config.json").write_text(json.dumps(about))
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "heavy").write_text("weights")
     return folder
@@ -43,6 +46,7 @@ def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
     assert (small.result, small.sharpness, small.state) == (run.result, run.sharpness, run.state)
     assert cell_of([copy]) == cell_of([folder])
     assert "secret" not in (copy / "config.json").read_text()
+    assert small.about["dataset"]["source"] == "cifar10/3.0.2"
     assert small.about["thinned"] == 3
     training = [line for line in lines if "train_loss" in line]
     found = lines_of(copy)
