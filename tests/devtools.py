@@ -6,9 +6,17 @@ import json
 import os
 import select
 import subprocess
+import sys
 import time
 
 from browser import BROWSER, FLAGS
+
+AS_THREE_AND_FOUR = """
+import os, sys
+for number, end in ((30, sys.argv[1]), (31, sys.argv[2]), (3, 30), (4, 31)):
+    os.dup2(int(end), number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -19,19 +27,14 @@ class Browser:
         self._from, write_end = os.pipe()
         flags = [*FLAGS, f"user-data-dir={profile}", "remote-debugging-pipe", "hide-scrollbars"]
 
-        def as_three_and_four():
-            os.dup2(read_end, 30)
-            os.dup2(write_end, 31)
-            os.dup2(30, 3)
-            os.dup2(31, 4)
-
+        # A Python of its own renames the pipes' ends: here, JAX has threads, which fork would leave behind.
+        renamed = [sys.executable, "-c", AS_THREE_AND_FOUR, str(read_end), str(write_end)]
         self._process = subprocess.Popen(
-            [BROWSER, *(f"--{flag}" for flag in flags), "about:blank"],
+            [*renamed, BROWSER, *(f"--{flag}" for flag in flags), "about:blank"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            close_fds=False,
-            preexec_fn=as_three_and_four,
+            pass_fds=(read_end, write_end),
         )
         os.close(read_end)
         os.close(write_end)

@@ -100,6 +100,8 @@ NOT_RUN = {
     "bin/saddle figure curves --output=runs/long": "draws what that trained",
     "bin/saddle thin runs/study/*": "needs the runs of a study: tests/report/thinning_test.py has others",
     "bin/test": "it is what runs this",
+    "pip install --require-hashes": "installs anew what these tests run with: bin/test does the same",
+    "pip install --no-deps --no-build-isolation": "the same",
     "bin/saddle serve": "it ends when it is interrupted: tests/serve/server_test.py does so",
     "for method in dpsgd d_saddle qgm q_saddle": "takes minutes, for pictures of real runs",
     "bin/saddle report runs/qgm runs/q_saddle": "needs runs of both: tests/report/page_test.py has others",

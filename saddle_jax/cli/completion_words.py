@@ -13,6 +13,7 @@ from typing import Any
 
 from absl import flags
 
+from saddle_jax.base.files import in_one_go
 from saddle_jax.cli.descriptions import DESCRIPTIONS
 from saddle_jax.cli.helping import HelpWanted
 from saddle_jax.cli.option_texts import names_of
@@ -29,7 +30,8 @@ def read() -> dict[str, Any]:
 def write() -> pathlib.Path:
     """Writes down what is found now, in the package's folder."""
     path = pathlib.Path(__file__).with_name(_FILE)
-    path.write_text(json.dumps(find(), indent=1) + "\n", encoding="utf-8")
+    with in_one_go(path) as partial:
+        partial.write_text(json.dumps(find(), indent=1) + "\n", encoding="utf-8")
     return path
 
 

@@ -30,10 +30,8 @@ def _list(arguments: Sequence[str]) -> None:
     parse(options, arguments)
     output, folder = Output(options), prepared.data_dir_or_default(options.data_dir)
     states = catalogue.states(folder)
-    output.table(
-        [["dataset", "state"], *([name, state] for name, state in states.items())],
-        f"prepared datasets are looked for in {folder}",
-    )
+    output.note(f"prepared datasets are looked for in {folder}")
+    output.table([["dataset", "state"], *([name, state] for name, state in states.items())])
     output.give([{"dataset": name, "state": state} for name, state in states.items()])
 
 

@@ -25,7 +25,7 @@ _COLOURED = [
 
 def output_options(options: flags.FlagValues) -> None:
     """Defines --quiet and --json, which every verb with a table has."""
-    quiet = "Print the results alone, without headings, notes and progress."
+    quiet = "Print the results alone, without notes and progress."
     flags.DEFINE_bool("quiet", False, quiet, flag_values=options)
     flags.DEFINE_bool("json", False, "Print the results as JSON alone.", flag_values=options)
 
@@ -65,7 +65,7 @@ class Output:
         if self.is_json:
             return
         if title:
-            self.note(title)
+            self.say(title)
         cells = [[printable(cell) for cell in row] for row in rows]
         found = fit(cells, width(), spare)
         for number, line in enumerate(found.lines):

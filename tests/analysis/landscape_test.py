@@ -109,7 +109,7 @@ def test_the_grid_has_the_model_in_its_middle():
     assert landscape.grid(7, 0.3)[3] == 0
     for points, message in (
         (4, "points must be odd, .* got 4"),
-        (1, "points must be an integer >= 3, got 1"),
+        (1, "points must be an integer >= 3 and <= 2001, got 1"),
     ):
         with pytest.raises(ValueError, match=message):
             landscape.grid(points, 1.0)
@@ -184,7 +184,7 @@ def test_the_page_is_self_contained_and_names_stay_text(tmp_path):
 
 BAD = {
     "even": (["one", "--points=4"], "points must be odd"),
-    "few": (["one", "--points=1"], "points must be an integer >= 3, got 1"),
+    "few": (["one", "--points=1"], "points must be an integer >= 3 and <= 2001, got 1"),
     "span": (["one", "--span=-1"], r"span must be a number > 0, got -1"),
     "directions": (["one", "--directions=x"], "directions"),
     "no run": (["nowhere"], "nowhere holds no run: config.json is missing"),

@@ -130,7 +130,7 @@ BAD = {
     "sigma": ({"sigma": -1}, "sigma must be a number >= 0 and <= 1e\\+30, got -1"),
     "beta": ({"beta": 1.0}, "beta must be a number >= 0 and < 1, got 1.0"),
     "lambda": ({"lambda_": 0.0}, "lambda must be a number > 0 and <= 1, got 0.0"),
-    "steps": ({"steps": 0}, "steps must be an integer >= 1, got 0"),
+    "steps": ({"steps": 0}, "steps must be an integer >= 1 and <= 1000000000000000000, got 0"),
 }
 
 

@@ -90,7 +90,7 @@ BAD = {
     "name": (["check", "qgmm"], "thing must be FILE.py:NAME, .* got 'qgmm'; did you mean 'qgm'?"),
     "kind": (["check", "qgm", "--kind=rule"], "kind must be one of 'method', .* got 'rule'"),
     "both": (["check", "logistic"], "kind must be model or objective, which logistic both is"),
-    "no file": (["check", "none.py:mine"], "thing must be .*none.py"),
+    "no file": (["check", "none.py:mine"], "thing must name a file that exists, got 'none.py'"),
     "no name": (
         ["check", "mine.py:min"],
         "thing must be in mine.py, got no 'min' there; did you mean 'mine'",

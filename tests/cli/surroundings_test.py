@@ -61,7 +61,7 @@ def test_a_platform_that_is_not_here(tmp_path):
         (["train", f"--config.devices={'1' * 5000}"], "devices must be auto or a whole number >= 1, got"),
         (["topology", "ring", "4" * 5000], "AGENTS"),
         (["train", f"--config.compressor=quantize{'4' * 5000}"], "compressor"),
-        (["theory", f"--steps={MANY}"], "steps must be an integer >= 1 and <= 1000000000000000, got 9"),
+        (["theory", f"--steps={MANY}"], "steps must be an integer >= 1 and <= 1000000000000000000, got 9"),
         (["landscape", "run", "--points=100000001"], "points must be an integer >= 3 and <= 2001, got 1000"),
         (["bench", "input", "--method=x"], "method must be one of dpsgd, "),
         (["bench", "input", "--model=x"], "model must be one of "),

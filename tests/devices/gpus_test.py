@@ -1,5 +1,6 @@
 """How a GPU is found, and that training says so if it does not use one."""
 
+import importlib.util
 import subprocess
 
 import pytest
@@ -63,7 +64,7 @@ def test_training_tells_in_one_line_that_a_gpu_is_not_used(tmp_path, nvidia_smi,
 
 def test_jax_for_cuda_that_does_not_work_has_another_remedy(nvidia_smi, capsys, monkeypatch):
     nvidia_smi(ONE_GPU)
-    monkeypatch.setattr(running.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     running.tell_unused_gpu()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(WARNING)

@@ -52,7 +52,7 @@ MISTAKES = {
     "no method": (run(method=3), "method must be a Method, or a function that makes one, got 3"),
     "makes none": (run(method=lambda: 3), "function that makes a Method, got 3 from it"),
     "setting": (run(beta=0.5), "settings of a run must be of .* got 'beta'"),
-    "epochs": (run(epochs=0), "epochs must be an integer >= 1, got 0"),
+    "epochs": (run(epochs=0), "epochs must be an integer >= 1 and <= 2147483647, got 0"),
     "batch": (run(batch_size=21), "batch_size must be at most an agent's share, 20, got 21"),
     "sweep": (run(sweep={"eta": [1]}), "method must be a function of eta to be swept"),
     "swept": (run(method=lambda: 3, sweep={"eta": [1]}), "parameters of the method's function, got 'eta'"),

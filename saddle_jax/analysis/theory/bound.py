@@ -27,7 +27,7 @@ from saddle_jax.core.topology import Topology
 
 _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
 
-_MOST_STEPS = 10**15
+_MOST_STEPS = 10**18
 _ROUNDING = 1e-12  # below which a lambda that is computed may be zero
 
 
