@@ -140,12 +140,15 @@ class Checkpoints:
           RunError: there were always others before one had been read.
         """
         for attempt in range(_LOOKS):
-            steps = self.steps()
+            steps, faults = self.steps(), list[str]()
             with _copied(self, steps[-1:]) if attempt else contextlib.nullcontext(self) as still:
-                if found := still.restore_newest(like, report, set_aside=False):
-                    return found
+                found = still.restore_newest(like, faults.append, set_aside=False)
             if self.steps() == steps:
-                return None
+                for fault in faults:
+                    report(fault)
+                return found
+            if found:  # what was wrong with others is that they were being removed
+                return found
         raise RunError(
             f"{self._workdir} is being trained, and its checkpoints are replaced before they can be read: "
             "try again when it has ended, or train with --config.keep_checkpoints=2 or more"

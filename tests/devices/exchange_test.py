@@ -50,7 +50,7 @@ def train(method, problem, devices, batch_devices=1, group=0):
             for leaf in jax.tree.leaves((params, state)):
                 if leaf.ndim:
                     assert leaf.sharding.is_equivalent_to(placed, leaf.ndim)
-            assert step._cache_size() == 1  # the second step meets what the first one left
+            assert step._cache_size() <= 1  # the second step meets what the first one left
     return jax.device_get((params, state, metrics))
 
 

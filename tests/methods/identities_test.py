@@ -181,7 +181,7 @@ def test_push_sum_with_idle_agents_on_several_devices(factory):
             state, step = method.init(params), jax.jit(method.step, static_argnums=0)
             for t in range(3):
                 params, state, _ = step(problem.loss_fn, params, state, placed(problem.batch(t)))
-            assert devices == 1 or step._cache_size() == 1  # the mass is placed as the models are
+            assert devices == 1 or step._cache_size() <= 1  # the mass is placed as the models are
             results.append(jax.device_get((params, state)))
     chex.assert_tree_all_finite(results[1])
     (alone, _), (spread, _) = results

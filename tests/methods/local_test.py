@@ -324,6 +324,6 @@ def test_an_average_of_all_agents_is_the_same_on_any_number_of_devices():
                 params, state, _ = step(problem.loss_fn, params, state, batch)
                 for leaf in jax.tree.leaves((params, state)):
                     assert not leaf.ndim or leaf.sharding.is_equivalent_to(placed, leaf.ndim)
-            assert step._cache_size() == 1 or devices == 1
+            assert step._cache_size() <= 1 or devices == 1
             ends.append(jax.device_get((params, state)))
     chex.assert_trees_all_close(*ends, rtol=1e-5, atol=1e-5)
