@@ -81,6 +81,7 @@ MINUTES = {
     "bin/saddle bench --json": "--list",
     "bin/saddle bench --quick": "--list",
     "bin/saddle bench n_saddle": "--list",
+    "bin/saddle bench processes": "--list",
     "bin/saddle bench methods": "--list",
     "bin/saddle bench gossip": "--list",
     "bin/saddle bench many": "--list",
