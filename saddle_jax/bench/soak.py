@@ -7,10 +7,9 @@ import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from saddle_jax.base.errors import RunError
@@ -19,11 +18,11 @@ from saddle_jax.bench.jobs import Job, Options
 from saddle_jax.bench.rows import Row
 from saddle_jax.bench.timing import spread
 from saddle_jax.data.builtin import load_digits
+from saddle_jax.devices.compilations import compilations
 from saddle_jax.training.config import Config
 from saddle_jax.training.loop import train
 from saddle_jax.training.progress import Screen
 
-_COMPILED = "/jax/core/compile/backend_compile_duration"  # what JAX calls the end of a compilation
 _STEPS_PER_EPOCH = 10
 # By then everything has happened once: evaluations, and a checkpoint that takes an older one's place.
 _SETTLED = 0.3
@@ -60,7 +59,7 @@ class Watched(Screen):
         programs compiled so far.
     """
 
-    def __init__(self, every: int, compiled: Sequence[float]):
+    def __init__(self, every: int, compiled: Sequence[str]):
         super().__init__()
         self._every, self._compiled, self._step = every, compiled, 0
         self.samples: dict[str, list[float]] = {
@@ -171,19 +170,3 @@ def _images(length: Length, folder: pathlib.Path) -> pathlib.Path:
     }
     np.savez(folder / "digits.npz", **arrays)
     return folder / "digits.npz"
-
-
-@contextlib.contextmanager
-def compilations() -> Iterator[list[float]]:
-    """Notes, while entered, the seconds of each program that JAX compiles or takes from its cache on disk."""
-    compiled: list[float] = []
-
-    def note(event: str, duration_secs: float, **_: Any) -> None:
-        if event == _COMPILED:
-            compiled.append(duration_secs)
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    try:
-        yield compiled
-    finally:
-        jax.monitoring.unregister_event_duration_listener(note)

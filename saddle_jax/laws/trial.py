@@ -7,7 +7,7 @@ several replicas. All numbers are float64, in which rounding is told from mistak
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -22,6 +22,7 @@ from saddle_jax.core.messages import Round
 from saddle_jax.core.method import Method, MethodState
 from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.devices import lifting
+from saddle_jax.devices.compilations import compilations
 from saddle_jax.graphs.named import chain, isolated
 from saddle_jax.laws.verdicts import InapplicableError, LawError
 from saddle_jax.methods.saddle import saddle
@@ -186,10 +187,17 @@ class Trial:
         params = start() if params is None else params
         return Moment(params, self.method.init(params))
 
-    def run(self, first: Moment, weight: float = 1.0, order: Any = None, rate: float = RATE) -> list[Moment]:
-        """Returns the moments of a run of the compiled step, the first one included."""
+    def run(
+        self,
+        first: Moment,
+        weight: float = 1.0,
+        order: Any = None,
+        rate: float = RATE,
+        times: Sequence[int] | None = None,
+    ) -> list[Moment]:
+        """Returns the moments of a run of the compiled step at these times, the first one included."""
         moments = [first]
-        for t in range(self.length):
+        for t in range(self.length) if times is None else times:
             batch = batch_of(t, weight=weight)
             if order is not None:
                 batch = jax.tree.map(lambda leaf: leaf[order], batch)
@@ -197,9 +205,17 @@ class Trial:
         return moments
 
     @functools.cached_property
+    def watched(self) -> tuple[list[Moment], int]:
+        """The run that most laws compare with, and how often its step was compiled after the first one."""
+        moments = self.run(self.begin(), times=[0])
+        with compilations() as programs:
+            moments += self.run(moments[-1], times=range(1, self.length))[1:]
+        return moments, programs.count(f"jit({self.stepper.__name__})")
+
+    @property
     def history(self) -> list[Moment]:
         """The run that most laws compare with."""
-        return self.run(self.begin())
+        return self.watched[0]
 
     @functools.cached_property
     def deaf(self) -> Method:

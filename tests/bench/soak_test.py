@@ -8,6 +8,7 @@ import pytest
 
 from saddle_jax.bench import soak
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.devices.compilations import compilations
 
 
 def made_up(seconds, memory, compilations):
@@ -42,7 +43,7 @@ def test_what_grows_is_seen():
 
 
 def test_compilations_are_counted_while_it_is_asked_for():
-    with soak.compilations() as compiled:
+    with compilations() as compiled:
         function = jax.jit(lambda x: 3 * x + len(compiled))
         function(jnp.ones(3))
         before = len(compiled)

@@ -71,10 +71,10 @@ def test_the_simulated_seconds_are_those_of_a_real_exchange(compressor):
     expected = simulated(method)
     assert expected == pytest.approx(ROUNDS * (LATENCY + 8 * len(messages[0]) / BITS_PER_SECOND), rel=1e-5)
     measured = []
-    for _ in range(5):  # again on a busy machine
+    # A busy machine can only delay an exchange: none may be faster, and the least delayed one counts.
+    while len(measured) < 5 and min(measured, default=np.inf) > 1.15 * expected:
         seconds, arrived = over_loopback(messages)
         assert arrived == messages[1]
+        assert seconds > 0.98 * expected
         measured.append(seconds)
-        if seconds == pytest.approx(expected, rel=0.15):
-            break
-    assert measured[-1] == pytest.approx(expected, rel=0.15)
+    assert min(measured) < 1.15 * expected
