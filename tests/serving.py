@@ -4,6 +4,8 @@ import contextlib
 import http.client
 import threading
 
+from browser import Tree
+
 from saddle_jax.serve.pages import Site
 from saddle_jax.serve.server import Server
 
@@ -33,3 +35,8 @@ def ask(port, path="/", method="GET", **headers):
         answer = connection.getresponse()
         answer.text = answer.read().decode()
         return answer
+
+
+def keys_of(port):
+    """The keys by which the list of runs names them."""
+    return [found["value"] for found, _ in Tree(ask(port).text).find("input", name="run")]
