@@ -2,7 +2,7 @@
 
     bin/saddle train --config=configs/table3.py[:[SCALE/]ROW]
 
-SCALE is full, cpu, study or smoke; `bin/saddle reproduce --table=3 --list` names the rows.
+SCALE is full, long, cpu, study or smoke; `bin/saddle reproduce --table=3 --list` names the rows.
 """
 
 from saddle_jax.paper.overlays import overlay

@@ -3,11 +3,14 @@
 import dataclasses
 import json
 
+import numpy as np
+
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.training.config import Config
 from saddle_jax.version import RUN_FORMAT
 
 SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)
+COMPRESSED = dataclasses.replace(SMALL, compressor="quantize8", diagnostics=True)
 
 # What config.json says of classification.
 OBJECTIVE = {
@@ -76,3 +79,8 @@ def make_page(tmp_path, *workdirs):
     output = tmp_path / "page.html"
     assert cli.main(["saddle", "report", *map(str, workdirs), f"--output={output}"]) == 0
     return output
+
+
+def lines_of(axes):
+    """The heights of the lines that a picture of folders shows, by their labels."""
+    return {line.get_label(): np.asarray(line.get_ydata(), float) for line in axes.lines}

@@ -42,12 +42,16 @@ def figure(arguments: Sequence[str]) -> None:
     options = flags.FlagValues()
     axes = f"What curves are drawn against: {', '.join(AXES)} (default: epoch)."
     flags.DEFINE_string("x", None, axes, flag_values=options)
+    paper = "Draw the paper's final figures across the curves of runs that reproduce one."
+    flags.DEFINE_bool("paper", False, paper, flag_values=options)
     output_option(options, "Picture to write", "KIND.png, here")
     kind, *names = parse(options, arguments, ["KIND", "DIR..."])
     if kind not in KINDS:
         raise UsageError(f"KIND must be one of {', '.join(KINDS)}, got {kind!r}")
     if options.x is not None and (kind != "curves" or options.x not in AXES):
         raise UsageError(f"x must be one of {', '.join(AXES)}, for curves, got {options.x!r} for {kind}")
-    path = checked(options.output, f"{kind}.png")
-    write_named("output", path, lambda: draw(kind, [pathlib.Path(name) for name in names], path, options.x))
+    if options.paper and kind != "curves":
+        raise UsageError(f"paper must be for curves, got it for {kind}")
+    path, workdirs = checked(options.output, f"{kind}.png"), [pathlib.Path(name) for name in names]
+    write_named("output", path, lambda: draw(kind, workdirs, path, options.x, options.paper))
     print(f"picture: {path}")

@@ -45,10 +45,18 @@ _CPU_IMAGES, _CPU_EPOCHS = 5_000, 10
 # Half as many with cross-gradients: on a ring each step takes three times the gradients.
 _CPU_CROSS_EPOCHS = 5
 
+_LONG_EPOCHS = 40
 _STUDY_IMAGES, _STUDY_EPOCHS = 5_000, 200
 
 SCALES = {
     "full": Scale("full", "as the paper has it"),
+    # The paper's network on all images, for as long as two cores can run it in an hour.
+    "long": Scale(
+        "long",
+        f"as the paper has it, but {_LONG_EPOCHS} epochs, with the drops of the learning rate at the same "
+        "shares of them",
+        changes={"epochs": _LONG_EPOCHS, "eval_every_epochs": 1},
+    ),
     "cpu": Scale(
         "cpu",
         f"resnet8 instead of the paper's model, a random subset of {_CPU_IMAGES:,} training images, "

@@ -2,12 +2,13 @@
 
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.base.errors import RunError
+from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.report.gathered import MOST_LINES, Run, gather
 from saddle_jax.report.looks import in_matplotlib
@@ -57,12 +58,17 @@ def plot_curves(
     path: str | os.PathLike,
     x: str | None = None,
     names: Sequence[str] | None = None,
+    with_paper: bool = False,
 ) -> None:
     """Draws training loss, the metric of the test and consensus distance; seeds as mean and band.
 
     Against epochs; or against what `x` names, one of AXES. Left open, the metric is drawn once more against
     bytes and backward passes, if a step of one run costs more than that of another, and against simulated
-    seconds, if they were simulated. `names` are those of the folders, in place of their own.
+    seconds, if they were simulated. `names` are those of the folders, in place of their own. `with_paper`
+    draws lines across at the paper's final figures of these runs.
+
+    Raises:
+      RunError: a run did not record what it is drawn against, or none of them reproduces a figure.
     """
     runs = gather(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
@@ -81,6 +87,8 @@ def plot_curves(
     handles: dict[Any, Any] = {}
     for cell, panel in zip(axes.ravel(), panels, strict=True):
         _draw(cell, panel, groups, texts)
+        if with_paper and panel.metric == panels[1].metric:
+            _draw_paper(cell, groups, texts)
         handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
@@ -124,6 +132,25 @@ def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequ
         cell.locator_params(axis="x", nbins=4)  # its labels are long
         written = readable if panel.x.metric.endswith("bytes_sent_per_agent") else "{:,g}".format
         cell.xaxis.set_major_formatter(lambda count, _: written(count))
+
+
+def _draw_paper(cell: Any, groups: Sequence[Sequence[Run]], names: Sequence[str]) -> None:
+    printed = [(group[0].paper or {}).get("paper", "-") for group in groups]
+    if all(text == "-" for text in printed):
+        raise RunError(
+            f"curves with the paper's figures need runs that reproduce one, got {', '.join(names)}"
+        )
+    for text, name, (colour, _) in zip(printed, names, in_matplotlib(groups), strict=True):
+        if text != "-":
+            label = f"{name}: {text} in the paper"
+            cell.axhline(_mean_of(text), color=colour, linestyle=":", linewidth=1, label=label)
+
+
+def _mean_of(printed: str) -> float:
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)(?: \+- .*)?", printed)
+    if found is None:
+        raise DamagedError(f"paper.json must have a figure such as 79.48 +- 2.76, got {printed[:40]!r}")
+    return float(found[1])
 
 
 def _check_recorded(runs: Sequence[Run], x: str) -> None:

@@ -31,13 +31,20 @@ from saddle_jax.report.seeds import (
 from saddle_jax.report.topologies import topology_of
 
 
-def draw(kind: str, workdirs: Sequence[pathlib.Path], path: pathlib.Path, x: str | None = None) -> None:
+def draw(
+    kind: str,
+    workdirs: Sequence[pathlib.Path],
+    path: pathlib.Path,
+    x: str | None = None,
+    with_paper: bool = False,
+) -> None:
     """Draws a figure of KINDS; runs that did not record what it shows are a RunError.
 
-    `x` is what curves are drawn against, one of `curves.AXES`; None: epochs.
+    `x` is what curves are drawn against, one of `curves.AXES`; None: epochs. `with_paper` draws the paper's
+    final figures across them.
     """
     if kind == "curves":
-        plot_curves(workdirs, path, x)
+        plot_curves(workdirs, path, x, with_paper=with_paper)
     else:
         _DRAWN[kind](gather(workdirs), path)
 

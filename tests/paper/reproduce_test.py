@@ -181,7 +181,7 @@ def test_a_size_is_that_of_the_papers_data_without_the_data():
         (["--table=12"], r"table must be .*, got '12'; `saddle cost` has tables 10 to 14"),
         ([], r"table must be one of .*, got nothing"),
         (["--table=1", "--rows=ring11"], r"rows must match a row of table 1, such as \S+, got ring11"),
-        (["--table=1", "--scale=big"], r"scale must be one of full, cpu, study, smoke, got 'big'"),
+        (["--table=1", "--scale=big"], r"scale must be one of full, long, cpu, study, smoke, got 'big'"),
         (["--table=1"], r"workdir must be given"),
         (["--table=1", "--rows=ring5,"], r"rows must be parts of names, got an empty one"),
         (["--table=1", "--rows=ring5-alpha0.01-qgm", "--scale=smoke", "--workdir=/dev/null"], r"/dev/null"),

@@ -5,30 +5,11 @@ import dataclasses
 import folders
 import numpy as np
 import pytest
+from folders import COMPRESSED, lines_of
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report import curves, figures, plots
-from saddle_jax.training.config import Config
-
-COMP = Config(agents=3, model="mlp", method="qgm", epochs=2, compressor="quantize8", diagnostics=True)
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that were made, for a look at their axes."""
-    made = []
-
-    def spy(*arguments, **options):
-        figure, axes = original(*arguments, **options)
-        made.append(figure)
-        return figure, axes
-
-    original = plots.new_figure
-    monkeypatch.setattr(figures, "new_figure", spy)
-    monkeypatch.setattr(plots, "new_figure", spy)
-    monkeypatch.setattr(curves, "new_figure", spy)
-    return made
+from saddle_jax.report import figures
 
 
 def models(factor):
@@ -52,29 +33,25 @@ def gradients(factor, by_layer=True):
     )
 
 
-def line_data(axes):
-    return {line.get_label(): np.asarray(line.get_ydata(), float) for line in axes.lines}
-
-
 def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, drawn):
     seeds = [
         folders.write_run(
             tmp_path / f"qgm{seed}",
-            dataclasses.replace(COMP, seed=seed, keep_checkpoints=2 + seed),
+            dataclasses.replace(COMPRESSED, seed=seed, keep_checkpoints=2 + seed),
             lines=models(f),
         )
         for seed, f in enumerate((1.0, 2.0))
     ]
     other = folders.write_run(
-        tmp_path / "q", dataclasses.replace(COMP, method="q_saddle", alpha=0.5), lines=models(0.5)
+        tmp_path / "q", dataclasses.replace(COMPRESSED, method="q_saddle", alpha=0.5), lines=models(0.5)
     )
     figures.draw("compression", [*seeds, other], tmp_path / "out.png")
     error, size = drawn[0].axes
     steps = np.arange(1, 9)
-    found = line_data(error)
+    found = lines_of(error)
     np.testing.assert_allclose(found["qgm, quantize8, alpha 0.1"], 1.5 / steps)
     np.testing.assert_allclose(found["q_saddle, quantize8, alpha 0.5"], 0.5 / steps)
-    np.testing.assert_allclose(line_data(size)["qgm, quantize8, alpha 0.1"], 7.5 / steps)
+    np.testing.assert_allclose(lines_of(size)["qgm, quantize8, alpha 0.1"], 7.5 / steps)
     (band,) = error.collections  # one line has no band
     spread = np.std([1.0, 2.0], ddof=1)
     heights = band.get_paths()[0].vertices[:, 1]
@@ -86,7 +63,7 @@ def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, draw
 def test_compression_of_gradients_sums_layers_or_says_that_it_cannot(tmp_path, drawn, by_layer):
     run = folders.write_run(
         tmp_path / "ngm",
-        dataclasses.replace(COMP, method="ngm", compressor="sign"),
+        dataclasses.replace(COMPRESSED, method="ngm", compressor="sign"),
         lines=gradients(2.0, by_layer),
     )
     figures.draw("compression", [run], tmp_path / "out.png")
@@ -94,20 +71,20 @@ def test_compression_of_gradients_sums_layers_or_says_that_it_cannot(tmp_path, d
     steps = np.arange(1, 9)
     label = "ngm, sign"
     if by_layer:
-        np.testing.assert_allclose(line_data(error)[label], 2.0 * steps + 3)
-        np.testing.assert_allclose(line_data(norm)[label], 2.0 / steps + 1)
+        np.testing.assert_allclose(lines_of(error)[label], 2.0 * steps + 3)
+        np.testing.assert_allclose(lines_of(norm)[label], 2.0 / steps + 1)
         assert "sum over layers" in norm.get_ylabel()
     else:
-        np.testing.assert_allclose(line_data(error)[label], 2.0 * steps)
-        np.testing.assert_allclose(line_data(norm)[label], 2.0 + steps)
+        np.testing.assert_allclose(lines_of(error)[label], 2.0 * steps)
+        np.testing.assert_allclose(lines_of(norm)[label], 2.0 + steps)
         assert "no sums recorded" in norm.get_ylabel()
 
 
 def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
     run = folders.write_run(
-        tmp_path / "new", COMP, lines=models(1.0), about={"layers": ["a/bias", "a/kernel"]}
+        tmp_path / "new", COMPRESSED, lines=models(1.0), about={"layers": ["a/bias", "a/kernel"]}
     )
-    old = folders.write_run(tmp_path / "old", dataclasses.replace(COMP, method="dpsgd"))
+    old = folders.write_run(tmp_path / "old", dataclasses.replace(COMPRESSED, method="dpsgd"))
     figures.draw("zeta", [run, old], tmp_path / "out.png")
     first, second = drawn[0].axes[:2]
     (mesh,) = first.collections
@@ -118,95 +95,10 @@ def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
     assert [text.get_text() for text in second.texts] == ["not recorded"]
 
 
-def test_curves_are_means_over_the_seeds_that_did_not_diverge(tmp_path, drawn):
-    runs = [
-        folders.write_run(
-            tmp_path / f"seed{seed}", dataclasses.replace(COMP, seed=seed), lines=folders.metrics(f)
-        )
-        for seed, f in enumerate((1.0, 3.0))
-    ]
-    lost = folders.metrics(100.0, count=2)
-    config = dataclasses.replace(COMP, seed=2)
-    runs.append(folders.write_run(tmp_path / "lost", config, status="diverged", lines=lost))
-    figures.draw("curves", runs, tmp_path / "out.png")
-    loss, accuracy, _ = drawn[0].axes
-    (label,) = line_data(loss)
-    assert label == "qgm, quantize8, 1 of 3 diverged"
-    np.testing.assert_allclose(line_data(loss)[label], 5.0 / (np.arange(1, 9) + 0.1))
-    np.testing.assert_allclose(line_data(accuracy)[label], 100 * (0.1 + 2 * np.array([4, 8]) / 37))
-    heights = loss.collections[0].get_paths()[0].vertices[:, 1]
-    assert loss.get_yscale() == "log"  # where the deviation is that of the logarithm, to first order
-    factor = np.exp(2.5 * np.sqrt(2) / 5.0)
-    assert heights.max() == pytest.approx(5.0 / 1.1 * factor)
-    assert heights.min() == pytest.approx(5.0 / 8.1 / factor)
-
-    figures.draw("curves", [runs[0], runs[2]], tmp_path / "out.png")  # alone, a run that diverged is drawn
-    figures.draw("curves", [runs[2]], tmp_path / "out.png")
-    np.testing.assert_allclose(line_data(drawn[-1].axes[0])["lost"], 250.0 / np.array([1.1, 2.1]))
-
-
-def test_curves_against_what_they_cost(tmp_path, drawn):
-    """Two seeds whose agents waited differently long; the second one's clock runs at twice the pace."""
-
-    def timed(pace):
-        return [{**line, "simulated_seconds": pace * line["step"]} for line in folders.metrics()]
-
-    about = {"passes_per_step": 1.5}
-    runs = [
-        folders.write_run(
-            tmp_path / f"seed{seed}", dataclasses.replace(COMP, seed=seed), lines=timed(pace), about=about
-        )
-        for seed, pace in enumerate((1.0, 2.0))
-    ]
-    steps = np.array([4, 8])
-    places = {
-        "epoch": steps / 4,
-        "step": steps,
-        "bytes": 1000 * steps,
-        "passes": 1.5 * steps,
-        "seconds": 1.5 * steps,
-    }
-    for x, expected in places.items():
-        figures.draw("curves", runs, tmp_path / "out.png", x)
-        loss, accuracy, _ = drawn[-1].axes
-        np.testing.assert_allclose(accuracy.lines[0].get_xdata(), expected)
-        np.testing.assert_allclose(loss.lines[0].get_xdata()[[3, 7]], expected)
-        assert accuracy.get_xlabel() == curves.AXES[x].title
-    figures.draw("curves", runs, tmp_path / "out.png")  # epochs, and the accuracy against all of that
-    titles = [cell.get_xlabel() for cell in drawn[-1].axes]
-    costs = ["bytes sent per agent", "backward passes per agent", "simulated seconds"]
-    assert titles == ["epoch"] * 3 + costs
-    np.testing.assert_allclose(drawn[-1].axes[5].lines[0].get_xdata(), places["seconds"])
-
-    untimed = folders.write_run(tmp_path / "untimed")
-    for x, said in (("seconds", "which simulate time, got untimed"), ("passes", "of a version that counts")):
-        with pytest.raises(RunError, match=said):
-            figures.draw("curves", [runs[0], untimed], tmp_path / "out.png", x)
-
-
-def test_runs_whose_steps_cost_differently_are_drawn_against_what_they_cost(tmp_path, drawn):
-    one = folders.write_run(tmp_path / "one", about={"passes_per_step": 1.0})
-    double = dataclasses.replace(folders.SMALL, method="q_saddle")
-    two = folders.write_run(tmp_path / "two", double, about={"passes_per_step": 2.0})
-    figures.draw("curves", [one, two], tmp_path / "out.png")
-    titles = [cell.get_xlabel() for cell in drawn[-1].axes]
-    assert titles == ["epoch"] * 3 + ["step", "bytes sent per agent", "backward passes per agent"]
-    passes = [line.get_xdata()[-1] for line in drawn[-1].axes[5].lines]
-    assert passes == [8, 16]
-    same = folders.write_run(
-        tmp_path / "same", dataclasses.replace(folders.SMALL, beta=0.5), about={"passes_per_step": 1.0}
-    )
-    figures.draw("curves", [one, same], tmp_path / "out.png")
-    assert len(drawn[-1].axes) == 3
-    unknown = folders.write_run(tmp_path / "unknown")  # of an older version
-    figures.draw("curves", [two, unknown], tmp_path / "out.png")
-    assert len(drawn[-1].axes) == 3
-
-
 def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
     runs = []
     for compressor, bits in {"quantize8": 9, "none": 32, "sign": 33}.items():
-        config = dataclasses.replace(COMP, compressor=compressor)
+        config = dataclasses.replace(COMPRESSED, compressor=compressor)
         end = {"bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
         runs.append(folders.write_run(tmp_path / compressor, config, result=end))
     figures.draw("bits", runs, tmp_path / "out.png")
@@ -220,11 +112,13 @@ def test_bits_are_what_was_sent(tmp_path, drawn):
     runs = []
     for compressor, (bits, scores) in cases.items():
         for seed, score in enumerate(scores):
-            config = dataclasses.replace(COMP, compressor=compressor, seed=seed)
+            config = dataclasses.replace(COMPRESSED, compressor=compressor, seed=seed)
             end = {"test_accuracy": score, "bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
             runs.append(folders.write_run(tmp_path / f"{compressor}{seed}", config, result=end))
     runs.append(
-        folders.write_run(tmp_path / "lost", dataclasses.replace(COMP, compressor="sign"), status="diverged")
+        folders.write_run(
+            tmp_path / "lost", dataclasses.replace(COMPRESSED, compressor="sign"), status="diverged"
+        )
     )
     figures.draw("bits", runs, tmp_path / "out.png")
     bits, sent = drawn[0].axes
@@ -320,6 +214,8 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
         ("compression", run): "compression needs compressed runs with --config.diagnostics=true, got run",
         ("curves", run, "--x=hour"): "bytes, paper_bytes, passes, seconds, for curves, got 'hour'",
         ("zeta", run, "--x=step"): "got 'step' for zeta",
+        ("zeta", run, "--paper"): "paper must be for curves, got it for zeta",
+        ("curves", run, "--paper"): "need runs that reproduce one, got run",
         ("curves", run, "--x=seconds"): "curves against seconds need runs with --config.latency",
         ("curves", run, "--output=x.gif"): "output must end in .png, .pdf or .svg, got 'x.gif'",
         ("curves", run, "--output=/nowhere/x.png"): "output must be a file that can be written",

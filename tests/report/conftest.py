@@ -1,0 +1,22 @@
+"""What the tests of figures share."""
+
+import pytest
+
+from saddle_jax.report import curves, figures, plots
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were made, for a look at their axes."""
+    made = []
+
+    def spy(*arguments, **options):
+        figure, axes = original(*arguments, **options)
+        made.append(figure)
+        return figure, axes
+
+    original = plots.new_figure
+    monkeypatch.setattr(figures, "new_figure", spy)
+    monkeypatch.setattr(plots, "new_figure", spy)
+    monkeypatch.setattr(curves, "new_figure", spy)
+    return made
