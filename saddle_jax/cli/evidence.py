@@ -30,14 +30,15 @@ def show(options: flags.FlagValues) -> int:
         }
         output = Output(options)
         for rows in tables.values():
-            output.table(rows, spare=("graph", "dataset", "seeds"))
+            output.table(rows, spare=("graph", "dataset", "seeds", "p", "p of all"))
             output.say("")
         caption = (
             "Differences over the same seeds with 95 % intervals, in percentage points of accuracy or in %. "
             f"Scale {scale.name}: {scale.meaning}"
         )
         paths = [path for table, rows in tables.items() for path in write_all(rows, folder, table, caption)]
-        plot_findings(found, folder / f"{name}.png")
-        output.note(f"written: {', '.join(path.name for path in paths)}, {name}.png in {folder}")
+        if plot_findings(found, folder / f"{name}.png"):
+            paths.append(folder / f"{name}.png")
+        output.note(f"written: {', '.join(path.name for path in paths)} in {folder}")
         output.give({table: as_records(rows) for table, rows in tables.items()})
     return 0

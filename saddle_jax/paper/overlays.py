@@ -25,4 +25,5 @@ def overlay(experiment: str, variant: str, row: str) -> Config:
             f"variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that `saddle reproduce "
             f"--table={experiment} --list` names, got {variant!r}{hint}"
         )
-    return SCALES[scale].apply(entries[name or row].config())
+    entry = entries[name or row]
+    return SCALES[scale].apply(entry.config(), entry.times)

@@ -44,13 +44,30 @@ def by_alpha(method: str, table: str) -> tuple[Difference, ...]:
     )
 
 
-def efficient(method: str) -> tuple[Difference, ...]:
-    """Pairs the efficient variant's uncompressed figures with those of a method of Table 1."""
+def efficient(method: str, compressed: bool = False) -> tuple[Difference, ...]:
+    """Pairs the efficient variant's figures, compressed or not, with those of a method of Table 1."""
     return tuple(
         (entry, base)
         for entry in entries("efficient", "q_saddle")
+        if (entry.compressor != "none") == compressed
         for base in entries("1", method)
-        if entry.compressor == base.compressor == "none" and entry.problem == base.problem
+        if (base.problem, base.compressor) == (entry.problem, entry.compressor)
+    )
+
+
+def as_many_passes() -> tuple[Difference, ...]:
+    """Pairs SADDLe's uncompressed figures with those of its base for twice the epochs."""
+    return tuple(
+        (entry, base)
+        for base in EXPERIMENTS["passes"].entries
+        for one, other, tables in (
+            ("d_saddle", "dpsgd", "dpsgd"),
+            ("q_saddle", "qgm", "1"),
+            ("n_saddle", "ngm", "3"),
+        )
+        if base.method == other
+        for entry in entries(tables, one)
+        if (entry.problem, entry.compressor) == (base.problem, base.compressor)
     )
 
 

@@ -73,7 +73,7 @@ def plan(
     runs = []
     for seed in range(seeds):
         for entry in entries:
-            default = dataclasses.replace(scale.apply(entry.config(seed)), data_dir=data_dir)
+            default = dataclasses.replace(scale.apply(entry.config(seed), entry.times), data_dir=data_dir)
             config = readings.read_otherwise(default, otherwise or {})
             name = f"{entry.name}{readings.ending(config, default)}-seed{seed}"
             runs.append(Planned(entry, config, folder / scale.name / name))

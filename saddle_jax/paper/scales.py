@@ -30,14 +30,16 @@ class Scale:
     images: int = 1024
     is_comparable: bool = True
 
-    def apply(self, config: Config) -> Config:
-        """Returns the settings of a run at this size."""
+    def apply(self, config: Config, times: int = 1) -> Config:
+        """Returns the settings of a run at this size, or of one that lasts so many times as long."""
         changes = dict(self.changes)
         if "self_gradient" in options_of(config.method):
             changes |= self.cross_gradient_changes
         if self.batches_per_agent:
             batch_size = changes.get("batch_size", config.batch_size)
             changes["subset"] = self.batches_per_agent * batch_size * config.agents
+        if "epochs" in changes:
+            changes["epochs"] *= times
         return dataclasses.replace(config, **changes)
 
 

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.experiments import Entry, all_entries
 from saddle_jax.paper.pairs import BASES
 from saddle_jax.paper.plan import ended_below, endings_below
 from saddle_jax.paper.scales import Scale
@@ -52,7 +52,7 @@ class Reread(NamedTuple):
 def reread(folder: pathlib.Path, scale: Scale) -> list[Reread]:
     """Reads the runs below a folder that read the paper otherwise, beside those of the default reading."""
     found = []
-    for entry in dict.fromkeys(entry for table in EXPERIMENTS.values() for entry in table.entries):
+    for entry in all_entries():
         for ending in endings_below(folder, scale, entry):
             default, other = (cell_of(ended_below(folder, scale, entry, end)) for end in ("", ending))
             if default.scores and (other.scores or other.diverged):
@@ -63,17 +63,18 @@ def reread(folder: pathlib.Path, scale: Scale) -> list[Reread]:
 def reading_rows(found: list[Reread]) -> list[list[str]]:
     """Lists a cell under another reading a row, as text, with what becomes of SADDLe's gain.
 
-    Differences are in percentage points over the seeds of both. The gain is that of a SADDLe method over its
-    base, both by default or both read otherwise.
+    All is over the seeds of both readings; differences are in percentage points. The gain is that of a SADDLe
+    method over its base, both by default or both read otherwise.
     """
-    rows = [["read otherwise", "alpha", "method", "compressor", "default", "otherwise", "difference"]]
-    rows[0] += ["95 % interval", "seeds", "gain by default", "gain otherwise"]
+    rows = [["read otherwise", "dataset", "alpha", "graph", "method", "compressor", "default", "otherwise"]]
+    rows[0] += ["difference", "95 % interval", "seeds", "gain by default", "gain otherwise"]
     by_place = {(one.what, *_place(one.entry)): one for one in found}
     for one in found:
         entry, change = one.entry, one.other.minus(one.default)
-        row = [one.what, entry.problem[1], entry.variant, entry.compressor]
+        default = one.default.of(one.other.by_seed)
+        row = [one.what, *entry.problem, entry.variant, entry.compressor]
         row += [
-            one.default.text(),
+            default.text() if default.scores else one.default.text(),
             one.other.text(),
             signed(change.mean),
             change.interval("+.2f"),
@@ -96,5 +97,5 @@ def _gains(one: Reread, by_place: Mapping[tuple, Reread]) -> list[str]:
         return ["-", "-"]
     cells = (one.default, other.default, one.other, other.other)
     seeds = set.intersection(*(set(cell.by_seed) for cell in cells))
-    kept = [{seed: cell.by_seed[seed] for seed in sorted(seeds)} for cell in cells]
+    kept = [cell.of(seeds).by_seed for cell in cells]
     return [signed(paired(kept[0], kept[1]).mean), signed(paired(kept[2], kept[3]).mean)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from saddle_jax.paper.claims import CLAIMS, Claim, Numbers
 from saddle_jax.paper.costs import ratios
-from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.experiments import Entry, all_entries
 from saddle_jax.paper.plan import ended_below
 from saddle_jax.paper.scales import Scale
 from saddle_jax.report.tables import cell_of
@@ -14,7 +14,7 @@ from saddle_jax.report.tables import cell_of
 def means_below(folder: pathlib.Path, scale: Scale) -> dict[Entry, float]:
     """Returns the mean of each entry of the paper whose runs at a scale have ended below a folder."""
     found = {}
-    for entry in {entry for experiment in EXPERIMENTS.values() for entry in experiment.entries}:
+    for entry in all_entries():
         mean = cell_of(ended_below(folder, scale, entry)).mean
         if mean is not None:
             found[entry] = mean

@@ -147,7 +147,7 @@ def _draw_paper(cell: Any, groups: Sequence[Sequence[Run]], names: Sequence[str]
 
 
 def _mean_of(printed: str) -> float:
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)(?: \+- .*)?", printed)
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)(?: \+- [\d.]+)?\*?", printed)
     if found is None:
         raise DamagedError(f"paper.json must have a figure such as 79.48 +- 2.76, got {printed[:40]!r}")
     return float(found[1])

@@ -1,19 +1,22 @@
 """What our runs say of the paper's statements: differences seed by seed, and what they decide."""
 
+import math
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.paper.experiments import EXPERIMENTS, Entry
+from saddle_jax.paper.experiments import Entry, all_entries
 from saddle_jax.paper.plan import ended_below
 from saddle_jax.paper.scales import Scale
 from saddle_jax.paper.statements import STATEMENTS, Contrast, Quantity, Statement
 from saddle_jax.report.gathered import Run, consensus_stages, gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.statistics import Summary, signed, summarise
+from saddle_jax.report.statistics import Summary, differences, holm, in_percent, signed, summarise
 
 SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
+# What is no matter of chance, and what has too few runs to tell.
+COUNTED, DIVERGED, ONE_SEED = "counted", "diverged", "one seed"
 _COLOURS = {SHOWN: "#389826", NOT_SHOWN: "#808080", CONTRADICTED: "#cb3c33"}
 
 
@@ -23,33 +26,56 @@ class Finding(NamedTuple):
     Attributes:
       statement: what is tested.
       contrast: on which runs.
-      paper: the difference between the printed accuracies; None where the paper prints none.
-      ours: the differences seed by seed, in short; in percent where the statement is relative.
+      paper: the difference between the printed accuracies; "-" where the paper prints none, and with a star
+        where one of its runs diverged.
+      by_seed: the differences seed by seed; of relative statements the logarithms of ratios.
       diverged: how many runs of the contrast diverged; their seeds are not compared.
     """
 
     statement: Statement
     contrast: Contrast
-    paper: float | None
-    ours: Summary
+    paper: str
+    by_seed: Mapping[int, float]
     diverged: int
 
     @property
+    def ours(self) -> Summary:
+        """Returns the differences in short, in percentage points or percent."""
+        return _shown(self.statement, list(self.by_seed.values()))
+
+    @property
+    def p(self) -> float | None:
+        """Returns how likely such a difference would be by chance; None if it is none of chance."""
+        return None if self.statement.quantity == "passes" else summarise(list(self.by_seed.values())).p
+
+    @property
     def verdict(self) -> str:
-        """Tells what the 95 % interval decides; "-" where there is none, with fewer than two seeds."""
-        if self.ours.low is None or self.ours.high is None:
-            return "-"
-        ends = sorted(self.statement.sign * end for end in (self.ours.low, self.ours.high))
-        if ends[0] > 0:
-            return SHOWN
-        return CONTRADICTED if ends[1] < 0 else NOT_SHOWN
+        """Tells what the 95 % interval decides, or why it decides nothing."""
+        if not self.by_seed:
+            return DIVERGED
+        if self.statement.quantity == "passes":
+            return COUNTED
+        return _verdict(self.statement, self.ours) or ONE_SEED
 
     @property
     def label(self) -> str:
         """Names the contrast: problem, method and compressor."""
         one = self.contrast.one
-        parts = [*one.problem, one.method + (" efficient" if one.ascent_every > 1 else "")]
-        return ", ".join([*parts, *([one.compressor] if one.compressor != "none" else [])])
+        return ", ".join([*one.problem, one.variant, *([one.compressor] if one.compressor != "none" else [])])
+
+
+def _shown(statement: Statement, differences: Sequence[float]) -> Summary:
+    found = summarise(differences)
+    return in_percent(found) if statement.is_relative else found
+
+
+def _verdict(statement: Statement, ours: Summary) -> str | None:
+    if ours.low is None or ours.high is None:
+        return None
+    ends = sorted(statement.sign * end for end in (ours.low, ours.high))
+    if ends[0] > 0:
+        return SHOWN
+    return CONTRADICTED if ends[1] < 0 else NOT_SHOWN
 
 
 Runs = Mapping[Entry, Mapping[int, Run]]  # by entry and seed
@@ -58,7 +84,7 @@ Runs = Mapping[Entry, Mapping[int, Run]]  # by entry and seed
 def runs_below(folder: pathlib.Path, scale: Scale) -> dict[Entry, dict[int, Run]]:
     """Reads the runs of the paper's entries at a scale that have ended below a folder, by seed."""
     found: dict[Entry, dict[int, Run]] = {}
-    for entry in dict.fromkeys(entry for table in EXPERIMENTS.values() for entry in table.entries):
+    for entry in all_entries():
         runs = gather(ended_below(folder, scale, entry))
         if runs:
             found[entry] = {run.config.seed: run for run in runs}
@@ -73,27 +99,24 @@ def findings(runs: Runs) -> list[Finding]:
             entries = [contrast.one, contrast.other, *(contrast.bases or ())]
             if not all(entry in runs for entry in entries):
                 continue
-            ours = summarise(_differences(statement, contrast, runs))
-            if ours.seeds:
-                diverged = sum(run.state == "diverged" for entry in entries for run in runs[entry].values())
-                paper = _printed(contrast) if statement.quantity == "accuracy" else None
-                found.append(Finding(statement, contrast, paper, ours, diverged))
+            by_seed = _by_seed(statement, contrast, runs)
+            diverged = sum(run.state == "diverged" for entry in entries for run in runs[entry].values())
+            is_printed = statement.quantity == "accuracy"
+            if by_seed or (is_printed and diverged):  # runs that were lost are not left out in silence
+                paper = _printed(contrast) if is_printed else "-"
+                found.append(Finding(statement, contrast, paper, by_seed, diverged))
     return found
 
 
-def _differences(statement: Statement, contrast: Contrast, runs: Runs) -> list[float]:
-    """Returns one - other for each seed that has all; of relative ones in percent of the other."""
+def _by_seed(statement: Statement, contrast: Contrast, runs: Runs) -> dict[int, float]:
+    """Returns one - other for each seed that has all; of relative ones between logarithms."""
     one, other = (values_of(runs[entry], statement.quantity) for entry in contrast[:2])
+    if statement.is_relative:
+        one, other = ({seed: math.log(value) for seed, value in each.items()} for each in (one, other))
     if contrast.bases is not None:
         first, second = (values_of(runs[entry], statement.quantity) for entry in contrast.bases)
-        one, other = _minus(one, first), _minus(other, second)
-    if statement.is_relative:
-        return [100 * (one[seed] / other[seed] - 1) for seed in sorted(one.keys() & other.keys())]
-    return list(_minus(one, other).values())
-
-
-def _minus(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
-    return {seed: one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())}
+        one, other = differences(one, first), differences(other, second)
+    return differences(one, other)
 
 
 def values_of(runs: Mapping[int, Run], quantity: Quantity) -> dict[int, float]:
@@ -110,52 +133,84 @@ def _value(run: Run, quantity: Quantity) -> float | None:
         last = next(reversed(consensus_stages(run)), None)
         # A model of some epoch before the end says nothing about where the run ended.
         return last["lambda_max"] if last and last["step"] == run.result["steps"] else None
+    if quantity == "best_accuracy":
+        _, scores = run.curve(run.headline.key)
+        return run.headline.factor * max(scores) if scores else None
     _, values = run.curve("backward_passes" if quantity == "passes" else quantity)
     if not values:
         return None
     return values[-1] if quantity == "passes" else statistics.fmean(values)
 
 
-def _printed(contrast: Contrast) -> float | None:
-    entries = [contrast.one, contrast.other, *(contrast.bases or ())]
-    means = [entry.printed.mean for entry in entries if entry.printed is not None]
-    if len(means) < len(entries):
-        return None
-    one, other, *bases = means
-    return one - other - (bases[0] - bases[1] if bases else 0.0)
+def _printed(contrast: Contrast) -> str:
+    figures = [entry.printed for entry in (contrast.one, contrast.other, *(contrast.bases or ()))]
+    printed = [figure for figure in figures if figure is not None]
+    if len(printed) < len(figures):
+        return "-"
+    one, other, *bases = (figure.mean for figure in printed)
+    star = "*" if any(figure.star for figure in printed) else ""
+    return signed(one - other - (bases[0] - bases[1] if bases else 0.0)) + star
 
 
 def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
-    """Lists a finding a row, as text: differences in percentage points, or with % in percent."""
+    """Lists a finding a row, as text: differences in percentage points, or with % in percent.
+
+    p is that of the difference by itself, and corrected for the number of all of them.
+    """
     rows = [["statement", "dataset", "alpha", "graph", "method", "compressor"]]
-    rows[0] += ["paper", "ours", "95 % interval", "seeds", "verdict"]
-    for one in found:
+    rows[0] += ["paper", "ours", "95 % interval", "seeds", "verdict", "p", "p of all"]
+    chances = [one.p for one in found]
+    corrected = iter(holm([p for p in chances if p is not None]))
+    for one, p in zip(found, chances, strict=True):
         entry, unit = one.contrast.one, "%" if one.statement.is_relative else ""
         star = "*" if one.diverged else ""
-        row = [one.statement.name, *entry.problem, entry.variant, entry.compressor, signed(one.paper)]
-        row += [f"{one.ours.mean:+.2f}{unit}{star}", one.ours.interval("+.2f"), str(one.ours.seeds)]
-        rows.append([*row, one.verdict])
+        row = [one.statement.name, *entry.problem, entry.variant, entry.compressor, one.paper]
+        ours = "-" if one.ours.mean is None else f"{one.ours.mean:+.2f}{unit}"
+        row += [ours + star, one.ours.interval("+.2f"), str(one.ours.seeds), one.verdict]
+        rows.append([*row, *(["-", "-"] if p is None else [f"{p:.4f}", f"{next(corrected):.2f}"])])
     return rows
 
 
 def statement_rows(found: Sequence[Finding]) -> list[list[str]]:
-    """Lists a statement a row, with the number of contrasts that show it, do not, or contradict it."""
-    rows = [["statement", "the paper says", SHOWN, NOT_SHOWN, CONTRADICTED]]
+    """Lists a statement a row: how many contrasts decide it, and their mean difference over seeds.
+
+    The mean over all contrasts is taken for each seed that all of them have, and its interval over these.
+    """
+    rows = [["statement", "the paper says", *_COLOURS, "other", "mean of all", "95 % interval", "together"]]
     for statement in STATEMENTS:
-        verdicts = [one.verdict for one in found if one.statement is statement]
-        if verdicts:
-            counts = [str(verdicts.count(verdict)) for verdict in _COLOURS]
-            rows.append([statement.name, statement.text, *counts])
+        ours = [one for one in found if one.statement is statement]
+        if not ours:
+            continue
+        verdicts = [one.verdict for one in ours]
+        others = [f"{verdicts.count(name)} {name}" for name in (COUNTED, DIVERGED, ONE_SEED)]
+        row = [statement.name, statement.text, *(str(verdicts.count(verdict)) for verdict in _COLOURS)]
+        row.append(", ".join(text for text in others if not text.startswith("0 ")) or "-")
+        together = _together(statement, ours)
+        unit = "%" if statement.is_relative else ""
+        mean = "-" if together.mean is None else f"{together.mean:+.2f}{unit}"
+        decided = COUNTED if COUNTED in verdicts else _verdict(statement, together) or "-"
+        rows.append([*row, mean, together.interval("+.2f"), decided])
     return rows
 
 
-def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> None:
-    """Draws each statement's differences with their intervals: what it says lies on the marked side of 0."""
+def _together(statement: Statement, found: Sequence[Finding]) -> Summary:
+    compared = [one.by_seed for one in found if one.by_seed]
+    seeds = set.intersection(*(set(by_seed) for by_seed in compared)) if compared else set()
+    return _shown(statement, [statistics.fmean(one[seed] for one in compared) for seed in sorted(seeds)])
+
+
+def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> bool:
+    """Draws each statement's differences with their intervals: what it says lies on the marked side of 0.
+
+    Tells whether there was an interval to draw, which takes two seeds.
+    """
     groups = [
-        [one for one in found if one.statement is statement and one.ours.low is not None]
+        [one for one in found if one.statement is statement and one.verdict in _COLOURS]
         for statement in STATEMENTS
     ]
     groups = [group for group in groups if group]
+    if not groups:
+        return False
     rows = sum(len(group) for group in groups)
     figure, _ = new_figure(width=8, height=0.8 * len(groups) + 0.17 * rows + 0.3)
     figure.clear()
@@ -164,6 +219,7 @@ def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> None:
     for panel, group in zip(panels, groups, strict=True):
         _draw(panel, group)
     save(figure, path)
+    return True
 
 
 def _draw(panel: Any, group: Sequence[Finding]) -> None:
@@ -172,8 +228,8 @@ def _draw(panel: Any, group: Sequence[Finding]) -> None:
         colour = _COLOURS[one.verdict]
         panel.plot([one.ours.low, one.ours.high], [row, row], color=colour, linewidth=1.5)
         panel.plot(one.ours.mean, row, "o", color=colour, markersize=4)
-        if one.paper is not None:
-            panel.plot(one.paper, row, "|", color="#202020", markersize=8)
+        if one.paper != "-":
+            panel.plot(float(one.paper.rstrip("*")), row, "|", color="#202020", markersize=8)
     panel.axvline(0, color="#b0b0b0", linewidth=0.8, zorder=0)
     panel.set_yticks(range(len(group)), [one.label for one in reversed(group)], fontsize=6)
     panel.set_ylim(-0.7, len(group) - 0.3)

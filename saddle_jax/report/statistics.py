@@ -25,6 +25,15 @@ class Summary(NamedTuple):
     low: float | None = None
     high: float | None = None
 
+    @property
+    def p(self) -> float | None:
+        """Returns how likely a mean this far from 0 would be by chance, by Student's t, two-sided."""
+        from scipy.special import stdtr
+
+        if self.mean is None or not self.std:
+            return None
+        return float(2 * stdtr(self.seeds - 1, -abs(self.mean) * math.sqrt(self.seeds) / self.std))
+
     def interval(self, digits: str = ".2f") -> str:
         """Formats the interval, such as "[70.21, 72.19]"; "-" if there is none."""
         return "-" if self.low is None else f"[{self.low:{digits}}, {self.high:{digits}}]"
@@ -54,6 +63,36 @@ def half_interval(seeds: int) -> float:
     return float(stdtrit(seeds - 1, (1 + _LEVEL) / 2)) / math.sqrt(seeds)
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns p-values corrected for their number (Holm 1979), each in its place.
+
+    The smallest is multiplied by their number m, the next by m - 1, and so on; none falls below another one
+    that is smaller by itself.
+    """
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    corrected, least = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = least
+    return corrected
+
+
+def in_percent(logs: Summary) -> Summary:
+    """Turns a summary of logarithms of ratios into changes in percent: the geometric mean and its interval.
+
+    Ratios are not spread evenly around their mean, their logarithms are more so; no change is below -100 %.
+    """
+    mean, low, high = (
+        None if end is None else 100 * math.expm1(end) for end in (logs.mean, logs.low, logs.high)
+    )
+    return Summary(logs.seeds, mean, None, low, high)
+
+
+def differences(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    """Returns one - other for each seed that both have: what seeds share cancels out."""
+    return {seed: one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())}
+
+
 def paired(one: Mapping[int, float], other: Mapping[int, float]) -> Summary:
-    """Summarises the differences one - other over the seeds that both have: what seeds share cancels out."""
-    return summarise([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())])
+    """Summarises the differences one - other over the seeds that both have."""
+    return summarise(list(differences(one, other).values()))

@@ -5,7 +5,7 @@ import dataclasses
 import io
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from saddle_jax.base.errors import printable
@@ -45,6 +45,11 @@ class Cell:
         """Returns the scores by seed; none if a seed has several."""
         once = len(set(self.seeds)) == len(self.scores)
         return dict(zip(self.seeds, self.scores, strict=True)) if once and self.seeds else {}
+
+    def of(self, seeds: Container[int]) -> "Cell":
+        """Returns the scores of these seeds alone."""
+        kept = {seed: score for seed, score in self.by_seed.items() if seed in seeds}
+        return dataclasses.replace(self, scores=tuple(kept.values()), seeds=tuple(kept))
 
     def minus(self, other: "Cell") -> Summary:
         """Returns the difference over the seeds of both; without any, that of the means, counted as 0."""

@@ -7,6 +7,9 @@ import shutil
 import pytest
 
 from saddle_jax.cli.__main__ import main
+from saddle_jax.paper.scales import SCALES
+from saddle_jax.report.claimed import claim_rows, means_below
+from saddle_jax.report.tables import as_markdown
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -28,6 +31,11 @@ def test_tables_are_those_of_the_command(name, written):
     assert table.startswith("| ")
     assert table in PAGE
     assert (RESULTS / f"evidence-study{name}.md").read_text().partition("\n\n")[2] == table
+
+
+def test_claims_are_those_of_the_command():
+    rows = claim_rows(means_below(RESULTS, SCALES["study"]))
+    assert (RESULTS / "claims-study.md").read_text().partition("\n\n")[2] == as_markdown(rows)
 
 
 def test_pictures_are_there_and_have_a_command_before_them():

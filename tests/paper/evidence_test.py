@@ -1,9 +1,11 @@
 """What runs say of the paper's statements: intervals and verdicts by a second route."""
 
 import csv
+import dataclasses
 import math
 
 import pytest
+import scipy.stats
 from folders import write_run
 
 from saddle_jax.cli.__main__ import main
@@ -15,18 +17,22 @@ ROW = "cifar10-ring10-alpha0.001"
 T_OF_2 = 4.302652729749464  # Student's t at 97.5 % with two degrees of freedom
 
 
-def write(tmp_path, tables, ending, accuracies, otherwise="", **more):
+def write(tmp_path, tables, ending, accuracies, otherwise="", row=ROW, **more):
     """Writes a run of an entry for each accuracy, from seed 0 on; `otherwise` is how its name goes on."""
     (entry,) = {
-        entry for name in tables for entry in EXPERIMENTS[name].entries if entry.name == f"{ROW}-{ending}"
+        entry for name in tables for entry in EXPERIMENTS[name].entries if entry.name == f"{row}-{ending}"
     }
     for seed, accuracy in enumerate(accuracies):
-        config = SCALES["study"].apply(entry.config(seed))
-        own = {name: value[seed] if isinstance(value, list) else value for name, value in more.items()}
-        lines = own.pop("lines", None)
+        config = SCALES["study"].apply(entry.config(seed), entry.times)
+        own = {name: value[seed] if _is_by_seed(value) else value for name, value in more.items()}
+        lines, about = own.pop("lines", None), {"partition": {}, **own.pop("about", {})}
         folder = tmp_path / "study" / f"{entry.name}{otherwise}-seed{seed}"
         result = {"test_accuracy": accuracy, "steps": 8}
-        write_run(folder, config, result=result, lines=lines, about={"partition": {}}, **own)
+        write_run(folder, config, result=result, lines=lines, about=about, **own)
+
+
+def _is_by_seed(value):
+    return isinstance(value, list) and value and not (isinstance(value[0], dict) and "epoch" in value[0])
 
 
 def lines(name, values):
@@ -65,7 +71,7 @@ def test_what_is_said_to_be_smaller_is_judged_the_other_way(tmp_path):
     for ending, factor in (("qgm-quantize8", 1.0), ("q_saddle-quantize8", 1.2)):
         errors = [lines("compression_error", [factor * seed, factor * seed * 3]) for seed in (1, 2, 4)]
         write(tmp_path, "1", ending, (0.5, 0.6, 0.7), lines=errors)
-    found = evidence(tmp_path)["compression error", "q_saddle", "quantize8"]
+    found = evidence(tmp_path)["model error", "q_saddle", "quantize8"]
     assert (found["ours"], found["verdict"]) == ("+20.00%", "contradicted")
     assert found["paper"] == "-"
 
@@ -84,8 +90,13 @@ def test_flatness_is_that_of_the_end(tmp_path):
         measured = [sharpness([(4, 1.0), (8, end)]) for end in ends]
         write(tmp_path, "1", ending, (0.5, 0.6, 0.7), sharpness=measured)
     found = evidence(tmp_path)["flatness", "q_saddle", "none"]
-    expected = 100 * ((10 / 40 + 12 / 44 + 16 / 60) / 3 - 1)
-    assert (found["ours"], found["verdict"]) == (f"{expected:+.2f}%", "shown")
+    # Ratios, and so their logarithms: the geometric mean, and an interval that no ratio below 0 is in.
+    logs = [math.log(10 / 40), math.log(12 / 44), math.log(16 / 60)]
+    mean = sum(logs) / 3
+    half = T_OF_2 * math.sqrt(sum((log - mean) ** 2 for log in logs) / 2 / 3)
+    low, mean, high = (100 * (math.exp(log) - 1) for log in (mean - half, mean, mean + half))
+    assert (found["ours"], found["verdict"]) == (f"{mean:+.2f}%", "shown")
+    assert found["95 % interval"] == f"[{low:+.2f}, {high:+.2f}]"
     early = tmp_path / "early"
     for ending in values:
         write(early, "1", ending, (0.5, 0.6), sharpness=sharpness([(4, 1.0)]))
@@ -97,6 +108,94 @@ def test_a_seed_that_diverged_is_not_compared_but_marked(tmp_path):
     write(tmp_path, "1", "qgm-none", (0.50, 0.60, 0.70), status=["finished", "finished", "diverged"])
     found = evidence(tmp_path)["accuracy", "q_saddle", "none"]
     assert (found["seeds"], found["ours"]) == ("2", "+11.00*")
+
+
+def test_what_diverged_altogether_is_told(tmp_path):
+    write(tmp_path, "1", "q_saddle-none", (0.60, 0.72))
+    write(tmp_path, "1", "qgm-none", (0.50, 0.60), status="diverged")
+    found = evidence(tmp_path)["accuracy", "q_saddle", "none"]
+    assert (found["ours"], found["seeds"], found["verdict"]) == ("-*", "0", "diverged")
+    (row,) = (row for row in table(tmp_path / "evidence-study-summary.csv") if row[0] == "accuracy")
+    assert row[2:] == ["0", "0", "0", "1 diverged", "-", "-", "-"]
+
+
+def test_chance_is_told_for_each_difference_and_for_all_of_them(tmp_path):
+    accuracies = {
+        "qgm-none": (0.50, 0.60, 0.70),
+        "q_saddle-none": (0.60, 0.72, 0.79),
+        "qgm-quantize8": (0.40, 0.55, 0.62),
+        "q_saddle-quantize8": (0.60, 0.50, 0.62),
+    }
+    for ending, values in accuracies.items():
+        write(tmp_path, "1", ending, values, lines=[])
+    rows = evidence(tmp_path)
+    full, eight, drop = (
+        rows[key]
+        for key in (
+            ("accuracy", "q_saddle", "none"),
+            ("accuracy", "q_saddle", "quantize8"),
+            ("drop", "q_saddle", "quantize8"),
+        )
+    )
+    plain = scipy.stats.ttest_rel(accuracies["q_saddle-none"], accuracies["qgm-none"]).pvalue
+    few = scipy.stats.ttest_rel(accuracies["q_saddle-quantize8"], accuracies["qgm-quantize8"]).pvalue
+    both = scipy.stats.ttest_1samp([10, -17, -9], 0).pvalue
+    assert [float(row["p"]) for row in (full, eight, drop)] == pytest.approx([plain, few, both], abs=5e-5)
+    # Holm: three tests, of which the smallest p counts threefold and the next one twice.
+    assert both < few
+    corrected = [3 * plain, max(2 * both, few), 2 * both]
+    assert [row["p of all"] for row in (full, eight, drop)] == [f"{min(1.0, p):.2f}" for p in corrected]
+
+
+def test_all_contrasts_of_a_statement_are_one_mean_for_each_seed(tmp_path):
+    write(tmp_path, "1", "qgm-none", (0.50, 0.60, 0.70))
+    write(tmp_path, "1", "q_saddle-none", (0.60, 0.72, 0.79))
+    write(tmp_path, "1", "qgm-quantize8", (0.40, 0.55))
+    write(tmp_path, "1", "q_saddle-quantize8", (0.60, 0.56))
+    evidence(tmp_path)
+    head, *rows = table(tmp_path / "evidence-study-summary.csv")
+    found = dict(zip(head, next(row for row in rows if row[0] == "accuracy"), strict=True))
+    means = [(10 + 20) / 2, (12 + 1) / 2]  # of the two seeds that both have
+    half = 12.706204736 * abs(means[0] - means[1]) / 2
+    middle = sum(means) / 2
+    assert found["mean of all"] == f"{middle:+.2f}"
+    assert found["95 % interval"] == f"[{middle - half:+.2f}, {middle + half:+.2f}]"
+    assert (found["shown"], found["not shown"], found["together"]) == ("1", "1", "not shown")
+
+
+def test_what_is_counted_is_no_matter_of_chance(tmp_path):
+    for tables, ending, passes in ((["efficient"], "q_saddle-none-every5", 12), ("1", "q_saddle-none", 20)):
+        counted = lines("backward_passes", [passes / 2, passes])
+        write(tmp_path, tables, ending, (0.5, 0.6), lines=counted, about={"passes_per_step": passes / 8})
+    found = evidence(tmp_path)["efficient costs", "q_saddle every 5", "none"]
+    assert (found["ours"], found["verdict"], found["p"]) == ("-40.00%", "counted", "-")
+
+
+def test_a_base_method_may_compute_as_much(tmp_path):
+    write(tmp_path, "1", "q_saddle-none", (0.60, 0.72))
+    write(tmp_path, ["passes"], "qgm-none-times2", (0.59, 0.73))
+    found = evidence(tmp_path)["equal passes", "q_saddle", "none"]
+    assert (found["ours"], found["paper"], found["verdict"]) == ("+0.00", "-", "not shown")
+    (longer,) = (entry for entry in EXPERIMENTS["passes"].entries if entry.method == "qgm")
+    for scale in SCALES.values():
+        base = scale.apply(dataclasses.replace(longer, times=1).config())
+        assert scale.apply(longer.config(), longer.times) == dataclasses.replace(base, epochs=2 * base.epochs)
+
+
+def test_the_best_evaluation_of_each_run_counts_too(tmp_path):
+    curves = {"qgm-none": [0.3, 0.6, 0.2], "q_saddle-none": [0.4, 0.5, 0.55]}
+    for ending, scores in curves.items():
+        write(tmp_path, "1", ending, (scores[-1],) * 2, lines=lines("test_accuracy", scores))
+    rows = evidence(tmp_path)
+    assert rows["accuracy", "q_saddle", "none"]["ours"] == "+35.00"
+    assert rows["best", "q_saddle", "none"]["ours"] == "-5.00"
+
+
+def test_the_papers_star_is_kept(tmp_path):
+    for ending in ("qgm-top_k0.3", "q_saddle-top_k0.3"):
+        write(tmp_path, ["top-k"], ending, (0.5,), row="cifar10-ring10-alpha0.01")
+    found = evidence(tmp_path)["accuracy", "q_saddle", "top_k0.3"]
+    assert (found["paper"], found["verdict"]) == ("+28.11*", "one seed")
 
 
 def table(path):
@@ -130,7 +229,7 @@ def test_other_readings_stand_beside_the_default_over_the_same_seeds(tmp_path):
     write(tmp_path, ["efficient"], "q_saddle-none-every5", (0.6,), "-ascent_reuse=true")
     evidence(tmp_path)
     head, *rows = table(tmp_path / "evidence-study-readings.csv")
-    assert [row[:3] for row in rows] == [
+    assert [[row[0], row[2], row[4]] for row in rows] == [
         ["ascent_reuse=true", "0.001", "q_saddle every 5"],
         ["nesterov=false", "0.001", "qgm"],
         ["nesterov=false", "0.001", "q_saddle"],
@@ -139,6 +238,7 @@ def test_other_readings_stand_beside_the_default_over_the_same_seeds(tmp_path):
     half = 12.706204736 * 4 / 2  # of +5 and +1
     _, base, saddle, single = (dict(zip(head, row, strict=True)) for row in rows)
     assert (base["difference"], base["seeds"]) == ("+3.00", "2")
+    assert base["default"] == "55.00 +- 7.07"  # of the seeds that both have
     assert base["95 % interval"] == f"[{3 - half:+.2f}, {3 + half:+.2f}]"
     # Over the first two seeds: 10 and 12 by default, 5 and 9 otherwise.
     assert (saddle["gain by default"], saddle["gain otherwise"]) == ("+11.00", "+7.00")

@@ -186,7 +186,7 @@ def test_overlays_name_rows_and_scales(path):
     table = re.search(r"--table=(\S+) ", module.__doc__)[1]
     last = EXPERIMENTS[table].entries[-1]
     assert module.get_config(last.name) == last.config()
-    assert module.get_config(f"cpu/{last.name}") == SCALES["cpu"].apply(last.config())
+    assert module.get_config(f"cpu/{last.name}") == SCALES["cpu"].apply(last.config(), last.times)
     assert module.get_config("cpu").model == "resnet8"
     assert module.get_config().model != "resnet8"
     with pytest.raises(ValueError, match=r"variant must be .*, got 'cpi'; did you mean 'cpu'"):
