@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saddle_jax.report.measures import Measure
+from saddle_jax.report.statistics import signed
 from saddle_jax.report.tables import NUMBERS, Cell, numbers_of, seeds_of
 from saddle_jax.training.code import short
 from saddle_jax.training.grid import Grid, number
@@ -67,11 +68,10 @@ def differences(cells: Cells, grid: Grid) -> list[list[str]]:
                 continue
             cell, base = _at(cells, grid, place), _at(cells, grid, {**place, axis: first[axis]})
             found = cell.minus(base)
-            signed = f"+{cell.digits}"
-            difference = "-" if found.mean is None else f"{found.mean:{signed}}"
+            difference, interval = signed(found.mean, cell.digits), found.interval(f"+{cell.digits}")
             named = [_written(name, place[name]) for name in grid.axes]
             against = _written(axis, first[axis])
-            table.append([*named, against, difference, found.interval(signed), str(found.seeds)])
+            table.append([*named, against, difference, interval, str(found.seeds)])
     return table
 
 
