@@ -17,6 +17,7 @@ from saddle_jax.report.statistics import Summary, differences, holm, in_percent,
 SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
 # What is no matter of chance, and what has too few runs to tell.
 COUNTED, DIVERGED, ONE_SEED = "counted", "diverged", "one seed"
+_WIDEST = 100  # ratios further from 1 than this are cut off in pictures
 _COLOURS = {SHOWN: "#389826", NOT_SHOWN: "#808080", CONTRADICTED: "#cb3c33"}
 
 
@@ -200,7 +201,7 @@ def _together(statement: Statement, found: Sequence[Finding]) -> Summary:
 
 
 def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> bool:
-    """Draws each statement's differences with their intervals: what it says lies on the marked side of 0.
+    """Draws each statement's differences with their intervals, what it says on the marked side.
 
     Tells whether there was an interval to draw, which takes two seeds.
     """
@@ -223,18 +224,37 @@ def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> bool:
 
 
 def _draw(panel: Any, group: Sequence[Finding]) -> None:
+    """Draws differences in percentage points, or ratios on a logarithmic axis, where they lie evenly."""
     statement = group[0].statement
+    nothing = 1 if statement.is_relative else 0
     for row, one in enumerate(reversed(group)):
-        colour = _COLOURS[one.verdict]
-        panel.plot([one.ours.low, one.ours.high], [row, row], color=colour, linewidth=1.5)
-        panel.plot(one.ours.mean, row, "o", color=colour, markersize=4)
+        low, mean, high = (
+            1 + value / 100 if statement.is_relative else value
+            for value in (one.ours.low, one.ours.mean, one.ours.high)
+            if value is not None
+        )
+        panel.plot([low, high], [row, row], color=_COLOURS[one.verdict], linewidth=1.5)
+        panel.plot(mean, row, "o", color=_COLOURS[one.verdict], markersize=4)
         if one.paper != "-":
             panel.plot(float(one.paper.rstrip("*")), row, "|", color="#202020", markersize=8)
-    panel.axvline(0, color="#b0b0b0", linewidth=0.8, zorder=0)
+    if statement.is_relative:
+        _by_ratios(panel)
+    panel.axvline(nothing, color="#b0b0b0", linewidth=0.8, zorder=0)
     panel.set_yticks(range(len(group)), [one.label for one in reversed(group)], fontsize=6)
     panel.set_ylim(-0.7, len(group) - 0.3)
     panel.tick_params(axis="x", labelsize=6)
     side = "right" if statement.sign > 0 else "left"
-    unit = "%" if statement.is_relative else "percentage points"
-    panel.set_title(f"{statement.text}: {side} of 0, in {unit}", fontsize=7, loc="left")
+    unit = "the ratio" if statement.is_relative else "the difference in percentage points"
+    panel.set_title(f"{statement.text}: {unit}, {side} of {nothing}", fontsize=7, loc="left")
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _by_ratios(panel: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    panel.set_xscale("log")
+    left, right = panel.get_xlim()
+    panel.set_xlim(max(min(left, 0.9), 1 / _WIDEST), min(max(right, 1.1), _WIDEST))
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.xaxis.set_minor_formatter(NullFormatter())
