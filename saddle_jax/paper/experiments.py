@@ -42,6 +42,7 @@ class Entry:
     def variant(self) -> str:
         """Returns the method as tables name it, such as "q_saddle every 5" or "q_saddle rho 0.2"."""
         parts = [self.method, *([f"every {self.ascent_every}"] if self.ascent_every > 1 else [])]
+        parts += [self.schedule] if self.schedule == "exponential" else []
         parts += [] if self.rho is None else [f"rho {self.rho:g}"]
         return " ".join([*parts, *([f"{self.times} times as long"] if self.times > 1 else [])])
 

@@ -113,7 +113,10 @@ def _efficient(method: str) -> tuple[Contrast, ...]:
 
 
 _ALL = (*_gains(compressed=False), *_gains(compressed=True))
-_QGM = _gains(compressed=True, methods=["q_saddle"])
+_QGM = (
+    *_gains(compressed=True, methods=["q_saddle"]),
+    *_contrasts(pairs.gains("q_saddle", "qgm", "compression", compressed=True)),
+)
 _NGM = _gains(compressed=True, methods=["n_saddle"])
 _COMPRESSED = tuple(
     drop for *methods, tables in _METHODS for method in methods for drop in _drops(method, tables)
