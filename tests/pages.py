@@ -26,6 +26,9 @@ HOURS = {
     "bin/saddle compare --config=configs/table1.py:cpu": (
         "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
     ),
+    "bin/saddle train --config=configs/beyond.py:study": (
+        "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
+    ),
     "bin/saddle data partition --dataset=cifar10": "--dataset=digits",
     "bin/saddle sharpness": "--images=256",
     "bin/saddle landscape": "--images=256",
@@ -96,6 +99,7 @@ NOT_IN_CI = {
 NOT_RUN = {
     "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",
     "bin/saddle sharpness --epochs=50,100,200": "needs the same",
+    "bin/saddle sharpness --epochs=40": "needs the same",
     "bin/saddle landscape --directions=orthogonal --images=512": "needs the same",
     "bin/saddle thin runs/study/*": "needs the runs of a study: tests/report/thinning_test.py has others",
     "bin/saddle thin runs/long/*": "the same",

@@ -52,7 +52,7 @@ _STUDY_IMAGES, _STUDY_EPOCHS = 5_000, 200
 
 SCALES = {
     "full": Scale("full", "as the paper has it"),
-    # The paper's network on all images, for as long as two cores can run it in an hour.
+    # The paper's network on all images, for as long as two cores can run QGM and Q-SADDLe in an hour.
     "long": Scale(
         "long",
         f"as the paper has it, but {_LONG_EPOCHS} epochs, with the drops of the learning rate at the same "

@@ -175,7 +175,8 @@ def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
 def statement_rows(found: Sequence[Finding]) -> list[list[str]]:
     """Lists a statement a row: how many contrasts decide it, and their mean difference over seeds.
 
-    The mean over all contrasts is taken for each seed that all of them have, and its interval over these.
+    The mean over all contrasts with several seeds is taken for each seed that all of them have, and its
+    interval over these.
     """
     rows = [["statement", "the paper says", *_COLOURS, "other", "mean of all", "95 % interval", "together"]]
     for statement in STATEMENTS:
@@ -195,7 +196,7 @@ def statement_rows(found: Sequence[Finding]) -> list[list[str]]:
 
 
 def _together(statement: Statement, found: Sequence[Finding]) -> Summary:
-    compared = [one.by_seed for one in found if one.by_seed]
+    compared = [one.by_seed for one in found if len(one.by_seed) > 1]  # one seed would leave one of each
     seeds = set.intersection(*(set(by_seed) for by_seed in compared)) if compared else set()
     return _shown(statement, [statistics.fmean(one[seed] for one in compared) for seed in sorted(seeds)])
 

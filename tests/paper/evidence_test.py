@@ -152,6 +152,8 @@ def test_all_contrasts_of_a_statement_are_one_mean_for_each_seed(tmp_path):
     write(tmp_path, "1", "q_saddle-none", (0.60, 0.72, 0.79))
     write(tmp_path, "1", "qgm-quantize8", (0.40, 0.55))
     write(tmp_path, "1", "q_saddle-quantize8", (0.60, 0.56))
+    for ending in ("qgm-top_k0.3", "q_saddle-top_k0.3"):
+        write(tmp_path, ["top-k"], ending, (0.5,))  # one seed decides nothing, and takes no other's away
     evidence(tmp_path)
     head, *rows = table(tmp_path / "evidence-study-summary.csv")
     found = dict(zip(head, next(row for row in rows if row[0] == "accuracy"), strict=True))
@@ -161,6 +163,7 @@ def test_all_contrasts_of_a_statement_are_one_mean_for_each_seed(tmp_path):
     assert found["mean of all"] == f"{middle:+.2f}"
     assert found["95 % interval"] == f"[{middle - half:+.2f}, {middle + half:+.2f}]"
     assert (found["shown"], found["not shown"], found["together"]) == ("1", "1", "not shown")
+    assert found["other"] == "1 one seed"
 
 
 def test_what_is_counted_is_no_matter_of_chance(tmp_path):
@@ -208,9 +211,11 @@ def test_every_cell_is_listed_over_its_seeds(tmp_path):
     write(tmp_path, "1", "qgm-none", (0.50, 0.60), sharpness=measured)
     write(tmp_path, "1", "q_saddle-none", (0.6, 0.7, 0.8), status=["finished", "finished", "diverged"])
     write(tmp_path, ["rho"], "q_saddle-none-rho0.2", (0.9,))
+    write(tmp_path, ["levels"], "ngm-quantize2_biased", (0.4,))  # which the table of 2 bits has, too
     evidence(tmp_path)
     half = 12.706204736 * 10 / 2  # Student's t with one degree of freedom, by the standard error
     assert table(tmp_path / "evidence-study-accuracies.csv")[1:] == [
+        [f"{ROW}-ngm-quantize2_biased", "40.00", "-", "1", "-", "0"],
         [f"{ROW}-q_saddle-none", "65.00 +- 7.07*", f"[{65 - half:.2f}, {65 + half:.2f}]", "2", "-", "0"],
         [f"{ROW}-q_saddle-none-rho0.2", "90.00", "-", "1", "-", "0"],
         [f"{ROW}-qgm-none", "55.00 +- 7.07", f"[{55 - half:.2f}, {55 + half:.2f}]", "2", "100 +- 14", "2"],
