@@ -15,6 +15,7 @@ import logging
 import pathlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from saddle_jax.devices import hosts
 from saddle_jax.training.identity import Identity, identity_of
 from saddle_jax.version import RUN_FORMAT
 
+_FRESH = 600  # seconds; most runs save oftener than that
 _LOOKS = 20  # how often a run that goes on is looked at for a checkpoint that stays
 
 
@@ -139,11 +141,14 @@ class Checkpoints:
         Raises:
           RunError: there were always others before one had been read.
         """
-        for attempt in range(_LOOKS):
+        # What is removed while tensorstore reads it may leave it with threads that call back too late: what
+        # may be removed is copied before. Then all of them are read where they are, the older ones, too.
+        first = [True] if self._is_fresh() else []
+        for look, is_copied in enumerate([*first, False, *[True] * _LOOKS]):
             steps, faults = self.steps(), list[str]()
-            with _copied(self, steps[-1:]) if attempt else contextlib.nullcontext(self) as still:
+            with _copied(self, steps[-1:]) if is_copied else contextlib.nullcontext(self) as still:
                 found = still.restore_newest(like, faults.append, set_aside=False)
-            if self.steps() == steps:
+            if self.steps() == steps and (found or look >= len(first)):
                 for fault in faults:
                     report(fault)
                 return found
@@ -153,6 +158,14 @@ class Checkpoints:
             f"{self._workdir} is being trained, and its checkpoints are replaced before they can be read: "
             "try again when it has ended, or train with --config.keep_checkpoints=2 or more"
         )
+
+    def _is_fresh(self) -> bool:
+        """Tells whether the newest checkpoint is so young that its run may be going on."""
+        steps = self.steps()
+        try:
+            return bool(steps) and time.time() - (self._folder / f"{steps[-1]:08d}").stat().st_mtime < _FRESH
+        except FileNotFoundError:  # it has just been removed
+            return True
 
     def restore(self, step: int, like: Any) -> Any:
         """Restores the tree of one step's checkpoint; `like` is as above.
