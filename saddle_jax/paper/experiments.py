@@ -25,7 +25,8 @@ class Entry:
     compressor: str
     gamma: float
     printed: Printed | None  # None: the paper draws it without a number
-    drop: float | None = None  # what a Drop column prints, in percentage points
+    # What a table's Drop column prints, in percentage points: the same entry may be in another table without.
+    drop: float | None = dataclasses.field(default=None, compare=False)
     topology: str = "ring"
     ascent_every: int = 1
     schedule: str = "step"

@@ -60,13 +60,9 @@ def as_many_passes() -> tuple[Difference, ...]:
     return tuple(
         (entry, base)
         for base in EXPERIMENTS["passes"].entries
-        for one, other, tables in (
-            ("d_saddle", "dpsgd", "dpsgd"),
-            ("q_saddle", "qgm", "1"),
-            ("n_saddle", "ngm", "3"),
-        )
-        if base.method == other
-        for entry in entries(tables, one)
+        for method, plain in BASES.items()
+        if plain == base.method
+        for entry in entries("dpsgd 1 3", method)
         if (entry.problem, entry.compressor) == (base.problem, base.compressor)
     )
 

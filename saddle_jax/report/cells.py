@@ -16,13 +16,12 @@ from saddle_jax.report.tables import Cell, cell_of
 def accuracy_rows(runs: Runs) -> list[list[str]]:
     """Lists an entry a row, as text: accuracy and lambda_max at the end over seeds; a star: some diverged."""
     rows = [["run", "test accuracy, %", "95 % interval", "seeds", "lambda_max", "seeds"]]
-    by_name = {entry.name: by_seed for entry, by_seed in runs.items()}  # an entry may be in two tables
-    for name, by_seed in sorted(by_name.items()):
+    for entry, by_seed in sorted(runs.items(), key=lambda item: item[0].name):
         accuracies, curvatures = values_of(by_seed, "accuracy"), values_of(by_seed, "lambda_max")
         diverged = sum(run.state == "diverged" for run in by_seed.values())
         cell = Cell(tuple(accuracies.values()), diverged)
         sharpness = summarise(list(curvatures.values()))
-        row = [name, cell.text(), cell.summary.interval(), str(len(accuracies))]
+        row = [entry.name, cell.text(), cell.summary.interval(), str(len(accuracies))]
         rows.append([*row, _spread(sharpness), str(sharpness.seeds)])
     return rows
 
@@ -53,7 +52,7 @@ class Reread(NamedTuple):
 def reread(folder: pathlib.Path, scale: Scale) -> list[Reread]:
     """Reads the runs below a folder that read the paper otherwise, beside those of the default reading."""
     found = []
-    for entry in {entry.name: entry for entry in all_entries()}.values():  # one may be in two tables
+    for entry in all_entries():
         for ending in endings_below(folder, scale, entry):
             default, other = (cell_of(ended_below(folder, scale, entry, end)) for end in ("", ending))
             if default.scores and (other.scores or other.diverged):

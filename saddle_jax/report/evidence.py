@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from saddle_jax.paper.experiments import Entry, all_entries
 from saddle_jax.paper.plan import ended_below
+from saddle_jax.paper.printed import Printed
 from saddle_jax.paper.scales import Scale
 from saddle_jax.paper.statements import STATEMENTS, Contrast, Quantity, Statement
 from saddle_jax.report.gathered import Run, consensus_stages, gather
@@ -27,7 +28,7 @@ class Finding(NamedTuple):
     Attributes:
       statement: what is tested.
       contrast: on which runs.
-      paper: the difference between the printed accuracies; "-" where the paper prints none, and with a star
+      paper: the difference between the printed accuracies, None where the paper prints none; with a star
         where one of its runs diverged.
       by_seed: the differences seed by seed; of relative statements the logarithms of ratios.
       diverged: how many runs of the contrast diverged; their seeds are not compared.
@@ -35,7 +36,7 @@ class Finding(NamedTuple):
 
     statement: Statement
     contrast: Contrast
-    paper: str
+    paper: Printed | None
     by_seed: Mapping[int, float]
     diverged: int
 
@@ -104,7 +105,7 @@ def findings(runs: Runs) -> list[Finding]:
             diverged = sum(run.state == "diverged" for entry in entries for run in runs[entry].values())
             is_printed = statement.quantity == "accuracy"
             if by_seed or (is_printed and diverged):  # runs that were lost are not left out in silence
-                paper = _printed(contrast) if is_printed else "-"
+                paper = _printed(contrast) if is_printed else None
                 found.append(Finding(statement, contrast, paper, by_seed, diverged))
     return found
 
@@ -143,14 +144,14 @@ def _value(run: Run, quantity: Quantity) -> float | None:
     return values[-1] if quantity == "passes" else statistics.fmean(values)
 
 
-def _printed(contrast: Contrast) -> str:
+def _printed(contrast: Contrast) -> Printed | None:
     figures = [entry.printed for entry in (contrast.one, contrast.other, *(contrast.bases or ()))]
     printed = [figure for figure in figures if figure is not None]
     if len(printed) < len(figures):
-        return "-"
+        return None
     one, other, *bases = (figure.mean for figure in printed)
-    star = "*" if any(figure.star for figure in printed) else ""
-    return signed(one - other - (bases[0] - bases[1] if bases else 0.0)) + star
+    difference = one - other - (bases[0] - bases[1] if bases else 0.0)
+    return Printed(difference, star=any(figure.star for figure in printed))
 
 
 def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
@@ -165,7 +166,8 @@ def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
     for one, p in zip(found, chances, strict=True):
         entry, unit = one.contrast.one, "%" if one.statement.is_relative else ""
         star = "*" if one.diverged else ""
-        row = [one.statement.name, *entry.problem, entry.variant, entry.compressor, one.paper]
+        paper = "-" if one.paper is None else signed(one.paper.mean) + "*" * one.paper.star
+        row = [one.statement.name, *entry.problem, entry.variant, entry.compressor, paper]
         ours = "-" if one.ours.mean is None else f"{one.ours.mean:+.2f}{unit}"
         row += [ours + star, one.ours.interval("+.2f"), str(one.ours.seeds), one.verdict]
         rows.append([*row, *(["-", "-"] if p is None else [f"{p:.4f}", f"{next(corrected):.2f}"])])
@@ -236,8 +238,8 @@ def _draw(panel: Any, group: Sequence[Finding]) -> None:
         )
         panel.plot([low, high], [row, row], color=_COLOURS[one.verdict], linewidth=1.5)
         panel.plot(mean, row, "o", color=_COLOURS[one.verdict], markersize=4)
-        if one.paper != "-":
-            panel.plot(float(one.paper.rstrip("*")), row, "|", color="#202020", markersize=8)
+        if one.paper is not None:
+            panel.plot(one.paper.mean, row, "|", color="#202020", markersize=8)
     if statement.is_relative:
         _by_ratios(panel)
     panel.axvline(nothing, color="#b0b0b0", linewidth=0.8, zorder=0)

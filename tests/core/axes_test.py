@@ -4,6 +4,7 @@ Within one call A, K and each tensor's own axes must be the same sizes in all ar
 """
 
 import beartype
+import chex
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -94,7 +95,7 @@ def gossip_of(make):
     ids=["mix", "pull", "sj.mix", "exact", "choco", "zeros_like", "tree_map", "scale_slices"],
 )
 def test_one_slice_per_agent_stays_one(function):
-    keeps_axes(function, models())
+    chex.assert_trees_all_equal_shapes(keeps_axes(function, models()), models())
 
 
 def test_rounds_over_single_links_have_a_slot_axis():
@@ -128,9 +129,9 @@ def replicates(x: OneModel) -> Stacked:
 
 
 def test_trees_reduce_within_each_agent():
-    measures(models())
-    measures_pairs(pairs())
-    replicates(sj.consensus(models()))
+    assert measures(models())[0].shape == (AGENTS,)
+    assert measures_pairs(pairs())[0].shape == (AGENTS, SLOTS)
+    chex.assert_trees_all_equal_shapes(replicates(sj.consensus(models())), models())
 
 
 @checked
@@ -146,8 +147,8 @@ def cross(x: Stacked, batch: Batch, weights: PerPair) -> Pairs:
 
 def test_gradients_have_the_axes_of_models_or_pairs():
     batch = PROBLEM.batch(0)
-    local(models(), batch)
-    cross(models(), batch, network().weights)
+    chex.assert_trees_all_equal_shapes(local(models(), batch), models())
+    chex.assert_trees_all_equal_shapes(cross(models(), batch, network().weights), pairs())
 
 
 @checked
@@ -171,8 +172,10 @@ def steps(
 
 def test_a_method_keeps_the_axes_of_models_and_states():
     method = sj.ngm(RING, 0.1, compressor=sj.sign())
-    begins(method, models())
-    steps(method, models(), PROBLEM.batch(0))
+    chex.assert_trees_all_equal_shapes(begins(method, models())[:2], (models(), pairs()))
+    chex.assert_trees_all_equal_shapes(
+        steps(method, models(), PROBLEM.batch(0))[:3], (models(), models(), pairs())
+    )
 
 
 def without_an_agent(x):
