@@ -101,7 +101,7 @@ class Ascent(Generic[State]):
         """Counts the backward passes of a step of this kind, on a model of one number, see `cost`."""
         if self.cost is not None:
             return self.cost(phase)
-        model, count = {"x": jnp.ones(1)}, 0
+        count = 0
 
         def grad(x: Params, d: Batch) -> Params:
             nonlocal count
@@ -113,8 +113,11 @@ class Ascent(Generic[State]):
             del x, d
             return jnp.ones(1)
 
-        known = GradientFn(grad, losses, jax.random.key(0), jnp.int32(0))
-        jax.eval_shape(lambda x: self.gradient(known, x, (), self.init(x), phase), model)
+        def gradient(x: Params, key: Key, t: Array) -> Any:
+            return self.gradient(GradientFn(grad, losses, key, t), x, (), self.init(x), phase)
+
+        model, t = {"x": jax.ShapeDtypeStruct((1,), jnp.float32)}, jax.ShapeDtypeStruct((), jnp.int32)
+        jax.eval_shape(gradient, model, jax.eval_shape(jax.random.key, 0), t)
         return count
 
     @property

@@ -277,7 +277,8 @@ class Method:
             demands.check_alike("state", new_state, state)
             return () if network.conditions is None else tuple(network.conditions.noted)
 
-        late = jax.eval_shape(rehearse, params, jnp.int32(0), jax.random.key(0))
+        t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
+        late = jax.eval_shape(rehearse, params, t, key)
         if book and kind in self.rule.silent:
             raise ArgumentError(
                 f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"

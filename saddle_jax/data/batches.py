@@ -71,9 +71,10 @@ class Batches:
         if not checks.is_traced(epoch):
             epoch = checks.whole("epoch", epoch, at_least=0, at_most=2**31 - 1)
         return _epoch(
-            jnp.asarray(self.partition.samples, jnp.int32),
-            jnp.asarray(self.partition.sizes, jnp.int32),
-            _epoch_key(jax.random.key(self.seed), _ORDER, epoch),
+            np.asarray(self.partition.samples, np.int32),
+            np.asarray(self.partition.sizes, np.int32),
+            jax.random.key(self.seed),
+            epoch,
             self.batch_size,
             self.steps_per_epoch,
         )
@@ -99,13 +100,15 @@ def _epoch_key(root: Key, purpose: int, epoch: Any) -> Key:
     return jax.random.fold_in(jax.random.fold_in(root, purpose), epoch)
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def _epoch(samples: Array, sizes: Array, key: Key, batch_size: int, steps: int) -> tuple[Array, Array]:
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def _epoch(
+    samples: Array, sizes: Array, root: Key, epoch: Any, batch_size: int, steps: int
+) -> tuple[Array, Array]:
     agents, share = samples.shape
     if batch_size == 0:
         own = jnp.arange(share)[None] < sizes[:, None]
         return jnp.where(own, samples, -1)[None], jnp.ones((1, share), jnp.float32)
-    position = jnp.arange(share, dtype=jnp.int32)
+    position, key = jnp.arange(share, dtype=jnp.int32), _epoch_key(root, _ORDER, epoch)
 
     def order(row: Array, size: Array, key: Key) -> Array:
         # Each round goes through the agent's own samples once. Sorting by (round, random) shuffles every

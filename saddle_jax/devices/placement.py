@@ -102,7 +102,9 @@ class Placement:
 
     def everywhere(self, tree: Any) -> Any:
         """Returns the tree with all of its arrays on every device."""
-        return tree if self.mesh is None else jax.tree.map(lambda x: _put(x, self.sharding()), tree)
+        if self.mesh is None:
+            return jax.device_put(tree)
+        return jax.tree.map(lambda x: _put(x, self.sharding()), tree)
 
     def by_agents(self, x: Any, axis: int = 0) -> Any:
         """Cuts an array along `axis`, the agents', over the devices; idle rows are copies of the first."""
@@ -145,10 +147,8 @@ class Placement:
     def pull(self, function: Any, *arguments: Any) -> Any:
         """Computes function(*arguments) where the arguments are; returns the results on one local device."""
         sharding = self.sharding()
-        if sharding is None:
-            return function(*arguments)
         result = in_turn(_replicated(function, sharding), *arguments)
-        return jax.tree.map(lambda x: x.addressable_data(0), result)
+        return result if sharding is None else jax.tree.map(lambda x: x.addressable_data(0), result)
 
 
 def _put(x: Any, sharding: Any) -> Any:
@@ -168,7 +168,7 @@ def _spread(count: int) -> list[Any]:
 
 
 @functools.cache
-def _replicated(function: Any, sharding: NamedSharding) -> Any:
+def _replicated(function: Any, sharding: NamedSharding | None) -> Any:
     return jax.jit(function, out_shardings=sharding)
 
 

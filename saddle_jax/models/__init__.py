@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from saddle_jax.base import checks, tables
 from saddle_jax.base.types import Key, Params
@@ -69,7 +70,7 @@ def init(model: Any, input_shape: Sequence[int], key: Key) -> Params:
 
 def initialise(model: Functions, inputs: Any, key: Key) -> Params:
     """Draws the initial parameters of one model for inputs of these shapes and dtypes [1, ...]."""
-    return _initialised(model, key, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), inputs))
+    return _initialised(model, key, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), inputs))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -42,7 +42,7 @@ def is_finite(program: Program, params: Params) -> bool:
 def params_sha256(program: Program, params: Params) -> str:
     """Returns the hash of all agents' models, idle rows apart, wherever they were computed."""
     agents = program.config.agents
-    return tree_sha256(jax.tree.map(lambda x: np.asarray(program.whole(x))[:agents], params))
+    return tree_sha256(jax.tree.map(lambda x: np.asarray(x)[:agents], program.whole(params)))
 
 
 def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[str, Any]) -> dict[str, Any]:

@@ -38,10 +38,16 @@ def stored(program: Program, epoch: int) -> Inputs:
     orders = [replica.batches.epoch(epoch) for replica in program.replicas]
     # Subsets of the runs lie one after the other, see `Program.device_data`.
     size = program.replica.dataset.size if program.has_subsets else 0
-    offsets = size * jnp.arange(len(orders), dtype=jnp.int32)[:, None, None, None]
-    own = jnp.stack([samples for samples, _ in orders])
-    samples = jnp.where(own < 0, own, own + offsets)
+    samples = _stacked([samples for samples, _ in orders], size)
     return Inputs(program.device_data, *_placed(program, samples, orders[0][1]))
+
+
+@jax.jit
+def _stacked(orders: list[Array], size: int) -> Array:
+    """Stacks the sample numbers [R, n, A, B] of all runs; each one's data begins `size` samples later."""
+    own = jnp.stack(orders)
+    offsets = size * jnp.arange(len(orders), dtype=jnp.int32)[:, None, None, None]
+    return jnp.where(own < 0, own, own + offsets)
 
 
 def streamed(program: Program, step: int) -> Iterator[Inputs]:

@@ -265,7 +265,7 @@ class Program:
         """All training samples, on every device; subsets of the runs one after the other."""
         runs = self.replicas if self.has_subsets else self.replicas[:1]
         trees = [replica.dataset.train for replica in runs]
-        joined = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *trees)
+        joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
         return self.placement.everywhere(joined)
 
     @property
@@ -300,7 +300,7 @@ class Program:
 
     def whole(self, tree: Tree) -> Tree:
         """Returns arrays that lie on several devices on one of them."""
-        return self.placement.pull(_same, tree)
+        return tree if self.placement.mesh is None else self.placement.pull(_same, tree)
 
     def first_bad(self, carry: list[Carry]) -> np.ndarray:
         """Returns the first step of each run whose loss was not finite, int [R]; -1: none yet."""
