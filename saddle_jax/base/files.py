@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 
 _STALE = 3600.0  # seconds after which nobody is still writing to a partial file
@@ -65,6 +66,64 @@ def cache_folder() -> pathlib.Path:
     if named := os.environ.get("SADDLE_CACHE_DIR"):
         return pathlib.Path(named).expanduser()
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "saddle_jax"
+
+
+def private_folder(path: pathlib.Path) -> pathlib.Path:
+    """Makes a folder for what we load or run later, and returns its path without links.
+
+    Nobody else can put anything into it or in its place: the folder is the user's, with mode 700, and those
+    above it are the user's or root's, and others may not write to them or, as in /tmp, not rename what is not
+    theirs. Missing folders above are made with mode 700, too. Windows guards a user's folders itself.
+
+    Raises:
+      ArgumentError: it cannot be made, or it or a folder above is open to others; the line names which.
+    """
+    path = path.absolute()
+    path = pathlib.Path(os.path.realpath(path.parent)) / path.name
+    for each in (*reversed(path.parents), path):  # from the root: a folder that is safe guards those inside
+        try:
+            if not os.path.lexists(each):
+                with contextlib.suppress(FileExistsError):
+                    each.mkdir(mode=0o700)
+            found = each.lstat()
+        except OSError as error:
+            raise ArgumentError(f"{path} cannot be made: {error.strerror}") from error
+        if each == path and not (stat.S_ISDIR(found.st_mode) and only_ours(found)):
+            raise ArgumentError(f"{path} must be a folder that only you can write to")
+        if each != path and not _guards(found):
+            raise ArgumentError(
+                f"{path} must be a folder that only you can write to, but others can change {each}"
+            )
+    return path
+
+
+def only_ours(found: os.stat_result) -> bool:
+    """Tells whether a file or a folder is the user's own, and nobody else may write to it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _guards(found: os.stat_result) -> bool:
+    """Tells whether nobody else can rename what a user has in a folder, which may be root's."""
+    if not hasattr(os, "geteuid"):
+        return True
+    if found.st_uid not in (0, os.geteuid()):
+        return False
+    others_write = stat.S_IWOTH if _is_own_group(found.st_gid) else stat.S_IWGRP | stat.S_IWOTH
+    return bool(found.st_mode & stat.S_ISVTX) or not found.st_mode & others_write
+
+
+def _is_own_group(number: int) -> bool:
+    """Tells whether a group has the user's name and no other member: many systems give each user one."""
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
 def check_named_output(name: str | None, setting: str = "output") -> None:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import jax
 
 from saddle_jax.base import files
+from saddle_jax.base.checks import ArgumentError
 
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC")
 _TUNINGS = ("-march=native", "-mcpu=native")  # which of them there is depends on compiler and CPU
 _SECONDS = 300  # after which a compiler is given up
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnavailableError(Exception):
@@ -46,7 +46,7 @@ def load(source: pathlib.Path) -> Library:
     """
     command = _command()
     key = _key(source, command)
-    folder = _private_folder()
+    folder = _folder()
     try:
         for path in sorted(folder.glob(f"{source.stem}-{key}-*.so")):
             if _is_intact(path):
@@ -86,29 +86,20 @@ def _key(source: pathlib.Path, command: Sequence[str]) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _private_folder() -> pathlib.Path:
+def _folder() -> pathlib.Path:
     """Returns the folder of libraries, and makes it; what somebody else may have put there is not loaded."""
     if not hasattr(os, "geteuid"):
         raise UnavailableError("nothing is compiled on this system")
-    folder = files.cache_folder() / "native"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise UnavailableError(f"{folder} cannot be made: {error.strerror}; set SADDLE_CACHE_DIR") from error
-    if not stat.S_ISDIR(found.st_mode) or not _is_ours(found):
-        raise UnavailableError(f"{folder} must be a folder that only you can write to")
-    return folder
-
-
-def _is_ours(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE_BY_OTHERS
+        return files.private_folder(files.cache_folder() / "native")
+    except ArgumentError as error:
+        raise UnavailableError(f"{error}; set SADDLE_CACHE_DIR") from error
 
 
 def _is_intact(path: pathlib.Path) -> bool:
     """Returns whether a file is the user's own and has the content that its name tells."""
     found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and _is_ours(found) and path.stem.endswith(_hash_of(path))
+    return stat.S_ISREG(found.st_mode) and files.only_ours(found) and path.stem.endswith(_hash_of(path))
 
 
 def _hash_of(path: pathlib.Path) -> str:

@@ -130,3 +130,13 @@ def test_a_name_with_blanks_and_signs_is_no_command(source, monkeypatch):
     with pytest.raises(compiler.UnavailableError, match="no C"):
         compiler.load(source)
     assert not (source.parent / "made").exists()
+
+
+def test_nothing_is_loaded_where_others_can_swap_the_folder(source):
+    compiler.load(source)
+    cache = source.parent / "cache"
+    cache.chmod(0o777)
+    with pytest.raises(compiler.UnavailableError, match=r"others can change .*cache; set SADDLE_CACHE_DIR"):
+        compiler.load(source)
+    cache.chmod(0o1777)
+    assert compiler.load(source).functions.answer() == 42
