@@ -57,14 +57,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _set_up() -> None:
-    """Sets up memory and cores. What the environment says and cannot be is a ValueError."""
+    """Sets up memory, cores and cache. What the environment says and cannot be is a ValueError."""
     surroundings.import_jax()
 
+    from saddle_jax.devices.compilations import keep_compiled
     from saddle_jax.devices.cores import use_every_core
     from saddle_jax.devices.malloc import keep_freed_memory
 
     keep_freed_memory()
     use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)
+    keep_compiled()
 
 
 def run() -> None:

@@ -1,11 +1,19 @@
-"""What JAX compiles while something runs: a step that is compiled again is a mistake that nobody sees."""
+"""What JAX compiles: which programs, and where they are kept for the next start."""
 
 import contextlib
+import hashlib
+import pathlib
+import platform
 from collections.abc import Iterator
 
 import jax
+import jaxlib
+
+from saddle_jax.base import files
+from saddle_jax.base.checks import ArgumentError
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"  # what JAX calls the end of a compilation
+_LARGEST = 10**9  # bytes that are kept
 
 
 @contextlib.contextmanager
@@ -22,3 +30,49 @@ def compilations() -> Iterator[list[str]]:
         yield programs
     finally:
         jax.monitoring.unregister_event_duration_listener(note)
+
+
+def keep_compiled() -> str | None:
+    """Keeps compiled programs in the user's cache folder for the next start; returns why not, if it cannot.
+
+    JAX's own variables win: JAX_COMPILATION_CACHE_DIR names another folder, and
+    JAX_ENABLE_COMPILATION_CACHE=0 keeps nothing. Call it before anything is compiled.
+    """
+    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+        return None
+    try:
+        folder = files.private_folder(compiled_folder())
+    except ArgumentError as error:
+        return str(error)
+    _remove_oldest(folder.parent)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start compiles many small ones
+    return None
+
+
+def compiled_folder() -> pathlib.Path:
+    """Returns the folder of compiled programs for this jaxlib and kind of CPU, which a shared home needs."""
+    cpu = hashlib.sha256(_cpu().encode()).hexdigest()[:12]
+    return files.cache_folder() / "compiled" / f"jaxlib-{jaxlib.__version__}-{platform.machine()}-{cpu}"
+
+
+def _cpu() -> str:
+    """Names the CPU and what it can do, as far as the system tells."""
+    with contextlib.suppress(OSError):
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        return "\n".join(sorted({x for x in lines if x.startswith(("model name", "flags", "Features"))}))
+    return platform.processor()
+
+
+def _remove_oldest(folder: pathlib.Path, largest: int = _LARGEST) -> None:
+    """Removes what was not used for the longest time, until no more than `largest` bytes are left.
+
+    JAX can do so itself where the package filelock is installed, with a lock around every look-up.
+    """
+    kept = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
+    excess = sum(found.st_size for _, found in kept) - largest
+    for path, found in sorted(kept, key=lambda each: max(each[1].st_atime, each[1].st_mtime)):
+        if excess <= 0:
+            return
+        path.unlink(missing_ok=True)
+        excess -= found.st_size

@@ -156,15 +156,21 @@ def _compiler() -> list[Finding]:
 
 
 def _caches() -> list[Finding]:
+    import jax
+
+    from saddle_jax.devices.compilations import keep_compiled
+
+    remedy = "set SADDLE_CACHE_DIR to a folder of yours"
+    if why_not := keep_compiled():
+        return [Finding("cache", "missing", f"every start compiles anew: {why_not}", remedy)]
     found = []
     folders = {"cache": files.cache_folder()}
-    if named := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        folders["cache of JAX"] = pathlib.Path(named)
+    if jax.config.jax_enable_compilation_cache:
+        folders["compiled"] = pathlib.Path(jax.config.jax_compilation_cache_dir)
     for what, folder in folders.items():
         if _is_writable(folder):
             found.append(Finding(what, "ok", f"{folder}, {_size(folder)}"))
         else:
-            remedy = "set SADDLE_CACHE_DIR to a folder of yours" if what == "cache" else ""
             found.append(Finding(what, "missing", f"{folder} cannot be written to", remedy))
     return found
 
