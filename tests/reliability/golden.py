@@ -129,38 +129,32 @@ def run_of(settings, folder):
     random = np.random.RandomState(5)
     x = random.normal(size=(300, 12)).astype(np.float32)
     y = x @ random.normal(size=(12, 4)).astype(np.float32)
-    model = (_init, _apply)
-    kind = settings["brought"]
-    if kind == "objects with a loss":
-        train, test = {"a": x[:240], "b": y[:240]}, {"a": x[240:], "b": y[240:]}
-        problem = training.Problem(train, test, model=model, loss=_loss, partition="iid", name="own")
-    else:
-        labels = y.argmax(axis=1).astype(np.int32)
-        inputs = _Streamed(x[:240]) if kind == "streamed" else x[:240]
-        train, test = (
-            {"inputs": inputs, "targets": labels[:240]},
-            {"inputs": x[240:], "targets": labels[240:]},
-        )
-        if kind == "streamed":
-            train, test = (train["inputs"], train["targets"]), (test["inputs"], test["targets"])
-        problem = training.Problem(
-            train, test, model=model, loss="classification", partition=settings["partition"],
-            alpha=settings["alpha"], norm=settings["norm"], name="own",
-        )  # fmt: skip
+    with_loss = settings["brought"] == "objects with a loss"
+    targets = y if with_loss else y.argmax(axis=1).astype(np.int32)
+    train, test = (x[:240], targets[:240]), (x[240:], targets[240:])
+    if settings["brought"] == "streamed":
+        train = (_Streamed(train[0]), train[1])
+    if with_loss:
+        train, test = {"a": train[0], "b": train[1]}, {"a": test[0], "b": test[1]}
+    problem = training.Problem(
+        train, test, model=(_init, _apply), loss=_loss if with_loss else "classification",
+        partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
+    )  # fmt: skip
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
     names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "form", "local_steps")
     options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
     graph = sj.ring(settings["agents"])
 
-    def method(**swept):
-        return factory(graph, settings["learning_rate"], **options, **swept)
+    def method(beta):
+        return factory(graph, settings["learning_rate"], **{**options, "beta": beta})
 
     same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "group", "lowering",
-            "eval_every_epochs", "eval_agents", "log_every_steps", "augmentation", "subset", "diagnostics",
+            "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
             "checkpoint_every_steps", "keep_checkpoints", "keep_every_epochs")  # fmt: skip
     return training.Run(
-        problem, method if settings["sweep"] else method(), seed=settings["seed"], sweep=settings["sweep"],
-        devices=str(settings["devices"]), workdir=folder, **{name: settings[name] for name in same},
+        problem, method if settings["sweep"] else method(settings["beta"]), seed=settings["seed"],
+        sweep=settings["sweep"], devices=str(settings["devices"]), workdir=folder,
+        **{name: settings[name] for name in same},
     )  # fmt: skip
 
 

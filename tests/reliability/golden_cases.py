@@ -60,8 +60,8 @@ BASE = {
     "diagnostics": False,
 }
 NO_COMPRESSOR = ("none", {})
-QUANTIZE = ("quantize", {"bits": 4, "biased": False})  # rounds at random
-BIASED = ("quantize", {"bits": 8, "biased": True})
+QUANTIZE = ("quantize", {"bits": 8, "biased": False})  # rounds at random
+BIASED = ("quantize", {"bits": 6, "biased": True})
 TOP_K = ("top_k", {"share": 0.2})
 SIGN = ("sign", {})
 MOMENTUM = {"beta": 0.85, "nesterov": True}
@@ -126,7 +126,7 @@ METHODS = {
     ),
     "deep_squeeze": _case("deep_squeeze", MOMENTUM, gamma=0.5, compressor=QUANTIZE),
     "dcd": _case("dcd", MOMENTUM, compressor=BIASED),
-    "ecd": _case("ecd", MOMENTUM, compressor=("quantize", {"bits": 8, "biased": False})),
+    "ecd": _case("ecd", MOMENTUM, compressor=QUANTIZE),
     "beer": _case("beer", gamma=0.2, compressor=TOP_K),
     "motef": _case("motef", own={"lam": 0.8}, gamma=0.2, compressor=TOP_K),
     "ada_gossip": _case("ada_gossip", MOMENTUM, own={"beta2": 0.99}, gamma=0.3, compressor=SIGN),
@@ -199,20 +199,22 @@ WAYS = {
 }  # fmt: skip
 TASKS = {
     "convex": {
-        **DPSGD, "dataset": ("convex", CONVEX), "objective": "ridge", "model": "linear", "subset": 0,
-        "partition": "sorted", "alpha": 1.0, "beta": 0.0,
+        **_without(DPSGD, "augmentation"), "dataset": ("convex", CONVEX), "objective": "ridge",
+        "model": "linear", "subset": 0, "partition": "sorted", "alpha": 1.0, "beta": 0.0,
     },
     "characters": {
-        **QGM, "dataset": ("characters", {}), "objective": "language", "model": "causal_mlp", "epochs": 1,
+        **_without(QGM, "augmentation"), "dataset": ("characters", {}), "objective": "language",
+        "model": "causal_mlp", "epochs": 1,
     },
     "from a file": _case(
         "method", own={"beta": 0.8}, brought="file", ascent=("ascent", {"radius": 0.05}), objective="loss",
         topology=[("graph", {"hops": 1})],
     ),
-    "objects": {**QGM, **OBJECTS, "brought": "objects"},
+    "objects": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "objects"},
     "objects with a loss, swept": {
-        **_without(DPSGD, "beta"), **OBJECTS, "brought": "objects with a loss", "sweep": {"beta": [0.0, 0.6]},
+        **_without(DPSGD, "augmentation", "beta"), **OBJECTS, "brought": "objects with a loss",
+        "sweep": {"beta": [0.0, 0.6]}, "partition": "iid",
     },
-    "streamed": {**QGM, **OBJECTS, "brought": "streamed"},
+    "streamed": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "streamed"},
 }  # fmt: skip
 CASES = METHODS | COMPRESSED | REPLICAS | NETWORKS | ASCENTS | WAYS | TASKS
