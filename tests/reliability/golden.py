@@ -1,0 +1,329 @@
+"""Records the numbers of small runs, and compares them bit for bit with those of another commit.
+
+    .venv/bin/python tests/reliability/golden.py --record FILE     in one checkout
+    .venv/bin/python tests/reliability/golden.py --compare FILE    in the other one, on the same machine
+
+`golden.json` is such a FILE, which golden_test.py compares with. Where XLA generates other code, numbers
+differ in their last bits and nothing can be compared: on another kind of processor, with other versions, with
+other flags. Where settings, results or folders are renamed, `config_of`, `run_of` and `outcome` say how.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import math
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from golden_cases import CASES
+
+import saddle_jax as sj
+from saddle_jax import training
+from saddle_jax.training import loop, run_folder, sweep
+from saddle_jax.training.config import Config
+from saddle_jax.training.progress import Screen
+
+FILE = pathlib.Path(__file__).with_name("golden.json")
+ROOT = FILE.parents[2]
+FLAGS = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # as bin/test has them
+DEVICES = 4  # as conftest.py has them
+PACKAGES = ("jax", "jaxlib", "numpy", "flax", "optax")
+INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "amx", "asimd", "sve")
+
+OWN = '''\
+"""Things of a user's own."""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+import saddle_jax as sj
+
+
+def method(topology, learning_rate, beta=0.9, weight_decay=0.0):
+    made = sj.qgm(topology, learning_rate, beta=beta, mu=0.7, nesterov=True, weight_decay=weight_decay)
+    return dataclasses.replace(made, name="own")
+
+
+def ascent(radius):
+    return sj.sam(radius)
+
+
+def graph(n, hops):
+    return sj.circulant(n, list(range(1, hops + 1)))
+
+
+def loss(apply):
+    def squares(params, batch):
+        return jnp.mean((apply(params, batch["inputs"]) - batch["targets"][:, None]) ** 2)
+    return squares
+'''
+
+
+def config_of(settings, folder):
+    """Returns the Config of a case, as settings are spelt today."""
+    settings = dict(settings)
+    brought = settings.pop("brought", None)
+    settings.pop("killed_after", None)
+    own = f"{folder}/golden_own.py:" if brought == "file" else ""
+    settings["method"] = own + _call(*settings["method"])
+    ascent, options = settings["ascent"]
+    settings["ascent"] = "auto" if ascent == "of the method" else own + _call(ascent, options)
+    if not own:
+        settings["topology"] = "+".join(_graph(*graph) for graph in settings["topology"])
+    else:
+        ((graph, arguments),) = settings["topology"]
+        settings["topology"] = own + _call(graph, arguments)
+        settings["objective"] = own + settings["objective"]
+    settings["dataset"] = _call(*settings["dataset"])
+    if "compressor" in settings:
+        settings["compressor"] = _compressor(*settings["compressor"])
+    settings["devices"] = str(settings["devices"])
+    settings["seeds"] = ",".join(map(str, settings["seeds"]))
+    settings["sweep"] = " ".join(
+        f"{name}:{','.join(map(repr, values))}" for name, values in settings["sweep"].items()
+    )
+    for name in ("joins", "leaves"):
+        settings[name] = ",".join(f"{agent}:{step}" for agent, step in settings[name].items())
+    for name, unit in (("latency", "s"), ("bandwidth", "bit"), ("compute_time", "s")):
+        settings[name] = "" if settings[name] is None else f"{settings[name]!r}{unit}"
+    return Config(**settings)
+
+
+def _call(name, options):
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})" if options else name
+
+
+def _graph(name, arguments):
+    separator = "x" if name == "torus" else ","
+    return f"{name}:{separator.join(map(str, arguments))}" if arguments else name
+
+
+def _compressor(name, options):
+    switches = [f"_{key}" for key, value in options.items() if value is True]
+    numbers = [str(value) for value in options.values() if not isinstance(value, bool)]
+    return "".join([name, *numbers, *switches])
+
+
+class _Streamed:
+    """Samples that are fetched batch by batch."""
+
+    def __init__(self, samples):
+        self._samples, self.shape, self.dtype = samples, samples.shape, samples.dtype
+
+    def __getitem__(self, chosen):
+        return self._samples[chosen]
+
+
+def run_of(settings, folder):
+    """Returns the Run of a case that is made of Python objects, as they are made today."""
+    random = np.random.RandomState(5)
+    x = random.normal(size=(300, 12)).astype(np.float32)
+    y = x @ random.normal(size=(12, 4)).astype(np.float32)
+    with_loss = settings["brought"] == "objects with a loss"
+    targets = y if with_loss else y.argmax(axis=1).astype(np.int32)
+    train, test = (x[:240], targets[:240]), (x[240:], targets[240:])
+    if settings["brought"] == "streamed":
+        train = (_Streamed(train[0]), train[1])
+    if with_loss:
+        train, test = {"a": train[0], "b": train[1]}, {"a": test[0], "b": test[1]}
+    problem = training.Problem(
+        train, test, model=(_init, _apply), loss=_loss if with_loss else "classification",
+        partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
+    )  # fmt: skip
+    factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
+    names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "form", "local_steps")
+    options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
+    graph = sj.ring(settings["agents"])
+
+    def method(beta):
+        return factory(graph, settings["learning_rate"], **{**options, "beta": beta})
+
+    same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "group", "lowering",
+            "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
+            "checkpoint_every_steps", "keep_checkpoints", "keep_every_epochs")  # fmt: skip
+    return training.Run(
+        problem, method if settings["sweep"] else method(settings["beta"]), seed=settings["seed"],
+        sweep=settings["sweep"], devices=str(settings["devices"]), workdir=folder,
+        **{name: settings[name] for name in same},
+    )  # fmt: skip
+
+
+def _init(key):
+    return {"w": 0.1 * jax.random.normal(key, (12, 4)), "b": jnp.zeros(4)}
+
+
+def _apply(params, x):
+    return jnp.tanh(x @ params["w"]) + params["b"]
+
+
+def _loss(params, batch):
+    errors = jnp.abs(batch["a"] @ params["w"] + params["b"] - batch["b"])
+    return jnp.mean(errors**2), {"worst": jnp.max(errors)}
+
+
+class _Killed(BaseException):
+    pass
+
+
+class _Deadly(Screen):
+    """Kills a run after so many steps, as a process that dies does."""
+
+    def __init__(self, steps):
+        super().__init__(quiet=True)
+        self._left = steps
+
+    def advance(self, steps):
+        self._left -= steps
+        if self._left <= 0:
+            raise _Killed
+        super().advance(steps)
+
+
+def perform(settings, folder):
+    """Trains the run of a case in an empty folder, and returns its numbers."""
+    (folder / "golden_own.py").write_text(OWN)
+    workdir = folder / "run"
+    if settings.get("brought", "file") != "file":
+        run = run_of(settings, workdir)
+        return outcome(run.train(quiet=True), workdir)
+    config = config_of(settings, folder)
+    if "killed_after" in settings:
+        try:
+            loop.train(config, workdir, _Deadly(settings["killed_after"]))
+            raise AssertionError("the run was not killed")
+        except _Killed:
+            pass
+    return outcome(loop.train(config, workdir, Screen(quiet=True)), workdir)
+
+
+def outcome(result, workdir):
+    """Returns the numbers of a run, or of each of several, by names that are golden.json's own."""
+    ends = result.get("replicas", [result])
+    lines = [line for line in run_folder.read_metrics(workdir) if "train_loss" in line]
+    return [
+        {
+            "status": end["status"],
+            "steps": result["steps"],
+            "models": end["params_sha256"],
+            "bytes": [end["bytes_sent_per_agent"], end["paper_bytes_sent_per_agent"]],
+            "test": {name[5:]: value for name, value in end.items() if name.startswith("test_")},
+            "consensus": end["consensus_distance"],
+            "agents": next(value for name, value in end.items() if name.endswith("_each")),
+            "seconds": end.get("simulated_seconds"),
+            "losses": [sweep.of_replica(line, number)["train_loss"] for line in lines],
+        }
+        for number, end in enumerate(ends)
+    ]
+
+
+def machine():
+    """Describes what the last bits of a number depend on beside the program."""
+    try:
+        lines = [line.split(":", 1) for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()]
+    except OSError:
+        lines = []
+    facts = {line[0].strip(): line[1].strip() for line in lines if len(line) == 2}
+    instructions = facts.get("flags", facts.get("Features", "")).split()
+    return {
+        "processor": facts.get("model name", platform.processor() or platform.machine()),
+        "instructions": " ".join(sorted(each for each in instructions if each.startswith(INSTRUCTIONS))),
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+        "C++ compiler": _compiler(),
+    }
+
+
+def _compiler():
+    """Returns the version of the compiler of our own kernels."""
+    name = next(filter(None, map(shutil.which, [os.environ.get("CXX") or "c++", "g++", "clang++"])), None)
+    if name is None:
+        return "none"
+    return subprocess.run([name, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+
+
+def elsewhere(recorded):
+    """Says why this machine's numbers cannot be compared with recorded ones; nothing if they can."""
+    here = machine()
+    other = [
+        f"{name} is {here.get(name)!r} here and was {value!r}"
+        for name, value in recorded["machine"].items()
+        if here.get(name) != value
+    ]
+    return "golden numbers were recorded elsewhere: " + "; ".join(other) if other else ""
+
+
+def read(file=FILE):
+    """Reads what was recorded."""
+    return json.loads(pathlib.Path(file).read_text())
+
+
+def differences(found, expected, place=""):
+    """Lists where two outcomes differ, in words; equal NaNs do not."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        names = [*expected, *(name for name in found if name not in expected)]
+        pairs = [(f"{place}.{name}", found.get(name), expected.get(name)) for name in names]
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        pairs = [
+            (f"{place}[{number}]", *both) for number, both in enumerate(zip(found, expected, strict=True))
+        ]
+    else:
+        numbers = isinstance(found, float) and isinstance(expected, float)
+        same = numbers and math.isnan(found) and math.isnan(expected)
+        return [] if same or repr(found) == repr(expected) else [f"{place}: {found!r}, was {expected!r}"]
+    return [line for name, one, other in pairs for line in differences(one, other, name)]
+
+
+def in_new_folder(settings):
+    """Performs a case in a folder of its own, which goes afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        return json.loads(json.dumps(perform(settings, pathlib.Path(folder))))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--record", metavar="FILE", type=pathlib.Path)
+    what.add_argument("--compare", metavar="FILE", type=pathlib.Path)
+    parser.add_argument("--only", metavar="TEXT", default="", help="cases whose names have this in them")
+    options = parser.parse_args()
+    os.environ.setdefault("XLA_FLAGS", FLAGS)
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    jax.config.update("jax_compilation_cache_dir", str(ROOT / ".cache" / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    recorded = read(options.compare) if options.compare else None
+    if recorded and (why := elsewhere(recorded)):
+        sys.exit(why)
+    found, failed = {}, 0
+    for name in [name for name in CASES if options.only in name]:
+        began = time.perf_counter()
+        found[name] = in_new_folder(CASES[name])
+        lines = differences(found[name], recorded["runs"].get(name)) if recorded else []
+        failed += bool(lines)
+        print(f"{time.perf_counter() - began:6.1f} s  {name}{': DIFFERS' if lines else ''}", flush=True)
+        for line in lines[:5]:
+            print(f"          {line}")
+    if recorded is None:
+        options.record.write_text(json.dumps({"machine": machine(), "runs": found}, indent=1) + "\n")
+        print(f"recorded {len(found)} runs in {options.record}")
+    elif lost := [name for name in recorded["runs"] if options.only in name and name not in found]:
+        failed += len(lost)
+        print(f"no such runs any more: {', '.join(lost)}")
+    if recorded:
+        print(f"{len(found)} runs compared with {options.compare}: {failed} differ")
+        sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
