@@ -163,11 +163,11 @@ def _init(key):
 
 
 def _apply(params, x):
-    return jnp.tanh(x @ params["w"]) + params["b"]
+    return jnp.tanh(x @ params["w"]) + params["b"][None]
 
 
 def _loss(params, batch):
-    errors = jnp.abs(batch["a"] @ params["w"] + params["b"] - batch["b"])
+    errors = jnp.abs(batch["a"] @ params["w"] + params["b"][None] - batch["b"])
     return jnp.mean(errors**2), {"worst": jnp.max(errors)}
 
 
