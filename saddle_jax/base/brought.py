@@ -116,9 +116,7 @@ def load(what: str, text: str) -> Any:
             f"{what} must be in {place}, got no {name!r} there{did_you_mean(name, names)}"
         ) from error
     if not _is_defined_in(module, name, thing):
-        raise ArgumentError(
-            f"{what} must be defined in {place} itself, got {name!r}, which is from elsewhere"
-        )
+        raise ArgumentError(f"{what} must be defined in {place} itself, got {name!r} from elsewhere")
     return thing
 
 
