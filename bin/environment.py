@@ -26,6 +26,13 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 INSTALLED = VENV / "installed.json"
 OLDEST = (3, 11)
 _HASHED = ("all", "test")  # extras of which requirements/ has every file's hash
+# Says on one line why the package is not there.
+_IMPORT = """
+try:
+    import saddle_jax
+except Exception as error:
+    print(type(error).__name__, error, sep=": ")
+"""
 
 
 def prepare(*extras: str) -> None:
@@ -129,11 +136,15 @@ def _install(extras: tuple[str, ...]) -> None:
         else:
             _say(f"creating {VENV}")
             shutil.rmtree(VENV, ignore_errors=True)
-            _call([sys.executable, "-m", "venv", VENV])
+            _call([sys.executable, "-P", "-m", "venv", VENV])
         _say("installing saddle_jax" + (f" with {', '.join(names)}" if names else "") + ", once ...")
         tell = _Installing()
         for command in _pip_commands(names):
             _call(command, tell)
+        heard: list[str] = []
+        _call([PYTHON, "-P", "-c", _IMPORT], heard.append)
+        if heard:
+            raise OSError(" ".join("".join(heard).split()))
     except (subprocess.CalledProcessError, OSError) as error:
         _refuse(f"setting up {VENV} failed ({error}); run the command again to start over")
     partial = INSTALLED.with_suffix(".partial")
@@ -149,7 +160,7 @@ def _pip_commands(extras: list[str]) -> list[list]:
     nothing else is accepted, and nothing is fetched to build with. Other extras depend on the hardware; they
     have versions, and no hashes. At the end the project itself is installed, and what may still be missing.
     """
-    install = [PYTHON, "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
+    install = [PYTHON, "-P", "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
     hashed = [name for name in _HASHED if name in extras]
     commands: list[list] = [
         [*install, "--require-hashes", "--no-deps", "--no-build-isolation", "--requirement", file]

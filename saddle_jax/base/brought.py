@@ -7,6 +7,7 @@ can be listed, and not loaded. To parse a spelling imports nothing and looks at 
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -14,6 +15,7 @@ import inspect
 import os
 import pathlib
 import re
+import symtable
 import sys
 import traceback
 import types
@@ -37,6 +39,7 @@ _HEAD = re.compile(rf"{_FILE}(?::.*)?|{_MODULE}:{_WORD}\s*")
 _SPELLING = re.compile(rf"({_FILE}|{_MODULE}):({_WORD}(?:\(.*\))?)")
 
 _modules: dict[str, types.ModuleType] = {}  # files that were run, by the names of their modules
+_defined: dict[str, frozenset[str]] = {}  # by the same names, what each of these files defines itself
 
 
 class BroughtError(ArgumentError):
@@ -93,21 +96,28 @@ def load(what: str, text: str) -> Any:
     """Imports what a text spells and returns it, without calling it.
 
     A file is run from its path, under a module's name of its own, and once however many names are taken from
-    it; its folder is searched for what it imports.
+    it; its folder is searched for what it imports. Settings may be somebody else's: so that they cannot have
+    `run` called of a file that says `from subprocess import run`, only what is defined there can be spelt.
 
     Raises:
+      ArgumentError: there is no such name, or it is not defined there.
       BroughtError: it failed as it was imported.
     """
     place, name, _ = parse(what, text)
     module = _module(what, text)
     try:
         with failing_as(f"{what} {text} cannot be imported"):
-            return getattr(module, name)
+            thing = getattr(module, name)
     except BroughtError as error:
         if not isinstance(error.__cause__, AttributeError):
             raise
-    names = [each for each in vars(module) if not each.startswith("_")]
-    raise ArgumentError(f"{what} must be in {place}, got no {name!r} there{did_you_mean(name, names)}")
+        names = [each for each in vars(module) if not each.startswith("_")]
+        raise ArgumentError(
+            f"{what} must be in {place}, got no {name!r} there{did_you_mean(name, names)}"
+        ) from error
+    if not _is_defined_in(module, name, thing):
+        raise ArgumentError(f"{what} must be defined in {place} itself, got {name!r} from elsewhere")
+    return thing
 
 
 def factory(what: str, text: str) -> Callable[..., Any]:
@@ -227,6 +237,7 @@ def run_file(found: Source) -> types.ModuleType:
     try:
         with folder_on_path(found.path):
             exec(compile(found.content, place, "exec", dont_inherit=True), vars(module))
+            _defined[name] = _names_defined(found)
     except BaseException:
         del sys.modules[name]
         raise
@@ -244,6 +255,29 @@ def folder_on_path(path: pathlib.Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # the file may have removed it
             sys.path.remove(folder)
+
+
+def _names_defined(found: Source) -> frozenset[str]:
+    """Returns the names that a file binds by itself, and never by an import."""
+    text = importlib.util.decode_source(found.content)
+    symbols = symtable.symtable(text, str(found.path), "exec").get_symbols()
+    return frozenset(each.get_name() for each in symbols if each.is_assigned() and not each.is_imported())
+
+
+def _is_defined_in(module: types.ModuleType, name: str, thing: Any) -> bool:
+    """Tells whether a name of a module is the module's own, of what can be called by its code as well.
+
+    An assignment may give another name to what is imported. A package may offer what its modules define. What
+    has been made already and has `apply`, such as a flax module, is not called with options.
+    """
+    if name not in _defined.get(module.__name__, (name,)):
+        return False
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    if not callable(thing) or (hasattr(thing, "apply") and not isinstance(thing, type)):
+        return True
+    home = str(getattr(thing, "__module__", None))
+    return home.partition(".")[0] == module.__name__.partition(".")[0]
 
 
 def _module(what: str, text: str) -> types.ModuleType:

@@ -19,6 +19,7 @@ def parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's own, of a grammar that is refused below
             tree = ast.parse(text.strip(), mode="eval").body
+        _check_letters(text.strip(), tree)
         call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
         words = [word.arg for word in call.keywords]
         plain = isinstance(call.func, ast.Name) and not call.args and all(words)
@@ -58,6 +59,15 @@ def split(text: str, separator: str = ",") -> list[str]:
         else:
             parts[-1] += letter
     return [part.strip() for part in parts if part.strip()]
+
+
+def _check_letters(text: str, tree: ast.expr) -> None:
+    """Checks that names are written as Python reads them: it takes fullwidth letters for plain ones."""
+    for node in ast.walk(tree):
+        name = {ast.Name: "id", ast.keyword: "arg"}.get(type(node))
+        written = ast.get_source_segment(text, node) or ""
+        if name and not written.startswith(getattr(node, name) or ""):
+            raise ValueError(f"{written} is written in other letters")
 
 
 def _value(node: ast.expr) -> Any:

@@ -66,8 +66,8 @@ def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) ->
 
 
 def spells_whole(text: str) -> bool:
-    """Tells whether a text is a whole number >= 0, not so long that Python would refuse to read it."""
-    return text.isdecimal() and len(text) <= _DIGITS
+    """Tells whether a text is a whole number >= 0 in 0-9, not so long that Python would refuse to read it."""
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
 
 def choice(name: str, value: Any, allowed: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from saddle_jax.base.errors import DamagedError, short_line
+from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import other_than_file
 
 _LARGEST = 2**30  # bytes of a JSON file, or of the arrays of a file, that are read into memory
@@ -67,11 +67,11 @@ def read_object(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def parse(content: bytes) -> Any:
-    """Returns what JSON in UTF-8 says; a ValueError is all that can go wrong."""
+    """Returns what JSON in UTF-8 says; a ValueError is all that can be wrong with it."""
     try:
         return _DECODER.decode(content.decode("utf-8"))
-    except (RecursionError, MemoryError) as error:
-        raise ValueError("it is nested too deeply or too large") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def read_arrays(path: pathlib.Path, names: Sequence[str]) -> list[np.ndarray] | None:
@@ -84,7 +84,10 @@ def read_arrays(path: pathlib.Path, names: Sequence[str]) -> list[np.ndarray] | 
         with open_to_read(path) as file, reading(path), np.load(file, allow_pickle=False) as stored:
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise ValueError("it must hold several arrays")
-            return [np.asarray(stored[name], np.float64) for name in names]
+            try:
+                return [np.asarray(stored[name], np.float64) for name in names]
+            except MemoryError as error:
+                raise ValueError("an array claims to be larger than memory") from error
     except FileNotFoundError:
         return None
 
@@ -97,7 +100,6 @@ _REFUSALS = (
     TypeError,
     AttributeError,
     EOFError,
-    MemoryError,
     OverflowError,
     RecursionError,
     RuntimeError,  # among them "encrypted" and NotImplementedError: an unknown compression
@@ -109,11 +111,17 @@ _REFUSALS = (
 
 @contextlib.contextmanager
 def reading(path: pathlib.Path, remedy: str = "") -> Iterator[None]:
-    """Turns whatever goes wrong with a file's content into a `DamagedError`, with a remedy if given."""
+    """Turns whatever goes wrong with a file's content into a `DamagedError`, with a remedy if given.
+
+    Raises:
+      RunError: there is too little memory for a file that may be whole.
+    """
     try:
         yield
     except (DamagedError, FileNotFoundError):
         raise
+    except MemoryError as error:
+        raise RunError(f"{path} cannot be read: this process has too little memory for it") from error
     except _REFUSALS as error:
         raise damaged(path, error, remedy) from error
 

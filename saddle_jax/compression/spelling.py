@@ -33,7 +33,7 @@ def parse_compressor(text: str) -> Operator | None:
     if not is_ours(text):
         other: Operator = spelt.make("compressor", text, COMPRESSORS, Operator)
         return other
-    match = re.fullmatch(r"([a-z_]+)(?:(\d*\.?\d+)(?:_([a-z]+))?)?", text)
+    match = re.fullmatch(r"([a-z_]+)(?:(\d*\.?\d+)(?:_([a-z]+))?)?", text, re.ASCII)
     name, number, switch = match.groups() if match else ("", None, None)
     if name not in COMPRESSORS.ours or not _fits(list(options(COMPRESSORS[name]).values()), number, switch):
         raise ArgumentError(f"compressor must be one of {', '.join(spellings())}, got {text!r}")

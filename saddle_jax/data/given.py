@@ -210,6 +210,11 @@ def _class_names(train: Tree, test: Tree, given: Sequence[str] | None) -> tuple[
             raise DataError("class_names must come with whole-number targets [N], got others")
         return ()
     count = len(given) if given else int(np.max(targets)) + 1
+    if not given and count > len(targets):
+        raise DataError(
+            f"train must have classes 0, 1, ... as targets, at most as many as samples, {len(targets):,}, "
+            f"got {count - 1:,}; class_names can name more"
+        )
     for what, tree in (("train", train), ("test", test)):
         labels = np.asarray(tree["targets"])
         if labels.min() < 0 or labels.max() >= count:

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 import pathlib
+import shlex
 import shutil
 import stat
 import subprocess
@@ -63,16 +64,25 @@ def program() -> str:
 
 
 def _command() -> list[str]:
-    """Returns how the compiler is called for this machine's CPU."""
-    names = [os.environ["CXX"]] if os.environ.get("CXX") else _COMPILERS
-    compiler = next(filter(None, map(shutil.which, names)), None)
-    if compiler is None:
-        raise UnavailableError(f"no C++ compiler was found ({', '.join(names)}): install g++ or clang++")
+    """Returns how the compiler is called for this machine's CPU; CXX may be a command with options."""
+    compiler, *options = _compiler()
     for tuning in _TUNINGS:
-        command = [compiler, *_FLAGS, tuning]
+        command = [compiler, *options, *_FLAGS, tuning]
         if _run([*command, "-fsyntax-only", "-x", "c++", os.devnull]).returncode == 0:
             return command
     raise UnavailableError(f"{compiler} does not compile C++17 for this machine")
+
+
+def _compiler() -> list[str]:
+    try:
+        named = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise UnavailableError(f"CXX must be a command, got {os.environ['CXX']!r}: {error}") from error
+    names = named[:1] or _COMPILERS
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        raise UnavailableError(f"no C++ compiler was found ({', '.join(names)}): install g++ or clang++")
+    return [found, *named[1:]]
 
 
 def _key(source: pathlib.Path, command: Sequence[str]) -> str:
@@ -114,6 +124,8 @@ def _compiled(source: pathlib.Path, command: list[str], key: str, folder: pathli
         if done.returncode:
             reason = next((line for line in done.stderr.splitlines() if "error" in line), "it says nothing")
             raise UnavailableError(f"{command[0]} failed on {source.name}: {reason}")
+        if not made.is_file():
+            raise UnavailableError(f"{command[0]} is no C++ compiler: it made nothing of {source.name}")
         made.chmod(0o700)
         path = folder / f"{source.stem}-{key}-{_hash_of(made)}.so"
         made.replace(path)

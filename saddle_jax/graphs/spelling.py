@@ -111,6 +111,8 @@ def _arguments(part: str) -> dict[str, Any]:
     kind, _, setting = part.partition(":")
     words = setting.split(",") if setting else []
     try:
+        if not setting.isascii():  # Python's numbers may have the digits of any script
+            raise ValueError(f"{setting!r} has other signs than 0-9")
         if kind == "torus":
             return dict(zip(("rows", "cols"), map(int, setting.split("x")), strict=True)) if setting else {}
         if kind == "circulant":

@@ -147,11 +147,14 @@ def _unraisable(args: Any) -> None:
     """Handles a KeyboardInterrupt that nobody can catch, such as one in a garbage collector's callback.
 
     Threads of tensorstore that still write a checkpoint, after another of them has failed, find orbax's event
-    loop closed. The failure itself is raised and told.
+    loop closed. A loop for which there were too few free descriptors cannot be closed, as it was never whole.
+    The failure itself is raised and told.
     """
     if issubclass(args.exc_type, KeyboardInterrupt):
         _end()
     if issubclass(args.exc_type, RuntimeError) and str(args.exc_value) == "Event loop is closed":
+        return
+    if getattr(args.object, "__qualname__", "") == "BaseEventLoop.__del__":
         return
     sys.__unraisablehook__(args)
 

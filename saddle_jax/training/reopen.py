@@ -19,9 +19,10 @@ from saddle_jax.data.sources import is_builtin
 from saddle_jax.training import build, network, program
 from saddle_jax.training.build import Replica
 from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.code import consented
+from saddle_jax.training.code import consented, things
 from saddle_jax.training.config import Config
 from saddle_jax.training.lock import is_locked
+from saddle_jax.training.progress import Screen
 from saddle_jax.training.run_folder import read_config
 
 _ALONE: dict[str, Any] = {"devices": "1"}  # models are opened on one device
@@ -69,6 +70,8 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
     The folder may be somebody else's, and its config.json could lead to any other place.
     """
     config = consented(workdir, read_config(workdir), code)
+    if called := [f"{each.setting} {each.short}" for each in things(config) if not each.is_data]:
+        Screen().warn(f"{workdir} calls {', '.join(called)}, as --code allows")
     if is_path(config.dataset):
         return _with_path(workdir, config, data_dir)
     default = os.path.realpath(data_dir_or_default(None))

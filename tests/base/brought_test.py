@@ -158,6 +158,67 @@ def test_a_large_file_is_refused(folder, monkeypatch):
         brought.load("method", "mine.py:thing")
 
 
+HELD = """
+import functools
+import math
+import subprocess as processes
+from shutil import rmtree
+from subprocess import run
+import flax.linen as nn
+import jax
+from beside import SIZE
+
+if SIZE > 100:
+    from os import remove as either
+else:
+    def either():
+        pass
+
+call = processes.call
+checked = functools.partial(functools.partial(run, check=True), timeout=5)
+listed = [].append
+layer_class = nn.Dense
+
+def own(x):
+    return x
+
+class Net(nn.Module):
+    pass
+
+jitted = jax.jit(own)
+cached = functools.cache(own)
+mine = functools.partial(own, 1)
+double = lambda x: 2 * x
+net = Net()
+layer = nn.Dense(3)
+pair = (own, own)
+"""
+OWN = ("own", "Net", "jitted", "cached", "mine", "double", "net", "layer", "pair")
+ELSEWHERE = ("math", "processes", "rmtree", "run", "SIZE", "either", "call", "checked", "listed",
+             "layer_class", "__builtins__")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN + ELSEWHERE)
+def test_only_what_a_file_defines_itself_can_be_spelt(folder, name):
+    (folder / "held.py").write_text(HELD)
+    if name in OWN:
+        brought.load("method", f"held.py:{name}")
+        return
+    line = f"^method must be defined in held.py itself, got '{name}' from elsewhere$"
+    with pytest.raises(ArgumentError, match=line):
+        brought.load("method", f"held.py:{name}")
+
+
+def test_a_package_offers_what_its_modules_define(folder, monkeypatch):
+    (folder / "offering").mkdir()
+    (folder / "offering/__init__.py").write_text("from offering.inner import f\nfrom shutil import rmtree\n")
+    (folder / "offering/inner.py").write_text("def f():\n    return 1\n")
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    assert brought.load("method", "offering:f")() == 1
+    with pytest.raises(ArgumentError, match="must be defined in offering itself, got 'rmtree'"):
+        brought.load("method", "offering:rmtree(path=x)")
+
+
 BROKEN = {
     "x = 1\nimport beside\n\ndef f():\n    return 1 / 0\n\nf()\n": "ZeroDivisionError: division by zero",
     "import no_such_package\n": "ModuleNotFoundError: No module named 'no_such_package'",

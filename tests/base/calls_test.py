@@ -11,6 +11,7 @@ from saddle_jax.base.checks import ArgumentError
     [
         ("qgm", ("qgm", {})),
         ("qgm()", ("qgm", {})),
+        ("größe(weiß='\uff51')", ("größe", {"weiß": "\uff51"})),
         (" d2( variant = relay, half=False ) ", ("d2", {"variant": "relay", "half": False})),
         ("a(b='x, y', c=-0.5, d=None, e=[1, two], f=1e-3)",
          ("a", {"b": "x, y", "c": -0.5, "d": None, "e": [1, "two"], "f": 1e-3})),
@@ -23,7 +24,8 @@ def test_what_is_read(text, found):
 @pytest.mark.parametrize(
     "text",
     ["", "a b", "a(1)", "a(**b)", "a(b=c())", "a(b=open('x'))", "a.b(c=1)", "a(b=x.y)", "a(b=1)(c=2)",
-     "lambda: 0", "a(b=[i for i in c])", "a(b=f'{c}')", "(" * 500, "a(b=" + "-" * 5000 + "1)", "a\nb"],
+     "lambda: 0", "a(b=[i for i in c])", "a(b=f'{c}')", "(" * 500, "a(b=" + "-" * 5000 + "1)", "a\nb",
+     "\uff51gm", "gut(\uff4du=0.5)", "d2(variant=\uff52elay)", "a(b=\u017f)"],
 )  # fmt: skip
 def test_everything_else_is_refused_in_one_line(text):
     with pytest.raises(ArgumentError, match=r"method must be NAME or NAME\(option=value") as error:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from damage import CONTENTS
 
-from saddle_jax.base.errors import DamagedError, printable
+from saddle_jax.base import reading as base_reading
+from saddle_jax.base.errors import DamagedError, RunError, printable
 from saddle_jax.base.reading import open_to_read, read_arrays, read_object, reading
+from saddle_jax.base.statuses import MISTAKE, status_of
 
 
 def test_an_object_is_read_and_a_missing_file_is_none(tmp_path):
@@ -112,6 +114,18 @@ def test_what_goes_wrong_in_a_content_is_one_error_with_its_remedy(tmp_path):
             raise kind("x")
     with pytest.raises(ZeroDivisionError), reading("a"):  # a bug keeps its own name
         raise ZeroDivisionError
+
+
+def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text("{}")
+
+    def lacking(content):
+        raise MemoryError
+
+    monkeypatch.setattr(base_reading, "parse", lacking)
+    with pytest.raises(RunError, match=r"a\.json cannot be read: this process has too little memory") as told:
+        read_object(tmp_path / "a.json")
+    assert status_of(told.value) == MISTAKE
 
 
 def test_control_characters_are_spelt_out():

@@ -32,6 +32,16 @@ def saddle(*arguments, **variables):
         ("JAX_NUM_CPU_DEVICES", "abc", 'Invalid value "abc" for JAX flag jax_num_cpu_devices'),
         ("JAX_NUM_CPU_DEVICES", "0", "JAX_NUM_CPU_DEVICES in the environment must be at least 1, got 0"),
         ("JAX_DEBUG_NANS", "maybe", "invalid truth value 'maybe' for environment 'JAX_DEBUG_NANS'"),
+        (
+            "XLA_FLAGS",
+            "--nonsense",
+            "XLA cannot use XLA_FLAGS of the environment: Unknown flag in XLA_FLAGS: ",
+        ),
+        (
+            "XLA_FLAGS",
+            "--xla_backend_optimization_level=x",
+            "value x for flag xla_backend_optimization_level",
+        ),
     ],
 )
 def test_variables_that_jax_does_not_understand(name, value, told):

@@ -42,6 +42,7 @@ def test_a_name_a_number_and_a_switch(text, operator):
         "low_rank",
         "low_rank1.5",
         "natural9",
+        "quantize\uff18",
     ],
 )
 def test_what_cannot_be_read_is_told_with_all_that_can(text):

@@ -74,6 +74,7 @@ MISTAKES = {
     "nan": (lambda: ((with_nan(), Y), (X, Y)), "train must have finite .* got another in inputs of sample 7"),
     "outside": (lambda: ((X, Y), (X, Y + 1)), "test must have targets of the 3 classes, 0 to 2, got 3"),
     "negative": (lambda: ((X, Y - 1), (X, Y)), "train must have targets of the 2 classes, 0 to 1, got -1"),
+    "gaps": (lambda: ((X, Y * 1_000_000), (X, Y)), "at most as many as samples, 30, got 2,000,000; class"),
     "shapes": (lambda: ((X, Y), (X[:, :3], Y)), r"whose inputs are float32 \[4\], got float32 \[3\]"),
     "trees": (lambda: ({"a": X}, {"b": X}), "test must be a tree like train"),
     "scalar": (lambda: (3.0, (X, Y)), r"train must be \(inputs, targets\) or a tree of arrays"),

@@ -1,6 +1,7 @@
 """C++ that is compiled at its first use: once, for this machine, in a folder that is the user's alone."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -125,11 +126,30 @@ def test_what_is_missing_is_said_in_one_line(source, monkeypatch):
         compiler.load(source)
 
 
-def test_a_name_with_blanks_and_signs_is_no_command(source, monkeypatch):
+def test_signs_in_a_command_mean_nothing(source, monkeypatch):
     monkeypatch.setenv("CXX", f"true; touch {source.parent}/made")
     with pytest.raises(compiler.UnavailableError, match="no C"):
         compiler.load(source)
     assert not (source.parent / "made").exists()
+
+
+def test_a_compiler_may_have_options_or_another_command_before_it(source, monkeypatch):
+    found = next(filter(None, map(shutil.which, compiler._COMPILERS)))
+    source.write_text('extern "C" int answer() { return ANSWER; }')
+    for before, answer in ((shlex.quote(found), 42), (f"env {shlex.quote(found)}", 43)):
+        monkeypatch.setenv("CXX", f"{before} -DANSWER={answer}")
+        assert compiler.load(source).functions.answer() == answer
+
+
+def test_what_is_no_compiler_is_blamed_itself(source, monkeypatch):
+    monkeypatch.setenv("CXX", shutil.which("true"))
+    with pytest.raises(
+        compiler.UnavailableError, match=r"/true is no C\+\+ compiler: it made nothing of ans"
+    ):
+        compiler.load(source)
+    monkeypatch.setenv("CXX", "g++ 'x")
+    with pytest.raises(compiler.UnavailableError, match=r"CXX must be a command, got .*: No closing quot"):
+        compiler.load(source)
 
 
 def test_nothing_is_loaded_where_others_can_swap_the_folder(source):

@@ -86,6 +86,8 @@ BAD_NAMES = {
     "spanning_tree:rng": "topology must be one of ring, .* got 'rng'",
     "torus:5": "topology torus must be written torus or torus:ROWSxCOLUMNS, got 'torus:5'",
     "circulant": "topology circulant must be written circulant:OFFSET,OFFSET,..., got 'circulant'",
+    "circulant:\uff11,2": "topology circulant must be written circulant:OFFSET,OFFSET,",
+    "erdos_renyi:\uff10.5": "topology erdos_renyi must be written",
 }
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -31,6 +32,10 @@ def environment(tmp_path, monkeypatch):
     def pretend(command, tell=None):
         if "--require-hashes" in command:
             hashed.append(pathlib.Path(command[-1]).name)
+            return
+        if "-c" in command:  # whether the package is there now
+            if "nothing" in (tmp_path / "constraints.txt").read_text():
+                module.real_call([sys.executable, "-S", *command[1:]], tell)
             return
         calls.append("pip" if "pip" in command else "venv")
         requirements.append(str(command[-1]))
@@ -191,6 +196,69 @@ def test_trouble_leaves_no_half_that_looks_whole(environment, trouble, error, in
     environment.calls.clear()
     environment.prepare()
     assert environment.calls == ["venv", "pip"]  # made anew
+
+
+def test_an_installation_of_nothing_is_told_and_made_again(environment, capfd):
+    constraints = environment.ROOT / "constraints.txt"
+    constraints.write_text("nothing")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        environment.prepare()
+    *_, line = capfd.readouterr().err.splitlines()
+    assert line == (
+        f"saddle: setting up {environment.VENV} failed (ModuleNotFoundError: No module named 'saddle_jax'); "
+        "run the command again to start over"
+    )
+    assert not environment.INSTALLED.exists()
+    constraints.write_text("first")
+    environment.prepare()
+    assert environment.calls == ["venv", "pip"] * 2
+
+
+def test_the_package_that_is_there_is_no_problem(environment):
+    heard = []
+    environment.real_call([sys.executable, "-P", "-c", environment._IMPORT], heard.append)
+    assert heard == []
+
+
+HOSTILE = "import pathlib; pathlib.Path('trapped').touch()"
+
+
+def test_the_set_up_imports_nothing_from_the_current_folder(environment, tmp_path, monkeypatch):
+    folder = tmp_path / "somebodys"
+    folder.mkdir()
+    for name in ("venv", "pip", "ensurepip", "pytest", "saddle_jax", "json", "shutil", "runpy"):
+        (folder / f"{name}.py").write_text(HOSTILE)
+    monkeypatch.chdir(folder)
+    commands = []
+
+    def note(command, tell=None):
+        environment.VENV.mkdir(exist_ok=True)
+        commands.append(command)
+
+    monkeypatch.setattr(environment, "_call", note)
+    environment.prepare("all", "test")
+    assert len(commands) == 6
+    *modules, check = [[sys.executable, *command[1:]] for command in commands]
+    starts = [command[: command.index("-m") + 2] for command in modules]
+    assert [start[-1] for start in starts] == ["venv", "pip", "pip", "pip", "pip"]
+    for command in (*([*start, "--help"] for start in starts), check):
+        environment.real_call(command, lambda line: None)
+        assert not (folder / "trapped").exists(), command
+    check.remove("-P")  # the trap works
+    environment.real_call(check, lambda line: None)
+    assert (folder / "trapped").exists()
+
+
+def test_every_script_of_bin_calls_modules_without_the_current_folder(tmp_path, monkeypatch):
+    for path in (ROOT / "bin").iterdir():
+        if path.is_file():
+            text = path.read_text()
+            assert text.count('"-m"') == text.count('"-P", "-m"'), path.name
+    (tmp_path / "pip.py").write_text(HOSTILE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert runpy.run_path(str(ROOT / "bin" / "pins"))["index_of_pip"]().startswith("http")
+    assert not (tmp_path / "trapped").exists()
 
 
 def test_a_damaged_record_or_a_lost_python_is_made_anew(environment):

@@ -1,6 +1,8 @@
 """Opening runs of brought things again: nothing is imported that the user does not name."""
 
+import hashlib
 import json
+import shutil
 
 import pytest
 from bringing import BROUGHT, MINE, saddle
@@ -26,6 +28,7 @@ def test_opening_again_needs_the_file_to_be_named(copied, verb, capsys):
 def test_the_copy_itself_may_be_named_and_another_file_not(copied, capsys):
     copy = next((copied / "run" / "code").glob("*-mine.py"))
     assert saddle("evaluate", "run", f"--code={copy}") == 0
+    capsys.readouterr()
     (copied / "mine.py").write_text(MINE + "raise SystemExit('it was imported')\n")
     assert saddle("evaluate", "run", "--code=mine.py") == 2
     command = f"diff run/code/{copy.name} mine.py"
@@ -47,6 +50,35 @@ def test_a_changed_or_planted_copy_of_a_graph_is_refused(copied, capsys):
     copy.symlink_to(copied / "secret.edges")
     assert saddle("evaluate", "run", "--code=mine.py") == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS[:3], ids=lambda verb: verb[0])
+def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, monkeypatch, verb, capsys):
+    monkeypatch.chdir(tmp_path)
+    mine = "from subprocess import run\n" + MINE  # the user's own file, whose hash somebody knows
+    (tmp_path / "mine.py").write_text(mine)
+    shutil.copytree(trained / "run", tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    record = json.loads(path.read_text())
+    planted = "mine.py:run(args=['touch','trapped'])"
+    entries = [entry for entry in record["code"] if entry["setting"] == "compressor"]
+    others = {"method": "qgm", "ascent": "none", "topology": "ring", "compressor": planted}
+    entries[0] |= {"spelling": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
+    path.write_text(json.dumps(record | {"config": record["config"] | others, "code": entries}))
+    assert saddle(*verb, "run", "--code=mine.py") == 2
+    assert capsys.readouterr().err == (
+        f"saddle: run calls compressor {planted}, as --code allows\n"
+        "saddle: compressor must be defined in mine.py itself, got 'run' from elsewhere\n"
+    )
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_what_is_called_is_told_before(copied, capsys):
+    assert saddle("evaluate", "run", "--code=mine.py") == 0
+    assert capsys.readouterr().err == (
+        "saddle: run calls method mine.py:method(beta=0.8), ascent mine.py:ascent(radius=0.1), "
+        "compressor mine.py:Compressor(size=2), as --code allows\n"
+    )
 
 
 TRAP = "import pathlib; pathlib.Path('trapped').touch()\nraise RuntimeError('trapped')\n"

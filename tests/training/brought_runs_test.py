@@ -159,7 +159,7 @@ WRONG = {
     "no file": (["--config.method=no.py:f"], "method must name a file that exists, got 'no.py'"),
     "no name": (["--config.method=mine.py:methd"], "got no 'methd' there; did you mean 'method'?"),
     "kind": (["--config.method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
-    "no function": (["--config.method=mine.py:__doc__"], "must be a function or a class"),
+    "no function": (["--config.method=mine.py:__doc__"], "must be defined in mine.py itself"),
     "another graph": (["--config.method=mine.py:on_another"], "must be on the graph that it is given, of 4"),
     "missing option": (["--config.method=mine.py:needy"], "cannot be called: missing a required argument"),
     "wrong option": (["--config.method=mine.py:method(bta=1)"],

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import struct
+import subprocess
 import sys
 import threading
 import types
@@ -105,9 +106,26 @@ def test_threads_that_find_a_closed_loop_say_nothing(capsys, monkeypatch):
     monkeypatch.setattr(sys, "__unraisablehook__", lambda args: print("told", file=sys.stderr))
 
     def raised(error):
-        return types.SimpleNamespace(exc_type=type(error), exc_value=error)
+        return types.SimpleNamespace(exc_type=type(error), exc_value=error, object=None)
 
     interruption._unraisable(raised(RuntimeError("Event loop is closed")))
     assert capsys.readouterr().err == ""
     interruption._unraisable(raised(RuntimeError("anything else")))
     assert capsys.readouterr().err == "told\n"
+
+
+def test_an_event_loop_without_descriptors_says_nothing_twice():
+    """asyncio complains of a loop that it could not make, too, while the failure itself is told."""
+    program = """
+import asyncio, gc, os, resource
+from saddle_jax.training import interruption
+interruption.listen()
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, 4096))
+try:
+    asyncio.new_event_loop()
+except OSError as error:
+    print(error.strerror)
+gc.collect()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("Too many open files\n", "")
