@@ -199,6 +199,14 @@ def test_partitions_of_classes(tmp_path, drawn):
         figures.draw("partition", [other], tmp_path / "new.png")
 
 
+def test_letters_of_a_pdf_are_truetype(tmp_path):
+    """Submission checks refuse Type 3, which is what matplotlib embeds unless it is told otherwise."""
+    figures.draw("curves", [folders.write_run(tmp_path / "one")], tmp_path / "out.pdf")
+    written = (tmp_path / "out.pdf").read_bytes()
+    assert b"/TrueType" in written or b"/CIDFontType2" in written
+    assert b"/Type3" not in written
+
+
 def test_the_verb_and_its_mistakes(tmp_path, capsys):
     run = folders.write_run(tmp_path / "run")
     assert cli.main(["saddle", "figure", "curves", str(run), f"--output={tmp_path / 'c.png'}"]) == 0
