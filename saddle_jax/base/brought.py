@@ -107,7 +107,7 @@ def load(what: str, text: str) -> Any:
         if not isinstance(error.__cause__, AttributeError):
             raise
     names = [each for each in vars(module) if not each.startswith("_")]
-    raise ArgumentError(f"{what} must be in {place}, got no {name!r} there{did_you_mean(name, names)}")
+    raise ArgumentError(f"{did_you_mean(name, names)}{what} must be in {place}, got no {name!r} there")
 
 
 def factory(what: str, text: str) -> Callable[..., Any]:

@@ -87,13 +87,13 @@ def test_names_of_ours_and_objects_are_checked_too(folder, capsys, arguments, la
 
 BAD = {
     "no thing": (["check"], "arguments must be THING and options, got nothing"),
-    "name": (["check", "qgmm"], "thing must be FILE.py:NAME, .* got 'qgmm'; did you mean 'qgm'?"),
+    "name": (["check", "qgmm"], "did you mean 'qgm'.*thing must be FILE.py:NAME, .* got 'qgmm'"),
     "kind": (["check", "qgm", "--kind=rule"], "kind must be one of 'method', .* got 'rule'"),
     "both": (["check", "logistic"], "kind must be model or objective, which logistic both is"),
     "no file": (["check", "none.py:mine"], "thing must name a file that exists, got 'none.py'"),
     "no name": (
         ["check", "mine.py:min"],
-        "thing must be in mine.py, got no 'min' there; did you mean 'mine'",
+        "did you mean 'mine'.*thing must be in mine.py, got no 'min' there",
     ),
     "unknown": (["check", "mine.py:nothing"], "kind must be one of method, .* told what mine.py:nothing is"),
     "made": (
@@ -101,7 +101,10 @@ BAD = {
         "method must be a function of topology .* got the method mine.py:method",
     ),
     "other": (["check", "mine.py:instance", "--kind=graph"], "graph mine.py:instance must be a graph, got a"),
-    "option": (["check", "mine.py:mine(bull=2)"], "method mine.py:mine takes .* got option 'bull'"),
+    "option": (
+        ["check", "mine.py:mine(bull=2)"],
+        "did you mean 'pull'. method mine.py:mine takes .* got option 'bull'",
+    ),
     "no dataset": (["check", "cnn", "--dataset=nope"], "dataset must be one of .* got 'nope'"),
     "new": (["new"], "arguments must be KIND NAME and options, got nothing"),
     "new kind": (["new", "rule", "a"], "kind must be one of 'method', .* got 'rule'"),

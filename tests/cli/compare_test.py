@@ -15,7 +15,7 @@ from saddle_jax.training.run_name import run_name, safe
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
 BAD = {
-    "method": (["--methods=qgm,gutt"], "method must be one of .* got 'gutt'; did you mean 'gut'"),
+    "method": (["--methods=qgm,gutt"], "did you mean 'gut'.*method must be one of .* got 'gutt'"),
     "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
     "ascent": (["--ascents=sam,asamm"], "ascent must be one of .* got 'asamm'"),
     "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
@@ -170,4 +170,4 @@ def test_methods_and_ascents_are_listed_and_described(capsys):
     (record,) = json.loads(capsys.readouterr().out)
     assert (record["name"], record["passes"], record["options"][1]["default"]) == ("looksam", 1.2, 5)
     assert cli.main(["saddle", "methods", "qgn"]) == 2
-    assert "got 'qgn'; did you mean 'qgm'" in capsys.readouterr().err
+    assert "did you mean 'qgm'? method" in capsys.readouterr().err
