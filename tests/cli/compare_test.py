@@ -25,6 +25,12 @@ BAD = {
     "none": (["--methods=q_saddle", "--ascents=none"], "ascent must not be none for q_saddle"),
     "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
     "setting": (["--methods=sgp", "--config.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
+    "no file": (["--methods=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
+    "label": (["--methods=dpsgd,mine=none.py:method"], "must name a file that exists, got 'mine=none.py'"),
+    "no name": (["--methods=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
+    "no method": (["--methods=dpsgd,builtins:dict"], "method builtins:dict takes no options, got option"),
+    "no graph": (["--topologies=ring,none.edges"], "topology must name a file that exists, got 'none.edges'"),
+    "no ascent": (["--methods=dpsgd", "--ascents=none,none.py:climb"], "ascent must name a file that exists"),
     "unknown": (["methods-of-mine"], "arguments must be nothing and options"),
 }
 
