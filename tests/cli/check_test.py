@@ -158,6 +158,7 @@ def test_what_new_writes_keeps_the_laws(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out.endswith(" 0 fail\n")
         quickly = ["--quiet", f"--workdir=runs/{kind}", "--config.epochs=1", "--config.agents=4"]
         quickly += ["--config.model=logistic"] if kind != "model" else []
+        quickly += ["--config.beta=0.5", "--config.weight_decay=0.01"] if kind == "method" else []
         assert call(*trained, *quickly) == 0
     alone = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "JAX_NUM"))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
@@ -165,6 +166,8 @@ def test_what_new_writes_keeps_the_laws(tmp_path, monkeypatch, capsys):
     assert done.returncode == 0, done.stdout
     assert f"{len(SETTINGS)} passed" in done.stdout
     written = sorted(tmp_path.glob("*.py"))
+    private = re.compile(r"saddle_jax\.|from saddle_jax import (?!training|laws)")
+    assert not [path.name for path in written if private.search(path.read_text())]
     ruff, ours = [sys.executable, "-m", "ruff"], ["--isolated", "--line-length=110"]
     subprocess.run([*ruff, "check", *ours, "--select=B,E,F,I,N,UP,W", *written], check=True)
     subprocess.run([*ruff, "format", *ours, "--check", *written], check=True)
