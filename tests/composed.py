@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 import saddle_jax as sj
+from saddle_jax.base import checks
 
 
 class Tracked(NamedTuple):
@@ -19,6 +20,7 @@ class Tracked(NamedTuple):
 def gradient_tracking(topology, learning_rate, compressor=None):
     """Two quantities travel, each in a way of its own."""
     way = sj.exact() if compressor is None else sj.choco(compressor, 0.5)
+    eta = checks.schedule(learning_rate)
 
     def init(x):
         zero = jax.tree.map(jnp.zeros_like, x)
@@ -28,7 +30,7 @@ def gradient_tracking(topology, learning_rate, compressor=None):
         g = s.gradient(x)
         y, y_way = way.mix(s, state.y, state.y_way)
         y = jax.tree.map(lambda y, g, old: y + g - old, y, g, state.g)
-        half = jax.tree.map(lambda x, y: x - learning_rate * y, x, y)
+        half = jax.tree.map(lambda x, y: x - eta(s.t) * y, x, y)
         x, x_way = way.mix(s, half, state.x_way)
         return x, Tracked(y, g, x_way, y_way)
 
@@ -55,9 +57,10 @@ def adam(topology, learning_rate, compressor=None):
 def messages(topology, learning_rate, compressor=None):
     """Descends, hears everybody, and sends one message per link: each kind of round once."""
     del compressor
+    eta = checks.schedule(learning_rate)
 
     def step(s, x, state):
-        half = jax.tree.map(lambda x, g: x - learning_rate * g, x, s.gradient(x))
+        half = jax.tree.map(lambda x, g: x - eta(s.t) * g, x, s.gradient(x))
         heard = s.network.hear(half)
         replies = s.network.send(jax.tree.map(lambda h: h / 2, heard))
         mean = s.network.average(heard)

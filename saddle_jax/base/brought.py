@@ -113,7 +113,7 @@ def load(what: str, text: str) -> Any:
             raise
         names = [each for each in vars(module) if not each.startswith("_")]
         raise ArgumentError(
-            f"{what} must be in {place}, got no {name!r} there{did_you_mean(name, names)}"
+            f"{did_you_mean(name, names)}{what} must be in {place}, got no {name!r} there"
         ) from error
     if not _is_defined_in(module, name, thing):
         raise ArgumentError(f"{what} must be defined in {place} itself, got {name!r} from elsewhere")

@@ -36,7 +36,7 @@ def check_options(what: str, name: str, options: dict[str, Any], allowed: list[s
         if option not in allowed:
             known = f"takes {', '.join(allowed)}" if allowed else "takes no options"
             raise ArgumentError(
-                f"{what} {name} {known}, got option {option!r}{did_you_mean(option, allowed)}"
+                f"{did_you_mean(option, allowed)}{what} {name} {known}, got option {option!r}"
             )
 
 

@@ -8,6 +8,28 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 _DIGITS = 18  # of a number that somebody spells
+# How other libraries and papers call settings and options of methods.
+_ALSO_CALLED = {
+    "lr": "learning_rate",
+    "eta": "learning_rate",
+    "wd": "weight_decay",
+    "l2": "weight_decay",
+    "bs": "batch_size",
+    "batch": "batch_size",
+    "momentum": "beta",
+    "num_epochs": "epochs",
+    "num_agents": "agents",
+    "nodes": "agents",
+    "workers": "agents",
+    "clients": "agents",
+    "graph": "topology",
+    "network": "model",
+    "arch": "model",
+    "optimizer": "method",
+    "algorithm": "method",
+    "compression": "compressor",
+    "data": "dataset",
+}
 
 
 class ArgumentError(ValueError):
@@ -81,14 +103,25 @@ def known(name: str, value: Any, allowed: Collection[str]) -> None:
     """Checks that `value` is one of the allowed names, and suggests the nearest one otherwise."""
     if value not in allowed:
         raise ArgumentError(
-            f"{name} must be one of {', '.join(allowed)}, got {value!r}{did_you_mean(value, allowed)}"
+            f"{did_you_mean(value, allowed)}{name} must be one of {', '.join(allowed)}, got {value!r}"
         )
 
 
 def did_you_mean(value: Any, names: Collection[str]) -> str:
-    """Returns the end of a message, which suggests the name nearest to a misspelt one, or nothing."""
-    nearest = difflib.get_close_matches(str(value), list(names), n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+    """Returns the beginning of a message, which suggests the name nearest to a misspelt one, or nothing.
+
+    What is allowed may be a long list: nobody would look for a suggestion behind it.
+    """
+    found = nearest(value, names)
+    return "" if found is None else f"did you mean {found!r}? "
+
+
+def nearest(value: Any, names: Collection[str]) -> str | None:
+    """Returns the name that somebody may have meant: what the field also calls it, or the nearest one."""
+    usual = _ALSO_CALLED.get(str(value))
+    if usual in names:
+        return usual
+    return next(iter(difflib.get_close_matches(str(value), list(names), n=1)), None)
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str) -> None:

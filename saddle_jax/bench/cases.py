@@ -49,8 +49,8 @@ def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
     for name in names:
         if name not in CASES:
             raise ArgumentError(
-                f"CASE must be one of {', '.join(CASES)}, or input alone, "
-                f"got {name!r}{checks.did_you_mean(name, CASES)}"
+                f"{checks.did_you_mean(name, CASES)}CASE must be one of {', '.join(CASES)}, "
+                f"or input alone, got {name!r}"
             )
     return [job for name in names for job in CASES[name].jobs(name, options)]
 

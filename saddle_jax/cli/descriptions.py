@@ -36,7 +36,10 @@ SECTIONS: dict[str, dict[str, Description]] = {
         "evaluate": _D("Evaluate a run's models again, also by other metrics."),
         "report": _D("Write one HTML page of a run, or of several side by side."),
         "serve": _D("Serve a local page over all runs of a folder, live while they train.", "serve runs"),
-        "figure": _D("Draw a figure of runs: curves, sharpness, compression, bits and others."),
+        "figure": _D(
+            "Draw a figure of runs; KIND is curves, sharpness, compression, zeta, bits, rho or partition.",
+            "figure curves runs/both --output=curves.pdf",
+        ),
         "sharpness": _D("Measure the largest eigenvalue of the Hessian at a run's checkpoints."),
         "landscape": _D("Draw the loss around the models of runs, as pictures and a page to turn."),
         "thin": _D("Make small open copies of runs: settings, results, and metrics in means of some lines."),

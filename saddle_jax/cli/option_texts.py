@@ -1,12 +1,13 @@
 """The options of a verb as its help shows them: in groups, each with its meaning and its default."""
 
-import difflib
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from absl import flags
+
+from saddle_jax.base import checks
 
 WIDTH, _INDENT = 80, 26
 _SETTING = "config"
@@ -45,8 +46,8 @@ def names_of(options: flags.FlagValues) -> list[str]:
 def nearest_option(given: str, options: flags.FlagValues) -> str:
     """Returns the end of a message that suggests an option; settings are found by their bare names, too."""
     names = {name.removeprefix(f"{_SETTING}."): name for name in names_of(options)}
-    nearest = difflib.get_close_matches(given.removeprefix(f"{_SETTING}."), list(names), n=1)
-    return f"; did you mean '--{names[nearest[0]]}'?" if nearest else ""
+    found = checks.nearest(given.removeprefix(f"{_SETTING}."), names)
+    return "" if found is None else f"; did you mean '--{names[found]}'?"
 
 
 def _option(flag: flags.Flag[Any]) -> str:

@@ -22,12 +22,12 @@ from saddle_jax.report.reproduced import duration, plan_rows
 
 
 def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
-    """Returns the scale and the folder that the options name."""
+    """Returns the scale and the folder that the options name; a plan alone may be one of nothing made yet."""
     if options.scale not in SCALES:
         raise UsageError(f"scale must be one of {', '.join(SCALES)}, got {options.scale!r}")
-    if not options.workdir:
+    if not options.workdir and not options.plan:
         raise UsageError("workdir must be given: --workdir=DIR, one folder for all runs")
-    return SCALES[options.scale], pathlib.Path(options.workdir)
+    return SCALES[options.scale], pathlib.Path(options.workdir or "DIR")
 
 
 def readings_of(options: flags.FlagValues) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def make_runs(
 def _show_plan(output: Output, missing: Sequence[plan.Planned], alone: bool) -> None:
     """Prints what is left to run and about how long it takes; as JSON only where the plan stands alone."""
     with doing("counting what the runs compute and send ..."):
-        remaining = plan.remaining(missing)
+        remaining = plan.remaining(missing, at_once=not alone)
     total = sum(row.seconds for row in remaining)
     if remaining:
         output.note()

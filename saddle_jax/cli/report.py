@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from saddle_jax.base import checks
 from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
@@ -19,7 +20,7 @@ def run(arguments: Sequence[str]) -> None:
     named = [pathlib.Path(name) for name in parse(options, arguments, ["DIR..."])]
     default = (named[0] if len(named) == 1 else pathlib.Path()) / "report.html"
     path = pathlib.Path(options.output or default)
-    folders = [folder for each in named for folder in _runs_in(each)]
+    folders = _folders(named)
 
     from saddle_jax.report.page import write_page
 
@@ -29,9 +30,13 @@ def run(arguments: Sequence[str]) -> None:
     print(f"page: {path}")
 
 
-def _runs_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the folder of a run, or those of all runs below the folder of a comparison or sweep."""
-    return [folder] if (folder / "config.json").exists() else folders_below(folder) or [folder]
+def _folders(names: Sequence[str | pathlib.Path]) -> list[pathlib.Path]:
+    """Lists the folders of runs, and those of all runs below the folders of comparisons and sweeps."""
+    folders = []
+    for folder in map(pathlib.Path, names):
+        is_run = (folder / "config.json").exists()
+        folders += [folder] if is_run else folders_below(folder) or [folder]
+    return folders
 
 
 def figure(arguments: Sequence[str]) -> None:
@@ -46,12 +51,12 @@ def figure(arguments: Sequence[str]) -> None:
     flags.DEFINE_bool("paper", False, paper, flag_values=options)
     output_option(options, "Picture to write", "KIND.png, here")
     kind, *names = parse(options, arguments, ["KIND", "DIR..."])
-    if kind not in KINDS:
-        raise UsageError(f"KIND must be one of {', '.join(KINDS)}, got {kind!r}")
+    with mistakes():
+        checks.known("KIND", kind, KINDS)
     if options.x is not None and (kind != "curves" or options.x not in AXES):
         raise UsageError(f"x must be one of {', '.join(AXES)}, for curves, got {options.x!r} for {kind}")
     if options.paper and kind != "curves":
         raise UsageError(f"paper must be for curves, got it for {kind}")
-    path, workdirs = checked(options.output, f"{kind}.png"), [pathlib.Path(name) for name in names]
+    path, workdirs = checked(options.output, f"{kind}.png"), _folders(names)
     write_named("output", path, lambda: draw(kind, workdirs, path, options.x, options.paper))
     print(f"picture: {path}")

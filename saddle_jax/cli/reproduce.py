@@ -71,7 +71,8 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_list("rows", [], meaning, flag_values=options)
     flags.DEFINE_string("scale", "cpu", f"Size of the runs: {', '.join(SCALES)}.", flag_values=options)
     flags.DEFINE_integer("seeds", 3, "Number of seeds, from 0 on.", lower_bound=1, flag_values=options)
-    flags.DEFINE_string("workdir", None, "Folder of all runs and tables.", flag_values=options)
+    meaning = "Folder of all runs and tables; --plan needs none."
+    flags.DEFINE_string("workdir", None, meaning, flag_values=options)
     flags.DEFINE_string("data_dir", "", "Folder of prepared datasets.", flag_values=options)
     meaning = "Print what the text claims of the tables, beside the tables and the runs below --workdir."
     flags.DEFINE_bool("claims", False, meaning, flag_values=options)

@@ -136,6 +136,6 @@ def _stream(
 
 def _unknown(name: str, folder: pathlib.Path) -> str:
     return (
-        f"dataset must be one of {', '.join(KNOWN)}, or a tfds dataset prepared in {folder} "
-        f"('saddle data prepare NAME'), got {name!r}{checks.did_you_mean(name, KNOWN)}"
+        f"{checks.did_you_mean(name, KNOWN)}dataset must be one of {', '.join(KNOWN)}, or a tfds dataset "
+        f"prepared in {folder} ('saddle data prepare NAME'), got {name!r}"
     )

@@ -78,8 +78,8 @@ def kind_of(text: str) -> str:
         raise ArgumentError(f"kind must be {' or '.join(kinds)}, which {name} both is")
     names = [each for kind in KINDS for each in _TABLES[kind]]
     raise ArgumentError(
-        f"thing must be FILE.py:NAME, module:NAME or a name of ours, got {text!r}"
         f"{checks.did_you_mean(name, names)}"
+        f"thing must be FILE.py:NAME, module:NAME or a name of ours, got {text!r}"
     )
 
 

@@ -15,6 +15,7 @@ from saddle_jax.devices import compiled_text
 from saddle_jax.laws import trial as trials
 from saddle_jax.laws.books import encoded_bytes
 from saddle_jax.laws.randomness import draws_of
+from saddle_jax.laws.rates import the_learning_rate_may_be_a_schedule
 from saddle_jax.laws.travels import arrivals, changes_elsewhere
 from saddle_jax.laws.trial import AGENTS, RATE, REPLICAS, REVERSED, SPREAD, Moment, Trial, distance, rows
 from saddle_jax.laws.verdicts import InapplicableError, Law, LawError, Verdict, judge
@@ -290,8 +291,12 @@ def _check_plain(trial: Trial) -> None:
         raise InapplicableError(f"it takes its gradients by {trial.method.ascent} already")
 
 
-LAWS = (
+_GATES = (  # without which there is no run for the others to look at
+    the_learning_rate_may_be_a_schedule,
     every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar,
+)
+LAWS = (
+    *_GATES,
     a_step_keeps_shapes_and_dtypes,
     a_second_step_does_not_compile_again,
     a_run_that_was_stopped_goes_on_the_same_bit_for_bit,
@@ -323,8 +328,8 @@ def check_method(
     Args:
       factory: (topology, learning_rate, **options) -> Method.
       options: what the factory is given beside the graph and the learning rate.
-      laws: those that are tried; if the first fails, the others do not apply.
+      laws: those that are tried; if one of _GATES fails, the others do not apply.
       tell: is called with each law before it is tried.
     """
     with jax.enable_x64(True):
-        return judge(laws, Trial(factory, options or {}), tell, gates=1)
+        return judge(laws, Trial(factory, options or {}), tell, gates=sum(law in _GATES for law in laws))

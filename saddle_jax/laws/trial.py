@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from saddle_jax.ascents.sam import sam
 from saddle_jax.base.checks import ArgumentError
@@ -96,9 +97,9 @@ class Trial:
     options: dict[str, Any]
 
     def make(self, rate: Any, topology: Topology | None = None) -> Method:
-        """Makes the method with a learning rate that may be traced."""
+        """Makes the method as the command line does, with a schedule; its value may be traced."""
         graph = self.topology if topology is None else topology
-        method = self.factory(graph, learning_rate=rate, **self.options)
+        method = self.factory(graph, learning_rate=optax.constant_schedule(rate), **self.options)
         if not isinstance(method, Method):
             raise LawError(f"the factory must return a Method, got {method!r:.80}")
         return method
@@ -117,7 +118,7 @@ class Trial:
 
     @functools.cached_property
     def method(self) -> Method:
-        """The method with the learning rate as a number."""
+        """The method with a learning rate that is not traced."""
         return self.make(RATE)
 
     @functools.cached_property

@@ -22,8 +22,8 @@ def overlay(experiment: str, variant: str, row: str) -> Config:
     if (name or row) not in entries:
         hint = checks.did_you_mean(name, [*SCALES, *entries])
         raise ArgumentError(
-            f"variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that `saddle reproduce "
-            f"--table={experiment} --list` names, got {variant!r}{hint}"
+            f"{hint}variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that "
+            f"`saddle reproduce --table={experiment} --list` names, got {variant!r}"
         )
     entry = entries[name or row]
     return SCALES[scale].apply(entry.config(), entry.times)

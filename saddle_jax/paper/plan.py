@@ -109,13 +109,14 @@ class Remaining(NamedTuple):
     seconds: float  # of what is left of all runs, estimated
 
 
-def remaining(missing: Sequence[Planned]) -> list[Remaining]:
-    """Estimates what is left of each entry, and checks that its data is here before anything runs."""
+def remaining(missing: Sequence[Planned], *, at_once: bool) -> list[Remaining]:
+    """Estimates what is left of each entry; what is to run at once must have its data here."""
     rows: dict[str, Remaining] = {}
     for run in missing:
         name = run.entry.name
         if name not in rows:
-            check_data(run.config)
+            if at_once:
+                check_data(run.config)
             rows[name] = Remaining(name, 0, size_of(run.config), 0.0)
         row = rows[name]
         left = 1 - run.steps_done / row.size.steps

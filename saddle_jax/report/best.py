@@ -45,7 +45,7 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
     known = sorted({field.name for field in dataclasses.fields(Config)} | own)
     for name in by:
         if name not in known:
-            raise ArgumentError(f"by must name settings, got {name!r}{did_you_mean(name, known)}")
+            raise ArgumentError(f"{did_you_mean(name, known)}by must name settings, got {name!r}")
         if not any(name in candidate.settings for candidate in candidates):
             raise ArgumentError(f"by must name settings that tell candidates apart, got {name!r}")
     return [*dict.fromkeys(by), *(name for name in varied(candidates) if name in PROBLEM and name not in by)]

@@ -120,7 +120,7 @@ def yardstick_of(runs: Sequence[Run], name: str | None, better: str | None) -> Y
     known = sorted({key for run in runs for key in _numbers(run)})
     if name not in known:
         raise ArgumentError(
-            f"metric must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
+            f"{did_you_mean(name, known)}metric must be one of {', '.join(known)}, got {name!r}"
         )
     described = [metric for each in metrics for metric in each if _is_of(name, metric.name)]
     metric = (

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from saddle_jax.base import brought
 from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
+from saddle_jax.graphs import files
 from saddle_jax.training import code, consistency, methods
 from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.grid import Grid, number
@@ -46,11 +48,16 @@ def runs_of(settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, *, to
       grid: what is varied.
       folder: of the comparison.
       together: whether several runs may be one program.
+
+    Raises:
+      ArgumentError: something brought, such as a method in a file that is not there, is in no run.
     """
     joint: dict[pathlib.Path, Config] = {}
     single: dict[str, dict[pathlib.Path, Config]] = {seed: {} for seed in grid.seeds}  # a table fills evenly
     found = Runs({}, [], [])
-    for group in _groups(settings, grid, folder, together, found):
+    groups = list(_groups(settings, grid, folder, together, found))
+    _check_brought(settings, grid, groups)
+    for group in groups:
         joint_runs, remaining = _joint_runs(group.config, folder, group.name, grid.seeds, together)
         joint |= joint_runs
         for seed in remaining:
@@ -79,6 +86,19 @@ def _groups(
                 yield group
         if many:
             yield many
+
+
+def _check_brought(settings: Mapping[str, Any], grid: Grid, groups: Sequence[_Group]) -> None:
+    """Checks that all that is brought can be used, as reading the grid has checked the names of ours."""
+    used = {getattr(group.config, setting) for group in groups for setting in grid.axes}
+    for place in grid.without_drops():
+        if any(text not in used and _is_brought(text) for text in place.values()):
+            own = own_settings({**settings, "compressor": "none"}, place["method"], Runs({}, [], []))
+            checked({**own, **place})  # raises what there is to say
+
+
+def _is_brought(text: str) -> bool:
+    return brought.is_brought(text) or files.is_file(text)
 
 
 def own_settings(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any]:

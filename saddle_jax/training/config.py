@@ -340,7 +340,7 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     fields = [field.name for field in dataclasses.fields(Config)]
     for name in settings:
         if name not in fields:
-            raise ArgumentError(f"{name!r} is no setting{checks.did_you_mean(name, fields)}")
+            raise ArgumentError(f"{checks.did_you_mean(name, fields)}{name!r} is no setting")
     return settings
 
 

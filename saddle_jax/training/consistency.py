@@ -189,8 +189,8 @@ def _check_swept(config: "Config") -> None:
     for name in replicas.parse_sweep(config.sweep):
         if name not in floats and not replicas.own_option(name):
             raise ArgumentError(
-                f"sweep must name numbers that one program can try, {', '.join(floats)}, or options such as "
-                f"method.NAME and ascent.NAME, got {name!r}{did_you_mean(name, floats)}"
+                f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
+                f"{', '.join(floats)}, or options such as method.NAME and ascent.NAME, got {name!r}"
             )
 
 

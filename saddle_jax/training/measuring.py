@@ -188,7 +188,7 @@ def _named(replica: Replica, name: str) -> Measure:
         own = [metric.name for metric in objective.metrics]
         known = [*own, *(f"train_{each}" for each in own), *MEASURES]
         hint = did_you_mean(name, known)
-        raise ArgumentError(f"metrics must be of {', '.join(known)}, or FILE.py:NAME, got {name!r}{hint}")
+        raise ArgumentError(f"{hint}metrics must be of {', '.join(known)}, or FILE.py:NAME, got {name!r}")
     measure = MEASURES[name]
     if measure.of_classes and objective.name != "classification":
         raise ArgumentError(f"metrics: {name} is of classification, and this run learns {objective.name}")

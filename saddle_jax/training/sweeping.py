@@ -173,7 +173,7 @@ def _unknown(name: str, settings: Mapping[str, Any], choices: Mapping[str, Seque
     if name in _FIELDS:
         return f"sweep must not name {name} for {methods}, which has none"
     hint = did_you_mean(name, _FIELDS)
-    return f"sweep must name a setting, or an option of {methods}, got {name!r}{hint}"
+    return f"{hint}sweep must name a setting, or an option of {methods}, got {name!r}"
 
 
 def _size(value: Any) -> float:

@@ -38,8 +38,8 @@ def test_an_ascent_reads_its_own_name(name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lookam", "ascent must be one of auto, none, plain, sam, .*, got 'lookam'; did you mean 'looksam'?"),
-        ("esam(gama=0.3)", "ascent esam takes beta, gamma, rho, got option 'gama'; did you mean 'gamma'?"),
+        ("lookam", "did you mean 'looksam'.*ascent must be one of auto, none, plain, sam, .*, got 'lookam'"),
+        ("esam(gama=0.3)", "did you mean 'gamma'.*ascent esam takes beta, gamma, rho, got option 'gama'"),
         ("none(rho=1)", "ascent none takes no options, got option 'rho'"),
         ("sam", r"ascent must say the rho of sam, as sam\(rho=0.1\), got 'sam'"),
         ("sam(rho=1, rho=2)", r"ascent must be NAME or NAME\(option=value, ...\) .*, got 'sam.*"),

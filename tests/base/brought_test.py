@@ -134,11 +134,11 @@ def test_a_module_is_imported_as_python_does(folder, monkeypatch):
 MISSING = {
     "no.py:f": "method must name a file that exists, got 'no.py'",
     "folder.py:f": "method must name a file that exists, got 'folder.py'",
-    "mine.py:thign": "method must be in mine.py, got no 'thign' there; did you mean 'thing'?",
+    "mine.py:thign": "did you mean 'thing'? method must be in mine.py, got no 'thign' there",
     "mine:thing": "method must be in a module, got no 'mine'; for the file that is here use mine.py:thing",
     "folder.no:thing": "method must be in a module, got no 'folder.no'",
     "no.such.thing:f": "method must be in a module, got no 'no.such.thing'",
-    "math:sqrtt": "method must be in math, got no 'sqrtt' there; did you mean 'sqrt'?",
+    "math:sqrtt": "did you mean 'sqrt'? method must be in math, got no 'sqrtt' there",
     "<mine>": "method <mine> was made from Python objects: open it with saddle_jax.training.Run",
 }
 
@@ -269,8 +269,7 @@ def test_things_are_made_with_options_and_what_they_take(folder):
 
 
 WRONG = {
-    "mine.py:thing(sise=1)": "method mine.py:thing takes size, scale, got option 'sise'; did you mean "
-    "'size'?",
+    "mine.py:thing(sise=1)": "did you mean 'size'? method mine.py:thing takes size, scale, got option 'sise'",
     "mine.py:number": "method mine.py:number must return a Thing, got 1",
     "mine.py:TEXT": "method mine.py:TEXT must be a function or a class, got 'a'",
     "mine.py:COUNT": "method mine.py:COUNT must be a function or a class, got 3",

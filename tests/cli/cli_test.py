@@ -32,8 +32,8 @@ GOOD = {
 BAD = {
     "nothing": ([], "VERB must be one of train, config, reproduce, compare, .* got ''"),
     "verb": (["fly"], "VERB must be one of train, config, reproduce, compare, .* got 'fly'"),
-    "near verb": (["trian"], r"VERB must be one of .* got 'trian'; did you mean 'train'\?"),
-    "name": (["topology", "rng", "10"], "topology must be one of ring, .* got 'rng'; did you mean 'ring'?"),
+    "near verb": (["trian"], r"did you mean 'train'.*VERB must be one of .* got 'trian'"),
+    "name": (["topology", "rng", "10"], "did you mean 'ring'.*topology must be one of ring, .* got 'rng'"),
     "no size": (["topology", "ring"], "arguments must be TOPOLOGY AGENTS and options, got ring"),
     "size": (["topology", "ring", "ten"], "AGENTS must be a whole number, got 'ten'"),
     "small": (["topology", "ring", "0"], "agents must be an integer >= 1 and <= 10000, got 0"),
@@ -45,7 +45,7 @@ BAD = {
     "type": (["train", "--config.epochs=many"], "flag --config.epochs=many"),
     "method": (
         ["train", "--config.method=qsaddle"],
-        "method must be one of .* got 'qsaddle'; did you mean 'q_saddle'",
+        "did you mean 'q_saddle'.*method must be one of .* got 'qsaddle'",
     ),
     "range": (["train", "--config.gamma=1.5"], "gamma must be a number > 0 and <= 1, got 1.5"),
     "compressor": (
@@ -91,23 +91,32 @@ BAD = {
     "seeds": (["compare", "--seeds=a", "--workdir=x"], "seeds must be whole numbers, got a"),
     "list": (["list", "/nowhere"], "DIR must be a folder, got '/nowhere'"),
     "evaluate": (["evaluate", "/nowhere"], "/nowhere holds no run: config.json is missing"),
-    "bench": (["bench", "gosip"], "CASE must be one of q_saddle, .* got 'gosip'; did you mean 'gossip'?"),
+    "bench": (["bench", "gosip"], "did you mean 'gossip'.*CASE must be one of q_saddle, .* got 'gosip'"),
     "bench file": (["bench", "gossip", "--json=/nowhere/x.json"], "json must be a file .* got '/nowhere/x"),
     "data verb": (
         ["data", "lst"],
-        "data VERB must be one of list, prepare, show, partition, got 'lst'; did you mean 'list'",
+        "did you mean 'list'.*data VERB must be one of list, prepare, show, partition, got 'lst'",
     ),
     "data name": (["data", "show"], "arguments must be NAME and options, got nothing"),
     "bare setting": (
         ["train", "--learning_rate=0.1"],
         "there is no option --learning_rate here; did you mean '--config.learning_rate'",
     ),
+    "what others call it": (
+        ["train", "--lr=0.1"],
+        "there is no option --lr here; did you mean '--config.learning_rate'",
+    ),
+    "with its prefix": (
+        ["train", "--config.momentum=0.9"],
+        "there is no option --config.momentum here; did you mean '--config.beta'",
+    ),
+    "swept by another name": (["train", "--config.sweep=wd:0,1"], "did you mean 'weight_decay'.* got 'wd'"),
     "option": (
         ["data", "partition", "--agent=3"],
         "there is no option --agent here; did you mean '--agents'",
     ),
     "number": (["data", "partition", "--agents=x"], "flag --agents=x"),
-    "dataset": (["data", "partition", "--dataset=digit"], "got 'digit'; did you mean 'digits'?"),
+    "dataset": (["data", "partition", "--dataset=digit"], "did you mean 'digits'.*got 'digit'"),
     "alpha": (["data", "partition", "--alpha=0"], "alpha must be a number > 0, got 0.0"),
     "agents": (["data", "partition", "--agents=5000"], "agents must be at most .* got 5000"),
     "plot": (["data", "partition", "--plot=/nowhere/x.png"], "plot must be a file .* got '/nowhere/x.png'"),

@@ -15,7 +15,7 @@ from saddle_jax.training.run_name import run_name, safe
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
 BAD = {
-    "method": (["--methods=qgm,gutt"], "method must be one of .* got 'gutt'; did you mean 'gut'"),
+    "method": (["--methods=qgm,gutt"], "did you mean 'gut'.*method must be one of .* got 'gutt'"),
     "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
     "ascent": (["--ascents=sam,asamm"], "ascent must be one of .* got 'asamm'"),
     "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
@@ -25,6 +25,12 @@ BAD = {
     "none": (["--methods=q_saddle", "--ascents=none"], "ascent must not be none for q_saddle"),
     "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
     "setting": (["--methods=sgp", "--config.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
+    "no file": (["--methods=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
+    "label": (["--methods=dpsgd,mine=none.py:method"], "must name a file that exists, got 'mine=none.py'"),
+    "no name": (["--methods=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
+    "no method": (["--methods=dpsgd,builtins:dict"], "method builtins:dict takes no options, got option"),
+    "no graph": (["--topologies=ring,none.edges"], "topology must name a file that exists, got 'none.edges'"),
+    "no ascent": (["--methods=dpsgd", "--ascents=none,none.py:climb"], "ascent must name a file that exists"),
     "unknown": (["methods-of-mine"], "arguments must be nothing and options"),
 }
 
@@ -170,4 +176,4 @@ def test_methods_and_ascents_are_listed_and_described(capsys):
     (record,) = json.loads(capsys.readouterr().out)
     assert (record["name"], record["passes"], record["options"][1]["default"]) == ("looksam", 1.2, 5)
     assert cli.main(["saddle", "methods", "qgn"]) == 2
-    assert "got 'qgn'; did you mean 'qgm'" in capsys.readouterr().err
+    assert "did you mean 'qgm'? method" in capsys.readouterr().err

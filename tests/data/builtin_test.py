@@ -43,7 +43,7 @@ def test_options_of_a_dataset_are_spelt_in_brackets():
 
 
 BAD = {
-    "convex(kond=1)": "dataset convex takes kind, .* got option 'kond'; did you mean 'kind'",
+    "convex(kond=1)": "did you mean 'kind'.*dataset convex takes kind, .* got option 'kond'",
     "convex(condition=0.5)": "dataset convex: condition must be a number > 1, got 0.5",
     "convex(kind=lasso)": "dataset convex: kind must be one of 'ridge', 'logistic', got 'lasso'",
     "convex(": "dataset must be NAME or NAME",

@@ -282,7 +282,7 @@ def spoil(made, what):
             "folder",
             "'cifar10' is not prepared: looked in .*nowhere/cifar10; run 'saddle data prepare cifar10'",
         ),
-        ("unknown", "dataset must be one of digits, .* got 'cifar11'; did you mean 'cifar10'?"),
+        ("unknown", "did you mean 'cifar10'.*dataset must be one of digits, .* got 'cifar11'"),
         ("features.json", "only half prepared: features.json is missing"),
         (
             "bugs-test.array_record-00000-of-00001",

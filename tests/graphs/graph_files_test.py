@@ -180,9 +180,9 @@ REFUSED = {
     ("mine.py:FIXED", 5): "agents must be 4 for topology mine.py:FIXED, got 5",
     ("four.edges", 5): "agents must be 4 for topology four.edges, got 5",
     ("none.edges", 5): "topology must name a file that exists, got 'none.edges'",
-    ("mine.py:wheel(sokes=2)", 5): "topology mine.py:wheel takes spokes, got option 'sokes'; "
-    "did you mean 'spokes'?",
-    ("mine.py:whel", 5): "topology must be in mine.py, got no 'whel' there; did you mean 'wheel'?",
+    ("mine.py:wheel(sokes=2)", 5): "did you mean 'spokes'? topology mine.py:wheel takes "
+    "spokes, got option 'sokes'",
+    ("mine.py:whel", 5): "did you mean 'wheel'? topology must be in mine.py, got no 'whel' there",
     ("mine.py:wheel(spokes=9)", 5): "offsets must be an integer >= 1 and <= 4, got 9",
 }
 

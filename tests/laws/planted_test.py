@@ -12,6 +12,7 @@ from saddle_jax.laws.verdicts import name_of
 
 NEIGHBOURS = "what the network does not deliver does not arrive"
 FAR = "what an agent knows goes one link in a round"
+RATES = "the learning rate may be a schedule"
 STATE = "every leaf of a state is of agents of pairs or a scalar"
 BOOKED = "no more arrives than is booked"
 RANDOM = "every random number follows from the step"
@@ -31,7 +32,7 @@ def method(step, init=lambda x: ()):
 
 
 def descend(s, x, rate):
-    return jax.tree.map(lambda x, g: x - rate * g, x, s.gradient(x))
+    return jax.tree.map(lambda x, g: x - rate(s.t) * g, x, s.gradient(x))
 
 
 def a_mean_over_agents(s, x, state, rate, topology):
@@ -42,7 +43,7 @@ def a_mean_over_agents(s, x, state, rate, topology):
 def a_clip_by_the_norm_of_everybody(s, x, state, rate, topology):
     gradient = s.gradient(x)
     size = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)))
-    return s.network.mix(jax.tree.map(lambda x, g: x - rate * g / size, x, gradient)), state
+    return s.network.mix(jax.tree.map(lambda x, g: x - rate(s.t) * g / size, x, gradient)), state
 
 
 def a_number_that_all_share(s, x, state, rate, topology):
@@ -51,7 +52,7 @@ def a_number_that_all_share(s, x, state, rate, topology):
 
 def momentum_without_agents(s, x, state, rate, topology):
     state = jax.tree.map(lambda m, g: 0.9 * m + g[0], state, s.gradient(x))
-    return s.network.mix(jax.tree.map(lambda x, m: x - rate * m[None], x, state)), state
+    return s.network.mix(jax.tree.map(lambda x, m: x - rate(s.t) * m[None], x, state)), state
 
 
 def a_table_of_ten(s, x, state, rate, topology):
@@ -67,13 +68,13 @@ def a_look_at_the_neighbours(s, x, state, rate, topology):
 def a_second_look_beside_a_round(s, x, state, rate, topology):
     momentum = jax.tree.map(lambda m, g: 0.9 * m + g, state, s.gradient(x))
     others = jax.tree.map(lambda m: m[topology.neighbours[:, 1]], momentum)
-    half = jax.tree.map(lambda x, m: x - rate * m, x, others)
+    half = jax.tree.map(lambda x, m: x - rate(s.t) * m, x, others)
     return s.network.mix(half), momentum
 
 
 def a_round_that_says_it_sends_nothing(s, x, state, rate, topology):
     momentum = jax.tree.map(lambda m, g: 0.9 * m + g, state, s.gradient(x))
-    half = jax.tree.map(lambda x, m: x - rate * m, x, momentum)
+    half = jax.tree.map(lambda x, m: x - rate(s.t) * m, x, momentum)
     return s.network.mix(half), s.network.mix(momentum, sent=())
 
 
@@ -171,6 +172,33 @@ def test_what_cannot_begin_is_told_once():
 
     verdicts = laws.check_method(refuses)
     assert laws.failures(verdicts) == [f"{STATE}: topology must be a torus, got another"]
-    assert {each.status for each in verdicts[1:]} == {"does not apply"}
+    assert len([each for each in verdicts if each.status == "does not apply"]) == len(LAWS) - 1
     wrong = laws.check_method(lambda topology, learning_rate: 3)
     assert laws.failures(wrong) == [f"{STATE}: the factory must return a Method, got 3"]
+
+
+def descent_with(rate_at):
+    """A factory whose methods ask for their learning rate by a function of it and of the step."""
+
+    def factory(topology, learning_rate):
+        def step(s, x, state):
+            return s.network.mix(descend(s, x, lambda t: rate_at(learning_rate, t))), state
+
+        return sj.Method("planted", topology, sj.Rule(lambda x: (), step, demands="average"))
+
+    return factory
+
+
+def test_a_method_may_take_schedules_alone_as_the_command_line_hands_them():
+    verdicts = laws.check_method(descent_with(lambda rate, t: rate(t)), laws=LAWS[:4])
+    assert {each.status for each in verdicts} == {"holds"}
+    assert verdicts[0].seen == "a schedule; a number: TypeError: 'float' object is not callable"
+
+
+def test_a_method_that_takes_numbers_alone_is_told_so_by_name():
+    verdicts = laws.check_method(descent_with(lambda rate, t: rate))
+    (failure,) = laws.failures(verdicts)
+    assert failure.startswith(
+        f"{RATES}: it takes a number alone, and not eta(s.t) of a schedule eta: TypeErr"
+    )
+    assert {each.status for each in verdicts[1:]} == {"does not apply"}

@@ -86,6 +86,22 @@ def test_tables_and_figures_have_the_numbers_of_the_paper(tmp_path, capsys):
         assert (tmp_path / "new" / f"figure-graphs-cpu-{graph}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plan_needs_neither_a_folder_nor_data(tmp_path, monkeypatch, capsys):
+    """The shapes of the paper's datasets are known; a run without its data stops before it begins."""
+    monkeypatch.chdir(tmp_path)
+    command = ["saddle", "reproduce", "--table=1", "--rows=cifar10-ring5-alpha0.01-qgm-none", "--seeds=1"]
+    command += [f"--data_dir={tmp_path}"]
+    assert main([*command, "--plan"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"cifar10-ring5-alpha0.01-qgm-none +1 +\d+", told)
+    assert "1 runs, 0 of them made already" in told
+    assert main(command) == 2
+    assert "workdir must be given" in capsys.readouterr().err
+    assert main([*command, "--workdir=runs"]) == 2
+    assert "'cifar10' is not prepared" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_plan_of_a_figure_prints_the_commands_that_draw_it(tmp_path, capsys):
     command = ["saddle", "reproduce", "--figure=9", "--scale=smoke", f"--workdir={tmp_path}", "--plan"]
     assert main(command) == 0

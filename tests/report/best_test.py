@@ -182,9 +182,9 @@ def test_runs_of_python_objects_are_told_apart_by_what_they_compute(tmp_path, ca
 BAD = {
     "nowhere": (["nowhere"], "DIR must be a folder, got"),
     "empty": (["empty"], "no run below .* has ended"),
-    "metric": (["--metric=accuracy"], "metric must be one of .*test_accuracy.* got 'accuracy'; did you mean"),
+    "metric": (["--metric=accuracy"], "did you mean.*metric must be one of .*test_accuracy.* got 'accuracy'"),
     "better": (["--metric=steps"], "better must be higher or lower for steps, whose runs do not say it"),
-    "by": (["--by=metod"], "by must name settings, got 'metod'; did you mean 'method'"),
+    "by": (["--by=metod"], "did you mean 'method'.*by must name settings, got 'metod'"),
     "no setting": (["--by=seed"], "by must name settings that tell candidates apart, got 'seed'"),
     "output": (["--output=best.pdf"], "output must end in .txt, .md, .csv, .tex, got 'best.pdf'"),
 }

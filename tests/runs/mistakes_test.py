@@ -47,7 +47,7 @@ MISTAKES = {
     "no loss": (with_problem(loss=3), "loss must be the name of an objective"),
     "unknown loss": (with_problem(loss="hinge"), "objective must be one of classification"),
     "no metric": (with_problem(loss=vector, metrics=["top5"]), "metrics must be training.Metric"),
-    "partition": (with_problem(partition="dirichle"), "partition must be one of .* did you mean 'dirichlet'"),
+    "partition": (with_problem(partition="dirichle"), "did you mean 'dirichlet'.*partition must be one of"),
     "no problem": (run("digits"), "problem must be a training.Problem, got 'digits'"),
     "no method": (run(method=3), "method must be a Method, or a function that makes one, got 3"),
     "makes none": (run(method=lambda: 3), "function that makes a Method, got 3 from it"),

@@ -141,7 +141,7 @@ def test_other_objectives_have_their_own_metrics(tmp_path, capsys):
 
 
 BAD = {
-    "unknown": (["--metrics=top6"], "metrics must be of accuracy, loss, .* got 'top6'; did you mean 'top5'"),
+    "unknown": (["--metrics=top6"], "did you mean 'top5'.*metrics must be of accuracy, loss, .* got 'top6'"),
     "epoch": (["--metrics=loss", "--epochs=7"], "epochs must be among those with a checkpoint"),
     "agent": (["--metrics=loss", "--agent=9"], "agent must be 0 to 3, got 9"),
     "replica": (["--metrics=loss", "--replica=2"], "replica must be 0 to 0"),

@@ -107,7 +107,7 @@ def test_a_cpu_has_no_tf32(verb, tmp_path, capsys):
 
 def test_mistakes(tmp_path):
     with pytest.raises(
-        ValueError, match=r"must be one of float32, tf32, bfloat16, got 'float16'; did you mean"
+        ValueError, match=r"did you mean.*must be one of float32, tf32, bfloat16, got 'float16'"
     ):
         Config(precision="float16")
 

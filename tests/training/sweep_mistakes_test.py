@@ -13,7 +13,7 @@ from saddle_jax.training.config import Config
         ({"seeds": "4294967296"}, "seeds must be whole numbers"),
         ({"seeds": "0,1,0"}, "seeds must name each number once, got '0,1,0' with 0 twice"),
         ({"seeds": "0,1", "seed": 3}, "seed must not be given beside seeds = 0,1, got 3"),
-        ({"sweep": "learning_rat:1,2"}, r"got 'learning_rat'; did you mean 'learning_rate'\?"),
+        ({"sweep": "learning_rat:1,2"}, r"did you mean 'learning_rate'.*got 'learning_rat'"),
         ({"sweep": "agents:1,2"}, "sweep must name numbers that one program can try, .* got 'agents'"),
         ({"sweep": "beta"}, "sweep must be SETTING:VALUE,VALUE,..., .* got 'beta'"),
         ({"sweep": "beta:0.1,x"}, "sweep must give numbers for beta, such as beta:0.1,0.2, got 'beta:0.1,x'"),
