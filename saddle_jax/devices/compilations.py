@@ -5,6 +5,7 @@ import hashlib
 import pathlib
 import platform
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jaxlib
@@ -38,7 +39,8 @@ def keep_compiled() -> str | None:
     JAX's own variables win: JAX_COMPILATION_CACHE_DIR names another folder, and
     JAX_ENABLE_COMPILATION_CACHE=0 keeps nothing. Call it before anything is compiled.
     """
-    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    config: Any = jax.config  # its options have no types
+    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return None
     try:
         folder = files.private_folder(compiled_folder())
@@ -48,6 +50,13 @@ def keep_compiled() -> str | None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start compiles many small ones
     return None
+
+
+def used_folder() -> pathlib.Path | None:
+    """Returns the folder that JAX keeps compiled programs in; None if it keeps none."""
+    config: Any = jax.config
+    named = config.jax_compilation_cache_dir if config.jax_enable_compilation_cache else None
+    return pathlib.Path(named) if named else None
 
 
 def compiled_folder() -> pathlib.Path:

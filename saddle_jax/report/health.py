@@ -156,17 +156,15 @@ def _compiler() -> list[Finding]:
 
 
 def _caches() -> list[Finding]:
-    import jax
-
-    from saddle_jax.devices.compilations import keep_compiled
+    from saddle_jax.devices.compilations import keep_compiled, used_folder
 
     remedy = "set SADDLE_CACHE_DIR to a folder of yours"
     if why_not := keep_compiled():
         return [Finding("cache", "missing", f"every start compiles anew: {why_not}", remedy)]
     found = []
     folders = {"cache": files.cache_folder()}
-    if jax.config.jax_enable_compilation_cache:
-        folders["compiled"] = pathlib.Path(jax.config.jax_compilation_cache_dir)
+    if compiled := used_folder():
+        folders["compiled"] = compiled
     for what, folder in folders.items():
         if _is_writable(folder):
             found.append(Finding(what, "ok", f"{folder}, {_size(folder)}"))
