@@ -150,7 +150,7 @@ def neighbourhood_mean(
         s: Step, pairs: Params, state: NeighbourhoodMeanState, params: Params | None
     ) -> tuple[Params, NeighbourhoodMeanState]:
         del params
-        _check_pairs(pairs, topology.size, topology.slots)
+        _check_pairs(pairs, s.network.topology.size, s.network.width)
         error = state.error
         if compressor is not None:
             pairs, error = fed_back(s, compressor, pairs, error)
