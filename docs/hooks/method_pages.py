@@ -45,8 +45,8 @@ def _title(name: str) -> str:
 def _method_page(name: str, found: dict[str, Any]) -> str:
     facts, factory = algorithms.facts_of_method(name), algorithms.method_factory(name)
     base = inspect.unwrap(factory)
-    parts = (factory, base) if base is factory else (factory, base, algorithms.factory_of("sam"))
-    texts = [_equations(each) for each in dict.fromkeys(parts)]
+    parts = (factory,) if base.__name__ == name else (factory, base, algorithms.factory_of("sam"))
+    texts = [_equations(each) for each in parts]
     rows = [
         ("sends", f"{facts.sends} (models per link and step, uncompressed)"),
         ("computes", f"{_count(facts.passes, 'backward pass', 'es')} of an agent in a step"),

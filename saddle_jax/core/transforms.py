@@ -2,8 +2,8 @@
 
 A transform here works in two places. Alone, in anybody's `optax.chain` and training loop, it uses the graph
 that it was given. Inside a method, whose rule passes the step to it as `step=`, it uses the network of that
-step: sharding, the books and random numbers are the method's. Both graphs must be equal, up to the idle agents
-that a run on several devices puts behind them.
+step: sharding, the books and random numbers are the method's. Both graphs must be equal, up to the idle
+agents that a run on several devices puts behind them.
 """
 
 from collections.abc import Callable

@@ -32,6 +32,7 @@ from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, check_rate, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import Momentum, check_decay, decayed, inverse, local_momentum
@@ -65,6 +66,7 @@ class RelayState(NamedTuple):
     way: Any  # the state of the gossip
 
 
+@printed
 def d2(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Variant = "auto", half: bool = True,

@@ -24,6 +24,7 @@ from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacke
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
@@ -42,6 +43,7 @@ class NGMState(NamedTuple):
     error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
 
 
+@printed
 def ngm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, self_gradient: SelfGradient = "current",

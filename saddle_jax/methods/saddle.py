@@ -17,6 +17,7 @@ from saddle_jax.base.types import ScalarOrSchedule
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm
@@ -24,6 +25,7 @@ from saddle_jax.methods.qgm import qgm
 ABOUT = About("Choudhary et al., WACV 2025")
 
 
+@printed
 def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
     """Makes the SADDLe version of a method: the same rule, fed with sharpness-aware gradients.
 
@@ -69,7 +71,7 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
         "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n\n"
         f"    >>> sj.{name}(sj.ring(10), 0.1, rho=0.05).ascent\n    sam(rho=0.05)\n    "
     )
-    return factory
+    return printed(factory)
 
 
 d_saddle = _saddle_version(dpsgd, "d_saddle", "D-SADDLe, the paper's Algorithm 5")

@@ -74,8 +74,7 @@ def about_ascents() -> str:
 def describe_method(name: str) -> str:
     """Writes a method's equations, what it costs and demands, its options and an example."""
     facts, factory = facts_of_method(name), method_factory(name)
-    base = inspect.unwrap(factory)
-    modules = [_module_doc(each) for each in ([factory] if base is factory else [factory, base])]
+    modules = dict.fromkeys(_module_doc(each) for each in (factory, inspect.unwrap(factory)))
     costs = [
         ["sends", f"{facts.sends} (models per link and step, uncompressed)"],
         ["computes", f"{_count(facts.passes, 'backward pass', 'es')} per step"],
