@@ -90,7 +90,7 @@ def dfedsam(
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
 
-    `sj.saddle(sj.dfedsam(...), ascent)` puts another ascent in the place of SAM.
+    `sj.saddle(sj.dfedavgm(...), ascent)` is the same with another ascent.
 
     >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).ascent
     sam(rho=0.01)
