@@ -29,7 +29,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Aketi et al., 2024", demands="fixed links")
+ABOUT = About("Aketi et al., 2024", requires="fixed links")
 
 _EPSILON = 1e-8
 

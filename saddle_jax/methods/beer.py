@@ -26,7 +26,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 
-ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, demands="fixed links")
+ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, requires="fixed links")
 
 OPENING, LATER = 0, 1  # kinds of steps
 

@@ -34,7 +34,7 @@ from saddle_jax.methods import cga_program
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, check_undirected, fed_back
 
-ABOUT = About("Esfandiari et al., ICML 2021", demands="undirected")
+ABOUT = About("Esfandiari et al., ICML 2021", requires="undirected")
 
 _RIDGE = 1e-12  # makes the solution unique where rows depend on each other
 

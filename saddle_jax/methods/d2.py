@@ -38,7 +38,7 @@ from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import Momentum, check_decay, decayed, inverse, local_momentum
 from saddle_jax.methods.stability import are_known, smallest_eigenvalue
 
-ABOUT = About("Tang et al., ICML 2018", exact=True, demands="symmetric")
+ABOUT = About("Tang et al., ICML 2018", exact=True, theory="a fixed symmetric W")
 
 Variant = Literal["auto", "plus", "original", "relay"]
 

@@ -25,7 +25,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Tang et al., NeurIPS 2018", demands="fixed links")
+ABOUT = About("Tang et al., NeurIPS 2018", requires="fixed links")
 
 
 class DCDState(NamedTuple):

@@ -21,7 +21,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
 
-ABOUT = About("Yuan et al., ICCV 2021")
+ABOUT = About("Yuan et al., ICCV 2021", theory="a symmetric, positive definite W")
 
 
 class DecentLaMState(NamedTuple):

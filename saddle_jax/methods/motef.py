@@ -21,7 +21,7 @@ from saddle_jax.core.printed import printed
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.beer import beer_rule
 
-ABOUT = About("Islamov et al., 2024", exact=True, demands="fixed links")
+ABOUT = About("Islamov et al., 2024", exact=True, requires="fixed links")
 
 
 @printed

@@ -30,7 +30,7 @@ from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Aketi et al., 2023", demands="undirected")
+ABOUT = About("Aketi et al., 2023", requires="undirected")
 
 SelfGradient = Literal["current", "mixed"]
 SELF_GRADIENTS = ("current", "mixed")

@@ -33,7 +33,7 @@ from saddle_jax.core.transforms import check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Vogels et al., NeurIPS 2021", exact=True, demands="a tree, whatever its weights")
+ABOUT = About("Vogels et al., NeurIPS 2021", exact=True, requires="a tree, whatever its weights")
 
 Missing = Literal["own", "last", "counts", "first"]
 MISSING = ("own", "last", "counts", "first")
