@@ -30,11 +30,17 @@ def drop_output() -> None:
 def silence_libraries() -> None:
     """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
 
-    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name.
+    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name, and
+    take one line.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         warnings.filterwarnings("default", message=r"saddle_jax\.")
+        warnings.formatwarning = _in_one_line
+
+
+def _in_one_line(message: Warning | str, *_: object, **__: object) -> str:
+    return f"saddle: {str(message).removeprefix('saddle_jax.')}\n"
 
 
 def mend() -> None:
