@@ -45,13 +45,14 @@ def _title(name: str) -> str:
 def _method_page(name: str, found: dict[str, Any]) -> str:
     facts, factory = algorithms.facts_of_method(name), algorithms.method_factory(name)
     base = inspect.unwrap(factory)
-    parts = (factory, base) if base is factory else (factory, base, algorithms.factory_of("sam"))
-    texts = [_equations(each) for each in dict.fromkeys(parts)]
+    parts = (factory,) if base.__name__ == name else (factory, base, algorithms.factory_of("sam"))
+    texts = [_equations(each) for each in parts]
     rows = [
         ("sends", f"{facts.sends} (models per link and step, uncompressed)"),
         ("computes", f"{_count(facts.passes, 'backward pass', 'es')} of an agent in a step"),
         ("remembers", _count(facts.state, "model")),
-        ("demands of the graph", facts.demands or "nothing"),
+        ("requires of the graph", facts.requires or "nothing"),
+        *([("has a theory for", facts.theory)] if facts.theory else []),
         ("exact on heterogeneous data", "yes, with a constant learning rate" if facts.exact else "no"),
         ("citation", facts.citation or "-"),
     ]
@@ -61,7 +62,7 @@ def _method_page(name: str, found: dict[str, Any]) -> str:
         [
             f"# {_title(name)}",
             *texts,
-            "## What it costs and demands",
+            "## What it costs and requires",
             f"Measured on {facts.graph}, with the options that settings give.\n\n{_table(rows)}",
             "## On a convex task",
             _curve(name, found),

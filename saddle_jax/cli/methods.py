@@ -1,4 +1,4 @@
-"""saddle methods, saddle ascents: what there is, what it costs and demands, and its options."""
+"""saddle methods, saddle ascents: what there is, what it costs and requires, and its options."""
 
 import dataclasses
 import sys
@@ -28,7 +28,7 @@ def show_methods(arguments: Sequence[str]) -> None:
             output.say(texts.describe_method(names[0]))
         elif not output.is_json:
             rows = texts.method_rows(_of_each(algorithms.facts_of_method, [*METHODS]))
-            output.table(rows, spare=("citation", "demands", "exact"))
+            output.table(rows, spare=("citation", "requires", "exact"))
             output.note(texts.about_methods())
 
 

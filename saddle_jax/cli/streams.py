@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import sys
@@ -30,11 +31,18 @@ def drop_output() -> None:
 def silence_libraries() -> None:
     """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
 
-    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name.
+    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name; each
+    is told once, in one line. Python would tell it again whenever a library has touched the filters.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         warnings.filterwarnings("default", message=r"saddle_jax\.")
+        warnings.showwarning = lambda message, *_, **__: _tell_once(str(message))
+
+
+@functools.cache
+def _tell_once(warning: str) -> None:
+    print(f"saddle: {warning.removeprefix('saddle_jax.')}", file=sys.stderr)
 
 
 def mend() -> None:

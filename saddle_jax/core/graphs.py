@@ -110,6 +110,12 @@ class Cycle:
         """Whether the graph is one and the same tree in every step, see `Topology.is_tree`."""
         return self.has_fixed_links and self.graphs[0].is_tree
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cycle) and self.graphs == other.graphs
+
+    def __hash__(self) -> int:
+        return hash(self.graphs)
+
     def __repr__(self) -> str:
         counts = [int(graph.degree.sum()) for graph in self.graphs]
         links = " + ".join(map(str, counts)) if self.period < 10 else f"{min(counts)} to {max(counts)}"

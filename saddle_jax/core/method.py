@@ -19,6 +19,7 @@ from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.network import Network
+from saddle_jax.core.printed import Call, text_of
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.timing import Clock, Timing
 from saddle_jax.core.topology import Topology
@@ -49,7 +50,7 @@ class Trace(NamedTuple):
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Method:
     """A method is a complete algorithm on a graph. The named ones (`sj.qgm`, ...) are made as yours is:
 
@@ -67,6 +68,7 @@ class Method:
       ascent: how the gradient of one model is taken, such as `sj.plain()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
+      call: what the named ones print, see `saddle_jax.core.printed`.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Method:
     ascent: Ascent[Any] = plain()
     faults: Faults | None = None
     timing: Timing | None = None
+    call: Call | None = None
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
@@ -91,6 +94,9 @@ class Method:
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
+
+    def __repr__(self) -> str:
+        return text_of(self)
 
     def init(self, params: Params) -> MethodState:
         """Makes the state before the first step; params are stacked [A, ...], see `sj.replicate`."""

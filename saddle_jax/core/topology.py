@@ -9,6 +9,7 @@ All of this is NumPy in float64. Links are made when they are first needed, and 
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +36,8 @@ class Links(NamedTuple):
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Topology:
     """A graph of agents with its mixing matrix. Make one with `sj.ring`, `sj.torus`, `sj.from_matrix`, ...
+
+    Graphs are equal if their agents, tables and weights are, whatever they are called.
 
     Attributes:
       name: the call that makes it, such as "ring(10)".
@@ -102,8 +105,7 @@ class Topology:
 
         def make_links() -> Links:
             receiver, sender, weight = self.links
-            ones = np.ones(len(extra))
-            return Links(np.r_[receiver, extra], np.r_[sender, extra], np.r_[weight, ones])
+            return Links(np.r_[receiver, extra], np.r_[sender, extra], np.r_[weight, np.ones(len(extra))])
 
         idle = self.idle + size - self.size
         return dataclasses.replace(self, size=size, make_links=make_links, idle=idle)
@@ -127,9 +129,8 @@ class Topology:
     def is_directed(self) -> bool:
         """Whether an agent hears another that does not hear it."""
         receiver, sender, _ = self.links
-        return not np.array_equal(
-            np.sort(receiver * self.size + sender), np.sort(sender * self.size + receiver)
-        )
+        forth, back = receiver * self.size + sender, sender * self.size + receiver
+        return not np.array_equal(np.sort(forth), np.sort(back))
 
     @functools.cached_property
     def is_symmetric(self) -> bool:
@@ -230,12 +231,9 @@ class Topology:
 
     def _sparse(self) -> Any:
         """Returns W as a sparse matrix, without idle agents."""
-        receiver, sender, weight = self.links
         count = self.size - self.idle
-        taking_part = receiver < count
-        return sparse.csr_array(
-            (weight[taking_part], (receiver[taking_part], sender[taking_part])), shape=(count, count)
-        )
+        receiver, sender, weight = (part[self.links.receiver < count] for part in self.links)
+        return sparse.csr_array((weight, (receiver, sender)), shape=(count, count))
 
     @functools.cached_property
     def spectral_gap(self) -> float:
@@ -253,6 +251,17 @@ class Topology:
                 f"topology must have a symmetric W for its eigenvalues, got {self.name}"
             )
         return spectrum.smallest_eigenvalue(self._sparse())
+
+    @functools.cached_property
+    def _content(self) -> tuple[int, int, bytes]:
+        tables = self.neighbours.tobytes() + self.weights.tobytes()
+        return self.size, self.idle, hashlib.sha256(tables).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Topology) and self._content == other._content)
+
+    def __hash__(self) -> int:
+        return hash(self._content)
 
     def __repr__(self) -> str:
         degrees = self.degree[self.present]

@@ -2,7 +2,8 @@
 
 A transform here works in two places. Alone, in anybody's `optax.chain` and training loop, it uses the graph
 that it was given. Inside a method, whose rule passes the step to it as `step=`, it uses the network of that
-step: sharding, the books and random numbers are the method's. Both graphs must be the same one.
+step: sharding, the books and random numbers are the method's. Both graphs must be equal, up to the idle
+agents that a run on several devices puts behind them.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from saddle_jax.base import checks
@@ -203,7 +205,9 @@ def on_network(
     """
 
     def init_fn(params: Params) -> State:
-        trees.check_params(params, topology.size)
+        # The method's graph may have idle agents besides, which only a step tells.
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
+        trees.check_params(params, max([topology.size, *(shape[0] for shape in shapes[:1] if shape)]))
         return init(params)
 
     def update_fn(
@@ -223,7 +227,7 @@ def on_network(
             step = Step(t, params, Network(topology, t, key), Given(None))
             if pairs:
                 step.network.expect_return(updates)
-        elif step.network.topology is not topology:
+        elif not _is_padded(step.network.topology, topology):
             raise ArgumentError(
                 f"a method has one topology: it is on {step.network.topology.name}, "
                 f"got a transform on {topology.name}"
@@ -231,6 +235,11 @@ def on_network(
         return update(step, updates, state, params)
 
     return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+
+
+def _is_padded(graph: Graphs, own: Graphs) -> bool:
+    """Tells whether a graph is one's own, or one's own with idle agents behind it."""
+    return graph is own or (graph.size >= own.size and graph == own.padded(graph.size))
 
 
 def require_params(params: Params | None) -> Params:
@@ -253,7 +262,7 @@ def _transform(
     def update(s: Step, updates: Params, state: Any, params: Params | None) -> tuple[Params, Any]:
         x = require_params(params)
         models = optax.apply_updates(x, updates) if of == "updated" else x
-        trees.check_params(models, topology.size)
+        trees.check_params(models, s.network.topology.size)
         new, state = way.mix(s, models, state)
         change = jax.tree.map(jnp.subtract, new, x)
         return change if of == "updated" else jax.tree.map(jnp.add, updates, change), state

@@ -24,11 +24,12 @@ from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Aketi et al., 2024", demands="fixed links")
+ABOUT = About("Aketi et al., 2024", requires="fixed links")
 
 _EPSILON = 1e-8
 
@@ -41,6 +42,7 @@ class AdaGossipState(NamedTuple):
     v: Params  # the moving average of r^2 [A, ...]
 
 
+@printed
 def ada_gossip(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 1.0, beta2: Any = 0.999,

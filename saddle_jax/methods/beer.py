@@ -21,11 +21,12 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 
-ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, demands="fixed links")
+ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, requires="fixed links")
 
 OPENING, LATER = 0, 1  # kinds of steps
 
@@ -72,6 +73,7 @@ def beer_rule(
     return Rule(init, step, demands="average", phases=(LATER,), opening=(OPENING,))
 
 
+@printed
 def beer(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.1, weight_decay: Any = 0.0, form: Form = "auto",

@@ -26,6 +26,7 @@ from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_optional_compressor, check_rate
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
@@ -33,7 +34,7 @@ from saddle_jax.methods import cga_program
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, check_undirected, fed_back
 
-ABOUT = About("Esfandiari et al., ICML 2021", demands="undirected")
+ABOUT = About("Esfandiari et al., ICML 2021", requires="undirected")
 
 _RIDGE = 1e-12  # makes the solution unique where rows depend on each other
 
@@ -45,6 +46,7 @@ class CGAState(NamedTuple):
     error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
 
 
+@printed
 def cga(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, margin: Any = 0.5,

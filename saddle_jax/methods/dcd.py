@@ -20,11 +20,12 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, compressed
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Tang et al., NeurIPS 2018", demands="fixed links")
+ABOUT = About("Tang et al., NeurIPS 2018", requires="fixed links")
 
 
 class DCDState(NamedTuple):
@@ -33,6 +34,7 @@ class DCDState(NamedTuple):
     m: Any  # momentum [A, ...]; None without momentum
 
 
+@printed
 def dcd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,

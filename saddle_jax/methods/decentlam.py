@@ -16,11 +16,12 @@ from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
 
-ABOUT = About("Yuan et al., ICCV 2021")
+ABOUT = About("Yuan et al., ICCV 2021", theory="a symmetric, positive definite W")
 
 
 class DecentLaMState(NamedTuple):
@@ -30,6 +31,7 @@ class DecentLaMState(NamedTuple):
     way: Any  # the state of the gossip
 
 
+@printed
 def decentlam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, weight_decay: Any = 0.0,

@@ -21,6 +21,7 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_optional_compressor, check_rate, compressed
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
@@ -35,6 +36,7 @@ class DeepSqueezeState(NamedTuple):
     e: Params  # what compression has held back [A, ...]
 
 
+@printed
 def deep_squeeze(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.9,

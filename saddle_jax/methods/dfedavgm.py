@@ -22,6 +22,7 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
@@ -37,6 +38,7 @@ class DFedAvgMState(NamedTuple):
     way: Any  # the state of the gossip
 
 
+@printed
 def dfedavgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
@@ -80,6 +82,7 @@ def dfedavgm(
     return Method("dfedavgm", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
 
 
+@printed
 def dfedsam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, rho: Any = 0.01, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
@@ -87,7 +90,7 @@ def dfedsam(
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
 
-    `sj.saddle(sj.dfedsam(...), ascent)` puts another ascent in the place of SAM.
+    `sj.saddle(sj.dfedavgm(...), ascent)` is the same with another ascent.
 
     >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).ascent
     sam(rho=0.01)

@@ -17,6 +17,7 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_both, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
@@ -35,6 +36,7 @@ class DPSGDState(NamedTuple):
 Variant = Literal["atc", "awc", "double"]
 
 
+@printed
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,

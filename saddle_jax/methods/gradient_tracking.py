@@ -26,6 +26,7 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_both
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
@@ -41,6 +42,7 @@ class GradientTrackingState(NamedTuple):
     way: Any  # the state of the gossip of both quantities
 
 
+@printed
 def gradient_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Literal["atc", "diging"] = "atc", momentum: Literal["tracked", "updates"] = "tracked",

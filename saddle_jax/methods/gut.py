@@ -37,6 +37,7 @@ from saddle_jax.core.gossip import check_rate, of_models
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
@@ -55,6 +56,7 @@ class GUTState(NamedTuple):
     way: Any  # the state of the gossip
 
 
+@printed
 def gut(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     mu: Any = None, beta: Any = 0.0, nesterov: bool = False, point: Literal["mixed", "current"] = "mixed",

@@ -20,6 +20,7 @@ from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse
@@ -37,6 +38,7 @@ class KGTState(NamedTuple):
     z_way: Any  # the state of the directions' gossip
 
 
+@printed
 def kgt(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, eta_s: Any = 1.0, weight_decay: Any = 0.0,

@@ -17,12 +17,14 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.beer import beer_rule
 
-ABOUT = About("Islamov et al., 2024", exact=True, demands="fixed links")
+ABOUT = About("Islamov et al., 2024", exact=True, requires="fixed links")
 
 
+@printed
 def motef(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.1, lam: Any = 0.9,

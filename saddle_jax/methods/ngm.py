@@ -24,12 +24,13 @@ from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacke
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology, on_network
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Aketi et al., 2023", demands="undirected")
+ABOUT = About("Aketi et al., 2023", requires="undirected")
 
 SelfGradient = Literal["current", "mixed"]
 SELF_GRADIENTS = ("current", "mixed")
@@ -42,6 +43,7 @@ class NGMState(NamedTuple):
     error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
 
 
+@printed
 def ngm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, self_gradient: SelfGradient = "current",
@@ -150,7 +152,7 @@ def neighbourhood_mean(
         s: Step, pairs: Params, state: NeighbourhoodMeanState, params: Params | None
     ) -> tuple[Params, NeighbourhoodMeanState]:
         del params
-        _check_pairs(pairs, topology.size, topology.slots)
+        _check_pairs(pairs, s.network.topology.size, s.network.width)
         error = state.error
         if compressor is not None:
             pairs, error = fed_back(s, compressor, pairs, error)

@@ -16,6 +16,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import scale_slices, tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
@@ -31,6 +32,7 @@ class PushDIGingState(NamedTuple):
     c: Params  # P y - g of the last step [A, ...]
 
 
+@printed
 def push_diging(
     topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 0.0, form: Form = "auto"
 ) -> Method:

@@ -22,6 +22,7 @@ from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, of_models
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import gossip_of, transform_of
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -83,6 +84,7 @@ def quasi_global_rule(
     return in_rounds(Rule(init, step, demands="average"), local_steps)
 
 
+@printed
 def qgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,

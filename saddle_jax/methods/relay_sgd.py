@@ -27,12 +27,13 @@ from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core import trees
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
-ABOUT = About("Vogels et al., NeurIPS 2021", exact=True, demands="a tree, whatever its weights")
+ABOUT = About("Vogels et al., NeurIPS 2021", exact=True, requires="a tree, whatever its weights")
 
 Missing = Literal["own", "last", "counts", "first"]
 MISSING = ("own", "last", "counts", "first")
@@ -47,6 +48,7 @@ class RelayState(NamedTuple):
     first: Any  # the models before the first step [A, ...]; None unless they stand in
 
 
+@printed
 def relay_sgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     missing: Missing = "own", beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,

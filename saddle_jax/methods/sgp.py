@@ -19,6 +19,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import scale_slices, tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
@@ -33,6 +34,7 @@ class SGPState(NamedTuple):
     m: Any  # momentum [A, ...]; None without momentum
 
 
+@printed
 def sgp(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",

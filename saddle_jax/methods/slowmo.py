@@ -24,6 +24,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
+from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import inverse
@@ -39,6 +40,7 @@ class SlowMoState(NamedTuple):
     rule: Any  # the state of the method's rule
 
 
+@printed
 def slowmo(
     method: Method, learning_rate: ScalarOrSchedule, *,
     every: int = 48, beta: Any = 0.5, alpha: Any = 1.0, average: bool = True,

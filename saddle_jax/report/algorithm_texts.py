@@ -22,8 +22,10 @@ from saddle_jax.training.methods import SETTINGS
 
 _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
-    "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate. Measured "
-    "on a ring of eight agents (a chain where a tree is demanded), with the options that settings give."
+    "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate; "
+    "requires: what a graph must be, or it is refused (theory for: others run, and nothing is proved of "
+    "them). Measured on a ring of eight agents (a chain where a tree is required), with the options that "
+    "settings give."
 )
 _WIDTH = 80
 
@@ -43,11 +45,12 @@ def options_of_ascent(name: str) -> list[Option]:
 
 def method_rows(methods: Sequence[MethodFacts]) -> list[list[str]]:
     """Lists methods, one a row, as text under a heading."""
-    rows = [["method", "sends", "passes", "state", "exact", "demands", "citation"]]
-    return rows + [
-        [m.name, m.sends, f"{m.passes:g}", f"{m.state:g}", "yes" if m.exact else "no", m.demands, m.citation]
-        for m in methods
-    ]
+    rows = [["method", "sends", "passes", "state", "exact", "requires", "citation"]]
+    for m in methods:
+        requires = f"{m.requires} (theory for: {m.theory})" if m.theory else m.requires
+        exact = "yes" if m.exact else "no"
+        rows.append([m.name, m.sends, f"{m.passes:g}", f"{m.state:g}", exact, requires, m.citation])
+    return rows
 
 
 def about_methods() -> str:
@@ -72,15 +75,15 @@ def about_ascents() -> str:
 
 
 def describe_method(name: str) -> str:
-    """Writes a method's equations, what it costs and demands, its options and an example."""
+    """Writes a method's equations, what it costs and requires, its options and an example."""
     facts, factory = facts_of_method(name), method_factory(name)
-    base = inspect.unwrap(factory)
-    modules = [_module_doc(each) for each in ([factory] if base is factory else [factory, base])]
+    modules = dict.fromkeys(_module_doc(each) for each in (factory, inspect.unwrap(factory)))
     costs = [
         ["sends", f"{facts.sends} (models per link and step, uncompressed)"],
         ["computes", f"{_count(facts.passes, 'backward pass', 'es')} per step"],
         ["remembers", _count(facts.state, "model")],
-        ["demands", facts.demands or "-"],
+        ["requires", facts.requires or "-"],
+        *([["theory for", facts.theory]] if facts.theory else []),
         ["exact", "on heterogeneous data too" if facts.exact else "not on heterogeneous data"],
         ["citation", facts.citation or "-"],
     ]

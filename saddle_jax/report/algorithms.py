@@ -1,4 +1,4 @@
-"""What methods and ascents send, compute, remember and demand: measured where that is possible.
+"""What methods and ascents send, compute, remember and require: measured where that is possible.
 
 A small model on a small ring is enough: a trace of a step computes nothing, and bytes are proportional to the
 model. What cannot be measured stands in the constant ABOUT of each file, see `saddle_jax.base.about`.
@@ -49,7 +49,8 @@ class MethodFacts:
     passes: float  # backward passes of an agent in a step
     state: float  # what an agent remembers between steps, in models
     exact: bool  # on heterogeneous data, with a constant learning rate
-    demands: str  # what a graph must be
+    requires: str  # what a graph must be, or it is refused
+    theory: str  # what the theorem asks of a graph besides
     citation: str
     graph: str  # on which it was measured
 
@@ -76,7 +77,8 @@ def facts_of_method(name: str) -> MethodFacts:
         passes=passes_per_step(method, _models()),
         state=_in_models(jax.eval_shape(method.init, _models())._replace(t=()), _AGENTS),
         exact=said.exact,
-        demands=", ".join([*_KEEPS[method.rule.demands], *([said.demands] if said.demands else [])]),
+        requires=", ".join([*_KEEPS[method.rule.demands], *([said.requires] if said.requires else [])]),
+        theory=said.theory,
         citation=said.citation,
         graph=f"{graph}({_AGENTS})",
     )

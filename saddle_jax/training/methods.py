@@ -13,7 +13,7 @@ from saddle_jax.compression.spelling import parse_compressor
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods import METHODS
-from saddle_jax.methods.saddle import saddle
+from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.methods.spelling import make_method, parse_method
 from saddle_jax.training import consistency, network
@@ -60,7 +60,9 @@ def build(
             instead=_of("ascent", own),
             **_options_of_sam(config),
         )
-        method = saddle(method, ascent, name=method.name if config.ascent == "none" else None)
+        # The settings name it beside the method: here it takes the place of an ascent that the method has.
+        instead = config.ascent == "none" or climbs(method)
+        method = dataclasses.replace(method, ascent=ascent) if instead else saddle(method, ascent)
     if config.slowmo_every:
         method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
     return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))

@@ -354,3 +354,17 @@ def test_the_installed_command_has_help_and_one_line_errors():
     done = subprocess.run([*command, "topology", "ring", "-1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_a_warning_of_ours_is_one_line_told_once_and_others_are_silent():
+    program = (
+        "import warnings, saddle_jax as sj; from saddle_jax.cli import streams; streams.silence_libraries()\n"
+        "warnings.warn('of a library')\n"
+        "for _ in range(2):\n"
+        "    sj.d2(sj.ring(8), 0.1, half=False)\n"
+        "    warnings.filterwarnings('ignore', 'anything')"  # Python forgets what it has told
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("saddle: d2: half=False on ring(8), whose W has the eigenvalue -1/3")

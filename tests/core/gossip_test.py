@@ -141,7 +141,11 @@ BAD = {
     ),
     "order": (lambda: sj.choco_gossip(sj.ring(3), sj.sign(), order="x"), "order must be one of .* got 'x'"),
     "axis": (
-        lambda: sj.gossip(sj.ring(3)).init({"w": jnp.zeros((4, 2))}),
+        lambda: sj.gossip(sj.ring(3)).init({"w": jnp.zeros((2, 2))}),
+        r"params\['w'\] must have leading axis A = 3.* got shape \(2, 2\)",
+    ),
+    "more rows than agents": (  # at the first update: in a method they may belong to idle agents
+        lambda: sj.gossip(sj.ring(3)).update({"w": jnp.zeros((4, 2))}, (), {"w": jnp.zeros((4, 2))}),
         r"params\['w'\] must have leading axis A = 3.* got shape \(4, 2\)",
     ),
     "integers": (

@@ -159,6 +159,49 @@ def test_a_method_has_one_topology():
         method.init({"w": jnp.zeros((12, 3))})
 
 
+@pytest.mark.parametrize("idle", [0, 4])
+@pytest.mark.parametrize("graph", [sj.ring, sj.one_peer_exponential, sj.complete])
+def test_a_transform_is_on_an_equal_graph_and_its_idle_agents(graph, idle):
+    """On complete graphs and on those with few links: the forms of W x."""
+    chain = optax.chain(
+        sj.per_agent(optax.clip_by_global_norm(1.0)),
+        optax.adam(0.1),
+        sj.choco_gossip(sj.complete(8), sj.top_k(0.5), 0.4) if graph is sj.complete else sj.gossip(graph(8)),
+    )
+    method = sj.Method("mine", graph(8), sj.rule_of(chain))
+    padded = dataclasses.replace(method, topology=method.topology.padded(8 + idle))
+    start, target = sj.replicate({"w": jnp.zeros(3)}, 8 + idle), jnp.arange(24.0).reshape(8, 3)
+    target = jnp.pad(target, ((0, idle), (0, 0)))
+    ends = []
+    for each, rows in ((method, 8), (padded, 8 + idle)):
+        x = jax.tree.map(lambda leaf, rows=rows: leaf[:rows], start)
+        state = each.init(x)
+        for _ in range(3):
+            x, state, _ = each.step(lambda x, d: jnp.sum((x["w"] - d) ** 2), x, state, target[:rows])
+        ends.append(x["w"][:8])
+    assert jnp.abs(ends[0]).max() > 0.1
+    np.testing.assert_allclose(*ends, rtol=1e-6)
+
+
+def test_a_transform_of_pairs_takes_idle_agents():
+    chain = optax.chain(sj.neighbourhood_mean(sj.ring(5), sj.sign()), optax.sgd(0.1), sj.gossip(sj.ring(5)))
+    method = sj.Method("mine", sj.ring(5).padded(8), sj.rule_of(chain, "pairs"))
+    x = jnp.zeros((8, 2))
+    x, _, _ = method.step(lambda x, d: jnp.sum((x - d) ** 2), x, method.init(x), jnp.ones((8, 2)))
+    np.testing.assert_array_equal(x[5:], 0)
+    assert (x[:5] > 0).all()
+
+
+def test_a_transform_is_not_on_a_larger_graph_of_its_kind():
+    for own in (sj.ring(8), sj.ring(12)):
+        method = sj.Method("mine", sj.ring(10).padded(12), sj.rule_of(sj.gossip(own)))
+        with pytest.raises(ValueError, match=r"it is on ring\(10\), got a transform on ring"):
+            method.init(jnp.zeros((12, 3)))
+    method = sj.Method("mine", sj.ring(8), sj.rule_of(sj.gossip(sj.ring(9))))
+    with pytest.raises(ValueError, match="leading axis A = 9"):
+        method.init(jnp.zeros((8, 3)))
+
+
 def test_a_round_knows_both_accounts():
     numbers = jax.ShapeDtypeStruct((1000,), jnp.float32)
     whole, signs = Round((numbers,), (None,)), Round((numbers,), (sj.sign(),))

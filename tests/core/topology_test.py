@@ -1,6 +1,8 @@
 import functools
 import tracemalloc
 
+import jax
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
@@ -44,6 +46,41 @@ FACTORIES = {
     "isolated": lambda: sj.isolated(3),
     "alone": lambda: sj.from_matrix([[1.0]]),
 }
+
+
+def test_graphs_compare_by_value():
+    ring = sj.ring(8)
+    assert ring == sj.ring(8) == sj.from_matrix(ring.mixing, name="mine")
+    assert len({ring, sj.ring(8), sj.torus(2, 4), ring.padded(12), sj.ring(8).padded(12)}) == 3
+    others = [sj.ring(9), sj.chain(8), ring.padded(12), ring.widened(4), sj.cycle(ring), "ring(8)"]
+    assert all(ring != other for other in others)
+    lazy = sj.from_matrix(0.5 * ring.mixing + 0.5 * np.eye(8))  # the same links, other weights
+    assert lazy != ring
+    turns = sj.cycle(ring, sj.chain(8))
+    assert turns == sj.cycle(sj.ring(8), sj.chain(8), name="mine")
+    assert len({turns, sj.cycle(sj.ring(8), sj.chain(8)), sj.cycle(sj.chain(8), ring)}) == 2
+
+
+def test_equal_graphs_are_one_program():
+    traced = []
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def averaged(graph, x):
+        traced.append(graph)
+        return sj.mix(graph, x)
+
+    for graph in (sj.ring(4), sj.ring(4), sj.one_peer_exponential(4), sj.one_peer_exponential(4)):
+        averaged(graph, jnp.ones(4))
+    assert len(traced) == 2
+
+
+def test_a_large_ring_is_compared_in_little_memory():
+    one, other = sj.ring(10_000), sj.ring(10_000)
+    tracemalloc.start()
+    assert one == other
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6  # W alone would take 800 MB
 
 
 @pytest.mark.parametrize("name", FACTORIES)

@@ -28,6 +28,7 @@ TOOLS = {
     "core/messages",
     "core/metrics",
     "core/mixing",
+    "core/printed",
     "core/timing",
     "core/spectrum",
     "core/trees",

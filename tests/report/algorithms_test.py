@@ -2,10 +2,13 @@
 
 import re
 
+import jax.numpy as jnp
 import pytest
 
+import saddle_jax as sj
 from saddle_jax.ascents import ASCENTS
 from saddle_jax.base.about import About, about
+from saddle_jax.base.tables import options
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithm_texts, algorithms
 from saddle_jax.report.fitting import fit
@@ -37,7 +40,7 @@ def test_every_method_says_what_cannot_be_measured_in_its_own_file(name):
     said, facts = about(METHODS[name]), algorithms.facts_of_method(name)
     assert re.search(r"\d{4}$", said.citation)
     assert facts.citation == said.citation
-    assert facts.demands
+    assert facts.requires
     doc = algorithm_texts.describe_method(name)
     assert facts.sends in doc
     assert ("It is exact on heterogeneous data" in " ".join(doc.split())) == said.exact
@@ -47,13 +50,50 @@ def test_every_method_says_what_cannot_be_measured_in_its_own_file(name):
 
 
 def test_a_saddle_version_is_as_exact_and_demanding_as_its_base():
-    assert about(METHODS["n_saddle"]) == About("Choudhary et al., WACV 2025", False, "undirected")
+    assert about(METHODS["n_saddle"]) == About("Choudhary et al., WACV 2025", requires="undirected")
     assert about(METHODS["ngm"]).citation == "Aketi et al., 2023"
 
 
 def test_a_graph_that_a_method_refuses_is_not_measured_on():
     assert algorithms.facts_of_method("relay_sgd").graph == "chain(8)"
     assert algorithms.facts_of_method("dpsgd").graph == "ring(8)"
+
+
+# A graph that lacks what a word of "requires" says.
+LACKING = {
+    "doubly stochastic": sj.from_matrix([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]]),
+    "columns sum to one": sj.from_matrix([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]]),
+    "undirected": sj.directed_ring(5),
+    "fixed links": sj.one_peer_exponential(8),
+    "a tree": sj.ring(5),
+    "whatever its weights": None,
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_refuses_a_graph_that_lacks_what_it_requires(name):
+    factory, facts = METHODS[name], algorithms.facts_of_method(name)
+    needed = {"rho": 0.1, "compressor": sj.top_k(0.5)}
+    given = {
+        option: needed[option]
+        for option, it in options(factory).items()
+        if it.default is it.empty and option in needed
+    }
+    for word in facts.requires.split(", "):
+        if (graph := LACKING[word]) is not None:
+            with pytest.raises(ValueError, match="topology"):
+                factory(graph, 0.1, **given).init(jnp.zeros((graph.size, 4)))
+
+
+def test_what_the_theorem_alone_asks_is_told_apart():
+    facts = algorithms.facts_of_method("d2")
+    assert (facts.requires, facts.theory) == ("doubly stochastic", "a fixed symmetric W")
+    assert sj.d2(sj.directed_ring(8), 0.1).name == sj.d2(sj.one_peer_exponential(8), 0.1).name == "d2"
+    ((_, *cells),) = [row for row in algorithm_texts.method_rows([facts]) if row[0] == "d2"]
+    assert "doubly stochastic (theory for: a fixed symmetric W)" in cells
+    assert "  theory for a fixed symmetric W\n" in algorithm_texts.describe_method("d2")
+    assert "theory for" not in algorithm_texts.describe_method("qgm")
+    assert algorithm_texts.describe_method("qgm").count("QGM (Lin et al., 2021)") == 1
 
 
 def test_states_are_counted_in_models():
@@ -65,7 +105,7 @@ def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
     rows = algorithm_texts.method_rows([algorithms.facts_of_method(name) for name in METHODS])
     assert [row[0] for row in rows[1:]] == [*METHODS]
     for width in (60, 80):
-        assert max(map(len, fit(rows, width, ("citation", "demands", "exact")).lines)) <= width
+        assert max(map(len, fit(rows, width, ("citation", "requires", "exact")).lines)) <= width
     about = algorithm_texts.about_methods()
     assert "slowmo_every" in about
     assert max(map(len, about.splitlines())) <= 80

@@ -260,9 +260,11 @@ def test_optax_inside_a_method(problem, tmp_path):
     assert make(problem, tmp_path, method).train(quiet=True)["test_accuracy"] > 0.8
 
 
-def test_four_devices_give_the_same_run(tmp_path):
+@pytest.mark.parametrize("method", ["descent(sj.ring(6), 0.05)", "chain(sj.ring(10))"])
+def test_four_devices_give_the_same_run(tmp_path, method):
+    """Six agents and ten: some devices hold idle agents."""
     program = tmp_path / "program.py"
-    program.write_text(FOUR_DEVICES)
+    program.write_text(FOUR_DEVICES.replace("MADE", method))
     losses = []
     for devices in ("1", "4"):
         user = {**os.environ, "JAX_NUM_CPU_DEVICES": devices, "JAX_PLATFORMS": "cpu"}
@@ -275,7 +277,7 @@ def test_four_devices_give_the_same_run(tmp_path):
 
 FOUR_DEVICES = """
 import sys
-import jax, numpy as np
+import jax, numpy as np, optax
 import saddle_jax as sj
 from saddle_jax import training
 
@@ -287,7 +289,10 @@ def descent(topology, eta):
         return s.network.mix(jax.tree.map(lambda x, g: x - eta * g, x, s.gradient(x))), state
     return sj.Method("descent", topology, sj.Rule(lambda x: (), step))
 
-method, devices = descent(sj.ring(6), 0.05), sys.argv[1]
+def chain(graph):
+    return sj.Method("mine", graph, sj.rule_of(optax.chain(optax.sgd(0.05), sj.gossip(graph))))
+
+method, devices = MADE, sys.argv[1]
 run = training.Run(problem, method, epochs=3, batch_size=20, devices=devices, workdir=devices)
 print(run.train(quiet=True)["test_loss"])
 """

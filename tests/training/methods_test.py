@@ -68,7 +68,10 @@ def test_a_setting_reaches_the_method_whatever_its_value(options):
     ],
 )
 def test_the_ascent_is_the_one_that_is_named(settings, ascent):
-    assert str(built(**settings).ascent) == ascent
+    method = built(**settings)
+    assert str(method.ascent) == ascent
+    named = settings["method"] + ("+saddle" if settings["method"] == "qgm" and "ascent" in settings else "")
+    assert method.name == named
 
 
 def test_gsam_follows_the_learning_rate():
