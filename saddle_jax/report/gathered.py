@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
-from saddle_jax.base.reading import damaged, read_arrays, read_object
+from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
 from saddle_jax.training.config import Config
 from saddle_jax.training.ended import read_result
@@ -225,7 +225,7 @@ def _metrics(
             count = record["step"] * sent // step
             if math.isfinite(count):
                 record.setdefault(name, count)
-    if isinstance(passes, int | float) and math.isfinite(passes):
+    if isinstance(passes, int | float) and abs(passes) < TOO_LARGE:
         records = [{**record, "backward_passes": record["step"] * passes} for record in records]
     return records
 
@@ -245,7 +245,7 @@ def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
             return [clean(name, one) for one in value]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise damaged(path, f"{name[:40]!r} must be a number, got {str(value)[:40]!r}")
-        return value if math.isfinite(value) else None
+        return value if -TOO_LARGE < value < TOO_LARGE else None
 
     return {str(name): clean(str(name), value) for name, value in record.items()}
 

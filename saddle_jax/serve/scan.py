@@ -25,7 +25,8 @@ from saddle_jax.training.run_folder import folders_below, read_about, read_setti
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")
 _NUMBERED = re.compile(r"(sharpness-\d+\.json|landscape-\d+\.npz)")
 _POINTS = 24  # of a small line
-_LARGEST = 1e100  # what larger is cannot be drawn
+_PATIENCE = 1.0  # seconds that one question waits for another
+_LETTERS = 200  # of a setting; nobody reads more, and there may be a thousand runs
 
 # By file: when it changed, its size and its number; None where there is none. And whether somebody trains.
 Signature = tuple[Any, ...]
@@ -61,16 +62,24 @@ class Runs:
         self._lock = threading.Lock()
 
     def entries(self) -> list[Entry]:
-        """Lists the runs, in the order of their paths; only those that changed are read."""
-        with self._lock:
-            known = {}
-            for workdir in folders_below(self.folder):
+        """Lists the runs, in the order of their paths; only those that changed are read.
+
+        While somebody else's question takes long, as many as that one has read by now.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE):
+            return sorted(list(self._known.values()), key=lambda entry: entry.workdir)
+        try:
+            there = folders_below(self.folder)
+            for workdir in self._known.keys() - set(there):
+                del self._known[workdir]
+            for workdir in there:
                 now = self.signature(workdir)
                 before = self._known.get(workdir)
-                same = before is not None and before.signature == now
-                known[workdir] = before if before and same else self._entry(workdir, now)
-            self._known = known
-            return list(known.values())
+                if before is None or before.signature != now:
+                    self._known[workdir] = self._entry(workdir, now)
+            return [self._known[workdir] for workdir in there]
+        finally:
+            self._lock.release()
 
     def signature(self, workdir: pathlib.Path) -> Signature:
         """Returns what tells whether a run's files are still those that were read."""
@@ -118,10 +127,10 @@ def _summary(entry: Entry, running: bool) -> Entry:
         score=score,
         metric=headline.title,
         result="" if score is None else headline.text(score),
-        method=settings["method"],
-        compressor=settings["compressor"],
-        seed=settings["seeds"] or str(settings["seed"]),
-        losses=tuple(loss for loss in losses if loss is not None and abs(loss) < _LARGEST),
+        method=settings["method"][:_LETTERS],
+        compressor=settings["compressor"][:_LETTERS],
+        seed=(settings["seeds"] or str(settings["seed"]))[:_LETTERS],
+        losses=tuple(loss for loss in losses if loss is not None),
     )
 
 
