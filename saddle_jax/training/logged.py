@@ -128,7 +128,9 @@ def check_short(line: bytes) -> None:
 
 
 def record_of(line: bytes, path: pathlib.Path, where: str) -> Record | None:
-    """Returns the object of a line, None of what is none; numbers that are not finite, or as good as that, become None.
+    """Returns the object of a line, None of what is none; numbers that are not finite become None.
+
+    So do those that are too large to compute with.
 
     Raises:
       DamagedError: it is a line of a run with other values than those; `where` says which line.

@@ -139,7 +139,7 @@ def header_of(shape, descr="'<f8'", version=b"\x01\x00"):
     [
         (
             header_of("(134217728,)") + bytes(2**20),
-            "at most 4,194,304 numbers of up to 16 bytes, got 134,217,7",
+            "at most 4,194,304 numbers of up to 16 bytes, got 134,2",
         ),
         (header_of("(2,)", "('<f8', (1000000,))"), "got 2 of 8,000,000 bytes"),
         (header_of("(2,)", "'<U5000000'"), "got 2 of 20,000,000 bytes"),
