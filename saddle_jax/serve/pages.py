@@ -59,12 +59,12 @@ class Site:
             return Answer(304, "application/json", "", _quoted(version))
         made, runs, version = self._made(keys)
         blocks = {**made.header, **made.main}
+        with self._runs.reading:
+            data = page_data(runs) if runs else None
         content = {
             "sections": [{"name": name, "text": text} for name, text in blocks.items()],
-            "data": None,
+            "data": data,
         }
-        with self._runs.reading:
-            content["data"] = page_data(runs) if runs else None
         return Answer(200, "application/json", as_json(content), _quoted(version))
 
     def _made(self, keys: Sequence[str]) -> tuple[Page, list[Run], str]:
