@@ -106,6 +106,11 @@ class Following:
             self._lines += 1
 
     def _take(self, record: Record, size: int) -> None:
+        if size > self._most_bytes // 4:  # too few would be left
+            raise ValueError(
+                f"a line has {size:,} bytes; where so much is shown it may have a quarter of "
+                f"{self._most_bytes:,}"
+            )
         if self._size + size > self._most_bytes:
             self._size = self.size  # some kinds may have been thinned since
         while self._size + size > self._most_bytes:
