@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.analysis import hessian
-from saddle_jax.base.reading import read_object, reading
+from saddle_jax.base.reading import TOO_LARGE, read_object, reading
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.models.convolution import Lowering
@@ -130,7 +130,9 @@ def _check_stage(entry: Any) -> None:
     whole = [entry["step"], *([] if entry["whose"] == "consensus" else [entry["whose"]])]
     density = entry["density"] or {"x": [], "y": []}
     numbers = [entry["epoch"], *(entry[name] or 0.0 for name in _NUMBERS), *density["x"], *density["y"]]
-    if any(type(one) is not int for one in whole) or any(type(one) not in (int, float) for one in numbers):
+    if any(type(one) is not int for one in whole) or any(
+        type(one) not in (int, float) or abs(one) >= TOO_LARGE for one in numbers
+    ):
         raise ValueError("a stage must have numbers")
 
 

@@ -7,6 +7,7 @@ reads such a file does so here, and all of it is a `DamagedError` in one line.
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import zipfile
@@ -19,7 +20,13 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import other_than_file
 
-_LARGEST = 2**30  # bytes of a JSON file, or of the arrays of a file, that are read into memory
+LARGEST = 2**24  # bytes of a JSON file: settings and results of 10,000 agents have a few of these
+# What stands for values in such a file: few bytes of it can become many of memory.
+_MOST = {"objects, lists and names": (b"[{:", 250_000), "values": (b",", 1_500_000)}
+_MOST_NUMBERS = 2**22  # of an array; a landscape has at most 2,001 x 2,001
+_WIDEST = 16  # bytes of such a number
+_DIRECTORY = 2**16  # bytes of the list of an archive's arrays
+TOO_LARGE = 1e100  # for a number of a run: below it, squares, sums and percentages are numbers, too
 _DIGITS = 40  # of a whole number; more would overflow a float sooner or later
 _DEEPEST = 64  # levels of brackets within brackets
 
@@ -54,9 +61,12 @@ def read_object(path: pathlib.Path) -> dict[str, Any] | None:
     """
     try:
         with open_to_read(path) as file, reading(path):
-            content = file.read(_LARGEST + 1)
-            if len(content) > _LARGEST:
-                raise ValueError(f"it has more than {_LARGEST:,} bytes")
+            content = file.read(LARGEST + 1)
+            if len(content) > LARGEST:
+                raise ValueError(f"it has more than {LARGEST:,} bytes")
+            for what, (signs, most) in _MOST.items():
+                if sum(map(content.count, signs)) > most:
+                    raise ValueError(f"it has more than {most:,} {what}")
             found = parse(content)
             _check_depth(found)
     except FileNotFoundError:
@@ -78,18 +88,42 @@ def read_arrays(path: pathlib.Path, names: Sequence[str]) -> list[np.ndarray] | 
     """Reads float64 arrays by their names from a file .npz; returns None if there is no such file.
 
     Raises:
-      DamagedError: the file is damaged, or an array is missing or claims to be larger than memory.
+      DamagedError: the file is damaged, or an array is missing or larger than any that we write.
     """
     try:
-        with open_to_read(path) as file, reading(path), np.load(file, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise ValueError("it must hold several arrays")
-            try:
-                return [np.asarray(stored[name], np.float64) for name in names]
-            except MemoryError as error:
-                raise ValueError("an array claims to be larger than memory") from error
+        with open_to_read(path) as file, reading(path):
+            _check_directory(file)
+            with zipfile.ZipFile(file) as archive:
+                return [_array(archive, name) for name in names]
     except FileNotFoundError:
         return None
+
+
+def _check_directory(file: BinaryIO) -> None:
+    """Checks that an archive ends as those of NumPy do, and lists no more arrays than fit a few pages."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 42))
+    ends = file.read()
+    before, end = ends[:-22], ends[-22:]
+    if not end.startswith(b"PK\x05\x06") or before.startswith(b"PK\x06\x07"):  # the latter: of a huge one
+        raise ValueError("it must be an archive of NumPy")
+    if (size := int.from_bytes(end[12:16], "little")) > _DIRECTORY:
+        raise ValueError(f"its list of arrays must have at most {_DIRECTORY:,} bytes, got {size:,}")
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Reads an array of an archive once its header has said that it is none too large."""
+    with archive.open(f"{name}.npy") as member:
+        if np.lib.format.read_magic(member) != (1, 0):  # later ones have headers of any length
+            raise ValueError(f"{name} must be an array of numbers")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    count = math.prod(shape)
+    if count > _MOST_NUMBERS or dtype.itemsize > _WIDEST:
+        raise ValueError(
+            f"{name} must have at most {_MOST_NUMBERS:,} numbers of up to {_WIDEST} bytes, got {count:,} "
+            f"of {dtype.itemsize:,} bytes"
+        )
+    with archive.open(f"{name}.npy") as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False), np.float64)
 
 
 # What json, zipfile, zlib and NumPy raise for bytes that they do not expect.

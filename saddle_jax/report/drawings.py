@@ -13,6 +13,7 @@ from saddle_jax.report.measures import Measure
 
 # What is still worth drawing; for larger ones the page says so in words.
 _MOST_BUBBLES = 40_000
+_MOST_BARS = 10_000
 
 
 def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
@@ -50,6 +51,8 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
 
 def agent_bars(scores: Sequence[float], consensus: float | None, measure: Measure) -> str:
     """Draws each agent's result as a bar, the consensus model's as a line."""
+    if len(scores) > _MOST_BARS:
+        return f"<p>{len(scores):,} agents are too many to draw.</p>"
     step = 22.0 if len(scores) <= 40 else 8.0
     left, height = 44.0 if measure.percent else 64.0, 150.0
     width = left + step * len(scores) + 12

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
-from saddle_jax.base.reading import damaged, read_arrays, read_object
+from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
 from saddle_jax.training.config import Config
 from saddle_jax.training.ended import read_result
@@ -34,7 +34,8 @@ class Run:
       metrics: the lines of metrics.jsonl, or some of them: finite numbers, None, or lists of these.
       lines: how many lines metrics.jsonl has.
       sharpness: sharpness.json, if there is one.
-      landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz.
+      landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz; of a
+        large one some rows and columns, and how many `points` there are.
       paper: paper.json, the published figure that this run reproduces.
       measures: the metrics of its evaluations, the one that tables show first.
       family: the name that was given to it and to all runs of its folder; "" if none was.
@@ -79,6 +80,8 @@ class Run:
         points = [(r[x], r[name]) for r in self.metrics if r.get(name) is not None and r.get(x) is not None]
         return [point[0] for point in points], [point[1] for point in points]
 
+
+_MOST_POINTS = 120  # of a landscape along one side, as many cells as a page draws
 
 # Lines of a kind that are read, twice as many at most, for drawings and pages.
 MOST_LINES = 4096
@@ -225,7 +228,7 @@ def _metrics(
             count = record["step"] * sent // step
             if math.isfinite(count):
                 record.setdefault(name, count)
-    if isinstance(passes, int | float) and math.isfinite(passes):
+    if isinstance(passes, int | float) and abs(passes) < TOO_LARGE:
         records = [{**record, "backward_passes": record["step"] * passes} for record in records]
     return records
 
@@ -245,7 +248,7 @@ def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
             return [clean(name, one) for one in value]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise damaged(path, f"{name[:40]!r} must be a number, got {str(value)[:40]!r}")
-        return value if math.isfinite(value) else None
+        return value if -TOO_LARGE < value < TOO_LARGE else None
 
     return {str(name): clean(str(name), value) for name, value in record.items()}
 
@@ -279,7 +282,14 @@ def _landscape(path: pathlib.Path) -> dict[str, list] | None:
     x, y, loss = arrays
     if x.ndim != 1 or y.ndim != 1 or loss.shape != (1, len(x), len(y)) or loss.size == 0:
         raise damaged(path, "loss must be [1, n, n] over x [n] and y [n]")
-    return _cleaned({"x": x.tolist(), "y": y.tolist(), "loss": loss[0].T.tolist()}, path)
+    rows, columns = (
+        np.linspace(0, len(axis) - 1, min(len(axis), _MOST_POINTS)).round().astype(int) for axis in (y, x)
+    )
+    shown = {"x": x[columns], "y": y[rows], "loss": loss[0].T[np.ix_(rows, columns)]}
+    return {
+        **_cleaned({name: part.tolist() for name, part in shown.items()}, path),
+        "points": [len(x), len(y)],
+    }
 
 
 def _paper(path: pathlib.Path) -> dict[str, str] | None:

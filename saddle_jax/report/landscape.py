@@ -12,7 +12,7 @@ import numpy as np
 
 from saddle_jax.base.files import in_one_go
 from saddle_jax.report.page import asset
-from saddle_jax.report.plots import labels, new_figure, save
+from saddle_jax.report.plots import labels, load_matplotlib, new_figure, save
 from saddle_jax.report.policy import embed, meta_element
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
@@ -50,6 +50,7 @@ def plot_surfaces(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
     """Draws two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
+    load_matplotlib()
     from matplotlib.lines import Line2D
 
     texts = labels(names)

@@ -11,6 +11,8 @@ from saddle_jax.training.lock import is_locked
 from saddle_jax.training.logged import newest
 from saddle_jax.training.run_folder import folders_below, read_about, read_settings
 
+LETTERS = 200  # of a setting in a list of runs
+
 
 class Listed(NamedTuple):
     """One run of a list; what a folder that cannot be read does not say is None."""
@@ -45,8 +47,8 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
 
 def _listed(workdir: pathlib.Path, label: str) -> Listed:
     try:
-        settings, result = read_settings(workdir), read_result(workdir)
-        headline = measures(read_about(workdir), label)[0]
+        settings, headline = read_settings(workdir), measures(read_about(workdir), label)[0]
+        result = read_result(workdir)
         step, record = _newest(workdir, headline.key)
     except RunError as error:
         return Listed(label, "unreadable", reason=str(error))
@@ -64,9 +66,9 @@ def _listed(workdir: pathlib.Path, label: str) -> Listed:
         metric=headline.title,
         value=score,
         text=text,
-        method=settings["method"],
-        compressor=settings["compressor"],
-        seed=settings["seeds"] or str(settings["seed"]),
+        method=settings["method"][:LETTERS],
+        compressor=settings["compressor"][:LETTERS],
+        seed=(settings["seeds"] or str(settings["seed"]))[:LETTERS],
     )
 
 

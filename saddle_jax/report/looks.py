@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.report.gathered import Run
+from saddle_jax.report.plots import load_matplotlib
 from saddle_jax.training.config import IRRELEVANT
 
 # Methods that are another one with SAM's gradients.
@@ -48,6 +49,7 @@ def shaded(colour: Any, shade: int) -> Any:
     """Returns a colour with as much white as its shade has."""
     if not shade:
         return colour
+    load_matplotlib()
     from matplotlib.colors import to_rgb
 
     return tuple(1 - _SHADES[shade] * (1 - part) for part in to_rgb(colour))

@@ -38,6 +38,7 @@ class Measure(NamedTuple):
         return f"{100 * value:.2f}" if self.percent else f"{value:.4g}"
 
 
+_MOST = 100  # metrics of a run
 # What runs are about whose config.json does not say it.
 CLASSIFICATION = (
     Measure("accuracy", "higher", "accuracy", True),
@@ -60,6 +61,8 @@ def measures(about: dict[str, Any], where: str) -> tuple[Measure, ...]:
         raise DamagedError(f"{where}: objective of config.json must list metrics") from error
     if any(one.better not in ("higher", "lower", "") for one in found):
         raise DamagedError(f"{where}: objective of config.json must say higher or lower of metrics")
+    if len(found) > _MOST:
+        raise DamagedError(f"{where}: objective of config.json must list at most {_MOST} metrics")
     if not found or len({one.name for one in found}) < len(found):
         raise DamagedError(f"{where}: objective of config.json must list metrics with different names")
     return found

@@ -1,6 +1,7 @@
 // Agents over time: the graph with each agent coloured by its own model's result, and all of it as a heat map.
 const agents = (() => {
   const { html, svg, short, least, most } = charts;
+  const MOST_ROWS = 10000; // of a table; more arguments than an engine takes are no row each
 
   // ---- Graphs that take turns: one after the other in one place, or all of them side by side
   function takeTurns(turns) {
@@ -135,12 +136,15 @@ const agents = (() => {
       said.textContent = `${when}: ${text(run, least(finite))} to ${text(run, most(finite))}`;
       slider.setAttribute("aria-valuetext", said.textContent);
       if (heatMap) heatMap.mark(at);
-      const rows = moment.values.map((value, agent) =>
+      const rows = moment.values.slice(0, MOST_ROWS).map((value, agent) =>
         html("tr", {}, html("td", { class: "number" }, String(agent)), html("td", { class: "number" }, text(run, value))),
       );
       const heads = ["agent", `test ${run.headline.title}, ${when}`];
       const head = html("tr", {}, ...heads.map((name) => html("th", { scope: "col", class: "number" }, name)));
-      listed.lastElementChild.replaceChildren(html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)));
+      const table = html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows));
+      const [some, every] = [rows, moment.values].map((list) => list.length.toLocaleString("en"));
+      const left = html("p", { class: "small" }, `${some} of ${every} agents are listed; the CSV has all.`);
+      listed.lastElementChild.replaceChildren(table, ...(rows.length < moment.values.length ? [left] : []));
     }
 
     function stop() {

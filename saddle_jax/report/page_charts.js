@@ -59,12 +59,13 @@ const charts = (() => {
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
     const ticks = [];
-    for (let n = Math.ceil(low / step); n * step <= high + 1e-9 * step; n++)
-      ticks.push(Number((n * step).toPrecision(12)));
-    return ticks;
+    const first = Math.ceil(low / step);
+    for (let n = 0; n < 12 && (first + n) * step <= high + 1e-9 * step; n++) // n++ leaves 1e17 as it is
+      ticks.push(Number(((first + n) * step).toPrecision(12)));
+    return [...new Set(ticks)];
   }
   function logTicks(low, high) {
-    const decades = Math.log10(high / low);
+    const decades = Math.log10(high) - Math.log10(low);
     const every = Math.max(1, Math.ceil(decades / 7));
     const ticks = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += every) {
@@ -82,8 +83,8 @@ const charts = (() => {
     }
     if (low === high)
       [low, high] = isLog
-        ? [low / 2, high * 2]
-        : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
+        ? [low / 2 || low, high * 2] // half of the smallest number is 0
+        : [low - (Math.abs(low) / 2 || 0.5), high + (Math.abs(high) / 2 || 0.5)];
     const map = isLog ? Math.log : (value) => value;
     const place = (value) => from + ((map(value) - map(low)) / (map(high) - map(low))) * (to - from);
     return { low, high, place, ticks: isLog ? logTicks(low, high) : linearTicks(low, high) };
@@ -117,7 +118,7 @@ const charts = (() => {
     const values = lines.flatMap((line) => line.points.map((p) => p.value));
     const [low, high] = [least(values), most(values)];
     const room = high - low || Math.abs(high) || 1;
-    const [floor, roof] = isLog ? [low / 10, high * 10] : [low - room, high + room];
+    const [floor, roof] = isLog ? [low / 10 || low, high * 10] : [low - room, high + room];
     return isShare ? { floor: Math.max(0, floor), roof: Math.min(100, roof) } : { floor, roof };
   }
 
@@ -170,8 +171,10 @@ const charts = (() => {
       lines.forEach((line, number) => {
         line.ys = line.ys.map((y) => y * options.factor);
         line.halves = line.halves ? line.halves.map((half) => half * options.factor) : null;
-        line.points = line.xs.map((at, index) => ({ line: number, name: line.name, index, at, value: line.ys[index] }));
-        if (line.halves) line.points.forEach((p, index) => (p.half = line.halves[index]));
+        line.points = line.xs
+          .map((at, index) => ({ line: number, name: line.name, index, at, value: line.ys[index] }))
+          .filter((p) => Number.isFinite(p.at) && Number.isFinite(p.value));
+        if (line.halves) for (const p of line.points) p.half = line.halves[p.index];
       });
       const all = lines.flatMap((line) => line.points);
       if (!all.length) {

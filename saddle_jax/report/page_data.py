@@ -1,6 +1,6 @@
 """What a page's script draws and writes as CSV: numbers of runs, by column, and their means over seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ _PANELS = (
     ("gradient_compression_error", "Compression error ‖Q(θ) - θ‖ of gradients", True, 1),
     ("gradient_compression_input", "‖θ‖ before compression, of gradients", True, 1),
 )
+_MOST_NAMES = 200  # metrics of a page; a run of ours has some forty
 # What curves are drawn against.
 _AXES = {axis.metric: axis.title for axis in AXES.values()}
 
@@ -47,9 +48,13 @@ def panels(measures: Sequence[Measure]) -> list[tuple[str, str, bool, int]]:
 
 def page_data(runs: Sequence[Run]) -> dict[str, Any]:
     """Returns what the script draws and writes as CSV."""
-    shown = _panels_of(runs)
+    every = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
+    names = _most_telling(runs, every)
+    shown = _panels_of(runs, names)
     groups = distinct_seeds(runs)
     return {
+        "names": len(names),
+        "left_out": len(every) - len(names),
         "axes": [[key, title] for key, title in _AXES.items() if _is_recorded(runs, key)],
         "panels": [
             {"key": key, "title": title, "log": log, "factor": factor} for key, title, log, factor in shown
@@ -63,12 +68,23 @@ def page_data(runs: Sequence[Run]) -> dict[str, Any]:
             }
             for group, label, look in zip(groups, group_labels(groups), looks(groups), strict=True)
         ],
-        "runs": [_run_data(run) for run in runs],
+        "runs": [_run_data(run, names) for run in runs],
     }
 
 
-def _run_data(run: Run) -> dict[str, Any]:
-    names = dict.fromkeys(name for record in run.metrics for name in record)
+def _most_telling(runs: Sequence[Run], every: Collection[str]) -> list[str]:
+    """Returns the names of the metrics that a page has, of too many those that it knows first."""
+    if len(every) <= _MOST_NAMES:
+        return list(every)
+    known = {*_AXES, *(name for run in runs for name, *_ in panels(run.measures))}
+    return sorted(every, key=lambda name: name not in known and not name.endswith(("_by_layer", "_each")))[
+        :_MOST_NAMES
+    ]
+
+
+def _run_data(run: Run, shown: Sequence[str]) -> dict[str, Any]:
+    own = {name for record in run.metrics for name in record}
+    names = [name for name in shown if name in own]
     counts = class_counts(run)
     graph = topology_of(run)
     return {
@@ -92,9 +108,8 @@ def _run_data(run: Run) -> dict[str, Any]:
     }
 
 
-def _panels_of(runs: Sequence[Run]) -> list[tuple[str, str, bool, int]]:
-    """Lists all curves that these runs have: first those with a place of their own."""
-    metrics = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
+def _panels_of(runs: Sequence[Run], metrics: Sequence[str]) -> list[tuple[str, str, bool, int]]:
+    """Lists the curves of these metrics: first those with a place of their own."""
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     left_out = {*_AXES, *(f"agent_{one.name}_std" for one in known)}
     curves = [name for name in metrics if name not in left_out and _is_scalar(runs, name)]

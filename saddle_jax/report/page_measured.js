@@ -73,10 +73,12 @@ const measured = (() => {
     const losses = plains.flatMap((run) => run.landscape.loss.flat()).filter((value) => value !== null);
     const log = least(losses) > 0;
     for (const run of plains) {
-      const { x, y, loss } = run.landscape;
+      const { x, y, loss, points } = run.landscape;
+      const some = x.length < points[0] || y.length < points[1];
+      const part = some ? `, ${x.length} x ${y.length} of ${points.join(" x ")} points` : "";
       heat(host, {
         id: `landscape of ${run.name}`,
-        title: `${run.name}: loss${log ? ", logarithmic colours" : ""}`,
+        title: `${run.name}: loss${log ? ", logarithmic colours" : ""}${part}`,
         xs: x,
         ys: y,
         z: loss,

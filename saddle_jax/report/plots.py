@@ -1,6 +1,8 @@
 """Pictures of data and partitions, as PNG files."""
 
+import contextlib
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -92,9 +94,29 @@ def save(figure: Any, path: str | os.PathLike) -> None:
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
     """Makes a figure and its axes, without a window, through matplotlib's object interface."""
+    load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=rows * columns == 1)
+
+
+def load_matplotlib() -> None:
+    """Imports matplotlib though MPLBACKEND may name a backend that is not installed: we need none of them.
+
+    Jupyter sets that variable for commands, too. A program that comes to use pyplot has its backend all the
+    same, where there is such a one.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    if backend:
+        with contextlib.suppress(ValueError):  # as matplotlib refuses one that is not there
+            matplotlib.rcParams["backend"] = backend

@@ -7,8 +7,12 @@ ask that server, and no other.
 import base64
 import hashlib
 import json
+import re
 from html import escape
 from typing import Any
+
+_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def policy(script: str, style: str, is_served: bool = False) -> str:
@@ -38,8 +42,17 @@ def meta_element(script: str, style: str) -> str:
 
 def embed(content: Any) -> str:
     """Encodes JSON that may stand inside a script element, whatever its texts say."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 is escaped too
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return _IN_SCRIPT.sub(_escaped, as_json(content))
+
+
+def as_json(content: Any) -> str:
+    """Encodes JSON as text that has an encoding, as half a pair of surrogates, in a name, has none."""
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return _SURROGATES.sub(lambda found: "\\" + _escaped(found), text)  # the page's text spells it so, too
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _hash(text: str) -> str:

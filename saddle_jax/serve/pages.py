@@ -1,26 +1,26 @@
 """What is served: the list of runs, the report of those that were ticked, and what is new in either."""
 
 import dataclasses
-import json
 import pathlib
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from saddle_jax.base.errors import RunError, printable
+from saddle_jax.base.errors import DamagedError, RunError, printable
+from saddle_jax.base.reading import LARGEST
 from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.page import Page, asset, filled, most_lines, run_page
 from saddle_jax.report.page_data import page_data
-from saddle_jax.report.policy import policy
+from saddle_jax.report.policy import as_json, policy
 from saddle_jax.report.topologies import topology_of
 from saddle_jax.serve.listed import address_of, list_page
 from saddle_jax.serve.scan import Entry, Runs, version_of
-from saddle_jax.training.thinned import Following, Thinned
+from saddle_jax.training.thinned import MOST_BYTES, Following, Thinned
 
 MOST_RUNS = 200  # in one page
 _FOLLOWED = 2 * MOST_RUNS  # files whose lines are remembered
+_LINES = MOST_BYTES  # bytes of all lines that are remembered
 
 
 class Answer(NamedTuple):
@@ -39,10 +39,7 @@ class Site:
     def __init__(self, folder: pathlib.Path) -> None:
         self._runs = Runs(folder)
         self._name = folder.resolve().name or str(folder.resolve())
-        self._followed: OrderedDict[tuple[pathlib.Path, int], tuple[threading.Lock, Following]] = (
-            OrderedDict()
-        )
-        self._lock = threading.Lock()
+        self._followed: OrderedDict[tuple[pathlib.Path, int, int], Following] = OrderedDict()
 
     def page(self, keys: Sequence[str]) -> Answer:
         """Returns the list, or the page of the runs with these keys."""
@@ -62,12 +59,13 @@ class Site:
             return Answer(304, "application/json", "", _quoted(version))
         made, runs, version = self._made(keys)
         blocks = {**made.header, **made.main}
+        with self._runs.reading:
+            data = page_data(runs) if runs else None
         content = {
             "sections": [{"name": name, "text": text} for name, text in blocks.items()],
-            "data": page_data(runs) if runs else None,
+            "data": data,
         }
-        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-        return Answer(200, "application/json", text, _quoted(version))
+        return Answer(200, "application/json", as_json(content), _quoted(version))
 
     def _made(self, keys: Sequence[str]) -> tuple[Page, list[Run], str]:
         """Returns the parts of a page, its runs, and of which version it is or, if in doubt, was before."""
@@ -75,6 +73,10 @@ class Site:
         version = version_of(entries)
         if not keys:
             return list_page(self._name, entries), [], version
+        with self._runs.reading:
+            return self._page_of(entries, version)
+
+    def _page_of(self, entries: Sequence[Entry], version: str) -> tuple[Page, list[Run], str]:
         runs, refusals = self._read(entries)
         said = "".join(
             f'<p class="note"><strong>{escape(name)}</strong> cannot be read: {escape(why)}</p>'
@@ -99,12 +101,16 @@ class Site:
 
     def _read(self, entries: Sequence[Entry]) -> tuple[list[Run], dict[str, str]]:
         """Returns the runs, by their names in the list; and why the others cannot be read."""
-        most = most_lines(len(entries))
+        most, most_bytes = most_lines(len(entries)), _LINES >> (len(entries) - 1).bit_length()
         runs, refusals = [], {}
+        room = LARGEST  # of the files of one run, or of those of all runs
         for entry in entries:
             try:
                 self._runs.check(entry.workdir)
-                found = gather([entry.workdir], read=lambda workdir: self._lines(workdir, most))
+                room -= self._runs.size(entry.workdir)
+                if room < 0:
+                    raise DamagedError(f"the runs of a page may have {LARGEST:,} bytes of JSON: choose fewer")
+                found = gather([entry.workdir], read=lambda workdir: self._lines(workdir, most, most_bytes))
                 for run in found:
                     topology_of(run)  # refuses what is no graph
             except RunError as error:
@@ -115,17 +121,17 @@ class Site:
                 runs.append(dataclasses.replace(run, name=entry.name + own))
         return runs, refusals
 
-    def _lines(self, workdir: pathlib.Path, most: int) -> Thinned:
-        """Reads what is new in a run's lines; several threads may ask for them at once."""
-        with self._lock:
-            if (workdir, most) not in self._followed:
-                self._followed[workdir, most] = threading.Lock(), Following(workdir, most)
-            self._followed.move_to_end((workdir, most))
-            lock, following = self._followed[workdir, most]
-            while len(self._followed) > _FOLLOWED:
-                self._followed.popitem(last=False)
-        with lock:
-            return following.update()
+    def _lines(self, workdir: pathlib.Path, most: int, most_bytes: int) -> Thinned:
+        """Reads what is new in a run's lines; of the lines that it knows it forgets the oldest."""
+        asked = workdir, most, most_bytes
+        following = self._followed.pop(asked, None) or Following(workdir, most, most_bytes)
+        self._followed[asked] = following
+        found = following.update()
+        sizes = [one.size for one in self._followed.values()]
+        while len(sizes) > 1 and (len(sizes) > _FOLLOWED or sum(sizes) > _LINES):
+            self._followed.popitem(last=False)
+            del sizes[0]
+        return found
 
 
 def _quoted(version: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import DamagedError, RunError, printable
+from saddle_jax.report.listing import LETTERS
 from saddle_jax.report.measures import measures
 from saddle_jax.training.ended import read_result
 from saddle_jax.training.lock import is_locked
@@ -25,7 +26,7 @@ from saddle_jax.training.run_folder import folders_below, read_about, read_setti
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")
 _NUMBERED = re.compile(r"(sharpness-\d+\.json|landscape-\d+\.npz)")
 _POINTS = 24  # of a small line
-_LARGEST = 1e100  # what larger is cannot be drawn
+_PATIENCE = 1.0  # seconds that one question waits for another
 
 # By file: when it changed, its size and its number; None where there is none. And whether somebody trains.
 Signature = tuple[Any, ...]
@@ -59,18 +60,27 @@ class Runs:
         self.folder = folder.resolve()
         self._known: dict[pathlib.Path, Entry] = {}
         self._lock = threading.Lock()
+        self.reading = threading.RLock()  # one folder is read at a time: each may need a lot of memory
 
     def entries(self) -> list[Entry]:
-        """Lists the runs, in the order of their paths; only those that changed are read."""
-        with self._lock:
-            known = {}
-            for workdir in folders_below(self.folder):
+        """Lists the runs, in the order of their paths; only those that changed are read.
+
+        While somebody else's question takes long, as many as that one has read by now.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE):
+            return sorted(self._known.values(), key=lambda entry: entry.workdir)
+        try:
+            there = folders_below(self.folder)
+            for workdir in self._known.keys() - set(there):
+                del self._known[workdir]
+            for workdir in there:
                 now = self.signature(workdir)
                 before = self._known.get(workdir)
-                same = before is not None and before.signature == now
-                known[workdir] = before if before and same else self._entry(workdir, now)
-            self._known = known
-            return list(known.values())
+                if before is None or before.signature != now:
+                    self._known[workdir] = self._entry(workdir, now)
+            return [self._known[workdir] for workdir in there]
+        finally:
+            self._lock.release()
 
     def signature(self, workdir: pathlib.Path) -> Signature:
         """Returns what tells whether a run's files are still those that were read."""
@@ -87,6 +97,11 @@ class Runs:
             if path.is_symlink() and not path.resolve().is_relative_to(self.folder):
                 raise DamagedError(f"{name} is a link that leads out of the folder: it is not read")
 
+    def size(self, workdir: pathlib.Path) -> int:
+        """Returns how many bytes the JSON of a run has, apart from its lines."""
+        marks = [_mark(workdir / name) for name in _files_of(workdir) if name.endswith(".json")]
+        return sum(mark[1] for mark in marks if mark)
+
     def _entry(self, workdir: pathlib.Path, signature: Signature) -> Entry:
         name = str(workdir.relative_to(self.folder))
         label = printable(workdir.name if name == "." else name)
@@ -95,7 +110,8 @@ class Runs:
         changed = max((mark[0] for mark in files if mark), default=0) / 1e9
         try:
             self.check(workdir)
-            return _summary(Entry(key, label, workdir, "", changed=changed, signature=signature), running)
+            with self.reading:
+                return _summary(Entry(key, label, workdir, "", changed=changed, signature=signature), running)
         except RunError as error:
             why = printable(str(error)).replace(f"{self.folder}{os.sep}", "")
             return Entry(key, label, workdir, "unreadable", why, changed=changed, signature=signature)
@@ -103,14 +119,15 @@ class Runs:
 
 def _summary(entry: Entry, running: bool) -> Entry:
     workdir = entry.workdir
-    settings, about, result = read_settings(workdir), read_about(workdir), read_result(workdir)
-    headline = measures(about, entry.name)[0]
+    settings, about = read_settings(workdir), read_about(workdir)
+    headline, steps = measures(about, entry.name)[0], about.get("steps")
+    del about  # each of these may be large
+    result = read_result(workdir)
     step = next((record["step"] for record in newest(workdir)), (result or {}).get("steps", 0))
     ended = (result or {}).get(headline.key)
     logged = (record.get(headline.key) for record in newest(workdir, headline.key))
     score = ended if ended is not None else next((value for value in logged if value is not None), None)
     losses = [record.get("train_loss") for record in sampled(workdir, _POINTS)]
-    steps = about.get("steps")
     return entry._replace(
         state="running" if running else result["status"] if result else "interrupted",
         step=step,
@@ -118,10 +135,10 @@ def _summary(entry: Entry, running: bool) -> Entry:
         score=score,
         metric=headline.title,
         result="" if score is None else headline.text(score),
-        method=settings["method"],
-        compressor=settings["compressor"],
-        seed=settings["seeds"] or str(settings["seed"]),
-        losses=tuple(loss for loss in losses if loss is not None and abs(loss) < _LARGEST),
+        method=settings["method"][:LETTERS],
+        compressor=settings["compressor"][:LETTERS],
+        seed=(settings["seeds"] or str(settings["seed"]))[:LETTERS],
+        losses=tuple(loss for loss in losses if loss is not None),
     )
 
 

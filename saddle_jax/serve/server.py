@@ -6,10 +6,13 @@ names, and an Origin, if there is one, must be this server's.
 """
 
 import contextlib
+import errno
 import ipaddress
 import socket
 import socketserver
 import sys
+import threading
+import time
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +21,9 @@ from urllib.parse import parse_qs, urlsplit
 from saddle_jax.serve.pages import MOST_RUNS, Answer, Site
 from saddle_jax.version import __version__
 
+_MOST_CONNECTIONS = 256  # at once; each has a thread and a file
+_PAUSE = 0.1  # seconds
+_SILENCE = 3.0  # seconds without a request, after which a connection may have to make room
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
@@ -83,8 +89,14 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30.0  # seconds that a browser may leave us waiting
     server: "Server"
 
+    def handle_one_request(self) -> None:
+        """Waits for a request, and answers it."""
+        self.server.waiting[self.connection] = time.monotonic()
+        super().handle_one_request()
+
     def do_GET(self) -> None:
         """Answers with a page, or with what is new; a bug is told here and, with its traceback, there."""
+        self.server.waiting.pop(self.connection, None)
         try:
             answer = self._answer()
         except Exception:
@@ -149,17 +161,33 @@ class _Handler(BaseHTTPRequestHandler):
         """Prints nothing: whoever started the server wants to see the page."""
 
 
+def _connections() -> int:
+    """Returns how many connections there may be: half of the files that may be open are left for reading."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return _MOST_CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if files < 0 else max(1, min(_MOST_CONNECTIONS, files // 2))
+
+
 def _plain(status: int, text: str) -> Answer:
     return Answer(status, "text/plain", f"{text}\n")
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a folder on a host and a port; port 0 takes any that is free."""
+    """Serves a folder on a host and a port; port 0 takes any that is free.
+
+    Connections that it has no room for wait, in the system's queue, until others are closed.
+    """
 
     daemon_threads = True
+    request_queue_size = 1024
 
     def __init__(self, site: Site, host: str, port: int) -> None:
         self.site, self.names = site, names_of(host)
+        self.waiting: dict[socket.socket, float] = {}  # connections without a whole request, and since when
+        self._room = threading.BoundedSemaphore(_connections())
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host.strip("[]"), port), _Handler)
 
@@ -167,6 +195,35 @@ class Server(ThreadingHTTPServer):
         """Takes the port, without asking anybody for this machine's name as the base class would."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Takes a connection when there is room for one; if the system has none, it waits before the next."""
+        if not self._room.acquire(timeout=_PAUSE):
+            self._part_with_the_silent()
+            raise BlockingIOError("all connections are in use")  # serve_forever asks again
+        try:
+            return super().get_request()
+        except OSError as error:
+            self._room.release()
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(_PAUSE)
+            raise
+
+    def _part_with_the_silent(self) -> None:
+        """Lets go of connections on which nobody has asked for a while, as others wait for their places."""
+        latest = time.monotonic() - _SILENCE
+        for request, since in list(self.waiting.items()):
+            if since < latest:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Closes a connection, and makes room for another one."""
+        self.waiting.pop(request, None)
+        try:
+            super().shutdown_request(request)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Lets go of browsers that have gone; anything else is a bug, and told."""

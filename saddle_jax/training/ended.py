@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saddle_jax.base.errors import DamagedError
-from saddle_jax.base.reading import read_object
+from saddle_jax.base.reading import TOO_LARGE, read_object
 
 STATUSES = ("finished", "diverged", "interrupted")
 
@@ -58,7 +58,7 @@ def _fault_of_one(end: dict[str, Any]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) >= TOO_LARGE
 
 
 def _is_count(value: Any) -> bool:
@@ -82,7 +82,7 @@ def _is_last_finite(value: Any) -> bool:
 
 def _are_settings(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) and all(map(_is_score, one.values())) for one in value
+        isinstance(one, dict) and all(type(each) in (int, float) for each in one.values()) for one in value
     )
 
 

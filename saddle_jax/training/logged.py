@@ -8,17 +8,16 @@ ours with other values than these is damage, and told.
 
 import functools
 import json
-import math
 import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from saddle_jax.base.errors import one_line
-from saddle_jax.base.reading import damaged, open_to_read, parse, reading
+from saddle_jax.base.reading import TOO_LARGE, damaged, open_to_read, parse, reading
 
 FILE = "metrics.jsonl"
-LONGEST = 2**26  # bytes of a line
+LONGEST = 2**22  # bytes of a line; one with a number of each of 10,000 agents has 200,000
 _BLOCK = 2**16  # bytes that are read at once from the end
 
 Record = dict[str, Any]
@@ -64,8 +63,8 @@ def last_evaluation(workdir: pathlib.Path) -> Record:
     return {}
 
 
-def sampled(workdir: pathlib.Path, count: int) -> list[Record]:
-    """Returns about `count` complete lines from evenly spaced places of the file, however long it is.
+def sampled(workdir: pathlib.Path, count: int) -> Iterator[Record]:
+    """Yields about `count` complete lines from evenly spaced places of the file, however long it is.
 
     Raises:
       DamagedError: as `read_metrics` does, for the lines that it meets.
@@ -74,24 +73,25 @@ def sampled(workdir: pathlib.Path, count: int) -> list[Record]:
     try:
         file = open_to_read(path)
     except FileNotFoundError:
-        return []
-    found: dict[int, Record] = {}
+        return
     with file, reading(path):
         size = file.seek(0, os.SEEK_END)
         if size <= _BLOCK:
             file.seek(0)
             lines = file.read().splitlines(keepends=True)
-            chosen = range(0, len(lines), max(1, len(lines) // count))
-            found = {n: r for n in chosen if (r := record_of(lines[n], path, f"line {n + 1:,}"))}
-            return list(found.values())
+            for n in range(0, len(lines), max(1, len(lines) // count)):
+                if record := record_of(lines[n], path, f"line {n + 1:,}"):
+                    yield record
+            return
+        last = -1
         for number in range(count):
             file.seek(number * size // count)
             if number:
                 file.readline(LONGEST)  # the rest of a line
             place, line = file.tell(), file.readline(LONGEST)
-            if line.endswith(b"\n") and (record := record_of(line, path, f"byte {place:,}")):
-                found[place] = record
-    return list(found.values())
+            if place > last and line.endswith(b"\n") and (record := record_of(line, path, f"byte {place:,}")):
+                yield record
+            last = max(last, place)
 
 
 def _records(path: pathlib.Path) -> Iterator[Record]:
@@ -130,6 +130,8 @@ def check_short(line: bytes) -> None:
 def record_of(line: bytes, path: pathlib.Path, where: str) -> Record | None:
     """Returns the object of a line, None of what is none; numbers that are not finite become None.
 
+    So do those that are too large to compute with.
+
     Raises:
       DamagedError: it is a line of a run with other values than those; `where` says which line.
     """
@@ -158,7 +160,7 @@ def _depth(name: str) -> int:
 
 def _checked(name: str, value: Any, depth: int) -> Any:
     if type(value) is float and not depth:  # by far the most
-        return value if math.isfinite(value) else None
+        return value if -TOO_LARGE < value < TOO_LARGE else None
     if value is None:
         return None
     if isinstance(value, list) and depth:
@@ -166,7 +168,7 @@ def _checked(name: str, value: Any, depth: int) -> Any:
     is_bare = name.endswith("_by_replica") and depth > 0  # a number where each replica must have one
     if is_bare or isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name[:40]!r} must be {'a list' if is_bare else 'a number'}, got {_shown(value)}")
-    return value if math.isfinite(value) else None
+    return value if -TOO_LARGE < value < TOO_LARGE else None
 
 
 def _shown(value: Any) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from saddle_jax.base.reading import open_to_read, reading
 from saddle_jax.training.logged import FILE, LONGEST, Record, check_short, record_of
 
+MOST_BYTES = 2**23  # of the lines that a page or a drawing keeps; in memory it is ten times as much
 _KINDS = 16  # kinds of lines that are thinned by themselves; files of ours have three
 _PLACES = ("step", "epoch")
 
@@ -37,8 +38,8 @@ class Thinned:
         return len(self.records) == self.lines
 
 
-def read_thinned(workdir: pathlib.Path, most: int) -> Thinned:
-    """Reads at most twice `most` lines of each kind, in memory that does not grow with the file.
+def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Thinned:
+    """Reads at most twice `most` lines of each kind, fewer of long ones: memory does not grow with the file.
 
     Lines of the same names are of a kind: logged steps, evaluations and measured curvatures are thinned by
     themselves, so that a few evaluations are not lost among many steps.
@@ -46,20 +47,25 @@ def read_thinned(workdir: pathlib.Path, most: int) -> Thinned:
     Raises:
       DamagedError: as `logged.read_metrics` does.
     """
-    return Following(workdir, most).update()
+    return Following(workdir, most, most_bytes).update()
 
 
 class Following:
     """A metrics.jsonl that may be growing: each update reads what is new in it, and no line twice."""
 
-    def __init__(self, workdir: pathlib.Path, most: int) -> None:
-        self._path, self._most = workdir / FILE, max(1, most)
+    def __init__(self, workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> None:
+        self._path, self._asked, self._most_bytes = workdir / FILE, max(1, most), most_bytes
         self._begin(None)
 
     def _begin(self, identity: tuple[int, int] | None) -> None:
-        self._identity = identity
-        self._offset = self._lines = self._count = 0
+        self._identity, self._most = identity, self._asked
+        self._offset = self._lines = self._count = self._size = 0
         self._kinds: dict[frozenset[str], _Kind] = {}
+
+    @property
+    def size(self) -> int:
+        """How many bytes the lines have that are kept."""
+        return sum(kind.size for kind in list(self._kinds.values()))
 
     def update(self) -> Thinned:
         """Reads the lines that have been added since the last time; of a file that was replaced, all.
@@ -93,19 +99,34 @@ class Following:
             check_short(line)
             record = record_of(line, self._path, f"line {self._lines + 1:,}")
             if record:
-                self._take(record)
+                self._take(record, len(line))
             elif not line.endswith(b"\n"):
                 return  # somebody is writing it
             self._offset += len(line)
             self._lines += 1
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record, size: int) -> None:
+        if size > self._most_bytes // 4:  # too few would be left
+            raise ValueError(
+                f"a line has {size:,} bytes; where so much is shown it may have a quarter of "
+                f"{self._most_bytes:,}"
+            )
+        if self._size + size > self._most_bytes:
+            self._size = self.size  # some kinds may have been thinned since
+        while self._size + size > self._most_bytes:
+            if self._most == 1:
+                raise ValueError(f"the lines that are kept of it have more than {self._most_bytes:,} bytes")
+            self._most //= 2
+            for kind in self._kinds.values():
+                kind.thin_to(self._most)
+            self._size = self.size
+        self._size += size
         names = frozenset(record)
         if names not in self._kinds and len(self._kinds) >= _KINDS:
             names = frozenset()  # no file of ours: all other kinds together
         if names not in self._kinds:
             self._kinds[names] = _Kind(self._most)
-        self._kinds[names].take(self._count, record)
+        self._kinds[names].take(self._count, record, size)
         self._count += 1
 
 
@@ -114,27 +135,36 @@ class _Kind:
 
     def __init__(self, most: int) -> None:
         self._most, self._length, self._seen = most, 1, 0
-        self._entries: list[tuple[int, int, Record]] = []  # place within the kind, within the file, line
+        self._entries: list[tuple[int, int, Record, int]] = []  # place in the kind, in the file, line, bytes
+        self.size = 0  # in bytes
 
-    def take(self, number: int, record: Record) -> None:
-        """Takes in the next line, with its number in the file."""
+    def take(self, number: int, record: Record, size: int) -> None:
+        """Takes in the next line, with its number in the file and its length."""
         if len(self._entries) >= 2 * self._most:
             self._thin()
-        self._entries.append((self._seen, number, record))
+        self._entries.append((self._seen, number, record, size))
+        self.size += size
         self._seen += 1
 
     def kept(self) -> list[tuple[int, Record]]:
         """Returns the lines that are kept, the last one among them, with their numbers."""
-        return [(number, record) for _, number, record in self._entries]
+        return [(number, record) for _, number, record, _ in self._entries]
+
+    def thin_to(self, most: int) -> None:
+        """Thins the lines to at most `most`, from now on."""
+        self._most = most
+        if len(self._entries) > most:
+            self._thin()
 
     def _thin(self) -> None:
-        values = _numbers([record for _, _, record in self._entries])  # [lines, names]
-        places = np.array([place for place, _, _ in self._entries])
+        values = _numbers([record for _, _, record, _ in self._entries])  # [lines, names]
+        places = np.array([place for place, _, _, _ in self._entries])
         stretches = max(1, self._most // (2 * values.shape[1] + 1))
         while -(-self._seen // self._length) > stretches:
             self._length *= 2
         kept = extremes(places // self._length, values)
         self._entries = [self._entries[number] for number in kept]
+        self.size = sum(size for *_, size in self._entries)
 
 
 def extremes(stretch: np.ndarray, values: np.ndarray) -> list[int]:

@@ -1,6 +1,7 @@
 """One reader for files that may be anybody's: it has one error, in one line, and never waits."""
 
 import io
+import json
 import os
 import struct
 import zipfile
@@ -130,3 +131,77 @@ def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
 
 def test_control_characters_are_spelt_out():
     assert printable("a\x1b[2J\x07\n\ud800é") == "a\\x1b[2J\\x07\\n\\ud800é"
+
+
+def archive_of(**members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return buffer.getvalue()
+
+
+def header_of(shape, descr="'<f8'", version=b"\x01\x00"):
+    """What stands before the data of an array that claims this shape."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    size = struct.pack("<H" if version == b"\x01\x00" else "<I", len(header))
+    return b"\x93NUMPY" + version + size + header.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            header_of("(134217728,)") + bytes(2**20),
+            "at most 4,194,304 numbers of up to 16 bytes, got 134,2",
+        ),
+        (header_of("(2,)", "('<f8', (1000000,))"), "got 2 of 8,000,000 bytes"),
+        (header_of("(2,)", "'<U5000000'"), "got 2 of 20,000,000 bytes"),
+        (header_of("(2,)", version=b"\x02\x00") + bytes(16), "must be an array of numbers"),
+        (header_of("(-3,)"), "cannot be read"),
+        (header_of("(2,)", "'|O'"), "Object arrays cannot be loaded"),
+    ],
+)
+def test_an_array_is_refused_by_its_header(content, told, tmp_path):
+    (tmp_path / "a.npz").write_bytes(archive_of(x=content))
+    with pytest.raises(DamagedError, match=told):
+        read_arrays(tmp_path / "a.npz", ["x"])
+
+
+def test_the_largest_landscape_is_read(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", loss=np.zeros((1, 2001, 2001)))
+    (loss,) = read_arrays(tmp_path / "a.npz", ["loss"])
+    assert loss.shape == (1, 2001, 2001)
+
+
+def test_an_archive_of_very_many_arrays_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for number in range(2000):
+            archive.writestr(f"{number}.npy", b"")
+    with pytest.raises(DamagedError, match="its list of arrays must have at most 65,536 bytes"):
+        read_arrays(tmp_path / "a.npz", ["0"])
+    content = archive_of(x=header_of("(0,)"))  # the same list, said to be as long as a larger number says
+    (tmp_path / "a.npz").write_bytes(content[:-22] + b"PK\x06\x07" + bytes(16) + content[-22:])
+    with pytest.raises(DamagedError, match="it must be an archive of NumPy"):
+        read_arrays(tmp_path / "a.npz", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"a": "' + "x" * 2**24 + '"}', "it has more than 16,777,216 bytes"),
+        ('{"a": [' + "[]," * 300_000 + "1]}", "it has more than 250,000 objects, lists and names"),
+        ('{"a": [' + "1," * 2_000_000 + "1]}", "it has more than 1,500,000 values"),
+    ],
+    ids=["long", "lists", "values"],
+)
+def test_json_is_bounded_by_what_it_becomes(content, told, tmp_path):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(DamagedError, match=told):
+        read_object(tmp_path / "a.json")
+
+
+def test_json_of_ten_thousand_agents_is_read(tmp_path):
+    counts = [[number % 500] * 100 for number in range(10_000)]
+    (tmp_path / "a.json").write_text(json.dumps({"class_counts": counts}, indent=1))
+    assert read_object(tmp_path / "a.json") == {"class_counts": counts}

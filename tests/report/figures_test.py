@@ -1,7 +1,10 @@
 """The figures drawn from run folders show what the folders say."""
 
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 
 import folders
 import numpy as np
@@ -249,3 +252,23 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
     assert cli.main(["saddle", "figure", "bits", str(unfinished), f"--output={tmp_path / 'b.png'}"]) == 2
     assert "bits needs finished runs" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"run", "unfinished", "c.png"}
+
+
+def test_a_backend_that_is_not_installed_is_not_needed(tmp_path):
+    """Jupyter sets MPLBACKEND for commands, too; a program keeps the backend that it asked for."""
+    run = folders.write_run(tmp_path / "run")
+    program = (
+        "import os, sys; from saddle_jax.cli import __main__ as cli; "
+        "status = cli.main(['saddle', 'figure', 'curves', *sys.argv[1:]]); "
+        "import matplotlib; print(os.environ['MPLBACKEND'], matplotlib.rcParams._get_backend_or_none()); "
+        "sys.exit(status)"
+    )
+    backends = {"nonsense": None, "svg": "svg", "module://matplotlib_inline.backend_inline": None}
+    for name, kept in backends.items():
+        environment = {**os.environ, "MPLBACKEND": name}
+        command = [sys.executable, "-c", program, str(run), f"--output={run / 'curves.png'}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith(f"{name} {kept or ''}")
+        assert (run / "curves.png").stat().st_size > 1000
+        (run / "curves.png").unlink()

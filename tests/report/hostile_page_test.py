@@ -91,3 +91,68 @@ def test_a_hostile_folder_runs_nothing(tmp_path):
         assert len(tree.find("script")) == (2 if policy else 3)  # one is the test's own
         assert any(text == HOSTILE for _, text in tree.find("figcaption"))  # the curve of that name
         assert HOSTILE_NAME in [text for _, text in tree.find("button")]  # the legend
+
+
+def hostile_numbers(folder):
+    """Runs whose numbers and names no training writes."""
+    line = {"step": 0, "epoch": 0.0, "train_loss": 5e-324, "bytes_sent_per_agent": 1}
+    same = [line, line]
+    yield "smallest", folders.write_run(folder / "smallest", lines=same)
+    large = [{**line, "step": n, "epoch": 1e17 + 16 * n, "train_loss": 1.0 + n} for n in range(4)]
+    yield "epochs", folders.write_run(folder / "epochs", lines=large)
+    wide = [{**line, "step": n, "epoch": (-1) ** n * 9e99, "train_loss": 10.0 ** (99 * n)} for n in range(2)]
+    yield "wide", folders.write_run(folder / "wide", lines=[*same, *wide])
+    each = [0.5] * 100_000
+    lines = [{"step": n, "epoch": n, "test_loss": 1.0, "agent_accuracy_each": each} for n in (1, 2)]
+    many = {"agent_accuracy_each": each}
+    yield "agents", folders.write_run(folder / "agents", lines=lines, result=many)
+    names = {f"name{n}": 1.0 for n in range(100_000)}
+    yield "names", folders.write_run(folder / "names", lines=[{**line, **names}, {**line, **names}])
+    kinds = [{"step": n, "epoch": n, f"kind{n}": 1.0} for n in range(20_000)]
+    yield "kinds", folders.write_run(folder / "kinds", lines=[*same, *kinds])
+    torn = {"\ud800": 1.0, "a\udfff<b": 2.0}
+    about = {"layers": ["\ud83d"], "versions": {"\udead": "\ud800"}}
+    yield "torn", folders.write_run(folder / "torn", lines=[{**line, **torn}], about=about)
+    density = {"x": [1.0, 2.0, None], "y": [1.0]}
+    stage = {"step": 1, "epoch": 1, "whose": "consensus", "lambda_max": 3.0, "density": density}
+    sharpness = {"data": "train", "images": 8, "stages": [stage]}
+    yield "density", folders.write_run(folder / "density", sharpness=sharpness)
+
+
+@needs_browser
+def test_hostile_numbers_are_drawn_or_told(tmp_path):
+    shown = {}
+    for name, run in hostile_numbers(tmp_path):
+        page = folders.make_page(tmp_path, run)
+        tree, console = browse(page, tmp_path)
+        assert console == [], name
+        for tag, found, _ in tree.elements:
+            for attribute in ("d", "points", "x", "y", "cx", "cy", "width", "height"):
+                assert "NaN" not in (found.get(attribute) or ""), (name, tag, found)
+                assert "Infinity" not in (found.get(attribute) or ""), (name, tag, found)
+        assert tree.find("polyline", **{"class": "curve"}), name
+        shown[name] = tree, page.stat().st_size
+    for name in ("names", "kinds"):
+        tree, size = shown[name]
+        assert size < 20e6
+        assert len(tree.find("figure")) <= 203
+        (told,) = [text for _, text in tree.find("p") if "metrics are not shown" in text]
+        assert told.endswith("metrics.jsonl has all.")
+    tree, _ = shown["agents"]
+    assert [text for _, text in tree.find("p") if text == "100,000 agents are too many to draw."]
+    assert [text for _, text in tree.find("p") if text.startswith("10,000 of 100,000 agents are listed")]
+    captions = [text for _, text in shown["torn"][0].find("figcaption")]
+    assert {"\\ud800", "a\\udfff<b"} <= set(captions)
+
+
+def test_large_landscapes_are_shown_in_part(tmp_path):
+    run, axis = folders.write_run(tmp_path / "run"), np.linspace(-1, 1, 401)
+    loss = axis[:, None] + 2 * axis + 4
+    np.savez(run / "landscape.npz", x=axis, y=axis, loss=loss[None])
+    text = folders.make_page(tmp_path, run).read_text()
+    ((_, data),) = Tree(text).find("script", id="data")
+    shown = json.loads(data)["runs"][0]["landscape"]
+    assert shown["points"] == [401, 401]
+    assert (len(shown["x"]), len(shown["y"]), shown["x"][0], shown["y"][-1]) == (120, 120, -1.0, 1.0)
+    x, y = np.array(shown["x"]), np.array(shown["y"])
+    np.testing.assert_allclose(shown["loss"], x + 2 * y[:, None] + 4)

@@ -13,6 +13,7 @@ from browser import Tree
 from damage import CONTENTS, swapped
 from serving import ask, keys_of, served
 
+from saddle_jax.cli import __main__ as cli
 from saddle_jax.serve.listed import STATES
 from saddle_jax.serve.pages import Site
 from saddle_jax.serve.scan import Runs
@@ -163,3 +164,23 @@ def test_nothing_is_written(tmp_path):
         assert ask(port, f"/runs?run={key}").status == 200
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert run in before
+
+
+@pytest.mark.parametrize("score", [1e308, -1e308, 1e100])
+def test_one_number_that_is_too_large_spoils_no_comparison(tmp_path, score, capsys):
+    for seed in (0, 1):
+        config = dataclasses.replace(folders.SMALL, seed=seed)
+        folders.write_run(tmp_path / f"seed{seed}", config)
+    config = dataclasses.replace(folders.SMALL, seed=2)
+    folders.write_run(tmp_path / "large", config, result={"test_accuracy": score})
+    logged = folders.metrics(test_accuracy=lambda step: score)
+    folders.write_run(tmp_path / "logged", dataclasses.replace(config, seed=3), lines=logged)
+    assert states(tmp_path)["large"][0] == "unreadable"
+    with served(tmp_path) as port:
+        query = "&".join(f"run={key}" for key in keys_of(port))
+        for path in (f"/runs?{query}", f"/updates?{query}"):
+            assert ask(port, path).status == 200
+    runs = [str(tmp_path / name) for name in ("seed0", "large", "logged")]
+    assert cli.main(["saddle", "report", *runs, f"--output={tmp_path / 'page.html'}"]) == 3
+    assert "'test_accuracy' must be a number" in capsys.readouterr().err
+    assert cli.main(["saddle", "report", *runs[::2], f"--output={tmp_path / 'page.html'}"]) == 0

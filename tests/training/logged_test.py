@@ -122,4 +122,4 @@ def test_samples_come_from_all_over_a_file_however_long(tmp_path):
     np.testing.assert_allclose(np.diff(found), 20_000 / 32, rtol=0.1)
     write(tmp_path, steps(10))
     assert [record["step"] for record in sampled(tmp_path, 32)] == list(range(1, 11))
-    assert sampled(tmp_path / "nowhere", 32) == []
+    assert list(sampled(tmp_path / "nowhere", 32)) == []

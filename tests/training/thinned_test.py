@@ -139,3 +139,18 @@ def test_damage_is_told_each_time(tmp_path):
     for _ in range(2):
         with pytest.raises(DamagedError, match="line 4: 'step' must be a number"):
             following.update()
+
+
+def test_long_lines_are_thinned_to_so_many_bytes_and_keep_their_peak(tmp_path):
+    lines = [{**line, "a_each": [0.5] * 100} for line in steps(2000)]
+    lines[1234]["train_loss"] = 77.5
+    write(tmp_path, lines)
+    following = Following(tmp_path, 4096, 100_000)
+    found = following.update()
+    assert found.lines == 2000
+    assert 50 < len(found.records) < 250
+    assert following.size < 100_000
+    assert 77.5 in [record["train_loss"] for record in found.records]
+    assert (found.records[0]["step"], found.records[-1]["step"]) == (1, 2000)
+    with pytest.raises(DamagedError, match=r"a line has .* bytes; where so much is shown"):
+        read_thinned(tmp_path, 4096, 2000)
