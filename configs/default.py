@@ -5,7 +5,7 @@
 Consensus test accuracy above 93 % in about a minute on two cores, compilation included.
 """
 
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 
 def get_config() -> Config:

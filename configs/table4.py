@@ -5,8 +5,8 @@
 SCALE is full, long, cpu, study or smoke; `bin/saddle reproduce --table=4 --list` names the rows.
 """
 
-from saddle_jax.paper.overlays import overlay
-from saddle_jax.training.config import Config
+from saddle_jax.papers.saddle.overlays import overlay
+from saddle_jax.settings.config import Config
 
 
 def get_config(variant: str = "") -> Config:

@@ -7,8 +7,8 @@ import jax
 
 import saddle_jax as sj
 from saddle_jax import data
+from saddle_jax.settings.config import Config
 from saddle_jax.training.build import build
-from saddle_jax.training.config import Config
 
 EVERY, POINTS = 400, 5
 NAMES = ["dpsgd", "gradient_tracking", "d2", "push_diging", "relay_sgd", "kgt", "beer", "motef"]

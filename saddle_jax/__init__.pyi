@@ -1,11 +1,5 @@
 """The public names and where each lives: type checkers read it, and names are imported when asked for."""
 
-from .ascents.asam import asam as asam
-from .ascents.esam import esam as esam
-from .ascents.gsam import gsam as gsam
-from .ascents.lesam import lesam as lesam
-from .ascents.looksam import looksam as looksam
-from .ascents.sam import sam as sam
 from .base.checks import ArgumentError as ArgumentError
 from .compression.base import Compressor as Compressor
 from .compression.base import Payload as Payload
@@ -106,4 +100,10 @@ from .methods.saddle import q_saddle as q_saddle
 from .methods.saddle import saddle as saddle
 from .methods.sgp import sgp as sgp
 from .methods.slowmo import slowmo as slowmo
+from .sam.asam import asam as asam
+from .sam.esam import esam as esam
+from .sam.gsam import gsam as gsam
+from .sam.lesam import lesam as lesam
+from .sam.looksam import looksam as looksam
+from .sam.sam import sam as sam
 from .version import __version__ as __version__

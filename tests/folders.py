@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.version import RUN_FORMAT
 
 SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)

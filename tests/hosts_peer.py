@@ -9,8 +9,8 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices import hosts, joining
+from saddle_jax.settings.config import Config
 from saddle_jax.training import feeding
-from saddle_jax.training.config import Config
 from saddle_jax.training.program import build
 
 

@@ -94,7 +94,7 @@ NOT_IN_CI = {
     "bin/saddle report runs/digits-q_saddle-ring10-seed0": "the folder of the first command at its own size",
     "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
     "bin/saddle demo": "tests/cli/demo_test.py runs it with smaller models",
-    "bin/saddle theory --corollary": "takes ten minutes: tests/analysis/estimates_test.py has it",
+    "bin/saddle theory --corollary": "takes ten minutes: tests/papers/estimates_test.py has it",
 }
 NOT_RUN = {
     "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",

@@ -11,7 +11,7 @@ import equations
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithm_texts, algorithms
 from saddle_jax.report.options import Option
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 # How the papers write the names of their methods.
 TITLES = {

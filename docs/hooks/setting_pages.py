@@ -7,12 +7,12 @@ import io
 import re
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.training.config import IRRELEVANT, Config
+from saddle_jax.settings.config import IRRELEVANT, Config
 
 _HEAD = """# Settings
 
 Every setting is `--config.NAME=VALUE` on the command line, and a field of
-`saddle_jax.training.config.Config` in a settings file. `bin/saddle config` prints this list with the values
+`saddle_jax.settings.config.Config` in a settings file. `bin/saddle config` prints this list with the values
 that a command would use.
 
 Settings marked with * cannot change the numbers of a run, apart from rounding. An interrupted run may

@@ -15,8 +15,8 @@ import jax
 import saddle_jax as sj
 from saddle_jax import data
 from saddle_jax.methods import METHODS, options_of
+from saddle_jax.settings.config import Config
 from saddle_jax.training.build import build
-from saddle_jax.training.config import Config
 
 FILE = pathlib.Path(__file__).with_name("convex.json")
 STEPS, EVERY = 1500, 30

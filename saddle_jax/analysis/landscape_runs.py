@@ -10,10 +10,10 @@ import numpy as np
 from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base.types import Params
 from saddle_jax.devices import policy
+from saddle_jax.runs.run_folder import read_config
 from saddle_jax.training import reopen
 from saddle_jax.training.build import Replica
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import read_config
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,10 +17,10 @@ from saddle_jax.analysis import hessian
 from saddle_jax.base.reading import TOO_LARGE, read_object, reading
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.models.convolution import Lowering
+from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.precision import products
+from saddle_jax.runs.run_folder import write_json
 from saddle_jax.training.build import Replica
-from saddle_jax.training.run_folder import write_json
 
 DATA = ("train", "own")
 FILE = "sharpness.json"

@@ -9,12 +9,12 @@ from saddle_jax.analysis import sharpness
 from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
 from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.types import Params
+from saddle_jax.settings.sweep import name_of as sweep_name
+from saddle_jax.settings.sweep import settings_of
 from saddle_jax.training import reopen
 from saddle_jax.training.build import Replica
 from saddle_jax.training.program import Program
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.sweep import name_of as sweep_name
-from saddle_jax.training.sweep import settings_of
 
 CONSENSUS = "consensus"
 Whose = str | int  # CONSENSUS, or the number of an agent

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 
 # Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
-import saddle_jax.training.interruption as interruption
+import saddle_jax.training.signals as interruption
 from saddle_jax.cli import clock as clock  # looks at the time
 from saddle_jax.cli import statuses, streams, surroundings, telling
 from saddle_jax.cli.verbs import DEVICES, VERBS, WITHOUT_JAX

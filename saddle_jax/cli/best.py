@@ -11,7 +11,7 @@ from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
 from saddle_jax.report.best import as_json, choose, groups_by, rows_of
 from saddle_jax.report.candidates import BETTER, candidates_of, gather_ended, yardstick_of
 from saddle_jax.report.tables import FORMS, in_form
-from saddle_jax.training.run_folder import folders_below
+from saddle_jax.runs.run_folder import folders_below
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -8,8 +8,8 @@ from saddle_jax.base import checks
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.streams import passing
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.laws import kinds
-from saddle_jax.laws.verdicts import Verdict
+from saddle_jax.testing import kinds
+from saddle_jax.testing.verdicts import Verdict
 
 _SHOWN = {"holds": "holds", "fails": "FAILS", "does not apply": "does not apply"}
 

@@ -5,7 +5,7 @@ from absl import flags
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.report.claimed import claim_rows, means_below, ratio_rows
+from saddle_jax.papers.saddle.claimed import claim_rows, means_below, ratio_rows
 from saddle_jax.report.tables import as_records, write_all
 
 

@@ -71,16 +71,16 @@ def _spelt(options: flags.FlagValues) -> list[str]:
 
 def _names() -> dict[str, list[str]]:
     """Returns the names that settings have; what is installed beside us is left out."""
-    from saddle_jax.ascents import ASCENTS
     from saddle_jax.compression import COMPRESSORS
     from saddle_jax.data.sources import KNOWN
     from saddle_jax.graphs import GRAPHS
     from saddle_jax.methods import METHODS
     from saddle_jax.models import NAMES
-    from saddle_jax.paper.experiments import EXPERIMENTS
-    from saddle_jax.paper.figures import FIGURES
-    from saddle_jax.paper.scales import SCALES
-    from saddle_jax.training.config import SCHEDULES
+    from saddle_jax.papers.saddle.experiments import EXPERIMENTS
+    from saddle_jax.papers.saddle.figures import FIGURES
+    from saddle_jax.papers.saddle.scales import SCALES
+    from saddle_jax.sam import ASCENTS
+    from saddle_jax.settings.config import SCHEDULES
 
     tables: dict[str, Any] = {
         "--config.ascent": ["auto", *ASCENTS.ours],

@@ -7,7 +7,7 @@ from absl import flags
 
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import UsageError, parse
-from saddle_jax.paper.costs import PRINTED, costs
+from saddle_jax.papers.saddle.costs import PRINTED, costs
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -13,12 +13,12 @@ from saddle_jax.cli import landscape, sharpness
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.report import demonstration
+from saddle_jax.papers.saddle import demonstration
 from saddle_jax.report.curves import plot_curves
 from saddle_jax.report.page import write_page
 from saddle_jax.report.tables import gather
+from saddle_jax.settings.config import Config
 from saddle_jax.training.comparison import runs_of
-from saddle_jax.training.config import Config
 from saddle_jax.training.grid import parse_grid
 from saddle_jax.training.progress import Screen
 

@@ -6,8 +6,14 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.report.cells import accuracy_rows, reading_rows, reread
-from saddle_jax.report.evidence import finding_rows, findings, plot_findings, runs_below, statement_rows
+from saddle_jax.papers.saddle.cells import accuracy_rows, reading_rows, reread
+from saddle_jax.papers.saddle.evidence import (
+    finding_rows,
+    findings,
+    plot_findings,
+    runs_below,
+    statement_rows,
+)
 from saddle_jax.report.tables import as_records, write_all
 
 

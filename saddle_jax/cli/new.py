@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.laws import beginnings
+from saddle_jax.testing import beginnings
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from saddle_jax.cli.settings import config_options, read_options
 from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.devices import targets
+from saddle_jax.planning import targets
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,8 +30,8 @@ def run(arguments: Sequence[str]) -> int:
             # Before anything asks JAX for devices: it would look for those that programs are compiled for.
             jax.config.update("jax_platforms", "cpu")
 
-        from saddle_jax.report.forecasts import forecast_lines, forecast_rows
-        from saddle_jax.training.forecast import forecast
+        from saddle_jax.planning.forecast import forecast
+        from saddle_jax.planning.texts import forecast_lines, forecast_rows
 
         with doing(f"compiling a step for {options.target} ..."):
             found = forecast(config, targets.target_of(options.target))

@@ -13,12 +13,12 @@ from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import given_options
 from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.paper import plan
-from saddle_jax.paper.experiments import EXPERIMENTS, Entry
-from saddle_jax.paper.readings import written
-from saddle_jax.paper.scales import SCALES, Scale
-from saddle_jax.paper.sizes import HOW
-from saddle_jax.report.reproduced import duration, plan_rows
+from saddle_jax.papers.saddle import plan
+from saddle_jax.papers.saddle.experiments import EXPERIMENTS, Entry
+from saddle_jax.papers.saddle.readings import written
+from saddle_jax.papers.saddle.reproduced import duration, plan_rows
+from saddle_jax.papers.saddle.scales import SCALES, Scale
+from saddle_jax.papers.saddle.sizes import HOW
 
 
 def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:

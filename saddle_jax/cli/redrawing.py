@@ -6,9 +6,9 @@ from absl import flags
 
 from saddle_jax.cli.planning import make_runs, place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.paper import figures
-from saddle_jax.paper.readings import written
-from saddle_jax.training.run_name import safe
+from saddle_jax.papers.saddle import figures
+from saddle_jax.papers.saddle.readings import written
+from saddle_jax.runs.run_name import safe
 
 
 def draw(options: flags.FlagValues) -> int:

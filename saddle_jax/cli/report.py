@@ -9,7 +9,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.files import check_named_output
 from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
-from saddle_jax.training.run_folder import folders_below
+from saddle_jax.runs.run_folder import folders_below
 
 
 def run(arguments: Sequence[str]) -> None:

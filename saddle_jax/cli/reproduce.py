@@ -10,11 +10,11 @@ from saddle_jax.cli.planning import base_runs, make_runs, place, readings_of
 from saddle_jax.cli.reproduced import show_results
 from saddle_jax.cli.settings import some_options
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.paper import figures
-from saddle_jax.paper.experiments import EXPERIMENTS, choose_entries, named_table
-from saddle_jax.paper.readings import SETTINGS, written
-from saddle_jax.paper.scales import SCALES
-from saddle_jax.report.reproduced import figure_rows, scale_rows, table_rows, write_results
+from saddle_jax.papers.saddle import figures
+from saddle_jax.papers.saddle.experiments import EXPERIMENTS, choose_entries, named_table
+from saddle_jax.papers.saddle.readings import SETTINGS, written
+from saddle_jax.papers.saddle.reproduced import figure_rows, scale_rows, table_rows, write_results
+from saddle_jax.papers.saddle.scales import SCALES
 from saddle_jax.report.tables import as_records
 
 

@@ -10,8 +10,8 @@ from saddle_jax.cli import clock
 from saddle_jax.cli.extras import require
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.devices import gpus, policy
-from saddle_jax.training import interruption
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
+from saddle_jax.training import signals
 
 
 def run_training(
@@ -80,7 +80,7 @@ def run_several(
             refused.append(workdir)
             status = max(status, error.status)
             continue
-        if result["status"] == "interrupted" or interruption.is_heard():
-            interruption.tell("interrupted; the same command goes on from here")
+        if result["status"] == "interrupted" or signals.is_heard():
+            signals.tell("interrupted; the same command goes on from here")
             return refused, 130
     return refused, status

@@ -20,8 +20,8 @@ from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.report.sharpness import Sharp, draw, seed_rows, sharp_runs, stage_rows
+from saddle_jax.runs.run_folder import same_problem
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import same_problem
 
 
 def run(arguments: Sequence[str]) -> None:

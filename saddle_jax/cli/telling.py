@@ -1,7 +1,7 @@
 """How the command ends when a verb did not: what the library refuses, and interruptions, in one line."""
 
 # Nothing that takes time is imported here, see `__main__`.
-import saddle_jax.training.interruption as interruption
+import saddle_jax.training.signals as interruption
 from saddle_jax.cli import statuses, surroundings
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax.analysis.theory import bound, runs, summary
 from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options, width
 from saddle_jax.cli.theory_measured import on_testbed, show_corollary
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.report import theory
-from saddle_jax.training.config import Config, build_topology
+from saddle_jax.papers.saddle.theory import bound, pictures, runs, summary
+from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training.progress import Screen
 
 _CONSTANTS = {
@@ -76,7 +75,7 @@ def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dic
         topology = build_topology(Config(topology=options.topology, agents=options.agents))
         constants: dict[str, Any] = {name: options[name].value for name in (*_CONSTANTS, "steps")}
         setting = bound.on_graph(topology, **constants)
-        tell(theory.describe_setting(setting, f"Theorem 1 on {topology.name}", width()))
+        tell(pictures.describe_setting(setting, f"Theorem 1 on {topology.name}", width()))
         content = summary.of_setting(setting)
         return content | (on_testbed(options.workdir, topology, setting, tell) if options.testbed else {})
 
@@ -86,5 +85,5 @@ def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[st
         screen = Screen(quiet=options.json or options.quiet)
         given = (options.samples, options.data_dir, screen, options.code, options.replica)
         run = runs.measure_run(workdir, *given)
-    tell(theory.describe_run(run, str(workdir), width()))
+    tell(pictures.describe_run(run, str(workdir), width()))
     return summary.of_run(run)

@@ -4,11 +4,10 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax.analysis.theory import bound, corollary, speedup, summary, testbed
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.report import theory
+from saddle_jax.papers.saddle.theory import bound, corollary, pictures, speedup, summary, testbed
 
 
 def on_testbed(
@@ -17,12 +16,12 @@ def on_testbed(
     """Runs the real method on the test-bed: at this setting, and over n for the slope."""
     folder = _made(workdir)
     measured = testbed.measure_setting(topology, setting)
-    tell(theory.describe_measured(measured, setting))
-    points = speedup.sweep(report=lambda point: tell(theory.describe_point(point)))
+    tell(pictures.describe_measured(measured, setting))
+    points = speedup.sweep(report=lambda point: tell(pictures.describe_point(point)))
     slope = speedup.fit_slope(points)
-    tell(theory.describe_slope(slope))
+    tell(pictures.describe_slope(slope))
     if folder:
-        theory.plot_speedup(points, slope, folder / "theory.png")
+        pictures.plot_speedup(points, slope, folder / "theory.png")
         tell(f"picture: {folder / 'theory.png'}")
     return summary.of_testbed(measured, points, slope)
 
@@ -49,8 +48,8 @@ def show_corollary(workdir: str | None, output: Output) -> dict[str, Any]:
             report=lambda case: output.note(f"measured: {case.graph}, beta {case.beta:g}")
         )
         output.note()
-        output.table(theory.case_rows(cases))
+        output.table(pictures.case_rows(cases))
         if folder:
-            theory.plot_cases(cases, folder / "corollary.png")
+            pictures.plot_cases(cases, folder / "corollary.png")
             output.note(f"picture: {folder / 'corollary.png'}")
     return summary.of_corollary(cases)

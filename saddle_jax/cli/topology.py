@@ -8,7 +8,7 @@ from saddle_jax.base.checks import spells_whole
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
-from saddle_jax.training.config import Config, build_topology
+from saddle_jax.settings.config import Config, build_topology
 
 
 def run(arguments: Sequence[str]) -> None:

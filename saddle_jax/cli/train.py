@@ -13,9 +13,9 @@ from saddle_jax.cli.processes import join, process_options
 from saddle_jax.cli.settings import config_options, read_for_many
 from saddle_jax.cli.statuses import DIVERGED
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.training import interruption
-from saddle_jax.training.config import Config
-from saddle_jax.training.run_name import run_name, sweep_name
+from saddle_jax.runs.run_name import run_name, sweep_name
+from saddle_jax.settings.config import Config
+from saddle_jax.training import signals
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,10 +60,10 @@ def _run(settings: dict[str, Any], options: flags.FlagValues) -> int:
     if hosts.writes():
         output.give({"folder": str(workdir), **result})
     if result["status"] == "interrupted" and hosts.writes():
-        interruption.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
+        signals.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
     else:
         output.note(next_steps(workdir))
-    return {"finished": 0, "diverged": DIVERGED, "interrupted": interruption.STATUS}[result["status"]]
+    return {"finished": 0, "diverged": DIVERGED, "interrupted": signals.STATUS}[result["status"]]
 
 
 def _options() -> flags.FlagValues:

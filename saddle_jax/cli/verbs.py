@@ -21,7 +21,7 @@ VERBS = {
     "cost": ("saddle_jax.cli.cost", "run"),
     "theory": ("saddle_jax.cli.theory", "run"),
     "plan": ("saddle_jax.cli.plan", "run"),
-    "bench": ("saddle_jax.cli.bench", "run"),
+    "bench": ("benchmarks.__main__", "run"),
     "check": ("saddle_jax.cli.check", "run"),
     "new": ("saddle_jax.cli.new", "run"),
     "data": ("saddle_jax.cli.data", "run"),

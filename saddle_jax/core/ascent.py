@@ -1,7 +1,7 @@
 """How the gradient of ONE model is taken: plainly, or after a climb, as sharpness-aware methods do.
 
 An ascent knows nothing of agents. `gradient` is handed the plain gradient function of the loss and calls
-it as often as it likes; `saddle_jax.ascents` has one short file for each kind.
+it as often as it likes; `saddle_jax.sam` has one short file for each kind.
 """
 
 import dataclasses

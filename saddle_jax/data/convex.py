@@ -107,7 +107,7 @@ def make_samples(
 def load_convex(**options: Any) -> Dataset:
     """Makes ridge regression of 20 numbers on 1,000 samples in ten groups, or what the options say.
 
-    What is learned is its known optimum, see `saddle_jax.training.convex`, so the samples to test with are
+    What is learned is its known optimum, see `saddle_jax.tasks.convex`, so the samples to test with are
     those to train with. The options are those of `make_samples`.
     """
     made = make_samples(**options)

@@ -15,7 +15,6 @@ The momentum is the last displacement, as printed. A rate that falls inside a ro
 import dataclasses
 from typing import Any, NamedTuple
 
-from saddle_jax.ascents.sam import sam
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
@@ -27,6 +26,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 from saddle_jax.methods.rounds import LOCAL, in_rounds
+from saddle_jax.sam.sam import sam
 
 ABOUT = About("Sun et al. 2021, Shi et al. 2023")
 

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from saddle_jax.ascents.sam import sam
 from saddle_jax.base.types import Batch, LossFn, Params
 from saddle_jax.core.ascent import Ascent
 from saddle_jax.core.gradients import Gradients
@@ -15,6 +14,7 @@ from saddle_jax.core.network import Network
 from saddle_jax.core.trees import check_params, check_stacked
 from saddle_jax.graphs.named import isolated
 from saddle_jax.methods.ngm import check_undirected
+from saddle_jax.sam.sam import sam
 
 
 def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch], Params]:

@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from saddle_jax.ascents.sam import sam
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
@@ -22,6 +21,7 @@ from saddle_jax.core.printed import printed
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm
+from saddle_jax.sam.sam import sam
 
 ABOUT = About("Choudhary et al., WACV 2025")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from saddle_jax.base import checks, tables
 from saddle_jax.base.types import Key, Params
-from saddle_jax.models.convolution import Lowering, check_lowering
+from saddle_jax.kernels.convolution import Lowering, check_lowering
 from saddle_jax.models.functions import Functions as Functions
 from saddle_jax.models.functions import functions as functions
 from saddle_jax.models.layers import NORMS, Norm

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key
-from saddle_jax.models import evonorm_native, native
-from saddle_jax.models.convolution import Lowering, convolve
-from saddle_jax.models.evonorm import GROUPS, Gate, evonorm, evonorm_plain
+from saddle_jax.kernels import evonorm_native, native
+from saddle_jax.kernels.convolution import Lowering, convolve
+from saddle_jax.kernels.evonorm import GROUPS, Gate, evonorm, evonorm_plain
 
 Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")

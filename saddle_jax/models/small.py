@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import flax.linen as nn
 
 from saddle_jax.base.types import Array
-from saddle_jax.models.convolution import Lowering
+from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
 
 

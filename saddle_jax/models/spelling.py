@@ -6,7 +6,7 @@ from typing import Any
 from saddle_jax import models
 from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.models.convolution import Lowering
+from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.functions import Functions, functions, parameters, takes_rngs
 from saddle_jax.models.layers import Norm
 

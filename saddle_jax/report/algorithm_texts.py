@@ -17,7 +17,7 @@ from saddle_jax.report.algorithms import (
     method_factory,
 )
 from saddle_jax.report.options import Option, options_of
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.training.methods import SETTINGS
 
 _LEGEND = (

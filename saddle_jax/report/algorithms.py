@@ -14,8 +14,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from saddle_jax.ascents import ASCENTS
-from saddle_jax.ascents.spelling import make_ascent, parse_ascent
 from saddle_jax.base import spelt, tables
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
@@ -25,8 +23,10 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Keeps
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.spelling import parse_method
+from saddle_jax.sam import ASCENTS
+from saddle_jax.sam.spelling import make_ascent, parse_ascent
+from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import methods
-from saddle_jax.training.config import Config, build_topology
 
 _AGENTS = 8
 _WEIGHTS = (100, 100)  # so many that single numbers do not show in a count of models

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.report.candidates import Candidate, Yardstick, varied, written
-from saddle_jax.training.config import Config, check_setting
+from saddle_jax.settings.config import Config, check_setting
 
 # Settings that make another problem: what is best on one of them says nothing about the others.
 PROBLEM = ("dataset", "subset", "partition", "alpha", "agents", "model")

@@ -6,16 +6,16 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.ascents.spelling import parse_ascent
 from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import RunError
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.report.gathered import Run, gather
 from saddle_jax.report.measures import Measure
-from saddle_jax.training import consistency
-from saddle_jax.training.config import IRRELEVANT
-from saddle_jax.training.sweep import SPELT
+from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.settings import consistency
+from saddle_jax.settings.config import IRRELEVANT
+from saddle_jax.settings.sweep import SPELT
 
 BETTER = ("higher", "lower")
 

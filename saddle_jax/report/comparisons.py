@@ -6,7 +6,7 @@ from typing import Any
 from saddle_jax.report.measures import Measure
 from saddle_jax.report.statistics import signed
 from saddle_jax.report.tables import NUMBERS, Cell, numbers_of, seeds_of
-from saddle_jax.training.code import short
+from saddle_jax.runs.source_files import short
 from saddle_jax.training.grid import Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from saddle_jax.settings.sweep import name_of
 from saddle_jax.training.build import Replica
 from saddle_jax.training.measuring import Measure
-from saddle_jax.training.sweep import name_of
 
 
 def evaluation_rows(

@@ -12,13 +12,13 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
-from saddle_jax.training.config import Config
-from saddle_jax.training.ended import read_result
-from saddle_jax.training.lock import is_locked
-from saddle_jax.training.logged import Record, read_metrics
-from saddle_jax.training.run_folder import read_about, read_config
-from saddle_jax.training.sweep import name_of, of_replica, settings_of
-from saddle_jax.training.thinned import Thinned, read_thinned
+from saddle_jax.runs.downsample import Thinned, read_thinned
+from saddle_jax.runs.lock import is_locked
+from saddle_jax.runs.metrics import Record, read_metrics
+from saddle_jax.runs.run_folder import read_about, read_config
+from saddle_jax.runs.schema import read_result
+from saddle_jax.settings.config import Config
+from saddle_jax.settings.sweep import name_of, of_replica, settings_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _memory() -> list[Finding]:
 
 
 def _compiler() -> list[Finding]:
-    from saddle_jax.devices import compiler
+    from saddle_jax.kernels import compiler
 
     try:
         program = compiler.program()

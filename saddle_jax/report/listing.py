@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.report.measures import measures
-from saddle_jax.training.ended import read_result
-from saddle_jax.training.lock import is_locked
-from saddle_jax.training.logged import newest
-from saddle_jax.training.run_folder import folders_below, read_about, read_settings
+from saddle_jax.runs.lock import is_locked
+from saddle_jax.runs.metrics import newest
+from saddle_jax.runs.run_folder import folders_below, read_about, read_settings
+from saddle_jax.runs.schema import read_result
 
 LETTERS = 200  # of a setting in a list of runs
 

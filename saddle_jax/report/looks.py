@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from saddle_jax.report.gathered import Run
 from saddle_jax.report.plots import load_matplotlib
-from saddle_jax.training.config import IRRELEVANT
+from saddle_jax.settings.config import IRRELEVANT
 
 # Methods that are another one with SAM's gradients.
 PLAIN = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm", "dfedsam": "dfedavgm"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from saddle_jax.base import tables
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 # What a run gives by itself.
 _GIVEN = ("topology", "learning_rate", "share")

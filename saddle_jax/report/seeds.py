@@ -8,7 +8,7 @@ import numpy as np
 
 from saddle_jax.report.gathered import Run
 from saddle_jax.report.looks import settings_without
-from saddle_jax.training.config import IRRELEVANT
+from saddle_jax.settings.config import IRRELEVANT
 
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:

@@ -11,14 +11,23 @@ from typing import Any
 from saddle_jax.base.errors import printable
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.reading import damaged
-from saddle_jax.paper.printed import NAMES
 from saddle_jax.report.fitting import fit
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
 from saddle_jax.report.statistics import Summary, paired, summarise
-from saddle_jax.training.code import short
-from saddle_jax.training.config import Config
-from saddle_jax.training.ended import read_result
-from saddle_jax.training.run_folder import read_about, read_config
+from saddle_jax.runs.run_folder import read_about, read_config
+from saddle_jax.runs.schema import read_result
+from saddle_jax.runs.source_files import short
+from saddle_jax.settings.config import Config
+
+# Methods as papers write them.
+NAMES = {
+    "dpsgd": "DPSGD",
+    "d_saddle": "D-SADDLe",
+    "qgm": "QGM",
+    "q_saddle": "Q-SADDLe",
+    "ngm": "NGM",
+    "n_saddle": "N-SADDLe",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.reading import read_object
-from saddle_jax.training.logged import FILE, Record, read_metrics
-from saddle_jax.training.run_folder import all_ended, check_same, read_about, read_config
+from saddle_jax.runs.metrics import FILE, Record, read_metrics
+from saddle_jax.runs.run_folder import all_ended, check_same, read_about, read_config
 
 _COPIED = ("result.json", "paper.json", "sharpness.json")
 _DIGITS = 6  # that are kept of a number, all that pictures and tables can show

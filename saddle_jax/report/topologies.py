@@ -5,7 +5,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.graphs import recorded, spelling
 from saddle_jax.report.gathered import Run
-from saddle_jax.training.config import build_topology
+from saddle_jax.settings.config import build_topology
 
 
 def topology_of(run: Run) -> Graphs | None:

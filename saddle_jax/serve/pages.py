@@ -14,9 +14,9 @@ from saddle_jax.report.page import Page, asset, filled, most_lines, run_page
 from saddle_jax.report.page_data import page_data
 from saddle_jax.report.policy import as_json, policy
 from saddle_jax.report.topologies import topology_of
+from saddle_jax.runs.downsample import MOST_BYTES, Following, Thinned
 from saddle_jax.serve.listed import address_of, list_page
 from saddle_jax.serve.scan import Entry, Runs, version_of
-from saddle_jax.training.thinned import MOST_BYTES, Following, Thinned
 
 MOST_RUNS = 200  # in one page
 _FOLLOWED = 2 * MOST_RUNS  # files whose lines are remembered

@@ -10,13 +10,13 @@ import importlib
 from typing import Any
 
 _PLACES = {
-    "Comparison": "saddle_jax.runs.comparing",
-    "Metric": "saddle_jax.training.objectives",
-    "Objective": "saddle_jax.training.objectives",
-    "Problem": "saddle_jax.runs.problem",
-    "Run": "saddle_jax.runs.run",
-    "compare": "saddle_jax.runs.comparing",
-    "own_loss": "saddle_jax.training.own_losses",
+    "Comparison": "saddle_jax.experiment",
+    "Metric": "saddle_jax.tasks.objectives",
+    "Objective": "saddle_jax.tasks.objectives",
+    "Problem": "saddle_jax.experiment",
+    "Run": "saddle_jax.experiment",
+    "compare": "saddle_jax.experiment",
+    "own_loss": "saddle_jax.tasks.own_losses",
 }
 __all__ = [*_PLACES]
 

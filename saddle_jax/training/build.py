@@ -18,13 +18,14 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, make_partition
+from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models import initialise
-from saddle_jax.models.convolution import Lowering
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.precision import Precision, in_precision
-from saddle_jax.training import methods, objectives, parts
-from saddle_jax.training.config import Config
-from saddle_jax.training.objectives import Ground, Objective
+from saddle_jax.settings.config import Config
+from saddle_jax.tasks import objectives
+from saddle_jax.tasks.objectives import Ground, Objective
+from saddle_jax.training import methods, parts
 from saddle_jax.training.parts import Parts
 
 # What the random numbers of a run are for, beside the batches' own.

@@ -13,12 +13,14 @@ from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.graphs import files
-from saddle_jax.training import code, consistency, methods
-from saddle_jax.training.config import Config, build_topology
+from saddle_jax.runs import source_files
+from saddle_jax.runs.run_name import safe
+from saddle_jax.settings import consistency
+from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.training import methods
 from saddle_jax.training.grid import Grid, number
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
-from saddle_jax.training.run_name import safe
 from saddle_jax.training.swept import small_models
 
 
@@ -76,7 +78,7 @@ def _groups(
     own = {method: own_settings(settings, method, found) for method in grid.methods}
     for place in grid.without_drops():
         values = {**own[place["method"]], **place}
-        name = "-".join(safe(str(code.short(setting, value))) for setting, value in place.items())
+        name = "-".join(safe(str(source_files.short(setting, value))) for setting, value in place.items())
         many = _swept(values, name, grid, folder, together)
         drops = [drop for drop in grid.drops if not (many and drop)]
         changes = [(f"-drop{number(drop)}", {"drop": drop}) for drop in drops] if grid.drops else [("", {})]

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from saddle_jax.base import brought
-from saddle_jax.training.checkpoint import tree_sha256
-from saddle_jax.training.objectives import scored
+from saddle_jax.runs.checkpoints import tree_sha256
+from saddle_jax.settings.sweep import parse_sweep
+from saddle_jax.tasks.objectives import scored
 from saddle_jax.training.program import Program
-from saddle_jax.training.sweep import parse_sweep
 
 
 def fingerprint(program: Program) -> str | None:

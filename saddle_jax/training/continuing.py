@@ -12,16 +12,16 @@ import numpy as np
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.devices import hosts
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs.differing import differing
+from saddle_jax.runs.metrics import read_metrics
+from saddle_jax.runs.run_folder import read_config
+from saddle_jax.runs.schema import read_result
+from saddle_jax.settings.config import Config
 from saddle_jax.training.build import Replica
-from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.config import Config
-from saddle_jax.training.differing import differing
 from saddle_jax.training.due import Calendar, calendar_of
-from saddle_jax.training.ended import read_result
-from saddle_jax.training.logged import read_metrics
 from saddle_jax.training.program import Program
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import read_config
 
 
 def check_longer(workdir: pathlib.Path, program: Program) -> dict[str, Any] | None:

@@ -14,14 +14,14 @@ from saddle_jax.data import others
 from saddle_jax.devices import hosts
 from saddle_jax.graphs.recorded import to_record
 from saddle_jax.graphs.spelling import is_ours
-from saddle_jax.models import native
+from saddle_jax.kernels import native
+from saddle_jax.runs.run_folder import read_about
+from saddle_jax.settings.config import Config
+from saddle_jax.settings.sweep import name_of
+from saddle_jax.tasks.objectives import Objective
 from saddle_jax.training import computed, phrases
 from saddle_jax.training.build import Replica
-from saddle_jax.training.config import Config
-from saddle_jax.training.objectives import Objective
 from saddle_jax.training.program import Program
-from saddle_jax.training.run_folder import read_about
-from saddle_jax.training.sweep import name_of
 from saddle_jax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.training.program import Program
 
 

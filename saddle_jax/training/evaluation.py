@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.base.types import Params
-from saddle_jax.training import sweep
-from saddle_jax.training.checkpoint import tree_sha256
-from saddle_jax.training.config import Config
-from saddle_jax.training.objectives import Metric
+from saddle_jax.runs.checkpoints import tree_sha256
+from saddle_jax.settings import sweep
+from saddle_jax.settings.config import Config
+from saddle_jax.tasks.objectives import Metric
 from saddle_jax.training.program import Program
 
 

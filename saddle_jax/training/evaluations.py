@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from saddle_jax.base.reading import damaged, read_object
+from saddle_jax.runs.run_folder import write_json
+from saddle_jax.settings.sweep import settings_of
 from saddle_jax.training import reopen
 from saddle_jax.training.measuring import Look, Measure, measures_of
 from saddle_jax.training.program import Program
-from saddle_jax.training.run_folder import write_json
-from saddle_jax.training.sweep import settings_of
 
 FILE = "evaluation.json"
 _KEY = ("run", "whose", "step")  # what tells evaluations apart

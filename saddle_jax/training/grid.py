@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from saddle_jax.ascents.spelling import parse_ascent
 from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.compression.spelling import check_compressor
 from saddle_jax.graphs import GRAPHS, files
 from saddle_jax.graphs.spelling import check_topology
 from saddle_jax.methods.spelling import parse_method
+from saddle_jax.sam.spelling import parse_ascent
 
 
 @dataclasses.dataclass(frozen=True)

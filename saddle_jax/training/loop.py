@@ -16,21 +16,23 @@ from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
-from saddle_jax.training import code, describe, evaluation, here, more_seeds, phrases, sweep
+from saddle_jax.runs import source_files
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs.lock import Held, locked
+from saddle_jax.runs.metrics import last_evaluation, read_metrics
+from saddle_jax.runs.run_folder import Metrics, NoMetrics, claim, write_json
+from saddle_jax.settings import sweep
+from saddle_jax.settings.config import Config
+from saddle_jax.training import describe, evaluation, here, more_seeds, phrases
 from saddle_jax.training.build import Replica
-from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.config import Config
 from saddle_jax.training.continuing import check_longer, result_of
 from saddle_jax.training.due import calendar_of
 from saddle_jax.training.feeding import Feed
-from saddle_jax.training.interruption import Noted
-from saddle_jax.training.lock import Held, locked
-from saddle_jax.training.logged import last_evaluation, read_metrics
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.profile import Profile
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import Metrics, NoMetrics, claim, write_json
+from saddle_jax.training.signals import Noted
 
 # What is measured of one model: (replica, params) -> numbers by name.
 Measure = Callable[[Replica, Params], dict[str, Any]]
@@ -73,7 +75,7 @@ def train(
             program = build(config, parts)  # first of all: settings that cannot be run leave no trace
             if warning := here.check(program):
                 screen.warn(warning)
-            kept = code.collect(config)
+            kept = source_files.collect(config)
             held = stack.enter_context(locked(workdir)) if hosts.writes() else Held(workdir, None)
         hosts.check_same({"partition": [replica.partition.fingerprint for replica in program.replicas]})
         hosts.check_same({"code": [each.to_json() for each in kept]})

@@ -16,7 +16,7 @@ from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.types import Array, Params
 from saddle_jax.data.recipes import prepared
-from saddle_jax.training import objectives
+from saddle_jax.tasks import objectives
 from saddle_jax.training.build import Replica
 from saddle_jax.training.reopen import choose
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import optax
 
-from saddle_jax.ascents.spelling import make_ascent, parse_ascent
 from saddle_jax.base import brought, spelt, tables
 from saddle_jax.base.checks import ArgumentError, is_traced
 from saddle_jax.compression.spelling import parse_compressor
@@ -16,10 +15,11 @@ from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.methods.spelling import make_method, parse_method
-from saddle_jax.training import consistency, network
-from saddle_jax.training.config import Config
+from saddle_jax.sam.spelling import make_ascent, parse_ascent
+from saddle_jax.settings import consistency, network
+from saddle_jax.settings.config import Config
+from saddle_jax.settings.sweep import own_option
 from saddle_jax.training.schedules import build_schedule
-from saddle_jax.training.sweep import own_option
 
 # The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
 # it is what stands in the place of a model, and as a setting what becomes of a lost message's weight.

@@ -21,17 +21,19 @@ import jax.numpy as jnp
 from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import table
 from saddle_jax.devices import hosts
-from saddle_jax.training import code, describe, evaluation, sweep
+from saddle_jax.runs import source_files
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs.differing import differing
+from saddle_jax.runs.lock import locked
+from saddle_jax.runs.metrics import read_metrics
+from saddle_jax.runs.run_folder import Metrics, claim, read_about, read_config, write_json
+from saddle_jax.runs.schema import read_result
+from saddle_jax.settings import sweep
+from saddle_jax.settings.config import IRRELEVANT, Config
+from saddle_jax.training import describe, evaluation
 from saddle_jax.training import parts as all_parts
-from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.config import IRRELEVANT, Config
-from saddle_jax.training.differing import differing
-from saddle_jax.training.ended import read_result
-from saddle_jax.training.lock import locked
-from saddle_jax.training.logged import read_metrics
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.program import Program, build
-from saddle_jax.training.run_folder import Metrics, claim, read_about, read_config, write_json
 
 _JOINED = ".joined"
 _MOVED = ("checkpoints", "tensorboard", "metrics.jsonl", "result.json", "config.json")
@@ -91,7 +93,12 @@ def join(workdir: pathlib.Path, lacking: Config, config: Config, parts: Parts | 
             _half(workdir, read_config(workdir), shared),
             _half(beside, lacking, shared),
         ]
-        claim(workdir, halves[0].program.config, describe.record(halves[0].program), code.collect(config))
+        claim(
+            workdir,
+            halves[0].program.config,
+            describe.record(halves[0].program),
+            source_files.collect(config),
+        )
         partial = workdir / f"{_JOINED}-partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()

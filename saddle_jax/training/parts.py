@@ -16,14 +16,14 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import Dataset, given, load
 from saddle_jax.data.recipes import Augmentation
-from saddle_jax.models.convolution import Lowering
+from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.spelling import make_model
+from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.tasks.named_objectives import make_objective
+from saddle_jax.tasks.objectives import Objective
 from saddle_jax.training import methods
-from saddle_jax.training.config import Config, build_topology
-from saddle_jax.training.named_objectives import make_objective
-from saddle_jax.training.objectives import Objective
 
 # (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
 MethodMaker = Callable[[Config, Graphs, int, Mapping[str, Any]], tuple[Method, optax.Schedule | None]]

@@ -9,11 +9,12 @@ from typing import Any
 from saddle_jax.base import brought, tables
 from saddle_jax.core.method import Method
 from saddle_jax.models import MODELS
-from saddle_jax.training import methods, network
+from saddle_jax.settings import network
+from saddle_jax.settings.config import Config
+from saddle_jax.settings.sweep import parse_sweep
+from saddle_jax.tasks.objectives import Objective
+from saddle_jax.training import methods
 from saddle_jax.training.build import Replica
-from saddle_jax.training.config import Config
-from saddle_jax.training.objectives import Objective
-from saddle_jax.training.sweep import parse_sweep
 
 _SWEPT = "swept"
 

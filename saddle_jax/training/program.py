@@ -26,12 +26,13 @@ from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.devices import policy
 from saddle_jax.devices.dispatch import in_turn
 from saddle_jax.devices.placement import Placement, place
-from saddle_jax.training import consistency, parts, work
+from saddle_jax.settings import consistency
+from saddle_jax.settings.config import Config
+from saddle_jax.settings.sweep import parse_sweep, settings_of
+from saddle_jax.training import parts, work
 from saddle_jax.training.build import Replica, make
-from saddle_jax.training.config import Config
 from saddle_jax.training.parts import Parts
 from saddle_jax.training.step import Carry, Inputs, RunStep
-from saddle_jax.training.sweep import parse_sweep, settings_of
 from saddle_jax.training.swept import check_one_program
 
 

@@ -16,14 +16,15 @@ from saddle_jax.core.trees import consensus
 from saddle_jax.data.files import is_path
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import is_builtin
-from saddle_jax.training import build, network, program
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs.lock import is_locked
+from saddle_jax.runs.run_folder import read_config
+from saddle_jax.runs.source_files import consented, things
+from saddle_jax.settings import network
+from saddle_jax.settings.config import Config
+from saddle_jax.training import build, program
 from saddle_jax.training.build import Replica
-from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.code import consented, things
-from saddle_jax.training.config import Config
-from saddle_jax.training.lock import is_locked
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.run_folder import read_config
 
 _ALONE: dict[str, Any] = {"devices": "1"}  # models are opened on one device
 

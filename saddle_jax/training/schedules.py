@@ -2,7 +2,7 @@
 
 import optax
 
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 _MILESTONES = {"step": (0.5, 0.75), "imagenet": (0.33, 0.67, 0.9)}  # parts of the epochs
 _DECAY_AT_MILESTONES = 0.1

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from saddle_jax.base import calls, tables
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.data import make_partition
-from saddle_jax.training import consistency
+from saddle_jax.runs.run_name import safe
+from saddle_jax.settings import consistency
+from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
+from saddle_jax.settings.sweep import SPELT, in_settings, own_option, parse_axes
 from saddle_jax.training.comparison import Runs, checked, own_settings
-from saddle_jax.training.config import IRRELEVANT, Config, check_setting
 from saddle_jax.training.grid import split_graphs
-from saddle_jax.training.run_name import safe
-from saddle_jax.training.sweep import SPELT, in_settings, own_option, parse_axes
 from saddle_jax.training.swept import is_one_program, role
 
 _FIELDS = Config.__dataclass_fields__

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array
+from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
 from saddle_jax.training import methods
-from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.parts import Parts
-from saddle_jax.training.sweep import in_settings, own_option, parse_sweep
 
 # What a number is to a step: an argument of it; part of its program; nothing.
 Role = Literal["argument", "program", "nothing"]

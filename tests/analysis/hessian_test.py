@@ -7,8 +7,8 @@ from jax.flatten_util import ravel_pytree
 from problem import compiled
 
 from saddle_jax.analysis import hessian, sharpness
+from saddle_jax.settings.config import Config
 from saddle_jax.training import build, reopen
-from saddle_jax.training.config import Config
 
 KEY = jax.random.key(3)
 

@@ -13,8 +13,8 @@ from saddle_jax import models
 from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.report.landscape import write_page
+from saddle_jax.settings.config import Config
 from saddle_jax.training import loop, reopen
-from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
 
 KEY = jax.random.key(1)

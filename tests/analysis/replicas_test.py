@@ -9,8 +9,8 @@ import pytest
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.report.gathered import gather
+from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
-from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
 
 SMALL = Config(agents=3, model="logistic", method="qgm", epochs=2, eval_agents="never", devices="1")

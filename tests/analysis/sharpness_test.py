@@ -12,9 +12,10 @@ from saddle_jax.analysis import sharpness
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.report.sharpness import Sharp, plot_bars, plot_densities
-from saddle_jax.training import loop, reopen, run_folder
-from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.config import Config
+from saddle_jax.runs import run_folder
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 
 SMALL = Config(

@@ -17,7 +17,7 @@ qgm = their_package.things:theirs
 not-a-name = their_package.things:theirs
 broken = their_package.broken:broken
 
-[saddle_jax.ascents]
+[saddle_jax.sam]
 their_ascent = their_package.things:their_ascent
 
 [saddle_jax.compressors]
@@ -113,7 +113,7 @@ SCRIPT = """\
 import dataclasses, json, sys, warnings
 warnings.simplefilter("ignore")
 from saddle_jax.cli.__main__ import main
-from saddle_jax.training.config import Config, build_topology
+from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import methods
 config = Config(
     method="theirs(half=True)", ascent="their_ascent(radius=0.2)", compressor="their_sign2(count=3)",

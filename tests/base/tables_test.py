@@ -4,13 +4,13 @@ import pytest
 from suited import suited
 
 import saddle_jax as sj
-from saddle_jax.ascents import ASCENTS
 from saddle_jax.base import tables
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.data.sources import BUILTIN
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS
+from saddle_jax.sam import ASCENTS
 
 
 def test_places_are_imported_under_the_names_of_the_table():

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from saddle_jax.cli import __main__
-from saddle_jax.laws.beginnings import SETTINGS, name_in
+from saddle_jax.testing.beginnings import SETTINGS, name_in
 
 MEAN = """
 import jax

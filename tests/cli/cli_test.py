@@ -16,8 +16,8 @@ import safetensors.numpy
 from absl import flags
 
 from saddle_jax.cli import __main__, clock, usage
-from saddle_jax.training import lock
-from saddle_jax.training.config import Config
+from saddle_jax.runs import lock
+from saddle_jax.settings.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOOD = {
@@ -137,7 +137,7 @@ def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, cap
     monkeypatch.chdir(tmp_path)
     files = {"bad.py": "def (", "empty.py": "", "wrong.py": "def get_config():\n    return 5\n"}
     files["plain.py"] = (
-        "from saddle_jax.training.config import Config\n\ndef get_config():\n    return Config()\n"
+        "from saddle_jax.settings.config import Config\n\ndef get_config():\n    return Config()\n"
     )
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -8,10 +8,10 @@ import pytest
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.runs.run_name import run_name, safe
+from saddle_jax.settings.config import Config
 from saddle_jax.training.comparison import runs_of
-from saddle_jax.training.config import Config
 from saddle_jax.training.grid import parse_grid
-from saddle_jax.training.run_name import run_name, safe
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
 BAD = {

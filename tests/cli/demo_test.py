@@ -6,7 +6,7 @@ import pytest
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import demo
-from saddle_jax.report import demonstration
+from saddle_jax.papers.saddle import demonstration
 from saddle_jax.report.statistics import Summary, summarise
 from saddle_jax.report.tables import Cell
 

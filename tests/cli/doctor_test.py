@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.devices import compiler, gpus
+from saddle_jax.devices import gpus
+from saddle_jax.kernels import compiler
 from saddle_jax.report import health
 
 

@@ -13,8 +13,8 @@ from folders import write_run
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import surroundings
-from saddle_jax.training.config import Config
-from saddle_jax.training.settings_file import load_settings
+from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings_file import load_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANY = "9" * 400
@@ -107,7 +107,7 @@ def test_a_value_as_long_as_a_book_is_shown_by_its_ends(capsys):
 
 
 SETTINGS = """
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 def get_config(variant=""):
     return Config(seed=len(variant))
 """

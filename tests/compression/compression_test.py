@@ -11,11 +11,11 @@ from hypothesis.extra import numpy as hnp
 from problem import compiled
 
 import saddle_jax as sj
-from saddle_jax import laws
+from saddle_jax import testing
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression.selection import largest
 from saddle_jax.core.gossip import compress_stacked
-from saddle_jax.laws.compressors import check_contraction, check_payload
+from saddle_jax.testing.compressors import check_contraction, check_payload
 
 OPERATORS = [
     sj.identity(),
@@ -50,8 +50,8 @@ def gaussian(shape, seed=0):
 
 @every_operator
 def test_every_law_holds(operator):
-    verdicts = laws.check_compressor(lambda: operator)
-    assert laws.failures(verdicts) == []
+    verdicts = testing.check_compressor(lambda: operator)
+    assert testing.failures(verdicts) == []
     silent = {each.law for each in verdicts if each.status == "does not apply"}
     assert silent == ({"it contracts as it promises"} if operator.contraction((7,)) is None else set())
 

@@ -10,8 +10,9 @@ from problem import IRREGULAR, Problem, compiled
 
 import saddle_jax as sj
 from saddle_jax.core.gossip import note_compression
-from saddle_jax.training import loop, run_folder
-from saddle_jax.training.config import Config
+from saddle_jax.runs import run_folder
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 

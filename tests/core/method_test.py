@@ -13,13 +13,13 @@ from problem import Problem, run
 from suited import FIXED_LINKS, suited
 
 import saddle_jax as sj
-from saddle_jax import laws
+from saddle_jax import testing
 from saddle_jax.core.ledger import open_ledger, passes_per_step
 from saddle_jax.core.messages import Round
-from saddle_jax.laws import methods
-from saddle_jax.laws.methods import LAWS
-from saddle_jax.laws.verdicts import name_of
 from saddle_jax.methods import options_of
+from saddle_jax.testing import methods
+from saddle_jax.testing.methods import LAWS
+from saddle_jax.testing.verdicts import name_of
 
 EVERY = [*sj.METHODS, *COMPOSED]
 every_method = pytest.mark.parametrize("name", EVERY)
@@ -60,8 +60,8 @@ def factory_and_options(name):
 
 @every_method
 def test_every_law_holds(name):
-    verdicts = laws.check_method(*factory_and_options(name))
-    assert laws.failures(verdicts) == []
+    verdicts = testing.check_method(*factory_and_options(name))
+    assert testing.failures(verdicts) == []
     silent = {each.law for each in verdicts if each.status == "does not apply"}
     assert silent == {law for law, names in EXCEPTIONS.items() if name in names}
 
@@ -81,8 +81,8 @@ def test_the_laws_hold_for_compressed_messages(name):
     """Every second method gets an operator that draws random numbers."""
     factory, options = factory_and_options(name)
     operator = (sj.sign(), sj.quantize(4))[PACKED.index(name) % 2]
-    verdicts = laws.check_method(factory, {**options, "compressor": operator}, laws=OF_MESSAGES)
-    assert laws.failures(verdicts) == []
+    verdicts = testing.check_method(factory, {**options, "compressor": operator}, laws=OF_MESSAGES)
+    assert testing.failures(verdicts) == []
     silent = {each.law for each in verdicts if each.status == "does not apply"}
     assert silent <= {"permuting the agents permutes the result"}
 

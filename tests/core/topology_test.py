@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saddle_jax as sj
-from saddle_jax import laws
+from saddle_jax import testing
 from saddle_jax.base.tables import options
 from saddle_jax.graphs import GRAPHS
-from saddle_jax.laws.graphs import check_sums, check_tables
+from saddle_jax.testing.graphs import check_sums, check_tables
 
 FACTORIES = {
     **{
@@ -85,8 +85,8 @@ def test_a_large_ring_is_compared_in_little_memory():
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_every_law_holds(name):
-    verdicts = laws.check_graph(FACTORIES[name])
-    assert laws.failures(verdicts) == []
+    verdicts = testing.check_graph(FACTORIES[name])
+    assert testing.failures(verdicts) == []
     topology = FACTORIES[name]()
     assert topology.keeps == "average"
     assert str(topology.size) in repr(topology)

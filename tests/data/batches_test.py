@@ -8,7 +8,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data, models
 from saddle_jax.data import augment
-from saddle_jax.training import classification, named_objectives, objectives
+from saddle_jax.tasks import classification, named_objectives, objectives
 
 LABELS = np.arange(103) % 4
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddle_jax import data, laws
+from saddle_jax import data, testing
 from saddle_jax.data.sources import BUILTIN
 
 every_dataset = pytest.mark.parametrize("name", BUILTIN)
@@ -16,7 +16,7 @@ every_images = pytest.mark.parametrize("name", [name for name in BUILTIN if data
 
 @every_dataset
 def test_every_law_holds(name):
-    verdicts = laws.check_dataset(functools.partial(data.load, name))
+    verdicts = testing.check_dataset(functools.partial(data.load, name))
     assert [each for each in verdicts if each.status != "holds"] == []
     dataset = data.load(name)
     assert dataset.name == name

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from saddle_jax.devices import compilations
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.training.loop import train as train_here
 from saddle_jax.training.progress import Screen
 

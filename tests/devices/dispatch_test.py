@@ -13,8 +13,8 @@ from jax._src.interpreters import pxla  # there is no public way to see what is 
 
 from saddle_jax.devices import dispatch
 from saddle_jax.devices.placement import Placement
+from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
-from saddle_jax.training.config import Config
 from saddle_jax.training.progress import Screen
 
 # That of docs/commands.md; what stands behind it in a test makes it shorter.

@@ -9,10 +9,11 @@ from problem import IRREGULAR, Problem, compiled
 from suited import suited
 
 import saddle_jax as sj
-from saddle_jax.devices import compiled_text, exchange, lifting
+from saddle_jax.devices import exchange, lifting
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.devices.placement import Placement
 from saddle_jax.methods import options_of
+from saddle_jax.planning import compiled_text
 from saddle_jax.training import evaluation
 
 OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03, "rho": 0.2}

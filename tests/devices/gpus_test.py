@@ -7,7 +7,7 @@ import pytest
 
 from saddle_jax.cli import __main__, running
 from saddle_jax.devices import gpus
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 ONE_GPU = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)"
 SMALL = ["--config.model=logistic", "--config.epochs=1", "--config.subset=320", "--config.devices=1"]

@@ -16,8 +16,9 @@ import pytest
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.devices import hosts, placement
-from saddle_jax.training import loop, reopen, run_folder
-from saddle_jax.training.config import Config
+from saddle_jax.runs import run_folder
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 
 # Five agents on three of four devices, two of one process and one of the other; one agent is idle. A vote, on

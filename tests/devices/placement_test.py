@@ -14,8 +14,9 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices.cores import use_every_core
 from saddle_jax.devices.placement import Placement, place
-from saddle_jax.training import checkpoint, loop, reopen, run_folder
-from saddle_jax.training.config import Config
+from saddle_jax.runs import checkpoints, run_folder
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 from saddle_jax.version import RUN_FORMAT
 
@@ -121,15 +122,15 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
     ],
 )
 def test_only_idle_rows_may_differ_in_a_checkpoint(stored, expected, same):
-    assert checkpoint._differ_in_idle_rows_alone(stored, expected, axis=0) is same
+    assert checkpoints._differ_in_idle_rows_alone(stored, expected, axis=0) is same
     replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
-    assert checkpoint._differ_in_idle_rows_alone(*replicas, axis=1) is same
+    assert checkpoints._differ_in_idle_rows_alone(*replicas, axis=1) is same
 
 
 def test_names_that_are_no_checkpoints_do_not_count(tmp_path):
     for name in ("00000003", "99", "damaged-00000005", "000000007"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
-    assert checkpoint.Checkpoints(tmp_path, 1).steps() == [3]
+    assert checkpoints.Checkpoints(tmp_path, 1).steps() == [3]
 
 
 def test_another_format_is_told_in_one_line(tmp_path):

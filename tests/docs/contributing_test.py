@@ -21,8 +21,8 @@ ADDED = {
     "model": "bottleneck",
 }
 LAWS = (
-    "core/method", "methods/methods_common", "ascents/ascents", "compression/compression", "core/topology",
-    "data/builtin", "models/models", "package/imports", "package/words",
+    "core/method", "methods/methods_common", "sam/ascents", "compression/compression", "core/topology",
+    "data/builtin", "models/models", "package/imports",
 )  # fmt: skip
 # The laws of the new things, then a run of all that settings can name.
 PROGRAM = """

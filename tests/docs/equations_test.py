@@ -9,8 +9,8 @@ import xml.etree.ElementTree
 import pages
 import pytest
 
-from saddle_jax.ascents import ASCENTS
 from saddle_jax.methods import METHODS
+from saddle_jax.sam import ASCENTS
 
 _spec = importlib.util.spec_from_file_location("equations", pages.DOCS_FOLDER / "hooks" / "equations.py")
 equations = importlib.util.module_from_spec(_spec)

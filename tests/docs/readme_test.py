@@ -16,9 +16,9 @@ import pages
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.analysis.theory import speedup
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training.config import Config
+from saddle_jax.papers.saddle.theory import speedup
+from saddle_jax.settings.config import Config
 
 # What a reader may put into one notebook, page after page.
 READ_IN_ORDER = ("README", "library", "write_method", "networks", "compressors", "data", "devices")

@@ -16,7 +16,7 @@ from saddle_jax import training
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 # No proxy answers there: whatever the build wanted from a network would fail.
 ALONE = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}

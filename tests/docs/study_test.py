@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.paper.scales import SCALES
-from saddle_jax.report.claimed import claim_rows, means_below
+from saddle_jax.papers.saddle.claimed import claim_rows, means_below
+from saddle_jax.papers.saddle.scales import SCALES
 from saddle_jax.report.tables import as_markdown
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from problem import Problem
 from suited import suited
 
 import saddle_jax as sj
-from saddle_jax.ascents.spelling import make_ascent
 from saddle_jax.methods import options_of
+from saddle_jax.sam.spelling import make_ascent
 
 every_method = pytest.mark.parametrize("name", sj.METHODS)
 ASCENTS = ("none", "sam", "asam", "looksam", "gsam", "esam", "lesam")

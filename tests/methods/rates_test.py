@@ -7,8 +7,8 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data
 from saddle_jax.base import tables
+from saddle_jax.settings.config import Config
 from saddle_jax.training.build import build
-from saddle_jax.training.config import Config
 
 STEPS = 400
 # What each ends with after three times so many steps, in float64; its share of what it had after two.

@@ -12,10 +12,10 @@ import pytest
 from layers_by_hand import convolve_by_hand, evonorm_by_hand, groupnorm_by_hand
 
 import saddle_jax as sj
-from saddle_jax import data, laws, models
+from saddle_jax import data, models, testing
 from saddle_jax.devices.compilations import compilations
-from saddle_jax.laws.models import LAWS, SHAPES
 from saddle_jax.models.mobilenet import Block as MobileBlock
+from saddle_jax.testing.models import LAWS, SHAPES
 
 IMAGE = {"resnet18": 32, "mobilenet_v2": 8}
 LEARNS = {"causal_mlp": "characters", "linear": "convex"}  # what is not of images
@@ -45,7 +45,7 @@ def test_every_law_holds(name):
     model = functools.partial(models.build, name)
     # The largest would be compiled for minutes; derivatives are compared below.
     tried = SHAPES if name in LARGE else LAWS
-    verdicts = laws.check_model(model, dataset=dataset, laws=tried)
+    verdicts = testing.check_model(model, dataset=dataset, laws=tried)
     assert [each for each in verdicts if each.status != "holds"] == []
 
 

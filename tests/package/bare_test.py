@@ -13,7 +13,7 @@ from imports_test import ALSO
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import extras, running
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.version import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -28,8 +28,10 @@ from golden_cases import CASES
 
 import saddle_jax as sj
 from saddle_jax import training
-from saddle_jax.training import loop, run_folder, sweep
-from saddle_jax.training.config import Config
+from saddle_jax.runs import run_folder
+from saddle_jax.settings import sweep
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 FILE = pathlib.Path(__file__).with_name("golden.json")

@@ -6,7 +6,7 @@ import random
 import pytest
 from trainings import outcome, perform
 
-from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.runs.checkpoints import Checkpoints
 
 CLASS = "C"
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.runs.checkpoints import Checkpoints
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "devices"))
 import hosts_test

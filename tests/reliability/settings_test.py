@@ -12,7 +12,7 @@ from folders import write_run
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.training.program import build
 
 CLASS = "A"

@@ -11,7 +11,7 @@ from asking import ask, check
 from damage import chances, damage, flipped
 from trainings import FLAGS
 
-from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.runs.checkpoints import Checkpoints
 
 CLASS = "B"
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from saddle_jax.training import run_folder
+from saddle_jax.runs import run_folder
 
 SETTINGS = {
     "model": "logistic",

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.ascents import ASCENTS
 from saddle_jax.base.about import About, about
 from saddle_jax.base.tables import options
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithm_texts, algorithms
 from saddle_jax.report.fitting import fit
+from saddle_jax.sam import ASCENTS
 
 # By hand, from the papers: models (and numbers) per link and step, backward passes on a ring.
 PAPERS = {

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training.config import Config
-from saddle_jax.training.run_folder import folders_below
+from saddle_jax.runs.run_folder import folders_below
+from saddle_jax.settings.config import Config
 from saddle_jax.version import RUN_FORMAT
 
 ENDED = {"steps": 1, "seconds": 1.0, "bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}

@@ -16,7 +16,7 @@ from saddle_jax.report.figures import _bits_per_number
 from saddle_jax.report.gathered import gather
 from saddle_jax.report.graph_picture import plot_graph
 from saddle_jax.report.page import page
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 
 def drawings_of(text):

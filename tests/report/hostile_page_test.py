@@ -10,7 +10,7 @@ from browser import Tree, browse, needs_browser
 
 from saddle_jax.report import landscape
 from saddle_jax.report.policy import embed
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash
 HOSTILE = f"</script><script>document.title='hacked'</script>{HOSTILE_NAME}'\u2028"

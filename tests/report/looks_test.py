@@ -11,7 +11,7 @@ import saddle_jax as sj
 from saddle_jax.methods import METHODS
 from saddle_jax.report import looks, plots
 from saddle_jax.report.gathered import Run
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 
 @pytest.mark.parametrize("count", [2, 10, 16, 24])

@@ -12,8 +12,8 @@ import pytest
 from browser import Tree, browse, needs_browser
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training import lock, run_folder
-from saddle_jax.training.config import Config
+from saddle_jax.runs import lock, run_folder
+from saddle_jax.settings.config import Config
 from saddle_jax.version import RUN_FORMAT
 
 

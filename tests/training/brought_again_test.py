@@ -7,7 +7,7 @@ import shutil
 import pytest
 from bringing import BROUGHT, MINE, saddle
 
-from saddle_jax.training import run_folder
+from saddle_jax.runs import run_folder
 
 VERBS = [["evaluate"], ["export"], ["sharpness", "--images=32", "--iterations=2"],
          ["landscape", "--images=32", "--points=3"], ["theory", "--samples=128"]]  # fmt: skip

@@ -10,8 +10,9 @@ from bringing import BROUGHT, MINE, OURS, SMALL, result, saddle
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.graphs import others
-from saddle_jax.training import code, consistency
-from saddle_jax.training.config import Config, build_topology
+from saddle_jax.runs import source_files
+from saddle_jax.settings import consistency
+from saddle_jax.settings.config import Config, build_topology
 
 
 def test_brought_things_train_as_ours_do(folder, capsys):
@@ -272,8 +273,8 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
 def test_objects_of_a_program_are_named_and_not_looked_for():
     config = Config(method="<my method>", topology="<a + b>", model="<net>", beta=0.3, seeds="0,1")
     consistency.check_imported(config)
-    assert [thing.text for thing in code.things(config)] == ["<my method>", "<a + b>", "<net>"]
-    assert code.collect(config) == []
+    assert [thing.text for thing in source_files.things(config)] == ["<my method>", "<a + b>", "<net>"]
+    assert source_files.collect(config) == []
     with pytest.raises(ArgumentError, match="was made from Python objects"):
         build_topology(config)
 
@@ -283,7 +284,7 @@ def test_settings_look_at_no_file_before_a_run_is_built(tmp_path, monkeypatch):
     config = Config(method="no.py:f(x=1)", ascent="no:f", compressor="no.py:F", topology="no.npy+no.py:g",
                     model="no.py:M", dataset="no.py:load", seeds="0,1")  # fmt: skip
     assert len(config.each()) == 2
-    assert [thing.short for thing in code.things(config)] == [
+    assert [thing.short for thing in source_files.things(config)] == [
         "no.py:f(x=1)", "no:f", "no.py:F", "no.npy", "no.py:g", "no.py:M", "no.py:load",
     ]  # fmt: skip
-    assert code.short("topology", "a/b.npy+ring+c/d.py:g(x='a/b')") == "b.npy+ring+d.py:g(x='a/b')"
+    assert source_files.short("topology", "a/b.npy+ring+c/d.py:g(x='a/b')") == "b.npy+ring+d.py:g(x='a/b')"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from saddle_jax.data.recipes import RECIPES
-from saddle_jax.devices import targets
+from saddle_jax.planning import targets
+from saddle_jax.planning.forecast import forecast
+from saddle_jax.settings.config import Config
 from saddle_jax.training import parts
-from saddle_jax.training.config import Config
-from saddle_jax.training.forecast import forecast
 
 METHODS = ["dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle"]
 SETTINGS = Config(model="resnet20", dataset="synthetic")

@@ -12,8 +12,9 @@ from dying import Deadly, Killed
 import saddle_jax as sj
 from saddle_jax import training
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.training import continuing, loop, run_folder
-from saddle_jax.training.config import Config
+from saddle_jax.runs import run_folder
+from saddle_jax.settings.config import Config
+from saddle_jax.training import continuing, loop
 from saddle_jax.training.progress import Screen
 
 # Epochs of 15 steps.

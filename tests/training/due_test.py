@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 from saddle_jax.training.due import Calendar
 
 CONFIG = Config(

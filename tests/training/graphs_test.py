@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.analysis.theory.bound import mixing_lambda
 from saddle_jax.devices.placement import Placement
+from saddle_jax.papers.saddle.theory.bound import mixing_lambda
+from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import loop
-from saddle_jax.training.config import Config, build_topology
 from saddle_jax.training.progress import Screen
 
 SMALL = Config(

@@ -12,8 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INT, TERM = signal.SIGINT, signal.SIGTERM
 START = (
-    "import sys, time, saddle_jax.training.interruption as i\n"
-    "i._PATIENCE = {patience}; i.listen(); i.in_verb()\n"
+    "import sys, time, saddle_jax.training.signals as i\ni._PATIENCE = {patience}; i.listen(); i.in_verb()\n"
 )
 # A minute or more in C, in which Python answers no signal.
 STUCK = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from saddle_jax.training import run_folder
-from saddle_jax.training.checkpoint import Checkpoints
+from saddle_jax.runs import run_folder
+from saddle_jax.runs.checkpoints import Checkpoints
 
 # Training whose checkpoint of step 340 is being written, by orbax's threads too, for a minute.
 SLOW_TO_SAVE = """

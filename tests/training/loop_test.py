@@ -10,9 +10,10 @@ from dying import Deadly, Killed
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices.compilations import compilations
-from saddle_jax.training import lock, loop, reopen, run_folder
-from saddle_jax.training.checkpoint import Checkpoints
-from saddle_jax.training.config import Config
+from saddle_jax.runs import lock, run_folder
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop, reopen
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.schedules import build_schedule

@@ -9,8 +9,8 @@ import pytest
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data import load
+from saddle_jax.runs.run_folder import read_result
 from saddle_jax.training import evaluations, measuring
-from saddle_jax.training.run_folder import read_result
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.devices=1", "--config.alpha=1", "--quiet"]
 

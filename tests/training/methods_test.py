@@ -9,8 +9,8 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.methods import METHODS
+from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import methods
-from saddle_jax.training.config import Config, build_topology
 
 
 def built(**settings):

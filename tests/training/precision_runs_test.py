@@ -16,8 +16,10 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import policy
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
-from saddle_jax.training import forecast, loop, run_folder, work
-from saddle_jax.training.config import Config
+from saddle_jax.planning import forecast
+from saddle_jax.runs import run_folder
+from saddle_jax.settings.config import Config
+from saddle_jax.training import loop, work
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 

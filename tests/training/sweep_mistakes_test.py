@@ -2,7 +2,7 @@
 
 import pytest
 
-from saddle_jax.training.config import Config
+from saddle_jax.settings.config import Config
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import re
 
 import pytest
 
-from saddle_jax.ascents import ASCENTS
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.methods import METHODS
-from saddle_jax.training.config import Config
+from saddle_jax.runs.run_folder import read_config
+from saddle_jax.sam import ASCENTS
+from saddle_jax.settings.config import Config
 from saddle_jax.training.program import build
-from saddle_jax.training.run_folder import read_config
 from saddle_jax.training.sweeping import runs_of
 from saddle_jax.training.swept import role
 

@@ -1,0 +1,120 @@
+"""One agent in a process of its own, which meets its neighbours through torch.distributed, by gloo.
+
+So the published programs of QGM and NGM are written: a process has one model and one batch. Its models travel
+as one flat vector, by an isend to each neighbour and an irecv from each. N-SADDLe's agents send their models,
+take gradients of the models that they receive on their own batch, and send these back.
+
+    python -m benchmarks.baselines.pytorch.agent FOLDER RANK
+
+`Processes` starts it, writes FOLDER/RANK.pt before, and says over standard input what to do, a line of JSON
+at a time. A line of standard output answers each: the seconds of processor time that it took. When standard
+input ends, the process ends, whatever it is doing.
+"""
+
+import datetime
+import functools
+import json
+import os
+import pathlib
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.baselines.pytorch.methods import METHODS, Gradients, make_loss, one_by_one
+from benchmarks.baselines.pytorch.models import NETWORKS, NORMS, Layout, Tensor
+
+_PATIENCE = datetime.timedelta(seconds=300)  # that an agent has with its neighbours
+
+
+class Peers:
+    """The gossip of an agent that is alone in its process; models and gradients are [1, P].
+
+    Args:
+      ranks: the neighbours' processes.
+      weights: W's row: the agent's own weight, then those of the neighbours.
+    """
+
+    def __init__(self, ranks: Sequence[int], weights: Sequence[float]):
+        self._ranks, self._weights = ranks, weights
+
+    def mix(self, x: Tensor) -> Tensor:
+        """Computes this agent's row of W x."""
+        return self._weighed([x, *self._exchange([x] * len(self._ranks))])
+
+    def cross(self, gradients: Gradients, x: Tensor, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes W's mean of this model's gradients on the neighbours' batches, and the row of W x."""
+        heard = self._exchange([x] * len(self._ranks))
+        own = gradients(x, images, labels)
+        returned = self._exchange([gradients(other, images, labels) for other in heard])
+        return self._weighed([own, *returned]), self._weighed([x, *heard])
+
+    def _exchange(self, messages: Sequence[Tensor]) -> list[Tensor]:
+        """Sends each neighbour its message and returns what came from each."""
+        received = [torch.empty_like(message) for message in messages]
+        requests: list[Any] = [
+            dist.irecv(buffer, rank) for buffer, rank in zip(received, self._ranks, strict=True)
+        ]
+        requests += [dist.isend(message, rank) for message, rank in zip(messages, self._ranks, strict=True)]
+        for request in requests:
+            request.wait()
+        return received
+
+    def _weighed(self, tensors: Sequence[Tensor]) -> Tensor:
+        total = tensors[0] * self._weights[0]
+        for tensor, weight in zip(tensors[1:], self._weights[1:], strict=True):
+            total.add_(tensor, alpha=weight)
+        return total
+
+
+def main(folder: pathlib.Path, rank: int) -> None:
+    """Joins the other agents, then does as it is told until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when it ends
+    commands = _listen()
+    torch.set_num_threads(1)
+    given = torch.load(folder / f"{rank}.pt", weights_only=True)
+    meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": given["agents"]}
+    dist.init_process_group("gloo", timeout=_PATIENCE, **meeting)
+    layout = Layout(given["names"], given["shapes"])
+    peers = Peers(given["peers"], given["weights"])
+    step = METHODS[given["method"]](_gradients(given, layout), peers, given["model"], **given["options"])
+    images, labels = given["images"][None], given["labels"][None]
+    started = time.process_time()
+    while True:
+        print(time.process_time() - started, flush=True)
+        command = commands.get()
+        started = time.process_time()
+        if "save" in command:
+            torch.save(step.models, command["save"])
+            continue
+        step.gradients = _gradients(given, layout, command["norm"])
+        fed = images.movedim(2, 4).contiguous().movedim(4, 2) if command["channels_last"] else images
+        for _ in range(command["steps"]):
+            step(fed, labels)
+
+
+def _gradients(given: dict[str, Any], layout: Layout, norm: str = "few passes") -> Gradients:
+    return one_by_one(make_loss(functools.partial(NETWORKS[given["model_name"]], norm=NORMS[norm]), layout))
+
+
+def _listen() -> "queue.SimpleQueue[dict[str, Any]]":
+    """Reads commands in a thread of its own, which ends the process when nobody can give another one."""
+    commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            commands.put(json.loads(line))
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return commands
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]), int(sys.argv[2]))

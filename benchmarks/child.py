@@ -1,0 +1,130 @@
+"""Cases (h) and (i): compile time and peak memory, each measured in a process of its own.
+
+Nothing is compiled or allocated there yet, and JAX's cache on disk is off.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.jobs import NO_PYTORCH, Job, Options, pytorch
+from benchmarks.rows import Row
+from benchmarks.steps import works
+from benchmarks.timing import spread
+from benchmarks.work import Work
+
+_STEP_CASES = ("q_saddle", "n_saddle", "forty", "many")
+
+
+def compile_jobs(case: str, options: Options) -> list[Job]:
+    """Lists the jobs that time tracing, lowering and compiling our steps."""
+    return [Job(case, str(work), functools.partial(_compile, case, work)) for work in _works(options)]
+
+
+def memory_jobs(case: str, options: Options) -> list[Job]:
+    """Lists the jobs that measure a process's peak memory over two steps, ours and PyTorch's plain loop."""
+    return [Job(case, str(work), functools.partial(_memory, case, work)) for work in _works(options)]
+
+
+def _works(options: Options) -> list[Work]:
+    cases = ("n_saddle",) if options.quick else _STEP_CASES
+    return options.applied([work for case in cases for work in works(case, options.quick)])
+
+
+def _compile(case: str, work: Work) -> Row:
+    ours = measure("ours", work)
+    figures = {"steps that take as long": ours["compile_seconds"] / ours["step_seconds"]}
+    return Row(case, str(work), spread([ours["compile_seconds"]]), figures=figures)
+
+
+def _memory(case: str, work: Work) -> Row:
+    ours = measure("ours", work)
+    figures = {
+        "peak MB": ours["peak_bytes"] / 1e6,
+        "before the first step MB": ours["start_bytes"] / 1e6,
+        **{f"program's {part} MB": size / 1e6 for part, size in ours["program"].items()},
+    }
+    if pytorch("steps") is None:
+        return Row(case, str(work), figures=figures)
+    theirs = measure("PyTorch", work)
+    figures["PyTorch peak MB"] = theirs["peak_bytes"] / 1e6
+    figures["PyTorch before MB"] = theirs["start_bytes"] / 1e6
+    ratio = spread([theirs["peak_bytes"] / ours["peak_bytes"]])
+    return Row(case, str(work), against="PyTorch: loop", ratio=ratio, figures=figures)
+
+
+@functools.cache
+def measure(side: str, work: Work) -> dict[str, Any]:
+    """Returns what a new process measures of one side's steps."""
+    module = ["-P", "-m", "benchmarks.child"]  # -P: nothing of the current folder is imported
+    command = [sys.executable, *module, side, json.dumps(dataclasses.asdict(work))]
+    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{side}, {work}: the process that measures it failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _report(side: str, work: Work) -> dict[str, Any]:
+    """Takes two steps in this process and returns seconds and bytes."""
+    import jax
+
+    work.params()  # both sides start from our models
+    start = peak_bytes()
+    report: dict[str, Any] = {"start_bytes": start}
+    if side == "ours":
+        from benchmarks.ours import OurStep
+
+        ours = OurStep(work)
+        report |= {"compile_seconds": ours.compile_seconds, "program": ours.memory}
+        report["compiled_bytes"] = peak_bytes()
+        step: Any = ours
+    else:
+        opponent = pytorch("steps")
+        if opponent is None:
+            raise RuntimeError(NO_PYTORCH)
+        step = opponent.TheirStep(work, opponent.VARIANTS[0])
+    jax.block_until_ready(step())
+    started = time.perf_counter()
+    jax.block_until_ready(step())
+    return {**report, "step_seconds": time.perf_counter() - started, "peak_bytes": peak_bytes()}
+
+
+def peak_bytes() -> int:
+    """Returns the most memory that this process ever held.
+
+    Not from getrusage on Linux: there a process inherits the peak of the one that started it.
+    """
+    return _memory_of_process("VmHWM")
+
+
+def resident_bytes() -> int:
+    """Returns the memory that this process holds now; its peak where the system tells no more."""
+    return _memory_of_process("VmRSS")
+
+
+def _memory_of_process(entry: str) -> int:
+    try:
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(entry))
+    except (OSError, StopIteration):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _main(side: str, text: str) -> None:
+    fields = json.loads(text)
+    fields["image_shape"] = tuple(fields["image_shape"])
+    print(json.dumps(_report(side, Work(**fields))))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,77 @@
+"""Case (j): how time and memory of a step grow with agents, model size and degree."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.jobs import Job, Options
+from benchmarks.ours import OurStep
+from benchmarks.rows import Row
+from benchmarks.timing import Timing, interleaved
+from benchmarks.work import Work
+from saddle_jax import models
+
+_IMAGE = (8, 8, 1)
+_AGAINST = "step time and memory against "
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Fits the p of the power law value = c size^p, by least squares of logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def growth_jobs(case: str, options: Options) -> list[Job]:
+    """Lists a job for each thing that grows: agents of two models, the CNN's width, N-SADDLe's neighbours."""
+    quick = options.quick
+    model, batch = ("mlp", 4) if quick else ("cnn", 32)
+    counts, widths, degrees = (
+        ((4, 8), (1, 2), (2, 4)) if quick else ((8, 16, 32, 64), (1, 2, 4), (2, 4, 6, 8))
+    )
+    families: dict[str, tuple[list[Work], Callable[[Work], float]]] = {
+        **{
+            f"agents, {kind}": (
+                [Work("q_saddle", kind, n, batch, _IMAGE) for n in counts],
+                lambda work: work.agents,
+            )
+            for kind in dict.fromkeys(("mlp", model))
+        },
+        f"parameters, {model}": (
+            [Work("q_saddle", model, 8, batch, _IMAGE, width=width) for width in widths],
+            lambda work: models.count(work.params()) / work.agents,
+        ),
+        f"degree + 1, n_saddle, {model}": (
+            [Work("n_saddle", model, 10, batch, _IMAGE, degree=degree) for degree in degrees],
+            lambda work: work.degree + 1,
+        ),
+    }
+    return [
+        Job(case, what, functools.partial(_measure, case, what, options.applied(family), size_of, options))
+        for what, (family, size_of) in families.items()
+    ]
+
+
+def _measure(
+    case: str, what: str, family: Sequence[Work], size_of: Callable[[Work], float], options: Options
+) -> Row:
+    steps = {str(work): OurStep(work) for work in family}
+    timing: Timing = interleaved(steps, options.repeats)
+    sizes = [size_of(work) for work in family]
+    seconds = [timing.seconds(name).median for name in steps]
+    # what the program needs at once; outputs take the place of donated arguments
+    memory = [step.memory["argument"] + step.memory["temp"] for step in steps.values()]
+    figures: dict[str, Any] = {
+        "time ~ size^": exponent(sizes, seconds),
+        "memory ~ size^": exponent(sizes, memory),
+        "sizes": " ".join(f"{size:g}" for size in sizes),
+        "ms": " ".join(f"{1e3 * s:.3g}" for s in seconds),
+        "MB": " ".join(f"{m / 1e6:.3g}" for m in memory),
+        "curve": {"sizes": sizes, "seconds": seconds, "bytes": memory},
+    }
+    return Row(case, f"{_AGAINST}{what}", figures=figures)
+
+
+def curves(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
+    """Returns what the rows of this case measured, by what grew: sizes, seconds and bytes."""
+    return {row.what.removeprefix(_AGAINST): row.figures["curve"] for row in rows if "curve" in row.figures}

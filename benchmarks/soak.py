@@ -1,0 +1,172 @@
+"""Case (k): a long run through the training loop itself: whether memory stays, and what is compiled again."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.child import resident_bytes
+from benchmarks.jobs import Job, Options
+from benchmarks.rows import Row
+from benchmarks.timing import spread
+from saddle_jax.base.errors import RunError
+from saddle_jax.data.builtin import load_digits
+from saddle_jax.devices.compilations import compilations
+from saddle_jax.settings.config import Config
+from saddle_jax.training.loop import train
+from saddle_jax.training.progress import Screen
+
+_STEPS_PER_EPOCH = 10
+# By then everything has happened once: evaluations, and a checkpoint that takes an older one's place.
+_SETTLED = 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long a soak is, and how often it is looked at.
+
+    Attributes:
+      agents: A, each an MLP on 8x8 images.
+      batch_size: images per agent and step.
+      steps: how many steps the run takes.
+      every: steps between two samples, and between two evaluations.
+      save_every: steps between two checkpoints, of which two are kept.
+    """
+
+    agents: int
+    batch_size: int
+    steps: int
+    every: int
+    save_every: int
+
+
+LONG = Length(agents=1024, batch_size=16, steps=10_000, every=100, save_every=1000)
+QUICK = Length(agents=4, batch_size=4, steps=100, every=10, save_every=10)
+
+
+class Watched(Screen):
+    """A run's screen that takes a sample after every so many steps.
+
+    Attributes:
+      samples: by name a list of what was seen each time: step, seconds, CPU seconds, resident bytes and
+        programs compiled so far.
+    """
+
+    def __init__(self, every: int, compiled: Sequence[str]):
+        super().__init__()
+        self._every, self._compiled, self._step = every, compiled, 0
+        self.samples: dict[str, list[float]] = {
+            name: [] for name in ("step", "seconds", "cpu_seconds", "bytes", "compilations")
+        }
+
+    def advance(self, steps: int) -> None:
+        """Moves the bar forward by this many steps, and takes a sample where one is due."""
+        super().advance(steps)
+        self._step += steps
+        if self._step % self._every == 0:
+            seen = (
+                self._step,
+                time.perf_counter(),
+                time.process_time(),
+                resident_bytes(),
+                len(self._compiled),
+            )
+            for values, value in zip(self.samples.values(), seen, strict=True):
+                values.append(value)
+
+
+def soak_jobs(case: str, options: Options) -> list[Job]:
+    """Lists the one job of this case: a Q-SADDLe run of many small agents for many steps."""
+    length = QUICK if options.quick else LONG
+    what = f"q_saddle, mlp, ring({length.agents}), batch {length.batch_size} of 8x8x1, {length.steps:,} steps"
+    return [Job(case, what, functools.partial(_measure, case, what, length, options))]
+
+
+def _measure(case: str, what: str, length: Length, options: Options) -> Row:
+    samples = soaked(length, options.group)
+    return Row(case, what, spread(_settled(per_step(samples, "seconds"))), figures=summary(samples))
+
+
+def _settled(values: Sequence[float]) -> list[float]:
+    return list(values[int(_SETTLED * len(values)) :])
+
+
+def summary(samples: dict[str, list[float]]) -> dict[str, Any]:
+    """Returns what grew, and what did not, after everything had happened once."""
+    compiled, megabytes = _settled(samples["compilations"]), _settled([b / 1e6 for b in samples["bytes"]])
+    return {
+        "compilations": compiled[-1],
+        "compilations after it settled": compiled[-1] - compiled[0],
+        "RSS MB when settled": megabytes[0],
+        "RSS MB at the end": megabytes[-1],
+        "late / early time": _late_to_early(per_step(samples, "seconds")),
+        "late / early CPU time": _late_to_early(per_step(samples, "cpu_seconds")),
+        "samples": samples,
+    }
+
+
+def _late_to_early(values: Sequence[float]) -> float:
+    """Compares the medians of the second half and of the first one."""
+    settled = _settled(values)
+    half = len(settled) // 2
+    return statistics.median(settled[half:]) / statistics.median(settled[:half])
+
+
+def per_step(samples: dict[str, list[float]], name: str) -> list[float]:
+    """Returns what a step took between each two samples, of "seconds" or "cpu_seconds"."""
+    return (np.diff(samples[name]) / np.diff(samples["step"])).tolist()
+
+
+def soaked(length: Length, group: int = 0) -> dict[str, list[float]]:
+    """Trains for so long in a folder that is removed afterwards; returns the samples, see `Watched`."""
+    with tempfile.TemporaryDirectory(prefix="saddle-soak-") as name, compilations() as compiled:
+        folder = pathlib.Path(name)
+        screen = Watched(length.every, compiled)
+        with contextlib.closing(screen):
+            result = train(_config(length, _images(length, folder), group), folder / "run", screen)
+    if result["status"] == "interrupted":
+        raise KeyboardInterrupt
+    if result["status"] != "finished":
+        raise RunError(f"a soak must finish, got {result['status']} after {result['steps']:,} steps")
+    return screen.samples
+
+
+def _config(length: Length, data: pathlib.Path, group: int) -> Config:
+    return Config(
+        method="q_saddle",
+        agents=length.agents,
+        model="mlp",
+        dataset=str(data),
+        partition="iid",
+        batch_size=length.batch_size,
+        epochs=length.steps // _STEPS_PER_EPOCH,
+        learning_rate=0.01,
+        schedule="constant",
+        group=group,
+        eval_every_epochs=length.every // _STEPS_PER_EPOCH,
+        eval_agents="always",
+        log_every_steps=10,
+        checkpoint_every_steps=length.save_every,
+        keep_checkpoints=2,
+    )
+
+
+def _images(length: Length, folder: pathlib.Path) -> pathlib.Path:
+    """Writes a dataset of the embedded digits, repeated until every agent has its epochs' batches of them."""
+    digits, count = load_digits(), length.agents * length.batch_size * _STEPS_PER_EPOCH
+    rows = np.arange(count) % digits.size
+    arrays = {
+        "train_inputs": digits.train["inputs"][rows],
+        "train_targets": digits.train["targets"][rows],
+        "test_inputs": digits.test["inputs"],
+        "test_targets": digits.test["targets"],
+    }
+    np.savez(folder / "digits.npz", **arrays)
+    return folder / "digits.npz"

@@ -1,0 +1,118 @@
+"""What a step is measured on: one description for our side and for PyTorch's."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax import models
+from saddle_jax.base.types import Params
+from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.method import Method
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Topology
+from saddle_jax.core.trees import replicate
+from saddle_jax.graphs.named import circulant, ring
+from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.methods import METHODS
+from saddle_jax.models.small import CNN, MLP
+from saddle_jax.tasks import classification
+
+# As in the paper but for the learning rate: random labels at 0.1 for many steps would overflow.
+OPTIONS = {"learning_rate": 0.01, "rho": 0.1, "beta": 0.9, "weight_decay": 1e-4}
+_CLASSES = 10
+_NOISE = 0.01  # agents start apart, so that mixing them matters
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One step of all agents on random images.
+
+    Attributes:
+      method: "q_saddle" or "n_saddle".
+      model: a network that both sides have.
+      agents: A.
+      batch_size: images per agent.
+      image_shape: (height, width, channels).
+      degree: neighbours of each agent, an even number: 2 is a ring.
+      width: how many times wider than usual; for the CNN and the MLP.
+      lowering: our convolutions', see `models.convolution`.
+      group: our agents of a device at a time, see `policy.group_size`.
+    """
+
+    method: str = "q_saddle"
+    model: str = "resnet20"
+    agents: int = 10
+    batch_size: int = 32
+    image_shape: tuple[int, int, int] = (32, 32, 3)
+    degree: int = 2
+    width: int = 1
+    lowering: Lowering = "auto"
+    group: int = 0
+
+    def __str__(self) -> str:
+        model = self.model if self.width == 1 else f"{self.model} x {self.width}"
+        size = "x".join(map(str, self.image_shape))
+        chosen = "" if self.lowering == "auto" else f", lowering {self.lowering}"
+        chosen += f", group {self.group}" if self.group else ""
+        return f"{self.method}, {model}, {self.topology.name}, batch {self.batch_size} of {size}{chosen}"
+
+    @property
+    def topology(self) -> Topology:
+        """Returns a ring, or a ring whose agents see further."""
+        if self.degree == 2:
+            return ring(self.agents)
+        return circulant(self.agents, range(1, self.degree // 2 + 1))
+
+    def network(self, lowering: Lowering | None = None) -> Any:
+        """Returns our model, without its parameters."""
+        return _network(self.model, self.width, lowering or self.lowering)
+
+    def build_method(self, topology: Graphs) -> Method:
+        """Builds our method on this graph."""
+        return METHODS[self.method](topology, **OPTIONS)
+
+    def params(self) -> Params:
+        """Returns the models before the first step [A, ...]: near to each other, not equal."""
+        stacked = replicate(_one_model(self.model, self.width, self.image_shape), self.agents)
+        random = np.random.default_rng(1)
+        return jax.tree.map(
+            lambda x: x + jnp.asarray(_NOISE * random.standard_normal(x.shape, np.float32)), stacked
+        )
+
+    def batch(self) -> dict[str, np.ndarray]:
+        """Returns inputs [A, B, H, W, C], targets [A, B] and mask [A, B]."""
+        random = np.random.default_rng(2)
+        shape = (self.agents, self.batch_size)
+        return {
+            "inputs": random.standard_normal((*shape, *self.image_shape), np.float32),
+            "targets": random.integers(0, _CLASSES, shape, np.int32),
+            "mask": np.ones(shape, np.float32),
+        }
+
+    def flops(self) -> float:
+        """Counts the operations of a step's backward passes in XLA's plain program, without gossip."""
+        batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.batch())
+        params = _one_model(self.model, self.width, self.image_shape)
+        gradient = jax.jit(jax.grad(classification.cross_entropy(self.network("plain")), has_aux=True))
+        costs = gradient.lower(params, batch).cost_analysis()
+        assert costs is not None
+        passes = passes_per_step(self.build_method(self.topology), replicate(params, self.agents))
+        return float(costs["flops"]) * passes * self.agents
+
+
+def _network(model: str, width: int, lowering: Lowering = "auto") -> Any:
+    if width == 1:
+        return models.build(model, _CLASSES, lowering=lowering)
+    if model == "mlp":
+        return MLP(_CLASSES, [width * units for units in MLP.hidden])
+    return CNN(_CLASSES, [width * channels for channels in CNN.widths], lowering=lowering)
+
+
+@functools.cache
+def _one_model(model: str, width: int, image_shape: tuple[int, int, int]) -> Params:
+    """Initializes one model; it is kept, as both sides and every variant of theirs ask for it."""
+    return models.init(_network(model, width), image_shape, jax.random.key(0))

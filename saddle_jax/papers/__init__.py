@@ -1,0 +1,1 @@
+"""Papers whose figures are reproduced, a module or a room each."""

@@ -1,0 +1,180 @@
+"""The paper's communication costs: all 39 printed figures, derived, beside what really travels.
+
+The paper counts bits per number only (no norms, scales, signs; 16-bit indices), in gigabytes sent per
+agent over its two neighbours in a ring, and truncates to two decimals. Its figures come about so:
+
+    QGM               T - 1 iterations: the counter of that line of code lags one step
+    QGM, b bits       the printed figure above it, times b / 32
+    QGM, top-30 %     T - 1 iterations of 6 bytes per kept entry, k floored per tensor
+    NGM               T iterations of two rounds, and one more scalar with every model
+    NGM, 1 bit        the printed figure above it, divided by the rounded 1.94
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from saddle_jax import models
+from saddle_jax.compression.quantization import quantize
+from saddle_jax.compression.signs import sign
+from saddle_jax.compression.sparsification import top_k
+from saddle_jax.core.ledger import Ledger, open_ledger, passes_per_step
+from saddle_jax.core.trees import replicate
+from saddle_jax.graphs.named import ring
+from saddle_jax.methods import METHODS
+from saddle_jax.papers.saddle.settings import SETTINGS
+
+# What the printed table calls 1 bit in the second of two rounds: 64 / 33, rounded.
+_NGM_RATIO = 1.94
+
+# table: (method, compressor, dataset) -> printed gigabytes by number of agents. Tables are numbered
+# as those of the main text whose costs they give; "top-k" is the appendix's.
+PRINTED: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {
+    "1": {
+        ("qgm", "none", "cifar10"): {5: 136.45, 10: 68.44, 20: 34.43, 40: 17.43},
+        ("qgm", "quantize8", "cifar10"): {5: 34.11, 10: 17.11, 20: 8.60, 40: 4.35},
+        ("qgm", "none", "cifar100"): {5: 111.32, 10: 55.66, 20: 27.83, 40: 14.02},
+        ("qgm", "quantize8", "cifar100"): {5: 27.83, 10: 13.91, 20: 6.95, 40: 3.50},
+    },
+    "2": {
+        ("qgm", "none", "imagenette"): {5: 110.23, 10: 55.10},
+        ("qgm", "quantize10", "imagenette"): {5: 34.44, 10: 17.21},
+    },
+    "3": {
+        ("ngm", "none", "cifar10"): {5: 272.91, 10: 136.89, 20: 68.88},
+        ("ngm", "sign", "cifar10"): {5: 140.67, 10: 70.56, 20: 35.50},
+        ("ngm", "none", "cifar100"): {5: 222.65, 10: 111.32, 20: 55.66},
+        ("ngm", "sign", "cifar100"): {5: 114.76, 10: 57.38, 20: 28.69},
+    },
+    "4": {
+        ("ngm", "none", "imagenette"): {10: 110.25},
+        ("ngm", "sign", "imagenette"): {10: 56.82},
+        ("ngm", "none", "imagenet"): {10: 22466.30},
+        ("ngm", "sign", "imagenet"): {10: 11580.56},
+    },
+    "top-k": {("qgm", "top_k0.3", "cifar10"): {5: 61.38, 10: 30.78, 20: 15.49}},
+}
+
+_COMPRESSORS = {
+    "none": None,
+    "quantize8": quantize(8),
+    "quantize10": quantize(10),
+    "top_k0.3": top_k(0.3),
+    "sign": sign(),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """One printed cost. The SADDLe version of a method costs the same as the method."""
+
+    table: str
+    agents: int
+    dataset: str
+    method: str
+    compressor: str
+    paper_gb: float  # printed
+    derived_gb: float  # in the paper's accounting, truncated as it is printed
+    wire_gb: float  # what our encodings send in all T steps
+
+
+def costs(table: str | None = None) -> Iterator[Cost]:
+    """Yields all figures, or those of one table."""
+    for name, rows in PRINTED.items():
+        if table not in (None, name):
+            continue
+        for (method, compressor, dataset), by_agents in rows.items():
+            for agents, printed in by_agents.items():
+                wire = ledger(method, compressor, dataset, agents).wire_bytes_per_agent(
+                    SETTINGS[dataset].steps(agents)
+                )
+                derived = derive(method, compressor, dataset, agents)
+                yield Cost(name, agents, dataset, method, compressor, printed, derived, round(wire / 1e9, 4))
+
+
+class Ratio(NamedTuple):
+    """By how much something is cheaper: as the paper says it, by its own counting, and exactly."""
+
+    place: str
+    what: str
+    stated: str
+    printed: float  # of the printed costs
+    exact: float  # of the bytes that travel, or the gradients that are taken
+
+
+# What the captions say of each compressor.
+_STATED = {"quantize8": "4", "quantize10": "3.2", "top_k0.3": "2.2", "sign": "1.94"}
+
+
+def ratios() -> Iterator[Ratio]:
+    """Yields the ratios that captions and text state, at ten agents, beside what they come to."""
+    agents = 10
+    for table, rows in PRINTED.items():
+        for (method, compressor, dataset), by_agents in rows.items():
+            if compressor == "none":
+                continue
+            full = PRINTED["1" if table == "top-k" else table][method, "none", dataset][agents]
+            exact = _bytes(method, "none", dataset) / _bytes(method, compressor, dataset)
+            what = f"{dataset}, {compressor}"
+            yield Ratio(f"costs of {table}", what, _STATED[compressor], full / by_agents[agents], exact)
+    whole, signs = _bytes("ngm", "none", "cifar10"), _bytes("ngm", "sign", "cifar10")
+    second = (whole / 2) / (signs - whole / 2)  # the first round of the two is not compressed
+    yield Ratio("costs of 3", "cifar10, sign, second round", "32", 32.0, second)
+    climbing = [_passes(every) for every in (1, 5)]
+    yield Ratio(
+        "Table 6", "gradients of the efficient variant", "1.66", 2 * 5 / (5 + 1), climbing[0] / climbing[1]
+    )
+
+
+def _bytes(method: str, compressor: str, dataset: str) -> int:
+    return ledger(method, compressor, dataset, 10).wire_bytes_per_agent(1)
+
+
+def _passes(every: int) -> float:
+    """Counts the gradients in a step of Q-SADDLe that climbs in every k-th."""
+    method = METHODS["q_saddle"](ring(5), 0.1, rho=0.1, ascent_every=every)
+    return passes_per_step(method, jax.ShapeDtypeStruct((5, 3), np.float32))
+
+
+def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
+    """Computes a figure in gigabytes as the paper came to it."""
+    steps = SETTINGS[dataset].steps(agents)
+    if compressor.startswith("quantize"):
+        bits = int(compressor.removeprefix("quantize"))
+        return _truncated(derive(method, "none", dataset, agents) * bits / 32)
+    if compressor == "sign":
+        return _truncated(derive(method, "none", dataset, agents) / _NGM_RATIO)
+    book = ledger(method, compressor, dataset, agents)
+    if method == "ngm":
+        scalar = 2 * 4  # to two neighbours, four bytes
+        return _truncated((book.paper_bytes_per_agent(steps) + steps * scalar) / 1e9)
+    return _truncated(book.paper_bytes_per_agent(steps - 1) / 1e9)
+
+
+def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
+    """Returns the ledger that a training of this experiment keeps."""
+    # What a link carries does not depend on how many agents there are: it is traced once.
+    return dataclasses.replace(
+        _ledger_of_five(method, compressor, dataset), listeners=np.full((1, agents), 2)
+    )
+
+
+@functools.cache
+def _ledger_of_five(method: str, compressor: str, dataset: str) -> Ledger:
+    """Returns the ledger on a ring of five agents, the smallest of the paper."""
+    setting = SETTINGS[dataset]
+    chosen = METHODS[method](ring(5), setting.learning_rate, compressor=_COMPRESSORS[compressor])
+    model = models.build(setting.model, setting.classes)
+    size = (setting.image_size, setting.image_size, 3)
+    shapes = jax.eval_shape(lambda: replicate(models.init(model, size, jax.random.key(0)), 5))
+    return open_ledger(chosen, shapes)
+
+
+def _truncated(value: float) -> float:
+    """Truncates to two decimals, as printed; a hair above, lest 34.43 become 34.42 by its binary form."""
+    return math.floor(value * 100 + 1e-7) / 100

@@ -1,0 +1,107 @@
+"""What `saddle demo` says: two methods side by side, what differs between them, and what that means."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from saddle_jax.report.sharpness import Sharp
+from saddle_jax.report.statistics import Summary, summarise
+from saddle_jax.report.tables import NAMES, Cell
+
+BASE, SADDLE = "qgm", "q_saddle"
+_WIDTH = 80
+_INTRODUCTION = (
+    "Ten agents in a ring learn to read digits. Each holds images of few classes (Dirichlet, alpha 0.001) "
+    "and talks to its two neighbours. QGM is a usual method; Q-SADDLe is the same with SAM's gradients, "
+    "which look for flat minima."
+)
+
+
+class Shown(NamedTuple):
+    """What was found of each method: its test accuracies in percent, and lambda_max of its last models."""
+
+    accuracies: Mapping[str, Cell]
+    lambdas: Mapping[str, Summary]
+
+    @property
+    def difference(self) -> Summary:
+        """The accuracy that SADDLe gains, seed by seed."""
+        return self.accuracies[SADDLE].minus(self.accuracies[BASE])
+
+
+def introduction() -> str:
+    """Says what is about to be trained."""
+    return textwrap.fill(_INTRODUCTION, _WIDTH)
+
+
+def shown(cells: Mapping[tuple[Any, ...], Cell], runs: Sequence[Sharp]) -> Shown:
+    """Puts the scores by method and the sharpness of all runs together."""
+    accuracies = {key[0]: cell for key, cell in cells.items()}
+    lambdas = {
+        method: summarise(
+            [
+                entry["lambda_max"]
+                for run in runs
+                if run.family.startswith(f"{method}-")
+                for entry in run.stages
+                if entry["lambda_max"] is not None
+            ]
+        )
+        for method in accuracies
+    }
+    return Shown(accuracies, lambdas)
+
+
+def rows(found: Shown) -> list[list[str]]:
+    """Lists both methods and their difference as text, under a heading."""
+    table = [["", "test accuracy, %", "95 % interval", "lambda_max"]]
+    for method in (BASE, SADDLE):
+        cell, flatness = found.accuracies[method], found.lambdas[method]
+        spread = "" if flatness.std is None else f" +- {flatness.std:.2g}"
+        sharp = "-" if flatness.mean is None else f"{flatness.mean:.3g}{spread}"
+        table.append([NAMES[method], cell.text(), cell.summary.interval(), sharp])
+    difference = found.difference
+    gained = "-" if difference.mean is None else f"{difference.mean:+.2f}"
+    return [*table, ["difference", gained, difference.interval("+.2f"), _ratio(found)]]
+
+
+def meaning(found: Shown) -> str:
+    """Says in a few sentences what the numbers mean, and what they do not decide."""
+    return textwrap.fill(_verdict(found), _WIDTH)
+
+
+def _verdict(found: Shown) -> str:
+    difference = found.difference
+    if difference.mean is None:
+        return "A method diverged: there is nothing to compare."
+    more = f"{abs(difference.mean):.2f} points {'more' if difference.mean > 0 else 'less'}"
+    text = f"Q-SADDLe reaches {more} than QGM, over the same seeds. "
+    if difference.low is None or difference.high is None:
+        text += "One seed decides nothing: give several, as --seeds=0,1,2."
+    elif difference.low > 0:
+        text += "The 95 % interval is above zero: the seeds agree."
+    elif difference.high < 0:
+        text += "The 95 % interval is below zero: this contradicts the paper."
+    else:
+        text += f"The 95 % interval contains zero: {difference.seeds} seeds do not decide it."
+    sharp, flat = (found.lambdas[method].mean for method in (BASE, SADDLE))
+    if sharp is None or flat is None:
+        return text
+    if flat < sharp:
+        text += " The loss around its models is flatter: the Hessian's largest eigenvalue is "
+        return text + f"{flat:.3g} in place of {sharp:.3g}. That flatter minima help is the paper's point."
+    return text + f" The loss around its models is not flatter here: {flat:.3g} against {sharp:.3g}."
+
+
+def record(found: Shown) -> dict[str, Any]:
+    """Returns the same for programs: plain numbers."""
+    methods = {
+        method: {"accuracies": list(cell.scores), "lambda_max": found.lambdas[method]._asdict()}
+        for method, cell in found.accuracies.items()
+    }
+    return {"methods": methods, "difference": found.difference._asdict()}
+
+
+def _ratio(found: Shown) -> str:
+    sharp, flat = (found.lambdas[method].mean for method in (BASE, SADDLE))
+    return "-" if sharp is None or not flat else f"{sharp / flat:.1f} times lower"

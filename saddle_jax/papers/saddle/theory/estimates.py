@@ -1,0 +1,224 @@
+"""The theorem's constants at the end of a real run, and what of the theorem the run keeps.
+
+Assumptions 1 and 2 speak of every x. What is measured here is at one x, the consensus model, so the global L,
+sigma and delta are larger; of L, see `_smoothness`, even the local one may be. f* is taken as 0, below which
+no cross-entropy is: the gap is an upper bound.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, LossFn, Params
+from saddle_jax.core.ascent import plain
+from saddle_jax.core.gradients import Known, of_one_model
+from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
+from saddle_jax.data.recipes import Recipe, prepared
+from saddle_jax.devices.lifting import lift
+from saddle_jax.methods import options_of
+from saddle_jax.methods.spelling import parse_method
+from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
+from saddle_jax.settings.config import Config
+from saddle_jax.training.build import Replica
+
+# Length of the steps along which gradients are compared: short against the curvature's own change, long
+# against the rounding of float32.
+_STEP = 1e-3
+
+
+class Estimates(NamedTuple):
+    """A run's constants at its consensus model, over the samples that were looked at."""
+
+    L: float  # largest ||grad f_i(y) - grad f_i(x)|| / ||y - x|| found: of all agents
+    L_along_sam: float  # the largest along the agents' own gradients, where SAM climbs
+    sigma: float  # sqrt of the mean over agents of E||g_batch - g_full||^2
+    sigma_worst: float  # the same of the noisiest agent
+    delta: float  # sqrt(1/n sum_i ||grad f_i - grad f||^2)
+    gap: float  # f(x_0) - 0
+    lambda_: float
+    samples: int  # looked at, per agent at most
+
+    def setting(self, config: Config, steps: int) -> Setting:
+        """Returns the theorem's setting of a run with these constants and T steps."""
+        name, given = parse_method(config.method)
+        return Setting(
+            L=self.L,
+            sigma=self.sigma,
+            delta=self.delta,
+            lambda_=self.lambda_,
+            gap=self.gap,
+            eta=config.learning_rate,
+            beta=config.beta,
+            mu=config.beta if config.mu < 0 else config.mu,
+            rho=given.get("rho", config.rho) if "rho" in options_of(name) else 0.0,
+            agents=config.agents,
+            steps=steps,
+        )
+
+
+def estimate(
+    replica: Replica,
+    params: Params,
+    *,
+    samples: int = 0,
+    iterations: int = 10,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Estimates:
+    """Measures a run's constants; images are prepared as in evaluation, without augmentation.
+
+    Args:
+      replica: the run's parts.
+      params: all agents' models [A, ...].
+      samples: how many of each agent's samples stand for its data, a random choice rounded up to whole
+        batches; 0 takes all.
+      iterations: number of steps of the power method for L.
+      report: called with the passes over these samples that are done, and with their total.
+    """
+    iterations = checks.whole("iterations", iterations, at_least=1)
+    lambda_ = mixing_lambda(replica.topology, replica.config.gamma)
+    if lambda_ == 0:
+        raise ArgumentError(f"the theorem needs agents that mix, got {replica.topology.name}")
+    if not replica.objective.masked:
+        raise ArgumentError(
+            f"theory needs a loss that is a mean over masked samples, got {replica.objective.name}"
+        )
+    data = _AgentData(replica, checks.whole("samples", samples, at_least=0))
+    passes = iterations + 4
+
+    def finish(done: int) -> None:
+        report(done, passes)
+
+    # Through the host: arrays of a checkpoint are bound to devices, and would be compiled for apart.
+    here = replicate(jax.device_get(consensus(params)), replica.config.agents)
+    _, initial_loss = data.mean_gradient(replica.first_params())
+    finish(1)
+    gradients, _ = data.mean_gradient(here)
+    finish(2)
+    variances = data.variances(here, gradients)
+    finish(3)
+    centred = jax.tree.map(lambda g: g - jnp.mean(g, axis=0, keepdims=True), gradients)
+    along_sam, largest = _smoothness(data, here, gradients, iterations, lambda k: finish(3 + k))
+    return Estimates(
+        L=largest,
+        L_along_sam=along_sam,
+        sigma=float(np.sqrt(np.mean(variances))),
+        sigma_worst=float(np.sqrt(np.max(variances))),
+        delta=float(jnp.sqrt(jnp.mean(squared_norms(centred)))),
+        gap=float(np.mean(initial_loss)),
+        lambda_=lambda_,
+        samples=int(data.mask.sum(axis=(0, 2)).max()),
+    )
+
+
+def _smoothness(
+    data: "_AgentData", here: Params, gradients: Params, iterations: int, report: Callable[[int], None]
+) -> tuple[float, float]:
+    """Returns max_i ||grad f_i(x + r v_i) - grad f_i(x)|| / r along v_i = g_i / ||g_i||, and the largest.
+
+    Every quotient is a lower bound of L. The first is along the direction in which SAM climbs; from there the
+    power method goes on, v_i <- the difference of gradients, so that they rise towards the largest
+    |eigenvalue| of agent i's Hessian at x, itself a lower bound of L.
+    """
+    direction, quotients = _unit(gradients), []
+    for k in range(iterations + 1):
+        shifted = jax.tree.map(lambda x, v: x + _STEP * v, here, direction)
+        shifted_gradients, _ = data.mean_gradient(shifted)
+        difference = jax.tree.map(lambda g, g0: (g - g0) / _STEP, shifted_gradients, gradients)
+        quotients.append(float(jnp.max(agent_norms(difference))))
+        direction = _unit(difference)
+        report(k + 1)
+    return quotients[0], max(quotients)
+
+
+def _unit(tree: Any) -> Any:
+    """Scales every agent's slice to length one; a slice of zeros stays."""
+    norms = agent_norms(tree)
+    return scale_slices(tree, jnp.where(norms > 0, 1 / jnp.where(norms > 0, norms, 1), 0))
+
+
+class _AgentData:
+    """Each agent's samples, in batches as the run has them, and passes over them."""
+
+    def __init__(self, replica: Replica, samples: int):
+        partition, size = replica.partition, replica.batches.size
+        if 0 < samples < 2 * size:
+            raise ArgumentError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
+        share = int(partition.sizes.max())
+        batches = -(-(min(samples, share) if samples else share) // size)
+        random = np.random.default_rng(replica.config.seed)
+        chosen = np.zeros((partition.agents, batches * size), np.int64)
+        mask = np.zeros(chosen.shape, np.float32)
+        for agent, (row, count) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
+            own = random.permutation(row[:count])[: batches * size]
+            chosen[agent, : len(own)], mask[agent, : len(own)] = own, 1.0
+        self._sizes, self._batch_size = partition.sizes, size
+        self._replica = replica
+        self._samples = chosen.reshape(-1, batches, size).swapaxes(0, 1)  # [batches, A, B]
+        self.mask = mask.reshape(-1, batches, size).swapaxes(0, 1)
+
+    def _batch(self, number: int) -> Batch:
+        """Returns the samples of one batch of every agent [A, B, ...], as they are stored."""
+        samples, train = self._samples[number], self._replica.dataset.train
+        return {**jax.tree.map(lambda leaf: np.asarray(leaf[samples]), train), "mask": self.mask[number]}
+
+    def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
+        """Computes gradients [A, ...] and losses [A] of the batches of that number."""
+        replica = self._replica
+        return _gradients(replica.loss_fn, replica.dataset.recipe, params, self._batch(number))
+
+    def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
+        """Computes grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
+        counts = self.mask.sum(axis=2)  # [batches, A]
+        shares = counts / counts.sum(axis=0, keepdims=True)
+        total, loss = jax.tree.map(jnp.zeros_like, params), np.zeros(counts.shape[1])
+        for number, share in enumerate(shares):
+            grads, losses = self._gradients(params, number)
+            total = jax.tree.map(jnp.add, total, scale_slices(grads, jnp.asarray(share)))
+            loss += share * np.asarray(losses)
+        return total, loss
+
+    def variances(self, params: Params, means: Params) -> np.ndarray:
+        """Computes the mean over each agent's batches of ||g_batch - grad f_i||^2 [A].
+
+        Batches of B out of m samples, none twice, vary by 1 - B/m less than independent ones. Where an
+        agent has more than the m that were looked at, its batches vary by its own such factor instead.
+        """
+        filled = self.mask.sum(axis=2) > 0
+        squares = np.zeros(filled.shape)
+        for number in range(len(filled)):
+            grads, _ = self._gradients(params, number)
+            squares[number] = squared_norms(jax.tree.map(jnp.subtract, grads, means))
+        means_of_squares = (squares * filled).sum(axis=0) / filled.sum(axis=0)
+        seen = self.mask.sum(axis=(0, 2))
+        partly = seen < self._sizes
+        factor = (1 - self._batch_size / self._sizes) / np.where(partly, 1 - self._batch_size / seen, 1)
+        return means_of_squares * np.where(partly, factor, 1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Batch) -> tuple[Params, Array]:
+    seen = jax.vmap(functools.partial(prepared, recipe))(batch)
+    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, seen, (), Known())
+    return grads, evaluation.loss
+
+
+def outside_the_theorem(config: Config) -> list[str]:
+    """Lists what of a run's method the theorem does not cover."""
+    differences = []
+    if config.method not in ("qgm", "q_saddle"):
+        differences.append(f"method {config.method}: the theorem is about Q-SADDLe, and QGM as its rho = 0")
+    if config.nesterov and config.beta > 0:
+        differences.append("Nesterov: the theorem has heavy ball")
+    if config.weight_decay > 0:
+        differences.append(f"weight decay {config.weight_decay:g}: the theorem has none")
+    if config.schedule != "constant" or config.warmup_epochs > 0:
+        differences.append(f"learning rate by schedule ({config.schedule}): the theorem has one eta")
+    if config.compressor != "none":
+        differences.append(f"compressor {config.compressor}: the theorem sends whole models")
+    return differences

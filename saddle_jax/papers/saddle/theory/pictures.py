@@ -1,0 +1,171 @@
+"""The theorem in words, tables and a picture: its terms, its conditions, and the test-bed's errors."""
+
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from saddle_jax.papers.saddle.theory.bound import Setting, bound, conditions
+from saddle_jax.papers.saddle.theory.corollary import Case
+from saddle_jax.papers.saddle.theory.runs import MeasuredRun
+from saddle_jax.papers.saddle.theory.speedup import Point, Slope
+from saddle_jax.papers.saddle.theory.testbed import Measured
+from saddle_jax.report.looks import DASHES
+from saddle_jax.report.plots import new_figure, save
+from saddle_jax.report.tables import as_text
+
+# The terms of the bound as the paper prints them, by their names in `Bound`.
+_PRINTED = {
+    "gap": "4 (f(x0) - f*) / (eta~ T)",
+    "noise_mean": "6 eta~ L / n  sigma^2",
+    "noise_momentum": "18 eta~^2 L^2 C2  sigma^2",
+    "noise_consensus": "768 eta~^2 L^2 C1 / lambda^2  sigma^2",
+    "heterogeneity": "832 L^2 eta~^2 (1 - beta)^2 / lambda^2  delta^2",
+    "perturbation_bias": "8 L^2  rho^2",
+    "perturbation_mean": "12 eta~ L^3 / n  rho^2",
+    "perturbation_momentum": "36 eta~^2 L^4 C2  rho^2",
+    "perturbation_consensus": "3136 L^4 eta~^2 C1 / lambda^2  rho^2",
+}
+
+
+def describe_setting(setting: Setting, title: str, width: int | None = None) -> str:
+    """Describes a setting: its constants, the terms of its bound, and its conditions, in `width` columns."""
+    s = setting
+    return (
+        f"{title}\n"
+        f"n {s.agents}, T {s.steps:,}, eta {s.eta:.4g}, beta {s.beta:g}, mu {s.mu:g}, rho {s.rho:g}\n"
+        f"L {s.L:.4g}, sigma {s.sigma:.4g}, delta {s.delta:.4g}, lambda {s.lambda_:.4g}, "
+        f"f(x0) - f* {s.gap:.4g}; eta~ {s.tilde_eta:.4g}, C1 {s.C1:.4g}, C2 {s.C2:.4g}\n\n"
+        f"{as_text(_term_rows(s), width)}\n\n{as_text(_condition_rows(s), width)}"
+    )
+
+
+def _term_rows(setting: Setting) -> list[list[str]]:
+    terms = bound(setting)
+    rows = [["term of the bound", "as printed", "value", "share"]]
+    for name, value in terms._asdict().items():
+        share = f"{100 * value / terms.total:.1f} %" if terms.total else "-"
+        rows.append([name.replace("_", ", "), _PRINTED[name], f"{value:.4g}", share])
+    return [*rows, ["total", "", f"{terms.total:.4g}", ""]]
+
+
+def _condition_rows(setting: Setting) -> list[list[str]]:
+    rows = [["condition", "of", "value", "limit", ""]]
+    for c in conditions(setting):
+        factor = f"{c.factor:,.0f}" if c.factor >= 100 else f"{c.factor:.3g}"
+        verdict = "holds" if c.holds else f"violated by a factor of {factor}"
+        source = "theorem" if c.is_printed else "proof only"
+        rows.append([c.text, source, f"{c.value:.4g}", f"{c.limit:.4g}", verdict])
+    return rows
+
+
+def describe_run(run: MeasuredRun, name: str, width: int | None = None) -> str:
+    """Describes a run's setting, how its constants were measured, and what the theorem does not cover."""
+    title = f"{name} at step {run.step:,}, {run.estimates.samples} samples per agent"
+    lines = [
+        describe_setting(run.setting, title, width),
+        f"L is the largest that power iteration found; {run.estimates.L_along_sam:.4g} along SAM's "
+        f"direction. sigma of the noisiest agent is {run.estimates.sigma_worst:.4g}",
+        "all are of this one model: over all models L, sigma and delta are larger; f* is taken as 0",
+        *(f"outside of the theorem: {text}" for text in run.outside),
+    ]
+    return "\n".join(lines)
+
+
+def describe_measured(measured: Measured, setting: Setting) -> str:
+    """Gives the error on the test-bed beside the bound, and the header of the lines of `describe_point`."""
+    return (
+        f"\nQ-SADDLe on quadratics with these constants: {measured.mean:.4g} +- "
+        f"{measured.standard_error:.1g}, the bound is {bound(setting).total:.4g}\n\n"
+        "the corollary's schedule on complete graphs (a minute or less)\n"
+        f"{'n':>3}  {'eta':>9}  {'measured':>9}  {'+-':>8}  {'bound':>9}  its two leading terms"
+    )
+
+
+def describe_point(point: Point) -> str:
+    """Gives one size of the sweep as a line of a table."""
+    mean, error = point.measured
+    return (
+        f"{point.setting.agents:>3}  {point.setting.eta:>9.3g}  {mean:>9.4g}  {error:>8.1g}  "
+        f"{point.bound.total:>9.4g}  {100 * point.bound.leading / point.bound.total:.0f} %"
+    )
+
+
+def describe_slope(slope: Slope) -> str:
+    """Gives the slope of the sweep in one line."""
+    return (
+        f"slope of log(measured) over log(n): {slope.value:.3f} +- {slope.standard_error:.3f}; "
+        "the corollary: -1/2"
+    )
+
+
+def case_rows(cases: Sequence[Case]) -> list[list[str]]:
+    """Lists the slopes of the corollary's cases as rows of text, under a header."""
+    rows = [["graph", "lambda", "beta", "slope in T", "at the largest T", "slope in n", "x c / sqrt(nT)"]]
+    for case in cases:
+        slopes = [case.slopes[0], case.last_slope, case.slopes[1]]
+        texts = [f"{slope.value:.3f} +- {slope.standard_error:.3f}" for slope in slopes]
+        lambda_ = case.over_steps[-1].setting.lambda_
+        rows.append([case.graph, f"{lambda_:.3f}", f"{case.beta:g}", *texts, f"{case.excess:.2f}"])
+    return rows
+
+
+def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
+    """Draws the errors of the corollary's cases, over T on the left and over n on the right."""
+    figure, axes = new_figure(width=9, height=3.6, rows=1, columns=2)
+    graphs = list(dict.fromkeys(case.graph for case in cases))
+    momenta = sorted({case.beta for case in cases})
+    left, right = axes.ravel()
+    for case in cases:
+        look = {"color": f"C{graphs.index(case.graph)}", "linestyle": DASHES[momenta.index(case.beta) % 4]}
+        for cell, points, over in ((left, case.over_steps, "steps"), (right, case.over_agents, "agents")):
+            x = [getattr(point.setting, over) for point in points]
+            errors = [2 * point.measured.standard_error for point in points]
+            means = [point.measured.mean for point in points]
+            label = f"{case.graph}, beta {case.beta:g}"
+            cell.errorbar(x, means, errors, marker=".", linewidth=1, capsize=2, label=label, **look)
+    for cell, over, name in ((left, "over_steps", "steps"), (right, "over_agents", "agents")):
+        places = np.array([getattr(point.setting, name) for point in getattr(cases[0], over)], float)
+        height = 0.8 * min(getattr(case, over)[0].measured.mean for case in cases)
+        cell.plot(places, height * (places / places[0]) ** -0.5, ":", color="grey", label="slope -1/2")
+        cell.set_xscale("log")
+        cell.set_yscale("log")
+        cell.set_xticks(places, [f"{value:,.0f}" for value in places])
+        cell.set_xticks([], minor=True)
+        cell.set_xlabel({"steps": "steps T", "agents": "agents n"}[name], fontsize=8)
+        cell.tick_params(which="both", labelsize=7)
+        cell.spines[["top", "right"]].set_visible(False)
+    setting = cases[0].over_steps[0].setting
+    left.set_title(f"mean squared gradient of the consensus model, n = {setting.agents}", fontsize=8)
+    right.set_title(f"the same, T = {cases[0].over_agents[0].setting.steps:,}", fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=5)
+    save(figure, path)
+
+
+def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> None:
+    """Draws, over n, the measured error beside the bound and its leading terms, and the fitted slope."""
+    figure, axes = new_figure(width=8, height=3.2, rows=1, columns=2)
+    left, right = axes.ravel()
+    sizes = np.array([point.setting.agents for point in points])
+    means = np.array([point.measured.mean for point in points])
+    errors = [2 * point.measured.standard_error for point in points]
+    left.plot(sizes, [point.bound.total for point in points], marker=".", label="bound")
+    left.plot(sizes, [point.bound.leading for point in points], "--", label="its two leading terms")
+    for cell in (left, right):
+        cell.errorbar(sizes, means, errors, fmt="ko", markersize=3, capsize=3, label="measured, +- 2 s.e.")
+    middle, height = np.exp(np.log(sizes).mean()), np.exp(np.log(means).mean())
+    fitted = f"slope {slope.value:.3f} +- {slope.standard_error:.3f}"
+    right.plot(sizes, height * (sizes / middle) ** slope.value, linewidth=1, label=fitted)
+    right.plot(sizes, height * (sizes / middle) ** -0.5, ":", color="grey", label="slope -1/2")
+    for cell in (left, right):
+        cell.set_xscale("log", base=2)
+        cell.set_yscale("log")
+        cell.set_xticks(sizes, [str(n) for n in sizes])
+        cell.set_xlabel("agents n", fontsize=8)
+        cell.tick_params(which="both", labelsize=7)
+        cell.spines[["top", "right"]].set_visible(False)
+        cell.legend(fontsize=7, frameon=False)
+    steps = points[0].setting.steps
+    left.set_title(f"mean squared gradient of the consensus model, T = {steps:,}", fontsize=8)
+    right.set_title(r"the same, $\eta = c\,\sqrt{n/T}$", fontsize=8)
+    save(figure, path)

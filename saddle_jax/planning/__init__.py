@@ -1,0 +1,1 @@
+"""Whether a run fits devices that need not be here: its memory, its work, what travels."""

@@ -1,0 +1,237 @@
+"""A run's own step, compiled for devices that may not be there: what it takes there, and whether it fits."""
+
+import dataclasses
+import re
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from saddle_jax.data import sources
+from saddle_jax.devices import lifting, policy
+from saddle_jax.devices.placement import place
+from saddle_jax.models.precision import check_precision
+from saddle_jax.planning import compiled_text
+from saddle_jax.planning.compiled_text import Collective
+from saddle_jax.planning.remedies import remedies
+from saddle_jax.planning.stand_ins import stand_in
+from saddle_jax.planning.targets import Target
+from saddle_jax.settings.config import Config
+from saddle_jax.training import memory, parts, work
+from saddle_jax.training.memory import Footprint
+from saddle_jax.training.parts import Parts
+from saddle_jax.training.program import Program, build
+from saddle_jax.training.step import Inputs
+
+# A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".
+_USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+# Compiling for a GPU that is not there cannot try kernels out.
+_OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_autotune_level": 0}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """What the compiler says of a run's step on a target; bytes are of each device.
+
+    Attributes:
+      target: the devices.
+      placement: how the agents lie on them, for people.
+      devices: how many of them are used.
+      at_a_time: how many of a device's agents are computed at a time, of all runs.
+      has_data: whether the dataset is here; if not, black images of its shapes stand in for it.
+      models: bytes of the agents' models; of several runs in one program, of all of them, as the state.
+      state: bytes of what the method remembers.
+      data: bytes of the samples to train with and of their order.
+      working: bytes that the step needs beside, from the compiler.
+      donated: bytes of models and state that a call takes over and writes its results to.
+      estimate: what `memory.estimate` told before anything was compiled.
+      memory: bytes that there are; None where nobody tells.
+      sharing: how many devices share that memory.
+      collectives: the exchanges between devices, of one step.
+      kernels: how many of each kind.
+      largest_window: the longest side of a convolution's window.
+      steps: how many steps one call takes.
+      compile_seconds: what tracing, lowering and compiling took.
+      advice: what would make it fit, if it does not.
+    """
+
+    target: Target
+    placement: str
+    devices: int
+    at_a_time: int
+    has_data: bool
+    models: int
+    state: int
+    data: int
+    working: int
+    donated: int
+    estimate: Footprint
+    memory: int | None
+    sharing: int
+    collectives: tuple[Collective, ...]
+    kernels: dict[str, int]
+    largest_window: int
+    steps: int
+    compile_seconds: float
+    advice: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of everything on one device: models, state, data and working memory."""
+        return self.models + self.state + self.data + self.working
+
+    @property
+    def fits(self) -> bool:
+        """Tells whether all of it finds room, if it is known how much there is."""
+        return self.memory is None or self.total * self.sharing <= self.memory
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as a dict of plain numbers and texts."""
+        return {
+            "target": self.target.text,
+            "devices": self.devices,
+            "placement": self.placement,
+            "agents_at_a_time": self.at_a_time,
+            "has_data": self.has_data,
+            "fits": self.fits,
+            "memory": self.memory,
+            "bytes_per_device": {
+                "models": self.models,
+                "state": self.state,
+                "data": self.data,
+                "working": self.working,
+                "total": self.total,
+            },
+            "estimated_bytes_per_device": {
+                "carried": self.estimate.carried,
+                "data": self.estimate.data,
+                "working": self.estimate.working,
+                "total": self.estimate.total // self.estimate.sharing,
+            },
+            "donated_bytes": self.donated,
+            "collectives": [one._asdict() for one in self.collectives],
+            "kernels": self.kernels,
+            "largest_window": self.largest_window,
+            "steps_per_call": self.steps,
+            "compile_seconds": self.compile_seconds,
+            "advice": list(self.advice),
+        }
+
+
+def forecast(config: Config, target: Target, shared: Parts | None = None) -> Forecast:
+    """Compiles a run's step for a target and reads what came out.
+
+    `shared` are the parts that are made already; None loads and makes those that the settings name. Of a
+    known dataset that is not here the shapes suffice.
+    """
+    has_data = shared is not None or not sources.is_missing(config.dataset, config.data_dir or None)
+    if shared is None:
+        shared = parts.of_settings(config, None if has_data else stand_in(config.dataset))
+    with policy.targeting(target.kind, target.memory):
+        check_precision(config.precision)
+        program = program_on(config, target, shared)
+        told = _before(program, target, has_data)
+        started = time.perf_counter()
+        try:
+            compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
+        except jax.errors.JaxRuntimeError as error:
+            used = _USED.search(str(error))
+            if used is None:
+                raise
+            needed, there = int(float(used[1]) * _UNITS[used[2]]), int(float(used[3]) * _UNITS[used[4]])
+            found = dataclasses.replace(told, working=max(0, needed - told.total), memory=there)
+        else:
+            found = _read(program, told, compiled, steps)
+        found = dataclasses.replace(found, compile_seconds=time.perf_counter() - started)
+        if found.fits or found.memory is None:
+            return found
+        advice = remedies(program, found.working, found.memory // found.sharing)
+        return dataclasses.replace(found, advice=advice)
+
+
+def program_on(config: Config, target: Target, shared: Parts | None = None) -> Program:
+    """Makes the program of a run with its agents on a target's devices."""
+    program = build(dataclasses.replace(config, devices="auto"), shared)
+    placement = place(config.agents, program.replica.batches.size, config.devices, target.devices)
+    return Program(config, program.replicas, placement)
+
+
+def compile_step(program: Program, options: dict[str, Any] | None = None) -> tuple[Any, int]:
+    """Compiles as many steps as one call takes, from shapes alone; returns the program and that number."""
+    steps = min(program.steps_per_dispatch, program.replica.steps)
+    first = jax.ShapeDtypeStruct((), np.int32)
+    # Before the mesh is entered: what is computed inside would run on its devices, which may not be there.
+    arguments = program.part_like, input_shapes(program), first, first, steps, program.phase(0, steps)
+    with program.placement.active():
+        return program.compiled.lower(*arguments).compile(options), steps
+
+
+def input_shapes(program: Program) -> Inputs:
+    """Returns shapes and places of what steps are fed with, see `feeding`, without any samples."""
+    placement, batches, replicas = program.placement, program.replica.batches, program.replicas
+    is_streamed = program.replica.dataset.is_streamed
+    train = program.replica.dataset.train
+    copies = len(replicas) if program.has_subsets else 1
+    rows = (
+        placement.size * len(replicas) * batches.size
+        if is_streamed
+        else copies * program.replica.dataset.size
+    )
+    axes = (lifting.AXIS,) if is_streamed else ()
+    steps = 1 if is_streamed else batches.steps_per_epoch
+    order = (len(replicas), steps, placement.size, batches.size)
+
+    def like(shape: tuple[int, ...], dtype: Any, *axes: str | None) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=placement.sharding(*axes))
+
+    samples: Any = like(order, np.int32, None, None, lifting.AXIS)
+    mask: Any = like((steps, batches.size), np.float32)
+    data = jax.tree.map(lambda leaf: like((rows, *leaf.shape[1:]), leaf.dtype, *axes), train)
+    return Inputs(data, samples, mask)
+
+
+def _before(program: Program, target: Target, has_data: bool) -> Forecast:
+    """Returns what is known before anything is compiled: what a device holds, and what it has room for."""
+    placement, told = program.placement, memory.estimate(program)
+    models = work.size_of(program.carry_shapes.params) // placement.devices
+    return Forecast(
+        target=target,
+        placement=str(placement),
+        devices=placement.devices * placement.batch_devices,
+        at_a_time=program.group * program.at_once,
+        has_data=has_data,
+        models=models,
+        state=told.carried - models,
+        data=told.data,
+        working=0,
+        donated=0,
+        estimate=told,
+        memory=memory.available() if target.memory is None else target.memory,
+        sharing=told.sharing,
+        collectives=(),
+        kernels={},
+        largest_window=0,
+        steps=0,
+        compile_seconds=0.0,
+        advice=(),
+    )
+
+
+def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Forecast:
+    """Reads the compiled program of `steps` steps."""
+    carried = work.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
+    found, text = compiled.memory_analysis(), compiled.as_text()
+    # What is carried is donated: it is an argument and takes no room among the results.
+    beside = found.output_size_in_bytes - found.alias_size_in_bytes
+    return dataclasses.replace(
+        told,
+        data=found.argument_size_in_bytes - carried,
+        working=found.temp_size_in_bytes + beside,
+        donated=found.alias_size_in_bytes,
+        collectives=tuple(compiled_text.collectives(text)),
+        kernels=compiled_text.kernels(text),
+        largest_window=compiled_text.largest_window(text),
+        steps=steps,
+    )

@@ -1,0 +1,307 @@
+"""Checkpoints: written by orbax, sealed with a list of hashes, and moved into place at the end.
+
+    checkpoints/00000500/state/       orbax's files
+    checkpoints/00000500/seal.json    size and SHA-256 of each of them, the step, and whose they are
+
+A checkpoint whose files do not match its seal, or that is of another run or step, is reported and skipped.
+"""
+
+import contextlib
+import copy
+import functools
+import hashlib
+import json
+import logging
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from saddle_jax.base.errors import DamagedError, RunError, short_line
+from saddle_jax.base.files import check_spelt
+from saddle_jax.base.reading import read_object
+from saddle_jax.devices import hosts
+from saddle_jax.runs.identity import Identity, identity_of
+from saddle_jax.version import RUN_FORMAT
+
+_FRESH = 600  # seconds; most runs save oftener than that
+_LOOKS = 20  # how often a run that goes on is looked at for a checkpoint that stays
+
+
+class Checkpoints:
+    """The checkpoints of one run folder: the newest `keep`, and one every `keep_every` steps."""
+
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        keep: int,
+        keep_every: int = 0,
+        agent_axis: int = 0,
+        check: Callable[[], None] = lambda: None,
+    ):
+        """Reads and writes nothing yet; `check` is called before each write, and raises if it must not be."""
+        self._workdir, self._check = workdir, check
+        self._agent_axis = agent_axis  # of every array that is not a scalar
+        self._folder = workdir / "checkpoints"
+        self._keep = keep
+        self._keep_every = keep_every
+
+    @functools.cached_property
+    def _identity(self) -> Identity | None:
+        """Whose checkpoints these are; None where there is no config.json."""
+        return identity_of(self._workdir)
+
+    def save(self, step: int, tree: Any, notes: dict[str, Any] | None = None) -> None:
+        """Writes a checkpoint, then removes those that are no longer needed.
+
+        Raises:
+          RunError: it could not be written; the others have not changed.
+        """
+        final = self._folder / f"{step:08d}"
+        partial = self._folder / f".writing-{step:08d}"
+        try:
+            with hosts.agreement():
+                if hosts.writes():
+                    self._check()
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    for leftover in self._folder.glob(".writing-*"):  # of a process that was killed
+                        _remove(leftover)
+            with hosts.agreement():
+                _write(partial / "state", tree)
+            with hosts.agreement():
+                if hosts.writes():
+                    seal = self._seal(step, tree, notes or {}, _fingerprints(partial / "state"))
+                    (partial / "seal.json").write_text(json.dumps(seal))
+                    self._check()
+                    partial.rename(final)
+        except Exception as error:  # orbax and tensorstore have errors of their own
+            if hosts.is_lost(error):
+                raise
+            shutil.rmtree(partial, ignore_errors=True)
+            newest = (
+                f"the last complete one is from step {self.steps()[-1]}"
+                if self.steps()
+                else "there is none yet"
+            )
+            raise _run_error(
+                f"checkpoint {final} could not be written ({short_line(error)}); {newest}",
+                error,
+            ) from error
+        for old in self.steps()[: -self._keep] if hosts.writes() else ():
+            if not (self._keep_every and old % self._keep_every == 0):
+                shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
+
+    def _seal(self, step: int, tree: Any, notes: dict[str, Any], files: dict[str, list]) -> dict[str, Any]:
+        whose = {"run": self._identity.to_json()} if self._identity else {}
+        about = {"format": RUN_FORMAT, "step": step, "agent_axis": self._agent_axis, **whose}
+        return {**about, "notes": notes, "shapes": _shapes(tree), "files": files}
+
+    def steps(self) -> list[int]:
+        """Returns the steps that have a checkpoint, in ascending order."""
+        names = [path.name for path in self._folder.glob("*")] if self._folder.is_dir() else []
+        return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):08d}")
+
+    def restore_newest(
+        self, like: Any, report: Callable[[str], None], *, set_aside: bool
+    ) -> tuple[int, Any, dict[str, Any]] | None:
+        """Restores step, tree and notes of the newest complete checkpoint; returns None if there is none.
+
+        Args:
+          like: a tree of the same shapes, dtypes and shardings.
+          report: called with one line about each checkpoint that had to be skipped.
+          set_aside: whether those are renamed to "damaged-...", so that they do not count any more.
+        """
+        check_spelt(self._folder)
+        for step in reversed(hosts.one_for_all(self.steps)):
+            folder = self._folder / f"{step:08d}"
+            try:
+                with hosts.agreement():
+                    return step, *self._restore(step, folder, like)
+            except Exception as error:  # orbax and tensorstore have errors of their own
+                if hosts.is_lost(error):
+                    raise
+                if hosts.writes() and folder.exists():
+                    report(f"checkpoint {folder} cannot be used ({short_line(error)}); trying an earlier one")
+            if set_aside and hosts.writes():
+                aside = folder.with_name(f"damaged-{folder.name}")
+                _remove(aside)
+                folder.rename(aside)
+        return None
+
+    def look_at_newest(
+        self, like: Any, report: Callable[[str], None]
+    ) -> tuple[int, Any, dict[str, Any]] | None:
+        """Restores the newest checkpoint of a run that may be going on, and removing the ones we look at.
+
+        Raises:
+          RunError: there were always others before one had been read.
+        """
+        # What is removed while tensorstore reads it may leave it with threads that call back too late: what
+        # may be removed is copied before. Then all of them are read where they are, the older ones, too.
+        first = [True] if self._is_fresh() else []
+        for look, is_copied in enumerate([*first, False, *[True] * _LOOKS]):
+            steps, faults = self.steps(), list[str]()
+            with _copied(self, steps[-1:]) if is_copied else contextlib.nullcontext(self) as still:
+                found = still.restore_newest(like, faults.append, set_aside=False)
+            if self.steps() == steps and (found or look >= len(first)):
+                for fault in faults:
+                    report(fault)
+                return found
+            if found:  # what was wrong with others is that they were being removed
+                return found
+        raise RunError(
+            f"{self._workdir} is being trained, and its checkpoints are replaced before they can be read: "
+            "try again when it has ended, or train with --config.keep_checkpoints=2 or more"
+        )
+
+    def _is_fresh(self) -> bool:
+        """Tells whether the newest checkpoint is so young that its run may be going on."""
+        steps = self.steps()
+        try:
+            return bool(steps) and time.time() - (self._folder / f"{steps[-1]:08d}").stat().st_mtime < _FRESH
+        except FileNotFoundError:  # it has just been removed
+            return True
+
+    def restore(self, step: int, like: Any) -> Any:
+        """Restores the tree of one step's checkpoint; `like` is as above.
+
+        Raises:
+          DamagedError: the checkpoint is missing or damaged.
+        """
+        folder = self._folder / f"{step:08d}"
+        check_spelt(folder)
+        try:
+            return self._restore(step, folder, like)[0]
+        except Exception as error:  # orbax and tensorstore have errors of their own
+            raise DamagedError(f"checkpoint {folder} cannot be used ({short_line(error)})") from error
+
+    def _restore(self, step: int, folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
+        notes = hosts.one_for_all(self._check_seal, step, folder, _shapes(like))
+        return _read(folder / "state", jax.tree.map(_abstract, like)), notes
+
+    def _check_seal(self, step: int, folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:
+        """Checks files against their seal, whose they are and their shapes; returns the notes of the seal."""
+        seal = _read_seal(folder / "seal.json")
+        if seal["format"] != RUN_FORMAT:
+            raise ValueError(f"it is in format {seal['format']}, and this version reads format {RUN_FORMAT}")
+        if seal["step"] != step:
+            raise ValueError(f"it is of step {seal['step']}")
+        if self._identity and (fault := self._identity.fault(seal.get("run"))):
+            raise ValueError(fault)
+        found = _fingerprints(folder / "state")
+        for name in sorted({*seal["files"], *found}):
+            if found.get(name) != seal["files"].get(name):
+                raise ValueError(f"{name} is missing or damaged")
+        if not _differ_in_idle_rows_alone(seal["shapes"], shapes, self._agent_axis):
+            raise ValueError("its arrays have other shapes than this run's")
+        return seal["notes"]
+
+
+@contextlib.contextmanager
+def _copied(checkpoints: Checkpoints, steps: list[int]) -> Iterator[Checkpoints]:
+    """Gives copies of checkpoints that nobody removes; to copy takes less time than to read."""
+    with tempfile.TemporaryDirectory(prefix="saddle-") as name:
+        still = copy.copy(checkpoints)
+        still._folder = pathlib.Path(name)
+        for step in steps:
+            with contextlib.suppress(OSError, shutil.Error):  # it has been removed meanwhile
+                shutil.copytree(checkpoints._folder / f"{step:08d}", still._folder / f"{step:08d}")
+        yield still
+
+
+def _remove(path: pathlib.Path) -> None:
+    """Removes a folder, or a link or file in its place, without following the link."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(folder: pathlib.Path, tree: Any) -> None:
+    import orbax.checkpoint as ocp
+
+    # An error in orbax's own threads is logged there with a traceback, and then raised here.
+    levels = {logger: logger.level for logger in map(logging.getLogger, ("asyncio", "absl"))}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(folder.absolute(), tree)
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
+def _read(folder: pathlib.Path, shapes: Any) -> Any:
+    import orbax.checkpoint as ocp
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        # Not strict: there may be more or fewer rows of idle agents than these devices need.
+        return checkpointer.restore(folder.absolute(), shapes, strict=False)
+
+
+def _shapes(tree: Any) -> list[list[int]]:
+    return [list(leaf.shape) for leaf in jax.tree.leaves(tree)]
+
+
+def _differ_in_idle_rows_alone(stored: list[list[int]], expected: list[list[int]], axis: int) -> bool:
+    """Returns whether two trees' shapes differ at most in the number of agents, the length of `axis`."""
+
+    def without(shapes: list[list[int]]) -> list[list[int]]:
+        return [shape[:axis] + shape[axis + 1 :] for shape in shapes]
+
+    def agents(shapes: list[list[int]]) -> set[int]:
+        return {shape[axis] for shape in shapes if len(shape) > axis}
+
+    same = without(stored) == without(expected)
+    return stored == expected or (same and len(agents(stored)) == len(agents(expected)) == 1)
+
+
+def _read_seal(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a seal; what is none, or has no list of files, is a ValueError."""
+    try:
+        seal = read_object(path)
+    except DamagedError:
+        seal = None
+    kinds = {"files": dict, "notes": dict, "shapes": list, "format": int, "step": int}
+    if seal is None or not all(isinstance(seal.get(name), kind) for name, kind in kinds.items()):
+        raise ValueError("its seal is missing or unreadable")
+    if not seal["files"] or not all(type(value) in (int, float) for value in seal["notes"].values()):
+        raise ValueError("its seal is missing or unreadable")
+    return seal
+
+
+def _run_error(message: str, error: Exception) -> RunError:
+    """Returns an error of the run, which all processes have met if they have all met its cause."""
+    return (hosts.AgreedError if isinstance(error, hosts.AgreedError) else RunError)(message)
+
+
+def _abstract(x: Any) -> Any:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+
+
+def _fingerprints(folder: pathlib.Path) -> dict[str, list]:
+    """Returns size and hash of every file, by its path; what is no file is left out."""
+
+    def digest(path: pathlib.Path) -> list:
+        with path.open("rb") as file:
+            return [path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()]
+
+    return {
+        str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def tree_sha256(tree: Any) -> str:
+    """Returns one hash of all arrays of a tree, with their names, shapes and dtypes."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        array = np.ascontiguousarray(jax.device_get(leaf))
+        digest.update(f"{jax.tree_util.keystr(path)} {array.shape} {array.dtype}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

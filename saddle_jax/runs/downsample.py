@@ -1,0 +1,204 @@
+"""Long metrics.jsonl as lines few enough to be drawn: no peak is lost, and a file that grows is followed.
+
+The lines of a kind are divided into stretches of equal length, a power of two. Of each stretch the first line
+stays, and of each number the lines with the lowest and the highest value. So a drawing of these lines looks
+like one of all of them. Runs that log alike have the first lines of their stretches in common.
+"""
+
+import dataclasses
+import os
+import pathlib
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from saddle_jax.base.reading import open_to_read, reading
+from saddle_jax.runs.metrics import FILE, LONGEST, Record, check_short, record_of
+
+MOST_BYTES = 2**23  # of the lines that a page or a drawing keeps; in memory it is ten times as much
+_KINDS = 16  # kinds of lines that are thinned by themselves; files of ours have three
+_PLACES = ("step", "epoch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Thinned:
+    """Some lines of a file: of each kind of line the first, the last, and those with extreme values.
+
+    Attributes:
+      records: the lines that were kept, in their order.
+      lines: how many complete lines the file has.
+    """
+
+    records: list[Record]
+    lines: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no line was left out, as it is with all but long files."""
+        return len(self.records) == self.lines
+
+
+def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Thinned:
+    """Reads at most twice `most` lines of each kind, fewer of long ones: memory does not grow with the file.
+
+    Lines of the same names are of a kind: logged steps, evaluations and measured curvatures are thinned by
+    themselves, so that a few evaluations are not lost among many steps.
+
+    Raises:
+      DamagedError: as `logged.read_metrics` does.
+    """
+    return Following(workdir, most, most_bytes).update()
+
+
+class Following:
+    """A metrics.jsonl that may be growing: each update reads what is new in it, and no line twice."""
+
+    def __init__(self, workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> None:
+        self._path, self._asked, self._most_bytes = workdir / FILE, max(1, most), most_bytes
+        self._begin(None)
+
+    def _begin(self, identity: tuple[int, int] | None) -> None:
+        self._identity, self._most = identity, self._asked
+        self._offset = self._lines = self._count = self._size = 0
+        self._kinds: dict[frozenset[str], _Kind] = {}
+
+    @property
+    def size(self) -> int:
+        """How many bytes the lines have that are kept."""
+        return sum(kind.size for kind in list(self._kinds.values()))
+
+    def update(self) -> Thinned:
+        """Reads the lines that have been added since the last time; of a file that was replaced, all.
+
+        Raises:
+          DamagedError: as `logged.read_metrics` does.
+        """
+        try:
+            file = open_to_read(self._path)
+        except FileNotFoundError:
+            self._begin(None)
+            return Thinned([], 0)
+        with file, reading(self._path):
+            about = os.fstat(file.fileno())
+            identity = about.st_dev, about.st_ino
+            if identity != self._identity or about.st_size < self._offset:
+                self._begin(identity)
+            try:
+                self._read(file)
+            except BaseException:
+                self._begin(None)  # whoever asks again is told again
+                raise
+        kept = sorted(
+            (each for kind in self._kinds.values() for each in kind.kept()), key=lambda each: each[0]
+        )
+        return Thinned([record for _, record in kept], self._count)
+
+    def _read(self, file: BinaryIO) -> None:
+        file.seek(self._offset)
+        while line := file.readline(LONGEST):
+            check_short(line)
+            record = record_of(line, self._path, f"line {self._lines + 1:,}")
+            if record:
+                self._take(record, len(line))
+            elif not line.endswith(b"\n"):
+                return  # somebody is writing it
+            self._offset += len(line)
+            self._lines += 1
+
+    def _take(self, record: Record, size: int) -> None:
+        if size > self._most_bytes // 4:  # too few would be left
+            raise ValueError(
+                f"a line has {size:,} bytes; where so much is shown it may have a quarter of "
+                f"{self._most_bytes:,}"
+            )
+        if self._size + size > self._most_bytes:
+            self._size = self.size  # some kinds may have been thinned since
+        while self._size + size > self._most_bytes:
+            if self._most == 1:
+                raise ValueError(f"the lines that are kept of it have more than {self._most_bytes:,} bytes")
+            self._most //= 2
+            for kind in self._kinds.values():
+                kind.thin_to(self._most)
+            self._size = self.size
+        self._size += size
+        names = frozenset(record)
+        if names not in self._kinds and len(self._kinds) >= _KINDS:
+            names = frozenset()  # no file of ours: all other kinds together
+        if names not in self._kinds:
+            self._kinds[names] = _Kind(self._most)
+        self._kinds[names].take(self._count, record, size)
+        self._count += 1
+
+
+class _Kind:
+    """Lines of one kind; where they become more than twice `most`, they are thinned to at most `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._length, self._seen = most, 1, 0
+        self._entries: list[tuple[int, int, Record, int]] = []  # place in the kind, in the file, line, bytes
+        self.size = 0  # in bytes
+
+    def take(self, number: int, record: Record, size: int) -> None:
+        """Takes in the next line, with its number in the file and its length."""
+        if len(self._entries) >= 2 * self._most:
+            self._thin()
+        self._entries.append((self._seen, number, record, size))
+        self.size += size
+        self._seen += 1
+
+    def kept(self) -> list[tuple[int, Record]]:
+        """Returns the lines that are kept, the last one among them, with their numbers."""
+        return [(number, record) for _, number, record, _ in self._entries]
+
+    def thin_to(self, most: int) -> None:
+        """Thins the lines to at most `most`, from now on."""
+        self._most = most
+        if len(self._entries) > most:
+            self._thin()
+
+    def _thin(self) -> None:
+        values = _numbers([record for _, _, record, _ in self._entries])  # [lines, names]
+        places = np.array([place for place, _, _, _ in self._entries])
+        stretches = max(1, self._most // (2 * values.shape[1] + 1))
+        while -(-self._seen // self._length) > stretches:
+            self._length *= 2
+        kept = extremes(places // self._length, values)
+        self._entries = [self._entries[number] for number in kept]
+        self.size = sum(size for *_, size in self._entries)
+
+
+def extremes(stretch: np.ndarray, values: np.ndarray) -> list[int]:
+    """Returns which lines to keep: of each stretch the first, and the lowest and highest of each number.
+
+    Args:
+      stretch: to which stretch each line belongs, int [N], never falling.
+      values: the numbers of each line [N, F]; NaN where there is none.
+    """
+    starts = np.flatnonzero(np.diff(stretch, prepend=-1))
+    kept = {*starts.tolist()}
+    group = np.cumsum(np.isin(np.arange(len(stretch)), starts)) - 1  # the stretches that occur, numbered
+    for sign in (1.0, -1.0):
+        signed = np.where(np.isnan(values), np.inf, sign * values)
+        lowest = np.minimum.reduceat(signed, starts, axis=0)
+        hits = (signed == lowest[group]) & np.isfinite(signed)
+        for column in hits.T:
+            lines = np.flatnonzero(column)
+            kept.update(lines[np.unique(group[lines], return_index=True)[1]].tolist())
+    return sorted(kept)
+
+
+def _numbers(records: list[Record]) -> np.ndarray:
+    """Returns the numbers of lines [N, F] that may have peaks, those of each replica by themselves."""
+    names = [name for name in records[0] if name not in _PLACES]
+    columns: list[list[Any]] = []
+    for name in names:
+        values = [record.get(name) for record in records]
+        if not any(isinstance(value, list) for value in values):
+            columns.append(values)
+        elif name.endswith("_by_replica"):
+            count = min(len(value) if isinstance(value, list) else 0 for value in values)
+            lists: list[list[Any]] = [list(value or ()) for value in values]
+            each = [[value[number] for value in lists] for number in range(count)]
+            columns += [one for one in each if not any(isinstance(value, list) for value in one)]
+    table = np.array(columns, dtype=np.float64) if columns else np.zeros((0, len(records)))
+    return table.T

@@ -1,0 +1,295 @@
+"""The folder of a run: its lock, its settings, its metrics and its result. Everything is JSON.
+
+config.json     the settings, versions, devices, partition
+metrics.jsonl   one object per logged step or evaluation; `sweep.py` says how replicas share one
+result.json     how the run ended
+checkpoints/    see `checkpoint.py`
+code/           copies of the user's own files that the run uses, see `code.py`
+tensorboard/    the same metrics as event files
+curves.png      the same metrics as a picture
+"""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import in_one_go, naming
+from saddle_jax.base.reading import damaged, read_object, reading
+from saddle_jax.runs import source_files
+from saddle_jax.runs.differing import differences
+from saddle_jax.runs.events import Events
+from saddle_jax.runs.lock import FOLDERS
+from saddle_jax.runs.metrics import read_metrics
+from saddle_jax.runs.schema import read_result
+from saddle_jax.settings.config import Config, check_each, from_json
+from saddle_jax.version import RUN_FORMAT
+
+
+def write_json(path: pathlib.Path, content: Any) -> None:
+    """Writes a JSON file atomically: whoever reads it sees either the old content or the new one."""
+    with in_one_go(path) as partial, partial.open("w") as file:
+        file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_config(workdir: pathlib.Path) -> Config:
+    """Reads the settings of the run in a folder.
+
+    Raises:
+      RunError: there is none, it is of another format, or config.json is damaged.
+    """
+    path = workdir / "config.json"
+    settings = _settings(workdir)
+    with reading(path):
+        return from_json(settings)
+
+
+def read_settings(workdir: pathlib.Path) -> dict[str, Any]:
+    """Reads the settings as plain values, each checked by itself; no graph is built to see if they agree.
+
+    Raises:
+      RunError: as above.
+    """
+    settings = _settings(workdir)
+    with reading(workdir / "config.json"):
+        return check_each(settings)
+
+
+def _settings(workdir: pathlib.Path) -> dict[str, Any]:
+    path = workdir / "config.json"
+    content = read_object(path)
+    if content is None:
+        raise RunError(f"{workdir} holds no run: {path.name} is missing")
+    if (written := content.get("format", 1)) != RUN_FORMAT:
+        raise RunError(
+            f"{workdir} holds a run in format {str(written)[:20]}, and this version reads format "
+            f"{RUN_FORMAT}: train it again in another folder, or use the version that wrote it"
+        )
+    if not isinstance(content.get("config"), dict):
+        raise damaged(path, "config must be an object")
+    return content["config"]
+
+
+# What config.json says beside the settings, and of what kind it is.
+_OBJECTS = ("versions", "dataset", "objective", "partition", "topology")
+_LISTS = ("devices", "layers", "partitions", "continued")
+
+
+def read_about(workdir: pathlib.Path) -> dict[str, Any]:
+    """Reads what config.json says beside the settings: versions, data, objective and so on.
+
+    Raises:
+      DamagedError: the file is missing or damaged, or a part is not of its kind; a part may be missing.
+    """
+    path = workdir / "config.json"
+    content = read_object(path)
+    if content is None:
+        raise RunError(f"{workdir} holds no run: {path.name} is missing")
+    for names, kind, told in ((_OBJECTS, dict, "an object"), (_LISTS, list, "a list")):
+        for name in names:
+            if name in content and not isinstance(content[name], kind):
+                raise damaged(path, f"{name} must be {told}")
+    return content
+
+
+def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Lists the folders of all runs below a folder, in the order of their paths.
+
+    It does not look into the folders that a run writes to, whose files come and go while it is trained.
+    """
+    found = []
+    for path, folders, files in os.walk(folder):
+        if "config.json" in (*files, *folders):
+            found.append(pathlib.Path(path))
+            folders[:] = [name for name in folders if name not in FOLDERS and not name.startswith(".")]
+    return sorted(found)
+
+
+def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have the same model and dataset, so that their losses can be compared."""
+    configs = [read_config(workdir) for workdir in workdirs]
+    for name in ("model", "norm", "dataset", "objective"):
+        first = getattr(configs[0], name)
+        for workdir, config in zip(workdirs, configs, strict=True):
+            if getattr(config, name) != first:
+                raise RunError(
+                    f"runs must have the same {name}, got {first} in {workdirs[0]} "
+                    f"and {getattr(config, name)} in {workdir}"
+                )
+
+
+def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have ended, so that their last models can be compared."""
+    for workdir in workdirs:
+        read_config(workdir)
+        result = read_result(workdir)
+        if result is None or result["status"] == "interrupted":
+            raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings continues it")
+
+
+def check_same(workdir: pathlib.Path, config: Config) -> None:
+    """Checks that the run in a folder has these settings, apart from those that do not change its result."""
+    differing = differences(read_config(workdir), config)
+    if differing:
+        _refuse(workdir, differing)
+
+
+def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
+    raise RunError(
+        f"{workdir} holds a run with other settings: {', '.join(differing)}; choose another workdir"
+    )
+
+
+def claim(
+    workdir: pathlib.Path,
+    config: Config,
+    record: dict[str, Any],
+    kept: Sequence[source_files.Kept] = (),
+    continued: dict[str, Any] | None = None,
+) -> None:
+    """Writes config.json and copies of what is brought, or checks that the existing ones are of this run.
+
+    With `continued`, which says how far it had come, that run has other settings from here on.
+    """
+    path = workdir / "config.json"
+    if not path.exists():
+        source_files.write_copies(workdir, kept)
+        content = {"format": RUN_FORMAT, "config": config.to_json(), **record}
+        listed = {"code": [each.to_json() for each in kept]} if kept else {}
+        write_json(path, content | listed)
+        return
+    if not continued:
+        check_same(workdir, config)
+    source_files.check_unchanged(workdir, kept)
+    before = read_about(workdir)
+    stored = before.get("partition", {}).get("fingerprint")
+    fingerprint = record["partition"]["fingerprint"]
+    if stored != fingerprint:
+        _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
+    _check_samples(workdir, before, record)
+    _check_computed(workdir, before, record)
+    _check_graph(workdir, before, record)
+    if continued:
+        history = [*before.get("continued", []), continued]
+        after = {**before, "config": config.to_json(), "steps": record["steps"], "continued": history}
+        write_json(path, after)
+
+
+def _check_samples(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a run whose data, of a file or of a program, are no longer those that it began with."""
+    data = [
+        about["dataset"].get("samples")
+        for about in (stored, record)
+        if isinstance(about.get("dataset"), dict)
+    ]
+    if len(data) == 2 and data[0] != data[1]:
+        raise RunError(
+            f"{workdir} holds a run on other samples: choose another workdir, or bring the data back"
+        )
+
+
+def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a run of Python objects whose step has become another; another JAX would trace another one."""
+    traced_by = [(about.get("versions"), about.get("devices", [])[:1]) for about in (stored, record)]
+    if traced_by[0] == traced_by[1] and stored.get("computes") != record.get("computes"):
+        raise RunError(
+            f"{workdir} holds a run whose method, model, loss or graph computed something else: choose "
+            "another workdir, or undo the change to go on with it"
+        )
+
+
+def _check_graph(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a graph of a user's own that is drawn anew with each start, from numbers without a seed."""
+    recorded, found = stored.get("topology"), record["topology"]
+    if not isinstance(recorded, dict) or _who_hears(recorded) != _who_hears(found):
+        raise RunError(
+            f"{workdir} holds a run on another graph of this name: a graph that is random must take a seed"
+        )
+
+
+def _who_hears(topology: dict[str, Any]) -> list[Any] | None:
+    """Returns receivers and senders of graphs that were recorded; their weights may be rounded otherwise."""
+    graphs = topology.get("graphs")
+    return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
+
+
+class Metrics:
+    """A writer that appends to metrics.jsonl and to TensorBoard's event files."""
+
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        resume_at: int,
+        last_step: int,
+        check: Callable[[], None] = lambda: None,
+    ):
+        """Opens the files, and drops what an interrupted run wrote after the step at which it resumes.
+
+        The evaluation and sharpness of the last step come after its checkpoint, so they are measured again.
+        `check` is called before each write, and raises if it must not be.
+        """
+        path = workdir / "metrics.jsonl"
+        measured_again = {"test_loss", "lambda_max"}
+        records = [
+            record
+            for record in read_metrics(workdir)
+            if record["step"] <= resume_at
+            and not (record["step"] == last_step and measured_again & set(record))
+        ]
+        with in_one_go(path) as partial:
+            partial.write_text("".join(json.dumps(record) + "\n" for record in records))
+        self._check, self._path, self._event_folder = check, path, workdir / "tensorboard"
+        with naming(self._event_folder):
+            self._events = Events(self._event_folder, purge_step=resume_at + 1)
+        self._file = path.open("a")
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Appends a record of numbers and lists, with `step`. Numbers that are not finite become null."""
+        self._check()
+        finite = {name: _finite(value) for name, value in record.items()}
+        with naming(self._path):
+            self._file.write(json.dumps(finite) + "\n")
+            self._file.flush()
+        numbers = {
+            name: value for name, value in finite.items() if name != "step" and isinstance(value, int | float)
+        }
+        with naming(self._event_folder):
+            self._events.write(record["step"], numbers)
+
+    def flush(self) -> None:
+        """Writes the event files to disk too, so that nothing is lost however the process ends."""
+        with naming(self._event_folder):
+            self._events.flush()
+
+    def close(self) -> None:
+        """Closes metrics.jsonl and the event files."""
+        with naming(self._event_folder), contextlib.closing(self._events), naming(self._path):
+            self._file.close()
+
+
+class NoMetrics(Metrics):
+    """The metrics of a process that does not write, because another one does."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Ignores the record: process 0 writes it."""
+
+    def flush(self) -> None:
+        """Does nothing, because there are no files."""
+
+    def close(self) -> None:
+        """Does nothing, because no file is open."""
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return value if math.isfinite(value) else None

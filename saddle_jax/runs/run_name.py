@@ -1,0 +1,53 @@
+"""The name of a run's folder where the user gives none."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from saddle_jax.base import calls
+from saddle_jax.runs import source_files
+from saddle_jax.settings.config import IRRELEVANT, Config
+
+
+def run_name(config: Config) -> str:
+    """Joins what tells runs apart at a glance; other settings that are not the defaults give a short hash."""
+    names = {name: source_files.short(name, value) for name, value in config.to_json().items()}
+    parts = [names["dataset"], *([] if config.model == "auto" else [names["model"]]), names["method"]]
+    parts += [] if config.compressor == "none" else [names["compressor"]]
+    parts += [] if config.ascent == "auto" else [names["ascent"]]
+    parts += [
+        f"{names['topology']}{config.agents}",
+        f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
+    ]
+    named = ("dataset", "model", "method", "compressor", "ascent", "topology", "agents", "seed", "seeds")
+    changed = _changed(config.to_json(), *named)
+    if changed:
+        parts.append(_short_hash(changed))
+    return "-".join(map(safe, parts))
+
+
+def sweep_name(settings: Mapping[str, Any]) -> str:
+    """Names the folder of several runs after what they vary, and after all settings by a short hash."""
+    names = [part.partition(":")[0] for part in calls.split(settings["sweep"], " ")]
+    return "-".join(map(safe, [settings["dataset"], "sweep", *names, _short_hash(_changed(settings))]))
+
+
+def _changed(settings: Mapping[str, Any], *without: str) -> dict[str, Any]:
+    """Returns the settings that are not the defaults and can change a number."""
+    defaults = Config().to_json()
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in (*without, *IRRELEVANT) and value != defaults[name]
+    }
+
+
+def _short_hash(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
+
+
+def safe(text: str) -> str:
+    """Writes a setting such as gut(mu=0.5, point=mixed) for a folder: gut_mu=0.5,point=mixed."""
+    return re.sub(r"[^\w.,=+-]", "_", re.sub(r"[\s'\"]", "", text)).rstrip("_")

@@ -1,0 +1,248 @@
+"""Code and graphs of a user's own in a run's folder: the files they came from, copies of these, consent.
+
+config.json lists under "code" what is brought, with the file that it came from and its hash. The folder code/
+holds a copy of each file. A run that goes on must find the same files. Who opens a run again says which file
+may be imported: what a folder names is never imported, for the folder may be somebody else's.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from saddle_jax.base import brought, sources
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import in_one_go, open_regular
+from saddle_jax.base.reading import read_object, reading
+from saddle_jax.base.siblings import siblings
+from saddle_jax.base.sources import Source
+from saddle_jax.graphs import files
+from saddle_jax.graphs import spelling as graphs
+
+if TYPE_CHECKING:
+    from saddle_jax.settings.config import Config
+
+FOLDER = "code"
+# The settings that may name something that is brought.
+SETTINGS = ("method", "ascent", "compressor", "topology", "model", "dataset", "objective")
+
+
+class Thing(NamedTuple):
+    """A spelling that a setting has, of something that is brought or of a graph in a file."""
+
+    setting: str
+    text: str
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is a file that is read, and not imported."""
+        return self.setting == "topology" and files.is_file(self.text)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is an object of the Python program that made the run."""
+        return brought.is_object(self.text)
+
+    @property
+    def place(self) -> str:
+        """The file or the module that it is in."""
+        return self.text if self.is_data else brought.parse(self.setting, self.text).place
+
+    @property
+    def short(self) -> str:
+        """The spelling with the file's name in place of its path."""
+        if self.is_data:
+            return os.path.basename(self.text)
+        is_file = self.place.endswith(".py")
+        return brought.at(self.text, os.path.basename(self.place)) if is_file else self.text
+
+
+class Kept(NamedTuple):
+    """A thing that a run uses, the file that it came from, and the files beside that one that it imports."""
+
+    thing: Thing
+    source: Source
+    beside: tuple[Source, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what config.json says of it."""
+        own, *beside = [
+            {"file": each.path.name, "sha256": each.sha256, "copy": f"{FOLDER}/{each.copy_name}"}
+            for each in (self.source, *self.beside)
+        ]
+        return {
+            "setting": self.thing.setting,
+            "spelling": self.thing.text,
+            **own,
+            **({"beside": beside} if beside else {}),
+        }
+
+    def changed(self, entry: dict[str, Any]) -> tuple[dict[str, Any], Source] | None:
+        """Returns the first file that is another one than a run recorded, with what it recorded."""
+        recorded = [entry, *entry["beside"]]
+        found = [self.source, *self.beside]
+        for one, source in itertools.zip_longest(recorded, found):
+            if one is None or source is None:  # it imports more or less than it did: so another file changed
+                break
+            if one["sha256"] != source.sha256:
+                return one, source
+        return None if len(recorded) == len(found) else (entry, self.source)
+
+
+def things(config: "Config") -> list[Thing]:
+    """Lists what the settings of a run bring; nothing is imported or read."""
+    return [
+        Thing(name, part)
+        for name in SETTINGS
+        for part in _parts(name, getattr(config, name, ""))
+        if _is_brought(name, part)
+    ]
+
+
+def short(setting: str, value: Any) -> Any:
+    """Returns the value of a setting with the names of files in place of their paths: files may move."""
+    if setting not in SETTINGS or not isinstance(value, str):
+        return value
+    parts = _parts(setting, value)
+    return "+".join(Thing(setting, part).short if _is_brought(setting, part) else part for part in parts)
+
+
+def collect(config: "Config") -> list[Kept]:
+    """Returns what the settings bring, with the files; objects of a Python program have none."""
+    found = [thing for thing in things(config) if not thing.is_object]
+    return [_kept(thing) for thing in found]
+
+
+def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+    """Copies the files of a run into its folder."""
+    if kept:
+        (workdir / FOLDER).mkdir(exist_ok=True)
+    copies = {source.copy_name: source for each in kept for source in (each.source, *each.beside)}
+    for source in copies.values():
+        with in_one_go(workdir / FOLDER / source.copy_name) as partial:
+            partial.write_bytes(source.content)
+
+
+def check_unchanged(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+    """Checks that a run which goes on has the files that it began with; they may have moved."""
+    recorded = {(each.setting, each.short): entry for each, entry in _recorded(workdir)} if kept else {}
+    for each in kept:
+        entry = recorded.get((each.thing.setting, each.thing.short))
+        if entry is None:
+            raise RunError(f"{workdir} does not say which {each.source.path.name} it was trained with")
+        if changed := each.changed(entry):
+            raise RunError(f"{_other_file(workdir, *changed)}; or choose another workdir")
+
+
+def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
+    """Returns the settings of a run that is opened again, with code from the files that this user names.
+
+    Args:
+      workdir: the run's folder, which may be somebody else's.
+      config: its settings.
+      given: FILE.py or modules that may be imported; each must be what the run was trained with.
+
+    Graphs in files are read from their copies in the folder.
+    """
+    if not things(config):
+        return config
+    entries = {(each.setting, each.text): entry for each, entry in _recorded(workdir)}
+
+    def here(thing: Thing) -> str:
+        if thing.is_object:
+            raise RunError(
+                f"{workdir}: {thing.setting} {thing.text} was made from Python objects: open it with "
+                "saddle_jax.training.Run"
+            )
+        entry = entries.get((thing.setting, thing.text))
+        if entry is None:
+            raise RunError(f"{workdir} does not say which {thing.place} it was trained with")
+        return _copy_of(workdir, entry) if thing.is_data else _allowed(workdir, thing, entry, given)
+
+    changes: dict[str, Any] = {}
+    for name in SETTINGS:
+        parts = _parts(name, getattr(config, name, ""))
+        moved = [here(Thing(name, part)) if _is_brought(name, part) else part for part in parts]
+        if moved != parts:
+            changes[name] = "+".join(moved)
+    return dataclasses.replace(config, **changes)
+
+
+def _parts(setting: str, text: str) -> list[str]:
+    return graphs.parts(text) if setting == "topology" else [text]
+
+
+def _is_brought(setting: str, text: str) -> bool:
+    if setting == "topology":
+        return not graphs.is_ours(text) and (files.is_file(text) or brought.is_brought(text))
+    return brought.is_brought(text)
+
+
+def _kept(thing: Thing) -> Kept:
+    if thing.is_data:
+        return Kept(thing, sources.read(thing.setting, thing.text), ())
+    source = brought.source(thing.setting, thing.text)
+    is_file = thing.place.endswith(".py")  # a module is in a package, which has versions
+    return Kept(thing, source, tuple(siblings(thing.setting, source).values()) if is_file else ())
+
+
+def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
+    """Reads what config.json says of the code of a run; it may be anything."""
+    path = workdir / "config.json"
+    content = read_object(path) or {}
+    with reading(path):
+        entries = content.get("code", [])
+        for entry in (file for each in entries for file in (each, *each.setdefault("beside", []))):
+            if not re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]):
+                raise ValueError("code must have the sha256 of each file")
+            if not entry["file"].isprintable() or entry["file"] != os.path.basename(entry["file"]):
+                raise ValueError("code must have the name of each file")
+            if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spelling")):
+                raise ValueError("code must have the setting and the spelling of each file")
+        return [(Thing(entry["setting"], entry["spelling"]), entry) for entry in entries]
+
+
+def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:
+    return workdir / FOLDER / f"{entry['sha256'][:12]}-{entry['file']}"
+
+
+def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
+    """Returns the copy of a graph's file, after a check that it is the file that the run was trained with."""
+    path = _copy(workdir, entry)
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    if found != entry["sha256"]:
+        raise RunError(f"{path} was changed: it is no longer the graph that the run was trained on")
+    return str(path)
+
+
+def _allowed(workdir: pathlib.Path, thing: Thing, entry: dict[str, Any], given: Sequence[str]) -> str:
+    """Returns the spelling of a thing in the file or the module that the user named, and that matches."""
+    names = (os.path.basename(thing.place), _copy(workdir, entry).name)
+    is_file = thing.place.endswith(".py")
+    other = None
+    for place in given:
+        if (os.path.basename(place) in names) if is_file else place == thing.place:
+            found = _kept(Thing(thing.setting, brought.at(thing.text, place)))
+            other = found.changed(entry)
+            if other is None:
+                return found.thing.text
+    if other is not None:
+        raise RunError(_other_file(workdir, *other))
+    raise RunError(
+        f"{workdir} was trained with {thing.text}, which is imported only when you say so: "
+        f"add {shlex.quote(f'--code={thing.place}')}"
+    )
+
+
+def _other_file(workdir: pathlib.Path, entry: dict[str, Any], found: Source) -> str:
+    command = shlex.join(["diff", str(_copy(workdir, entry)), str(found.path)])
+    return f"{workdir} was trained with another {found.path.name}: {command} shows the difference"

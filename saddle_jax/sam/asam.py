@@ -1,0 +1,64 @@
+"""ASAM (Kwon et al., ICML 2021): SAM whose ball is as wide in each direction as the parameter is large.
+
+    g  = grad F(x; d)
+    g~ = grad F(x + xi; d),    xi = rho T^2 g / ||T g||
+
+T is |x| + eta at weights and 1 at all other parameters, elementwise. The norm runs over all parameters of the
+model. So the perturbation does not change when a network is rescaled into an equal one.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from saddle_jax.base import checks
+from saddle_jax.base.about import About
+from saddle_jax.base.types import Batch, Params
+from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.trees import layer_names, tree_map
+from saddle_jax.sam.sam import perturbation
+
+ABOUT = About("Kwon et al., ICML 2021")
+
+# The authors' code takes what is called "weight" in torch; these are flax's names for the same parameters. A
+# normalisation's "scale" is one of them: torch calls it "weight" too.
+WEIGHTS = ("weight", "kernel", "embedding", "scale")
+
+
+def asam(rho: Any = 0.5, eta: Any = 0.01) -> Ascent[tuple[()]]:
+    """Takes the adaptive sharpness-aware gradient, in two backward passes.
+
+    A parameter is a weight if its own name contains "weight", "kernel", "embedding" or "scale". In a model
+    that has none of these names, all arrays with two axes or more are weights.
+
+    Args:
+      rho: radius of the perturbation, >= 0, in units of the parameters; 0 is the plain gradient. It is about
+        ten times as large as SAM's: the authors have 0.5 for CIFAR-10 and 1 for CIFAR-100.
+      eta: what is added to |x|, >= 0, so that small weights move too.
+
+    >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), sj.asam(0.5)).ascent
+    asam(rho=0.5, eta=0.01)
+    """
+    rho = checks.real("rho", rho, at_least=0.0)
+    eta = checks.real("eta", eta, at_least=0.0)
+    if isinstance(rho, float) and rho == 0.0:
+        return plain()
+
+    def gradient(
+        grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
+    ) -> tuple[Params, tuple[()]]:
+        g = grad(x, d)
+        scale = tree_map(lambda x, weighs: jnp.abs(x) + eta if weighs else jnp.ones_like(x), x, weights(x))
+        xi = tree_map(jnp.multiply, scale, perturbation(tree_map(jnp.multiply, scale, g), rho))
+        return grad(tree_map(jnp.add, x, xi), d), state
+
+    return Ascent(f"asam(rho={rho}, eta={eta})", nothing, gradient)
+
+
+def weights(x: Params) -> Any:
+    """Tells for each parameter of one model [...] whether it is a weight: a tree of Python booleans."""
+    leaves, structure = jax.tree.flatten(x)
+    names = [name.rsplit("/", 1)[-1].lower() for name in layer_names(x)]
+    named = [any(word in name for word in WEIGHTS) for name in names]
+    return jax.tree.unflatten(structure, named if any(named) else [leaf.ndim >= 2 for leaf in leaves])

@@ -1,0 +1,65 @@
+"""LookSAM (Liu et al., CVPR 2022): climb every k steps, and keep the sideways part for the steps between.
+
+    t % k = 0:   g~ = grad F(x + rho g / ||g||; d),   and keep   g_v = g~ - <g~, g^> g^,   g^ = g / ||g||
+    otherwise:   g~ = g + alpha ||g|| / ||g_v|| g_v
+
+g = grad F(x; d). The part of SAM's gradient that is orthogonal to g changes slowly: the steps between borrow
+it. Norms and products run over all parameters of the model, as printed, and not tensor by tensor.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from saddle_jax.base import checks
+from saddle_jax.base.about import About
+from saddle_jax.base.types import Batch, Params
+from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.trees import agent_norms, tree_map, zeros_like
+from saddle_jax.sam.projection import orthogonal
+from saddle_jax.sam.sam import perturbation
+
+ABOUT = About("Liu et al., CVPR 2022")
+
+_CLIMBS, _BETWEEN = 0, 1
+
+
+def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> Ascent[Any]:
+    """Takes SAM's gradient in every k-th step, and between them the plain one with SAM's last sideways part.
+
+    It costs 1 + 1 / k backward passes, and remembers one vector of the model's size.
+
+    Args:
+      rho: radius of the perturbation, >= 0; 0 is the plain gradient.
+      every: k, climb in every k-th step, from the first on; 1 is `sj.sam`.
+      alpha: how much of the remembered direction the steps between take, >= 0; 0 is `sj.sam(rho, every)`.
+
+    >>> sj.looksam(every=5).passes_per_step
+    1.2
+    """
+    rho = checks.real("rho", rho, at_least=0.0)
+    every = checks.whole("every", every, at_least=1)
+    alpha = checks.real("alpha", alpha, at_least=0.0)
+    if isinstance(rho, float) and rho == 0.0:
+        return plain()
+    init: Any = zeros_like if every > 1 else nothing
+
+    def gradient(grad: GradientFn, x: Params, d: Batch, g_v: Any, phase: int) -> tuple[Params, Any]:
+        g = grad(x, d)
+        if phase == _BETWEEN:
+            return tree_map(jnp.add, g, _of_length(alpha * agent_norms(g, axes=0), g_v)), g_v
+        g_tilde = grad(tree_map(jnp.add, x, perturbation(g, rho)), d)
+        if every == 1:
+            return g_tilde, g_v
+        # A swept rho may be zero: then nothing was seen, whatever rounding has left.
+        return g_tilde, tree_map(lambda v: jnp.where(rho > 0, v, 0), orthogonal(g_tilde, g))
+
+    phases = (_CLIMBS, *[_BETWEEN] * (every - 1))
+    return Ascent(f"looksam(rho={rho}, every={every}, alpha={alpha})", init, gradient, phases)
+
+
+def _of_length(length: Any, vector: Params) -> Params:
+    """Scales one model's vector [...] to this length; a zero stays zero."""
+    norm = agent_norms(vector, axes=0)
+    scale = jnp.where(norm > 0, length / jnp.where(norm > 0, norm, 1), 0)
+    return tree_map(lambda v: scale * v, vector)

@@ -1,0 +1,350 @@
+"""The settings of a run: one definition of each, with its meaning, default and check."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.compression import COMPRESSORS
+from saddle_jax.compression import spelling as compressors
+from saddle_jax.core.faults import MISSING
+from saddle_jax.core.gossip import ORDERS
+from saddle_jax.core.mixing import FORMS, Graphs
+from saddle_jax.data.partition import KINDS
+from saddle_jax.data.recipes import AUGMENTATIONS
+from saddle_jax.devices import placement
+from saddle_jax.graphs import GRAPHS
+from saddle_jax.graphs import spelling as graphs
+from saddle_jax.kernels.convolution import LOWERINGS
+from saddle_jax.methods import METHODS
+from saddle_jax.methods.ngm import SELF_GRADIENTS
+from saddle_jax.methods.spelling import parse_method
+from saddle_jax.models import NAMES as MODELS
+from saddle_jax.models.layers import NORMS
+from saddle_jax.models.precision import PRECISIONS
+from saddle_jax.sam import ASCENTS
+from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.settings import consistency, network
+from saddle_jax.settings import sweep as replicas
+from saddle_jax.settings.setting import any_name, one_of, or_brought, real, setting, whole
+from saddle_jax.tasks.named_objectives import OBJECTIVES
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "".join(f", {name}" for name in names)
+
+
+# Settings that cannot change a number of a run, rounding apart.
+IRRELEVANT = (
+    "data_dir",
+    "devices",
+    "group",
+    "lowering",
+    "keep_checkpoints",
+    "keep_every_epochs",
+    "checkpoint_every_steps",
+)
+SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that decides the numbers of a run, and how often they are written down."""
+
+    # What is computed
+    method: str = setting(
+        "q_saddle",
+        f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, "
+        "as in gradient_tracking(variant=diging); or your own, FILE.py:NAME or module:NAME",
+        lambda _, v: parse_method(v),
+    )
+    ascent: str = setting(
+        "auto",
+        f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with "
+        "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
+        "your own, FILE.py:NAME or module:NAME",
+        lambda _, v: parse_ascent(v),
+    )
+    topology: str = setting(
+        "ring",
+        "who hears whom: ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, "
+        "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
+        "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
+        "random_digraph:3; changing in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
+        f"equi_dynamic:16{_listed(GRAPHS.installed)}, or any graphs joined by +, as ring+complete; or your "
+        "own, FILE.py:NAME, module:NAME, or a file .edges, .graphml or .npy",
+        lambda _, v: graphs.check_topology(v),
+    )
+    agents: int = setting(10, "number of agents", whole(1, 10_000))
+    model: str = setting(
+        "auto",
+        f"network of every agent: {', '.join(MODELS)}, or your own, FILE.py:NAME or module:NAME; "
+        "auto is the dataset's own, mostly cnn",
+        or_brought(one_of(("auto", *MODELS))),
+    )
+    norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
+    precision: str = setting(
+        "float32", f"precision of the network's products: {', '.join(PRECISIONS)}", one_of(PRECISIONS)
+    )
+    # On which data
+    dataset: str = setting(
+        "digits",
+        "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
+        "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
+        "class; or your own, FILE.py:NAME or module:NAME",
+        or_brought(any_name),
+    )
+    objective: str = setting(
+        "auto",
+        f"what is learned: {', '.join(OBJECTIVES)}, or a loss of your own, FILE.py:NAME or module:NAME; "
+        "auto is the dataset's own, mostly classification",
+        or_brought(one_of(("auto", *OBJECTIVES))),
+    )
+    data_dir: str = setting(
+        "", "folder of prepared datasets (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
+    )
+    subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
+    partition: str = setting(
+        "auto",
+        f"how the data is dealt out to the agents: {', '.join(KINDS)}, or given, for data that is divided "
+        "already; auto is given for such data, dirichlet for data with classes, and iid otherwise",
+        one_of(("auto", "given", *KINDS)),
+    )
+    alpha: float = setting(
+        0.1,
+        "concentration of the Dirichlet partitions, where less is more skewed; for the sorted partition, the "
+        "number of shards per agent",
+        real(above=0.0),
+    )
+    augmentation: str = setting(
+        "auto",
+        f"augmentation of training images: auto (the dataset's own), {', '.join(AUGMENTATIONS)}",
+        one_of(("auto", *AUGMENTATIONS)),
+    )
+    batch_size: int = setting(
+        32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
+    )
+    # For how long, and how fast
+    epochs: int = setting(25, "passes over each agent's data", whole(1, 2**31 - 1))
+    learning_rate: float = setting(0.1, "learning rate eta at the start", real(above=0.0))
+    schedule: str = setting(
+        "step",
+        "how the learning rate falls: step (x0.1 after 50 and 75 % of the epochs), imagenet (x0.1 after 33, "
+        "67 and 90 %), exponential (x0.981 per epoch), constant, cosine",
+        one_of(SCHEDULES),
+    )
+    warmup_epochs: int = setting(0, "number of epochs over which the learning rate rises from zero", whole(0))
+    # The method's options
+    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and ascent sam", real(at_least=0.0))
+    ascent_every: int = setting(
+        1, "compute SAM's perturbation every N steps; the paper's efficient variant has 5", whole(1)
+    )
+    ascent_reuse: bool = setting(
+        False, "in the steps between, perturb with the last perturbation instead of none"
+    )
+    local_steps: int = setting(
+        0, "communicate every N steps; 0 is the method's own default, mostly 1", whole(0)
+    )
+    slowmo_every: int = setting(0, "take SlowMo's outer step every N steps; 0 never does", whole(0))
+    slowmo_beta: float = setting(0.5, "momentum of SlowMo's outer steps", real(at_least=0.0, below=1.0))
+    beta: float = setting(
+        0.9, "momentum coefficient; 0 is D-PSGD as printed, without momentum", real(at_least=0.0, below=1.0)
+    )
+    mu: float = setting(
+        -1.0,
+        "coefficient of QGM's moving average or of GUT's tracking; -1 is the method's own: for QGM, beta",
+        real(at_least=-1.0, below=1.0),
+        no_number=-1.0,
+    )
+    nesterov: bool = setting(True, "Nesterov momentum; false is heavy ball")
+    weight_decay: float = setting(
+        1e-4, "coefficient of the L2 penalty, added to the gradients", real(at_least=0.0)
+    )
+    gamma: float = setting(
+        1.0, "averaging rate: the share of gossip's correction that is applied", real(above=0.0, at_most=1.0)
+    )
+    compressor: str = setting(
+        "none",
+        "compressor of messages: none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign, "
+        f"natural, ternary, low_rank2{_listed(COMPRESSORS.installed)}; or your own, FILE.py:NAME or "
+        "module:NAME",
+        lambda _, v: compressors.check_compressor(v),
+    )
+    order: str = setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", one_of(ORDERS))
+    self_gradient: str = setting(
+        "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", one_of(SELF_GRADIENTS)
+    )
+    form: str = setting("auto", f"how mixing is computed: {', '.join(FORMS)}", one_of(FORMS))
+    seed: int = setting(
+        0,
+        "seed of subset, partition, random graphs, initialisation, batches and compression",
+        whole(0, 2**32 - 1),
+    )
+    # On which network
+    drop: float = setting(0.0, "share of messages that are lost", real(at_least=0.0, below=1.0))
+    burst: float = setting(
+        0.0,
+        "mean number of steps that a link fails in a row; 0 loses each message by itself",
+        real(at_least=0),
+    )
+    symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
+    missing: str = setting(
+        "self", f"what a lost message's weight becomes: {', '.join(MISSING)}", one_of(MISSING)
+    )
+    delay: int = setting(0, "rounds of gossip by which messages are late", whole(0))
+    offline: float = setting(
+        0.0, "share of steps in which an agent is offline", real(at_least=0.0, below=1.0)
+    )
+    absence: float = setting(
+        0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
+    )
+    offline_computes: bool = setting(False, "agents that are offline go on training alone; false: they wait")
+    joins: str = setting(
+        "", "agents that join at a step, such as 3:100,7:250 (default: none)", network.check_steps
+    )
+    leaves: str = setting(
+        "", "agents that leave at a step, such as 3:100,7:250 (default: none)", network.check_steps
+    )
+    latency: str = setting(
+        "",
+        "time that a message takes, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
+        network.check_seconds,
+    )
+    bandwidth: str = setting(
+        "",
+        "bits per second of a link, such as 100Mbit, or a file .npy [A, A] (default: no limit)",
+        network.check_bandwidth,
+    )
+    compute_time: str = setting(
+        "",
+        "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
+        network.check_seconds,
+    )
+    straggling: float = setting(
+        0.0, "sigma of the log-normal factors of compute_time, drawn per agent and step", real(at_least=0.0)
+    )
+    # Several runs in one program
+    seeds: str = setting(
+        "",
+        "several seeds, such as 0,1,2, in place of seed: all run in one program, each as if alone "
+        "(default: none)",
+        lambda _, v: replicas.parse_seeds(v),
+    )
+    sweep: str = setting(
+        "",
+        "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program "
+        "(default: none)",
+        lambda _, v: replicas.parse_sweep(v),
+    )
+    # How steps are compiled
+    steps_per_dispatch: int = setting(
+        0,
+        "steps per compiled call; 0 chooses 1 on a CPU, where calls cost little, and 5 elsewhere",
+        whole(0),
+    )
+    # On which devices
+    devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
+    group: int = setting(
+        0,
+        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU, and elsewhere as "
+        "many as fill the device and find room",
+        whole(0),
+    )
+    lowering: str = setting(
+        "auto",
+        f"how convolutions and norms are compiled: {', '.join(LOWERINGS)}; plain is XLA's own, grouped over "
+        "agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and fast elsewhere",
+        one_of(LOWERINGS),
+    )
+    # What is written down
+    eval_every_epochs: int = setting(5, "evaluate every N epochs, and at the end", whole(1))
+    eval_agents: str = setting(
+        "end",
+        "when to evaluate every agent's own model: end, always, never",
+        one_of(("end", "always", "never")),
+    )
+    log_every_steps: int = setting(10, "write a line to metrics.jsonl every N steps", whole(1))
+    checkpoint_every_steps: int = setting(500, "write a checkpoint every N steps, and at the end", whole(1))
+    keep_checkpoints: int = setting(2, "keep the N newest checkpoints", whole(1))
+    keep_every_epochs: int = setting(
+        0,
+        "also keep the checkpoints of every N-th epoch, for `saddle sharpness`; 0 keeps only the newest",
+        whole(0),
+    )
+    sharpness_every_epochs: int = setting(
+        0,
+        "log lambda_max, lambda_min and trace of the Hessian every N epochs, and at the end; 0 never does",
+        whole(0),
+    )
+    sharpness_images: int = setting(1024, "number of training images to measure the Hessian on", whole(1))
+    diagnostics: bool = setting(
+        False, "log gradient and update norms, compression error and consensus distance"
+    )
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is float and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, field.name, float(value))
+            check_setting(field.name, value)
+        consistency.check_numbers(self)
+        if graphs.is_ours(self.topology):
+            build_topology(self)
+        consistency.check_method(self)
+        consistency.check_ascent(self)
+        consistency.check_network(self)
+        consistency.check_replicas(self)
+
+    @property
+    def has_replicas(self) -> bool:
+        """Tells whether these are the settings of several runs in one program."""
+        return bool(self.seeds or self.sweep)
+
+    def each(self) -> "list[Config]":
+        """Returns the settings of each run by itself; a single run has one."""
+        return [
+            dataclasses.replace(self, seeds="", sweep="", **replicas.in_settings(vars(self), setting))
+            for setting in replicas.settings_of(self.seeds, self.sweep)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the settings as plain values, in the order above."""
+        return dataclasses.asdict(self)
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Checks one setting by itself, apart from whether it goes with the others."""
+    field = Config.__dataclass_fields__[name]
+    if field.type is bool and not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be true or false, got {value!r}")
+    if field.type is str and not isinstance(value, str):
+        raise ArgumentError(f"{name} must be text, got {value!r}")
+    if field.metadata["check"]:
+        field.metadata["check"](name, value)
+
+
+def from_json(settings: dict[str, Any]) -> Config:
+    """Builds a Config from plain values; an unknown name is refused with the nearest setting."""
+    return Config(**_known(settings))
+
+
+def check_each(settings: dict[str, Any]) -> dict[str, Any]:
+    """Checks plain values one by one, not whether they go together, and adds those that are not given."""
+    for name, value in _known(settings).items():
+        check_setting(name, value)
+    return {field.name: field.default for field in dataclasses.fields(Config)} | settings
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
+    fields = [field.name for field in dataclasses.fields(Config)]
+    for name in settings:
+        if name not in fields:
+            raise ArgumentError(f"{checks.did_you_mean(name, fields)}{name!r} is no setting")
+    return settings
+
+
+def build_topology(config: Config) -> Graphs:
+    """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
+    seed = config.seed if graphs.is_random(config.topology) else 0
+    return graphs.parse_topology(config.topology, config.agents, seed)

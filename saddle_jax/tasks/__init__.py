@@ -1,0 +1,1 @@
+"""What is learned: losses, metrics and, where it is known, the optimum."""

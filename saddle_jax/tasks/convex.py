@@ -1,0 +1,115 @@
+"""Convex tasks: the loss of ridge or logistic regression, and how far a model is from the known optimum.
+
+The metrics are of the model alone, in float64: no sample is held out, because nothing is to be predicted.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, Params
+from saddle_jax.core.trees import tree_map
+from saddle_jax.data import convex
+from saddle_jax.data.convex import Kind, Samples
+from saddle_jax.data.dataset import Dataset
+from saddle_jax.models.functions import Functions
+from saddle_jax.tasks.classification import LOSS
+from saddle_jax.tasks.objectives import Ground, Metric, Objective, masked_mean
+
+_METRICS = (
+    Metric("distance", "lower", title="distance to optimum"),
+    Metric("gap", "lower"),
+    Metric("gradient_norm", "lower"),
+    LOSS,
+)
+
+
+def ridge(model: Functions) -> Objective:
+    """Makes the objective of ridge regression: half the squared error, and the samples' own penalty."""
+    return _objective("ridge", model)
+
+
+def logistic(model: Functions) -> Objective:
+    """Makes the objective of logistic regression with targets +1 and -1, and the samples' own penalty."""
+    return _objective("logistic", model)
+
+
+def _objective(kind: Kind, model: Functions) -> Objective:
+    def losses(params: Params, batch: Batch) -> Array:
+        products = model.apply(params, batch["inputs"]).reshape(-1)
+        if kind == "ridge":
+            each = 0.5 * jnp.square(products - batch["targets"])
+        else:
+            each = jnp.logaddexp(0.0, -batch["targets"] * products)
+        squares = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(params))
+        return each + 0.5 * squares * batch["penalty"]
+
+    def loss(params: Params, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        return masked_mean(losses(params, batch), batch), {}
+
+    def check(outputs: Any, dataset: Dataset) -> None:
+        inputs = dataset.inputs_of_one
+        params = jax.eval_shape(lambda: model.init(jax.random.key(0), tree_map(_zeros, inputs)))
+        count = sum(leaf.size for leaf in jax.tree.leaves(params))
+        if count != inputs.shape[-1] or outputs.size != 1:
+            raise ArgumentError(
+                f"model must be linear for {dataset.name}: one number for each of {inputs.shape[-1]} "
+                f"features, got {count} for {outputs.size} output{'s' if outputs.size > 1 else ''}"
+            )
+
+    return Objective(
+        kind,
+        _METRICS,
+        loss,
+        score=lambda params, batch: {"loss": losses(params, batch)},
+        of_model=lambda ground: _distances(kind, ground),
+        facts=lambda ground: _constants(kind, ground),
+        check=check,
+    )
+
+
+def _zeros(shape: Any) -> Array:
+    return jnp.zeros(shape.shape, shape.dtype)
+
+
+def _losses(kind: Kind, ground: Ground) -> list[convex.Loss]:
+    """Returns the agents' own losses in a run, weight decay included."""
+    train = ground.dataset.train
+    samples = Samples(
+        kind, train["inputs"], train["targets"], ground.partition.labels, float(train["penalty"][0])
+    )
+    return convex.agent_losses(samples, ground.partition, ground.weight_decay)
+
+
+def _distances(kind: Kind, ground: Ground) -> Any:
+    """Returns the function that tells how far one model is from the optimum of a run."""
+    losses = _losses(kind, ground)
+    whole, optimum = convex.whole_loss(losses), convex.solve(losses)
+
+    def of_model(params: Params) -> dict[str, float]:
+        leaves = [np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(params)]
+        x = np.concatenate(leaves)
+        return {
+            "distance": float(np.linalg.norm(x - optimum.point)),
+            "gap": whole.gap(x, optimum.point),
+            "gradient_norm": float(np.linalg.norm(whole.gradient(x))),
+            "loss": whole.value(x),
+        }
+
+    return of_model
+
+
+def _constants(kind: Kind, ground: Ground) -> dict[str, float]:
+    optimum = convex.solve(_losses(kind, ground))
+    return {
+        "L": optimum.smoothness,
+        "mu": optimum.convexity,
+        "kappa": optimum.condition,
+        "largest_L": optimum.agent_smoothness,
+        "delta": optimum.heterogeneity,
+        "sigma": optimum.noise,
+        "least_loss": optimum.value,
+    }

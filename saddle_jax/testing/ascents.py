@@ -1,0 +1,162 @@
+"""The laws of ascents: of one model by itself, and of a method that takes its gradients so."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base import tables
+from saddle_jax.base.types import Array, Params
+from saddle_jax.core.ascent import Ascent, GradientFn
+from saddle_jax.core.method import Method
+from saddle_jax.methods.ngm import ngm
+from saddle_jax.methods.saddle import saddle
+from saddle_jax.testing import methods, trial
+from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
+
+_RADIUS = 0.25
+
+
+@dataclasses.dataclass(eq=False)
+class AscentTrial:
+    """A trial of the ascent that `factory(**options)` makes."""
+
+    factory: Callable[..., Ascent[Any]]
+    options: dict[str, Any]
+
+    @functools.cached_property
+    def ascent(self) -> Ascent[Any]:
+        """The ascent that is on trial."""
+        return self.make()
+
+    def make(self, **options: Any) -> Ascent[Any]:
+        """Makes the ascent, with other values of some options."""
+        ascent = self.factory(**{**self.options, **options})
+        if not isinstance(ascent, Ascent):
+            raise LawError(f"the factory must return an Ascent, got {ascent!r:.80}")
+        return ascent
+
+    @functools.cached_property
+    def radius(self) -> str:
+        """The name of the first option if it is a radius, as that of most ascents is; "" otherwise."""
+        first = next(iter(tables.options(self.factory)), "")
+        return first if first.startswith("rho") else ""
+
+
+def check_ascent(
+    factory: Callable[..., Ascent[Any]],
+    options: dict[str, Any] | None = None,
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> list[Verdict]:
+    """Returns what every law says of the ascent that `factory(**options)` makes.
+
+    The laws of a step are those of methods, tried on NGM: it takes gradients of each pair of neighbours.
+    """
+    on_trial = AscentTrial(factory, options or {})
+
+    def with_ascent(topology: Any, learning_rate: Any) -> Method:
+        return saddle(ngm(topology, learning_rate), on_trial.ascent)
+
+    with jax.enable_x64(True):
+        own = judge(LAWS, on_trial, tell, gates=1)
+        if own[0].status == "fails":
+            return own
+    return own + methods.check_method(with_ascent, laws=_OF_A_STEP, tell=tell)
+
+
+def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: AscentTrial) -> str:
+    """Checks that an ascent returns a gradient like the model and a state like the one it got."""
+    ascent, model = on_trial.ascent, _model()
+    state = ascent.init(model)
+    for phase in ascent.phases:
+        gradient, after = ascent.gradient(_plain(), model, jnp.ones(3), state, phase)
+        for what, old, new in (("the gradient", model, gradient), ("the state", state, after)):
+            expected, got = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (old, new))
+            if expected != got:
+                raise LawError(f"{what} of phase {phase} must have shapes like {expected}, got {got}")
+        if ascent.passes(phase) < 1:
+            raise LawError(f"phase {phase} counts {ascent.passes(phase)} backward passes")
+    return f"{ascent.passes_per_step:g} backward passes in a step"
+
+
+def a_gradient_that_vanishes_stays_zero(on_trial: AscentTrial) -> str:
+    """Checks that nothing is divided by a norm of zero: at a minimum nothing moves."""
+    ascent, model = on_trial.ascent, {"x": jnp.ones(3)}
+    state = ascent.init(model)
+    for phase in ascent.phases:
+        gradient, state = ascent.gradient(_plain(), model, jnp.ones(3), state, phase)
+        finite = all(np.isfinite(x).all() for x in jax.tree.leaves(state))
+        if np.asarray(gradient["x"]).any() or not finite:
+            raise LawError(f"at a minimum phase {phase} gives the gradient {gradient['x']} and state {state}")
+    return f"in {ascent.period} phases"
+
+
+def a_radius_of_zero_is_the_plain_gradient(on_trial: AscentTrial) -> str:
+    """Checks the radius zero where it is swept: both radii are one program, and the other one climbs."""
+    if not on_trial.radius:
+        raise InapplicableError("its first option is no radius rho")
+
+    def descent(radius: Any) -> Array:
+        """Returns the models [T, 3] of two periods: what an ascent remembers begins with nothing."""
+        ascent = on_trial.make(**{on_trial.radius: radius})
+        model, state, models = _model(), ascent.init(_model()), []
+        for t in range(2 * ascent.period):
+            gradient, state = ascent.gradient(_plain(), model, jnp.ones(3), state, ascent.phase(t))
+            model = jax.tree.map(lambda x, g: x - 0.1 * g, model, gradient)
+            models.append(model["x"])
+        return jnp.stack(models)
+
+    none, some = trial.compiled(jax.vmap(descent))(jnp.array([0.0, _RADIUS]))
+    model, plain = _model(), []
+    for _ in none:
+        model = jax.tree.map(lambda x, g: x - 0.1 * g, model, _plain()(model, jnp.ones(3)))
+        plain.append(model["x"])
+    if (gap := trial.distance(none, jnp.stack(plain))) > 1e-12:
+        raise LawError(f"with {on_trial.radius} 0 it is {gap:.1e} away from plain descent")
+    if (gap := trial.distance(some, descent(_RADIUS))) > 1e-12:
+        raise LawError(f"with {on_trial.radius} swept it is {gap:.1e} away from the same alone")
+    if (gap := trial.distance(some, none)) < 1e-4:
+        raise LawError(f"with {on_trial.radius} {_RADIUS} it is plain descent too")
+    return f"with {on_trial.radius} {_RADIUS} it is {gap:.1e} away"
+
+
+def _model() -> Params:
+    return {"x": jnp.arange(3.0)}
+
+
+def _loss(params: Params, batch: Array) -> Array:
+    return jnp.sum(jnp.sin(params["x"] - batch) ** 2)
+
+
+def _losses(params: Params, batch: Array) -> Array:
+    return jax.vmap(lambda sample: _loss(params, sample[None]))(batch)
+
+
+def _plain() -> GradientFn:
+    """Returns all that an ascent may ask for."""
+    return GradientFn(jax.grad(_loss), _losses, jax.random.key(0), jnp.int32(3))
+
+
+LAWS = (
+    gradients_and_states_keep_their_shapes_in_every_phase,
+    a_gradient_that_vanishes_stays_zero,
+    a_radius_of_zero_is_the_plain_gradient,
+)
+_OF_A_STEP = (
+    methods.every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar,
+    methods.a_step_keeps_shapes_and_dtypes,
+    methods.a_second_step_does_not_compile_again,
+    methods.a_run_that_was_stopped_goes_on_the_same_bit_for_bit,
+    methods.every_random_number_follows_from_the_step,
+    methods.what_the_network_does_not_deliver_does_not_arrive,
+    methods.permuting_the_agents_permutes_the_result,
+    methods.four_devices_give_the_same_numbers,
+    methods.idle_agents_change_nothing,
+    methods.only_rows_that_the_graph_asks_for_cross_devices,
+    methods.replicas_run_in_one_program_with_a_learning_rate_each,
+)

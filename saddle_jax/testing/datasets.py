@@ -1,0 +1,174 @@
+"""The laws of datasets: trees of samples that fit together, and that agents can be dealt."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.base.types import Tree
+from saddle_jax.data.dataset import Dataset
+from saddle_jax.data.others import dataset_of
+from saddle_jax.data.partition import make_partition
+from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
+
+_AGENTS = 5
+_CHUNK = 4096  # samples that are looked at together
+
+
+class DatasetTrial:
+    """A trial of the dataset that a function loads, or of one that is there already."""
+
+    def __init__(self, given: Any, options: dict[str, Any]):
+        self._given, self._options = given, options
+
+    def load(self) -> Dataset:
+        """Loads the dataset anew, if a function loads it."""
+        given = self._given
+        name = str(getattr(given, "__name__", getattr(given, "name", "data")))
+        loads = callable(given) and not isinstance(given, Dataset)
+        return dataset_of(given(**self._options) if loads else given, name)
+
+    @functools.cached_property
+    def dataset(self) -> Dataset:
+        """The dataset that is on trial."""
+        return self.load()
+
+    @property
+    def trees(self) -> tuple[tuple[str, Tree], ...]:
+        """The samples to train and to test with, by name."""
+        return ("train", self.dataset.train), ("test", self.dataset.test)
+
+
+def all_arrays_have_as_many_samples(trial: DatasetTrial) -> str:
+    """Checks that there are samples, and that the arrays of a tree have equally many."""
+    for name, tree in trial.trees:
+        leaves = jax.tree.leaves_with_path(tree)
+        if not leaves:
+            raise LawError(f"{name} has no arrays")
+        lengths = {f"{name}{jax.tree_util.keystr(path)}": int(leaf.shape[0]) for path, leaf in leaves}
+        if len(set(lengths.values())) > 1 or not min(lengths.values()):
+            raise LawError(", ".join(f"{path} has {length}" for path, length in lengths.items()) + " samples")
+    return f"{trial.dataset.size} to train with, {trial.dataset.test_size} to test with"
+
+
+def train_and_test_are_of_one_kind(trial: DatasetTrial) -> str:
+    """Checks that both have the same tree, shapes and dtypes, so that one model takes both."""
+    (_, train), (_, test) = trial.trees
+    kind: Any = jax.tree.structure(train)
+    other_kind: Any = jax.tree.structure(test)
+    if kind != other_kind:
+        raise LawError(f"train is {kind}, and test {other_kind}")
+    for (path, one), other in zip(jax.tree.leaves_with_path(train), jax.tree.leaves(test), strict=True):
+        if (one.shape[1:], one.dtype) != (other.shape[1:], other.dtype):
+            kinds = f"{one.dtype}{['N', *one.shape[1:]]}, and in test {other.dtype}{['N', *other.shape[1:]]}"
+            raise LawError(f"train{jax.tree_util.keystr(path)} is {kinds}".replace("'N'", "N"))
+    return f"{len(jax.tree.leaves(train))} arrays in each"
+
+
+def every_number_is_finite(trial: DatasetTrial) -> str:
+    """Checks real numbers for NaN and infinity; samples that are streamed are looked at only in part."""
+    for name, tree in trial.trees:
+        for path, leaf in jax.tree.leaves_with_path(tree):
+            if not np.issubdtype(leaf.dtype, np.inexact):
+                continue
+            for begin in range(0, int(leaf.shape[0]), _CHUNK):
+                finite = np.isfinite(np.asarray(leaf[np.arange(begin, min(begin + _CHUNK, leaf.shape[0]))]))
+                if not finite.all():
+                    first = begin + int(np.argwhere(~finite)[0][0])
+                    raise LawError(
+                        f"{name}{jax.tree_util.keystr(path)}[{first}] has a number that is not finite"
+                    )
+    return "real numbers are, and whole ones always are"
+
+
+def classes_are_numbers_from_zero_on(trial: DatasetTrial) -> str:
+    """Checks that classes lie inside the names that there are for them, and that none is empty."""
+    dataset = trial.dataset
+    labels, names = dataset.labels, dataset.class_names
+    if labels is None:
+        raise InapplicableError("its samples have no classes")
+    if len(labels) != dataset.size or not np.issubdtype(labels.dtype, np.integer):
+        raise LawError(f"classes must be whole numbers [N], got {labels.dtype}{list(labels.shape)}")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= len(names):
+        raise LawError(f"classes must be 0 to {len(names) - 1}, got {low} to {high}")
+    if empty := sorted(set(range(len(names))) - set(np.unique(labels).tolist())):
+        raise LawError(f"class {empty[0]}, {names[empty[0]]!r}, has no sample to train with")
+    targets = dataset.test.get("targets") if isinstance(dataset.test, dict) else None
+    if dataset.dealt_by is None and targets is not None:
+        low, high = int(np.min(targets)), int(np.max(targets))
+        if low < 0 or high >= len(names):
+            raise LawError(f"classes to test with must be 0 to {len(names) - 1}, got {low} to {high}")
+    return f"{len(names)} classes"
+
+
+def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
+    """Checks that an array of sample numbers is an index, and that what a model sees is finite."""
+    dataset = trial.dataset
+    numbers = np.array([dataset.size - 1, 0, 0])
+    batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[numbers]), dataset.train)
+    for path, leaf in jax.tree.leaves_with_path(batch):
+        if leaf.shape[0] != len(numbers) or not np.array_equal(leaf[1], leaf[2]):
+            raise LawError(
+                f"train{jax.tree_util.keystr(path)} gives {list(leaf.shape)} for three sample numbers"
+            )
+    agents = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), batch)
+    augmented = dataset.augmented(jax.random.key(0), agents)
+    for what, seen in (("prepared", dataset.prepared(batch)), ("augmented", augmented)):
+        for path, leaf in jax.tree.leaves_with_path(seen):
+            if not np.isfinite(np.asarray(leaf, np.float64)).all():
+                raise LawError(f"{what}, train{jax.tree_util.keystr(path)} is not finite")
+    return f"a model sees {list(dataset.input_shape)}"
+
+
+def agents_can_be_dealt_samples(trial: DatasetTrial) -> str:
+    """Checks that five agents get samples, by their classes if there are some."""
+    dataset = trial.dataset
+    if dataset.shares is not None:
+        if not all(len(share) for share in dataset.shares):
+            raise LawError("an agent has no samples")
+        return f"divided already, for {len(dataset.shares)} agents"
+    labels = dataset.labels
+    kind = "iid" if labels is None else "dirichlet"
+    labels = np.zeros(dataset.size, np.int32) if labels is None else labels
+    partition = make_partition(kind, labels, _AGENTS, alpha=0.1, seed=0)
+    return f"{kind}, {partition.skew.classes_per_agent:.1f} classes per agent" if kind != "iid" else kind
+
+
+def loaded_again_it_is_the_same(trial: DatasetTrial) -> str:
+    """Checks that a resumed run meets the same samples."""
+    again = trial.load()
+    for (name, tree), other in zip(trial.trees, (again.train, again.test), strict=True):
+        for (path, one), two in zip(jax.tree.leaves_with_path(tree), jax.tree.leaves(other), strict=True):
+            few = np.unique(np.linspace(0, int(one.shape[0]) - 1, _CHUNK).astype(int))
+            if one.shape != two.shape or not np.array_equal(one[few], two[few], equal_nan=_is_real(one)):
+                raise LawError(f"{name}{jax.tree_util.keystr(path)} is another one: draw from a fixed seed")
+    return "the same samples"
+
+
+def _is_real(leaf: Any) -> bool:
+    return bool(np.issubdtype(leaf.dtype, np.inexact))
+
+
+LAWS = (
+    all_arrays_have_as_many_samples,
+    train_and_test_are_of_one_kind,
+    every_number_is_finite,
+    classes_are_numbers_from_zero_on,
+    samples_can_be_gathered_and_prepared,
+    agents_can_be_dealt_samples,
+    loaded_again_it_is_the_same,
+)
+
+
+def check_dataset(
+    dataset: Any, options: dict[str, Any] | None = None, *, tell: Callable[[str], None] | None = None
+) -> list[Verdict]:
+    """Returns what every law says of a dataset, or of what a function of these options loads.
+
+    It may be anything that `data.others.dataset_of` takes: a Dataset, or samples to train and to test with.
+    """
+    return judge(LAWS, DatasetTrial(dataset, options or {}), tell, gates=1)

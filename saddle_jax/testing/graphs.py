@@ -1,0 +1,153 @@
+"""The laws of graphs: W and the tables of neighbours say the same, and what W keeps it keeps."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from saddle_jax.base import tables
+from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Topology, are_connected
+from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
+
+_AGENTS = 8
+_EXACT = 1e-12
+
+
+def check_graph(
+    factory: Callable[..., Graphs],
+    options: dict[str, Any] | None = None,
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> list[Verdict]:
+    """Returns what every law says of the graph that `factory(**options)` makes.
+
+    A factory whose first parameter is `n` is given 8 agents, unless the options say how many.
+    """
+    given = dict(options or {})
+    if next(iter(tables.options(factory)), "") == "n":
+        given.setdefault("n", _AGENTS)
+    return judge(LAWS, _Maker(factory, given), tell, gates=1)
+
+
+class _Maker:
+    """Makes the graph on trial, and knows how many agents it was asked for."""
+
+    def __init__(self, factory: Callable[..., Graphs], options: dict[str, Any]):
+        self.options = options
+        self._factory = factory
+
+    def make(self) -> Graphs:
+        graph = self._factory(**self.options)
+        if not isinstance(graph, Topology | Cycle):
+            raise LawError(f"the factory must return a Topology or a Cycle, got {graph!r:.80}")
+        return graph
+
+    @functools.cached_property
+    def graph(self) -> Graphs:
+        return self.make()
+
+
+def the_graph_has_the_agents_that_were_asked_for(maker: _Maker) -> str:
+    """Checks the number of agents, and that the graph's name can be read."""
+    graph = maker.graph
+    asked = maker.options.get("n")
+    if asked is not None and graph.size != asked:
+        raise LawError(f"{asked} agents were asked for, and it has {graph.size}")
+    if not graph.name.isprintable() or not graph.name:
+        raise LawError(f"its name must be one line, got {graph.name!r}")
+    return f"{graph.size} agents: {graph.name}"
+
+
+def the_tables_say_what_w_says(maker: _Maker) -> str:
+    """Checks neighbours, weights and degrees of every turn against the matrix W."""
+    for graph in maker.graph.graphs:
+        check_tables(graph)
+    return f"{maker.graph.slots - 1} neighbours at most"
+
+
+def check_tables(graph: Topology) -> None:
+    """Checks that the table of neighbours of one graph says exactly what W says."""
+    w, rebuilt = graph.mixing, np.zeros((graph.size, graph.size))
+    if w.dtype != np.float64 or (w < 0).any() or not np.isfinite(w).all():
+        raise LawError(f"W of {graph.name} must be float64, finite and not negative, got {w.dtype}")
+    if graph.neighbours.shape != graph.weights.shape:
+        raise LawError(f"neighbours are {graph.neighbours.shape}, and weights {graph.weights.shape}")
+    for agent in range(graph.size):
+        heard = graph.neighbours[agent][graph.occupied[agent]]
+        if heard[0] != agent or len(set(heard)) != len(heard) or len(heard) != graph.degree[agent] + 1:
+            raise LawError(f"agent {agent} hears {heard.tolist()}, and its degree is {graph.degree[agent]}")
+        np.add.at(rebuilt[agent], graph.neighbours[agent], graph.weights[agent])
+    if not np.array_equal(rebuilt, w):
+        agent, other = (int(place[0]) for place in np.nonzero(rebuilt != w))
+        raise LawError(
+            f"W[{agent}, {other}] is {w[agent, other]:.6g}, and the table says {rebuilt[agent, other]:.6g}"
+        )
+
+
+def w_keeps_what_it_says(maker: _Maker) -> str:
+    """Checks that rows or columns of W sum to one, as `keeps` says."""
+    for graph in maker.graph.graphs:
+        check_sums(graph)
+    return f"it keeps {maker.graph.keeps}"
+
+
+def check_sums(graph: Topology) -> None:
+    """Checks that rows or columns of one graph's W sum to one, as `keeps` says."""
+    for axis, line, kept in ((1, "row", ("average", "rows")), (0, "column", ("average", "mass"))):
+        sums = graph.mixing.sum(axis=axis)
+        if graph.keeps in kept and np.abs(sums - 1).max() > _EXACT:
+            worst = int(np.abs(sums - 1).argmax())
+            raise LawError(
+                f"{graph.name} keeps {graph.keeps}, and {line} {worst} of W sums to {sums[worst]:.9g}"
+            )
+
+
+def everybody_is_heard_by_everybody_in_the_end(maker: _Maker) -> str:
+    """Checks that the graph is connected, over all of its turns together."""
+    if not any(graph.degree.any() for graph in maker.graph.graphs):
+        raise InapplicableError("it has no links: its agents are alone on purpose")
+    if not are_connected(*maker.graph.graphs):
+        raise LawError("it falls into parts that never hear of each other")
+    return f"spectral gap {maker.graph.spectral_gap:.3g}"
+
+
+def a_message_back_finds_its_slot(maker: _Maker) -> str:
+    """Checks that `back` of an undirected graph leads from every neighbour's table back to the agent."""
+    if maker.graph.is_directed:
+        raise InapplicableError("it is directed: a link has no way back")
+    for graph in maker.graph.graphs:
+        check_back(graph)
+    return f"{sum(int(graph.degree.sum()) for graph in maker.graph.graphs)} links"
+
+
+def check_back(graph: Topology) -> None:
+    """Checks that `back` leads back in the tables of one undirected graph."""
+    for i, k in zip(*np.nonzero(graph.occupied), strict=True):
+        j, slot = graph.neighbours[i, k], graph.back[i, k]
+        if graph.neighbours[j, slot] != i or (slot == 0) != (i == j):
+            raise LawError(f"agent {i} hears {j}, whose slot {slot} holds {graph.neighbours[j, slot]}")
+
+
+def made_twice_it_is_the_same_graph(maker: _Maker) -> str:
+    """Checks that a graph follows from its options alone: a resumed run must meet the same one."""
+    again = maker.make()
+    same = again.period == maker.graph.period and all(
+        np.array_equal(one.mixing, other.mixing)
+        for one, other in zip(again.graphs, maker.graph.graphs, strict=True)
+    )
+    if not same:
+        raise LawError("made again with the same options it is another graph: draw from a seed among them")
+    return f"{maker.graph.period} turns" if maker.graph.period > 1 else "the same W"
+
+
+LAWS = (
+    the_graph_has_the_agents_that_were_asked_for,
+    the_tables_say_what_w_says,
+    w_keeps_what_it_says,
+    everybody_is_heard_by_everybody_in_the_end,
+    a_message_back_finds_its_slot,
+    made_twice_it_is_the_same_graph,
+)

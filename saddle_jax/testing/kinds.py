@@ -1,0 +1,215 @@
+"""Of which kind a thing is, by what it is or what its name stands for, and the laws of that kind."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from saddle_jax import testing
+from saddle_jax.base import brought, calls, checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Operator
+from saddle_jax.compression import COMPRESSORS
+from saddle_jax.compression.spelling import parse_compressor, spellings
+from saddle_jax.core.ascent import Ascent
+from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.method import Method
+from saddle_jax.core.topology import Topology
+from saddle_jax.data.dataset import Dataset
+from saddle_jax.data.others import dataset_of
+from saddle_jax.data.sources import BUILTIN, is_builtin, load
+from saddle_jax.graphs import GRAPHS
+from saddle_jax.graphs.spelling import parse_topology
+from saddle_jax.methods import METHODS
+from saddle_jax.methods.spelling import parse_method
+from saddle_jax.models import MODELS
+from saddle_jax.models.functions import parameters
+from saddle_jax.models.spelling import make_model
+from saddle_jax.sam import ASCENTS
+from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.tasks.named_objectives import OBJECTIVES
+from saddle_jax.tasks.objectives import Objective
+from saddle_jax.tasks.own_losses import is_loss
+from saddle_jax.testing.verdicts import Verdict
+
+KINDS = ("method", "ascent", "compressor", "graph", "model", "dataset", "objective")
+_TABLES: dict[str, Any] = {
+    "method": METHODS,
+    "ascent": [*ASCENTS, "none"],
+    "compressor": COMPRESSORS,
+    "graph": GRAPHS,
+    "model": MODELS,
+    "dataset": BUILTIN,
+    "objective": OBJECTIVES,
+}
+_MADE = {
+    Method: "method",
+    Ascent: "ascent",
+    Topology: "graph",
+    Cycle: "graph",
+    Dataset: "dataset",
+    Objective: "objective",
+    Operator: "compressor",
+}
+# What a factory is given for an option that it cannot do without and that its spelling leaves open.
+_USUAL = {"rho": 0.1}
+
+
+class Surroundings(NamedTuple):
+    """What a thing is tried with: graphs with so many agents, models and losses on a dataset."""
+
+    agents: int = 8
+    dataset: str = "digits"
+    model: str = ""  # of an objective; "" is the dataset's own
+
+
+def kind_of(text: str) -> str:
+    """Returns the kind of what a text spells, by the tables or by what is brought; it may be imported."""
+    if brought.is_brought(text):
+        found = guess(brought.load("thing", text))
+        if found is None:
+            raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, it cannot be told what {text} is")
+        return found
+    name = text.partition("(")[0].strip()
+    kinds = [kind for kind in KINDS if _is_named(kind, name)]
+    if len(kinds) == 1:
+        return kinds[0]
+    if kinds:
+        raise ArgumentError(f"kind must be {' or '.join(kinds)}, which {name} both is")
+    names = [each for kind in KINDS for each in _TABLES[kind]]
+    raise ArgumentError(
+        f"{checks.did_you_mean(name, names)}"
+        f"thing must be FILE.py:NAME, module:NAME or a name of ours, got {text!r}"
+    )
+
+
+def guess(thing: Any) -> str | None:
+    """Tells the kind of an object, or of what a function makes; it is called only if it needs nothing."""
+    if (made := _kind_of_made(thing)) is not None:
+        return made
+    if not callable(thing):
+        return _kind_of_data(thing)
+    if isinstance(thing, type) and issubclass(thing, tuple(_MADE)[:-1]):
+        return next(kind for base, kind in _MADE.items() if issubclass(thing, base))
+    if isinstance(thing, type) and all(hasattr(thing, each) for each in ("compress", "bits", "stochastic")):
+        return "compressor"
+    try:
+        names, returned = parameters(thing), inspect.signature(thing).return_annotation
+    except (TypeError, ValueError):
+        return None
+    if isinstance(returned, type) and returned in _MADE:
+        return _MADE[returned]
+    if {"topology", "learning_rate"} & {*names}:
+        return "method"
+    if {"num_classes", "rngs"} & {*names} or (isinstance(thing, type) and _is_module(thing)):
+        return "model"
+    if names[:1] == ["n"]:
+        return "graph"
+    if names[:1] == ["apply"] or is_loss(thing):
+        return "objective"
+    if (names[:1] or [""])[0].startswith("rho"):
+        return "ascent"
+    needed = [p for p in brought.options_of(thing).values() if p.default is p.empty]
+    if any(each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in needed):
+        return None
+    with brought.failing_as("thing failed"):
+        result = thing()
+    return _kind_of_made(result) or _kind_of_data(result)
+
+
+def check(
+    kind: str,
+    text: str,
+    around: Surroundings,
+    tell: Callable[[str], None] | None = None,
+) -> list[Verdict]:
+    """Returns what the laws of a kind say of what a text spells, ours or brought."""
+    checks.choice("kind", kind, KINDS)
+    if kind in ("method", "ascent", "compressor", "graph"):
+        factory, options = _factory(kind, text, around)
+        checked: Callable[..., list[Verdict]] = getattr(testing, f"check_{kind}")
+        return checked(factory, options, tell=tell)
+    if kind == "dataset":
+        if not brought.is_brought(text):
+            return testing.check_dataset(functools.partial(load, text), tell=tell)
+        return testing.check_dataset(*_brought(kind, text), tell=tell)
+    dataset = load(around.dataset)
+    if kind == "model":
+        model = make_model(text, dataset.num_outputs, "evonorm", "fast")
+        return testing.check_model(model, dataset=dataset, tell=tell)
+    learner = make_model(around.model, dataset.num_outputs, "evonorm", "fast") if around.model else None
+    objective: Any = text
+    if brought.is_brought(text):
+        thing, options = _brought(kind, text)
+        objective = functools.partial(thing, **options) if options else thing
+    return testing.check_objective(objective, model=learner, dataset=dataset, tell=tell)
+
+
+def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Returns what makes a thing of a kind that has a factory, and what it is given."""
+    if brought.is_brought(text):
+        thing, options = _brought(kind, text)
+        return (thing, _completed(thing, options)) if callable(thing) else (lambda: thing, options)
+    if kind == "compressor":
+        return lambda: parse_compressor(text), {}
+    if kind == "graph":
+        return lambda n: parse_topology(text, n, 0), {"n": around.agents}
+    name, options = parse_method(text) if kind == "method" else parse_ascent(text)
+    factory = METHODS[name] if kind == "method" else ASCENTS["plain" if name == "none" else name]
+    return factory, _completed(factory, options)
+
+
+def _brought(kind: str, text: str) -> tuple[Any, dict[str, Any]]:
+    """Loads what a text spells, and checks the options that the spelling gives it."""
+    spelt, thing = brought.parse(kind, text), brought.load(kind, text)
+    made = _kind_of_made(thing)
+    if kind == "method" and made == "method":
+        raise ArgumentError(
+            f"method must be a function of topology and learning_rate that makes one, got the method {text}"
+        )
+    if made is not None and made != kind:
+        raise ArgumentError(f"{kind} {spelt.head} must be a {kind}, got a {made}")
+    takes = brought.options_of(thing) if callable(thing) else {}
+    if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+        calls.check_options(kind, spelt.head, spelt.options, [*takes])
+    return thing, spelt.options
+
+
+def _completed(factory: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    takes = brought.options_of(factory)
+    needed = [name for name, each in takes.items() if each.default is each.empty]
+    return {name: value for name, value in _USUAL.items() if name in needed} | options
+
+
+def _is_named(kind: str, name: str) -> bool:
+    if kind == "compressor":
+        try:
+            return name != "none" and parse_compressor(name) is not None
+        except ArgumentError:
+            return name in spellings()
+    if kind == "graph":
+        return name.partition(":")[0].partition("+")[0] in GRAPHS
+    return is_builtin(name) if kind == "dataset" else name in _TABLES[kind]
+
+
+def _kind_of_made(thing: Any) -> str | None:
+    if isinstance(thing, type):
+        return None
+    is_pair = isinstance(thing, tuple | list) and len(thing) == 2 and all(map(callable, thing))
+    if is_pair or _is_module(type(thing)):
+        return "model"
+    return next((kind for base, kind in _MADE.items() if isinstance(thing, base)), None)
+
+
+def _kind_of_data(thing: Any) -> str | None:
+    try:
+        dataset_of(thing, "thing")
+    except ArgumentError:
+        return None
+    return "dataset"
+
+
+def _is_module(kind: type) -> bool:
+    """Tells whether a class is one of flax's modules, without importing flax."""
+    names = [(each.__module__.partition(".")[0], each.__name__) for each in kind.__mro__]
+    return ("flax", "Module") in names

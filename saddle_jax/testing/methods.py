@@ -1,0 +1,335 @@
+"""The laws of methods: each holds for every method, the paper's, the others, and those to come."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.method import Method
+from saddle_jax.core.trees import consensus
+from saddle_jax.planning import compiled_text
+from saddle_jax.testing import trial as trials
+from saddle_jax.testing.books import encoded_bytes
+from saddle_jax.testing.randomness import draws_of
+from saddle_jax.testing.rates import the_learning_rate_may_be_a_schedule
+from saddle_jax.testing.travels import arrivals, changes_elsewhere
+from saddle_jax.testing.trial import AGENTS, RATE, REPLICAS, REVERSED, SPREAD, Moment, Trial, distance, rows
+from saddle_jax.testing.verdicts import InapplicableError, Law, LawError, Verdict, judge
+
+_CLOSE = 1e-9  # what rounding of float64 may come to in a run
+
+
+# ---- shapes ----
+
+
+def every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar(trial: Trial) -> str:
+    """Checks that leaves are scalars, or [A, ...] for any number of agents A."""
+    params = trials.start()
+    state = jax.eval_shape(trial.method.init, params)
+    if _shapes(state) != _shapes(trial.method.init(params)):
+        raise LawError("init gives other shapes where it is only traced")
+    idle = trial.make(RATE, trial.topology.padded(SPREAD))
+    larger = jax.eval_shape(idle.init, trials.start(SPREAD))
+    pairs = zip(jax.tree.leaves_with_path(state), jax.tree.leaves(larger), strict=True)
+    for (path, leaf), other in pairs:
+        expected = (SPREAD, *leaf.shape[1:]) if leaf.ndim else ()
+        if other.shape != expected or (leaf.ndim and len(leaf.shape) and leaf.shape[0] != AGENTS):
+            raise LawError(
+                f"state{jax.tree_util.keystr(path)} is {list(leaf.shape)} for {AGENTS} agents "
+                f"and {list(other.shape)} for {SPREAD}"
+            )
+    return f"{len(jax.tree.leaves(state))} leaves"
+
+
+def a_step_keeps_shapes_and_dtypes(trial: Trial) -> str:
+    """Checks that a step returns models and a state like those that it got, in three dtypes."""
+    key, traced = trials.key_of(0), trial.traces_rate  # which is found out in float64
+    for dtype in (jnp.bfloat16, jnp.float32, jnp.float64):
+        with jax.enable_x64(dtype == jnp.float64):
+            moment = jax.eval_shape(trial.begin, trials.start(dtype=dtype))
+            after = jax.eval_shape(trial.stepper, RATE, moment, trials.batch_of(0, dtype=dtype), key)
+        for (path, old), new in zip(jax.tree.leaves_with_path(moment), jax.tree.leaves(after), strict=True):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                types = f"{old.dtype}{list(old.shape)}, became {new.dtype}{list(new.shape)}"
+                raise LawError(f"{jax.tree_util.keystr(path)[1:]} was {types}")
+    return f"in bfloat16, float32 and float64{', with a traced learning rate' if traced else ''}"
+
+
+def a_second_step_does_not_compile_again(trial: Trial) -> str:
+    """Checks that what a step returns has the very types of what it got."""
+    steps, again = len(trial.history) - 1, trial.watched[1]
+    if again:
+        raise LawError(f"{again + 1} programs were compiled for {steps} equal steps")
+    return f"one program for {steps} steps"
+
+
+# ---- randomness and resuming ----
+
+
+def a_run_that_was_stopped_goes_on_the_same_bit_for_bit(trial: Trial) -> str:
+    """Checks that models and state are all that a step needs, and that tracing it again changes nothing."""
+    middle = trial.length // 2
+    moment = jax.device_get(trial.history[middle])
+    for t in range(middle, trial.length):
+        moment = trial.step(RATE, moment, trials.batch_of(t), trials.key_of(t))
+    if not _same(moment, trial.history[-1]):
+        raise LawError(f"it ends {distance(moment, trial.history[-1]):.1e} from the run that was not stopped")
+    one, other = trial.traced, trial.trace()
+    if _text(one) != _text(other) or not _same(one.consts, other.consts):
+        raise LawError("traced again, the step is another program: what does it keep or draw outside of JAX?")
+    return f"stopped after {middle} of {trial.length} steps"
+
+
+def every_random_number_follows_from_the_step(trial: Trial) -> str:
+    """Checks that no number is drawn from a key which is the same in every step."""
+    draws = draws_of(trial.traced, trial.changing)
+    if draws.constant:
+        shapes = ", ".join(sorted(set(draws.constant.values())))
+        raise LawError(f"{shapes} is drawn from a key that is the same in every step: use s.network.key()")
+    return f"{len(draws.all)} draws, each from the step's key or number" if draws.all else "it draws none"
+
+
+# ---- what travels ----
+
+
+def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
+    """Checks that agents meet nowhere but in the network, where everything that travels is booked."""
+    trial.check_rounds()
+    moment = Moment(trials.start(), trial.deaf.init(trials.start()))
+    for t in range(trial.length):
+        seen = changes_elsewhere(trial.deaf_step, moment, t)
+        if seen:
+            raise LawError(f"nobody hears anybody, yet agent 0 changed {seen} in step {t}")
+        moment = trial.deaf_step(moment, trials.batch_of(t), trials.key_of(t))
+    return f"agent 0 changed nobody in {trial.length} steps without messages"
+
+
+def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
+    """Checks that in one step nobody hears of agents that are more links away than there are rounds."""
+    trial.check_rounds()
+    hops = _hops(trial)
+    tried = 0
+    for t in range(trial.length):
+        rounds = len(trial.rounds(t))
+        far = np.flatnonzero(hops > rounds).tolist()
+        if not far:
+            continue
+        tried += 1
+        step = lambda moment, batch, key: trial.step(RATE, moment, batch, key)  # noqa: E731
+        seen = changes_elsewhere(step, trial.history[t], t, far)
+        if seen:
+            raise LawError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are booked")
+    if not tried:
+        raise InapplicableError(f"its rounds cross the whole graph, {max(hops)} links, in one step")
+    return f"agent 0 changed nobody farther away in {tried} steps"
+
+
+def no_more_arrives_than_is_booked(trial: Trial) -> str:
+    """Checks that over a link no more numbers arrive in a step than the books say."""
+    trial.check_rounds()
+    trial.check_uncompressed()
+    most = 0
+    talking = [t for t in range(trial.length) if trial.method.rule.phase(t) in trial.method.rule.talking][:2]
+    for t in talking:
+        booked = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
+        arrived = arrivals(lambda *given: trial.step(RATE, *given), trial.history[t], t)
+        if arrived > booked:
+            raise LawError(f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {booked} are booked")
+        most = max(most, booked)
+    return f"at most {most} numbers over a link"
+
+
+def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
+    """Checks that the ledger counts what the network was handed, each message as it is packed."""
+    trial.check_rounds()
+    method = trial.method
+    ledger, crossed = open_ledger(method, trials.start()), []
+    for t in range(len(method.rule.opening) + len(method.rule.phases)):
+        crossed.append(encoded_bytes(method, trial.history[t], t))
+        booked = ledger.wire[method.rule.phase(t)].link
+        if crossed[-1] != booked:
+            raise LawError(f"{crossed[-1]} bytes cross a link in step {t}, and {booked} are booked")
+    first = next((size for size in crossed if size), 0)
+    sent = tuple(first * int(count) for count in trial.topology.out_degree)
+    if ledger.wire_bytes != sent:
+        raise LawError(f"agents send {sent} bytes over their links, and {ledger.wire_bytes} are booked")
+    return f"{ledger.link_bytes} bytes over a link"
+
+
+def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
+    """Checks that gossip keeps the mean, for rules that demand a W which keeps it and are linear in models.
+
+    Agents that all start at the mean tell where it goes without gossip: a method may decay weights.
+    """
+    if trial.method.rule.demands != "average":
+        raise InapplicableError("its rule does not demand a graph that keeps the average")
+    trial.check_uncompressed()
+    models = trials.start()
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, models)
+    together = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf.mean(axis=0), leaf.shape), models)
+    once, twice, agreed = (
+        trial.run(trial.begin(params), weight=0.0)[-1].params for params in (models, doubled, together)
+    )
+    if distance(twice, jax.tree.map(lambda leaf: 2 * leaf, once)) > _CLOSE:
+        raise InapplicableError("it is not linear: twice the models do not become twice the result")
+    gap = distance(consensus(once), consensus(agreed))
+    if gap > _CLOSE:
+        raise LawError(f"gradients were zero, and gossip moved the mean by {gap:.1e}")
+    return f"moved by {gap:.0e} in {trial.length} steps"
+
+
+def permuting_the_agents_permutes_the_result(trial: Trial) -> str:
+    """Checks that no agent is special: turned round, the graph is the same, and so must the run be."""
+    if draws_of(trial.traced, trial.changing).all:
+        raise InapplicableError("it draws random numbers, which are each agent's own")
+    first = trial.begin(jax.tree.map(lambda leaf: leaf[REVERSED], trials.start()))
+    turned = trial.run(first, order=REVERSED)
+    for t, (one, other) in enumerate(zip(turned, trial.history, strict=True)):
+        gap = distance(one.params, jax.tree.map(lambda leaf: leaf[REVERSED], other.params))
+        if gap > _CLOSE:
+            raise LawError(f"after {t} steps models are {gap:.1e} away from those of the agents turned round")
+    return f"{trial.length} steps of all agents turned round"
+
+
+# ---- devices ----
+
+
+def four_devices_give_the_same_numbers(trial: Trial) -> str:
+    """Checks that agents may be cut over devices, and that models and states stay cut so."""
+    seen = f"{SPREAD // trials.DEVICES} agents on each"
+    if _apart(trial.spread[0], trial.history) <= _CLOSE:
+        return seen
+    if (gap := _apart(trial.spread[0], trial.beside_idle)) > _CLOSE:
+        raise LawError(f"numbers on {trials.DEVICES} devices are {gap:.1e} away from those on one")
+    return seen
+
+
+def idle_agents_change_nothing(trial: Trial) -> str:
+    """Checks that agents which only fill up the devices are not heard."""
+    seen = f"{SPREAD - AGENTS} idle agents beside {AGENTS}"
+    if len(jax.devices()) >= trials.DEVICES and _apart(trial.spread[0], trial.history) <= _CLOSE:
+        return seen
+    if (gap := _apart(trial.beside_idle, trial.history)) > _CLOSE:
+        raise LawError(f"with {seen} numbers are {gap:.1e} away from those without")
+    return seen
+
+
+def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
+    """Checks the compiled program for collectives: a collective-permute moves rows, others move all."""
+    trial.check_rounds()
+    found = compiled_text.collectives(trial.spread[1])
+    if others := sorted({f"{one.kind} of {one.shape}" for one in found if one.kind != "collective-permute"}):
+        raise LawError(f"the program has {', '.join(others)}")
+    return f"{len(found)} collective-permutes, nothing else"
+
+
+# ---- replicas and SADDLe ----
+
+
+def replicas_run_in_one_program_with_a_learning_rate_each(trial: Trial) -> str:
+    """Checks that a traced learning rate and an axis of replicas change nothing."""
+    for (rate, _), run in zip(REPLICAS[:2], trial.replicas[:2], strict=True):
+        alone = trial.history if rate == RATE else trial.run(trial.begin(), rate=rate)
+        gap = max(distance(one, other) for one, other in zip(run, alone[1:], strict=True))
+        if gap > _CLOSE:
+            raise LawError(f"the replica with learning rate {rate} is {gap:.1e} away from its own run")
+    return f"learning rates {REPLICAS[0][0]} and {REPLICAS[1][0]}"
+
+
+def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
+    """Checks that SAM with a radius of zero, computed all the same, gives the method's own run."""
+    _check_plain(trial)
+    gap = max(distance(one, other) for one, other in zip(trial.replicas[0], trial.history[1:], strict=True))
+    if gap > _CLOSE:
+        raise LawError(f"with rho 0 it is {gap:.1e} away from the method")
+    return f"{trial.length} steps, rho is traced"
+
+
+def the_saddle_version_runs(trial: Trial) -> str:
+    """Checks that the method takes sharpness-aware gradients: its numbers change, and are finite."""
+    _check_plain(trial)
+    end = trial.replicas[2][-1]
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(end.params)):
+        raise LawError(f"with rho {REPLICAS[2][1]} models are not finite after {trial.length} steps")
+    if (gap := distance(end.params, trial.history[-1].params)) == 0:
+        raise LawError(f"with rho {REPLICAS[2][1]} it is the same run: does the rule ask s.gradient?")
+    return f"with rho {REPLICAS[2][1]} models end {gap:.1e} away"
+
+
+def _shapes(tree: Any) -> list[Any]:
+    return [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    pairs = list(zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+    return all(np.array_equal(trials.numbers(a), trials.numbers(b), equal_nan=True) for a, b in pairs)
+
+
+def _text(closed: Any) -> str:
+    return re.sub(r"0x[0-9a-f]+", "", str(closed))  # without addresses in memory
+
+
+def _hops(trial: Trial) -> np.ndarray:
+    """Counts the links from agent 0 to each agent, int [A]."""
+    hears = (trial.topology.mixing > 0).astype(int)
+    ways = [np.linalg.matrix_power(hears, links)[:, 0] for links in range(AGENTS)]
+    return np.argmax(np.array(ways) > 0, axis=0)  # the first that is long enough
+
+
+def _apart(run: list[Moment], other: list[Moment]) -> float:
+    """Returns how far two runs are from each other, idle agents left out."""
+    pairs = zip(run, other, strict=True)
+    return max(distance(rows(one), rows(two)) for one, two in pairs)
+
+
+def _check_plain(trial: Trial) -> None:
+    if not trial.is_plain:
+        raise InapplicableError(f"it takes its gradients by {trial.method.ascent} already")
+
+
+_GATES = (  # without which there is no run for the others to look at
+    the_learning_rate_may_be_a_schedule,
+    every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar,
+)
+LAWS = (
+    *_GATES,
+    a_step_keeps_shapes_and_dtypes,
+    a_second_step_does_not_compile_again,
+    a_run_that_was_stopped_goes_on_the_same_bit_for_bit,
+    every_random_number_follows_from_the_step,
+    what_the_network_does_not_deliver_does_not_arrive,
+    what_an_agent_knows_goes_one_link_in_a_round,
+    no_more_arrives_than_is_booked,
+    the_books_equal_the_bytes_of_the_encodings,
+    the_mean_of_all_models_stays_where_gradients_vanish,
+    permuting_the_agents_permutes_the_result,
+    four_devices_give_the_same_numbers,
+    idle_agents_change_nothing,
+    only_rows_that_the_graph_asks_for_cross_devices,
+    replicas_run_in_one_program_with_a_learning_rate_each,
+    saddle_with_rho_zero_is_the_method,
+    the_saddle_version_runs,
+)
+
+
+def check_method(
+    factory: Callable[..., Method],
+    options: dict[str, Any] | None = None,
+    *,
+    laws: Sequence[Law] = LAWS,
+    tell: Callable[[str], None] | None = None,
+) -> list[Verdict]:
+    """Returns what every law says of a method.
+
+    Args:
+      factory: (topology, learning_rate, **options) -> Method.
+      options: what the factory is given beside the graph and the learning rate.
+      laws: those that are tried; if one of _GATES fails, the others do not apply.
+      tell: is called with each law before it is tried.
+    """
+    with jax.enable_x64(True):
+        return judge(laws, Trial(factory, options or {}), tell, gates=sum(law in _GATES for law in laws))

@@ -1,0 +1,345 @@
+"""A method on trial: a small problem, a graph that the method takes, and programs that are compiled once.
+
+Most laws compare runs of one program with each other. So a trial costs the compilation of four programs: the
+step, the step where nobody hears anybody, the step on four devices beside idle agents, and the step of
+several replicas. All numbers are float64, in which rounding is told from mistakes.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Array, Batch, Key, Params, Tree
+from saddle_jax.core.faults import Faults
+from saddle_jax.core.messages import Round
+from saddle_jax.core.method import Method, MethodState
+from saddle_jax.core.topology import Topology, from_matrix
+from saddle_jax.devices import lifting
+from saddle_jax.devices.compilations import compilations
+from saddle_jax.graphs.named import chain, isolated
+from saddle_jax.methods.saddle import saddle
+from saddle_jax.sam.sam import sam
+from saddle_jax.testing.verdicts import InapplicableError, LawError
+
+AGENTS, SPREAD, DEVICES = 10, 12, 4  # with two idle agents there are three on each of four devices
+RATE = 0.1
+REPLICAS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and radii of SAM
+# Turning the order of the agents round maps the graphs below on themselves.
+REVERSED = np.arange(AGENTS)[::-1]
+_LINKS = {(0, 1): 0.3, (1, 2): 0.2, (2, 3): 0.25, (3, 4): 0.15, (4, 5): 0.35, (0, 9): 0.2, (2, 7): 0.1}
+
+# Laws compile more than they compute.
+compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+class Moment(NamedTuple):
+    """A moment of a run is what is carried from one step to the next."""
+
+    params: Params
+    state: MethodState
+
+
+def graphs() -> tuple[Topology, ...]:
+    """Returns the graphs of a trial, of which a method gets the first that it takes.
+
+    The first is a ring with a chord: weights and degrees differ, and four hops are needed to cross it.
+    """
+    matrix = np.zeros((AGENTS, AGENTS))
+    for (i, j), weight in _LINKS.items():
+        for a, b in ((i, j), (REVERSED[i], REVERSED[j])):
+            matrix[a, b] = matrix[b, a] = weight
+    matrix += np.diag(1 - matrix.sum(axis=1))
+    return from_matrix(matrix, name="a ring with a chord"), chain(AGENTS)
+
+
+def loss_fn(params: Params, batch: Batch) -> Array:
+    """Returns the loss of one agent: regression through tanh, where each sample has a weight [B]."""
+    errors = jnp.tanh(batch["x"] @ params["w"] + params["b"][None]) - batch["y"]
+    return jnp.mean(batch["weight"][:, None] * errors**2)
+
+
+def start(agents: int = AGENTS, dtype: Any = np.float64) -> Params:
+    """Draws models of 8 numbers for the agents, each another one, [A, ...]."""
+    random = np.random.default_rng(0)
+    return {
+        "b": jnp.asarray(random.normal(size=(agents, 2)), dtype),
+        "w": jnp.asarray(random.normal(size=(agents, 3, 2)), dtype),
+    }
+
+
+def batch_of(t: int, agents: int = AGENTS, dtype: Any = np.float64, weight: float = 1.0) -> Batch:
+    """Draws the batches of step t, three samples for each agent, [A, B, ...]."""
+    random = np.random.default_rng(1 + t)
+    return {
+        "weight": jnp.full((agents, 3), weight, dtype),
+        "x": jnp.asarray(random.normal(size=(agents, 3, 3)), dtype),
+        "y": jnp.asarray(random.normal(size=(agents, 3, 2)), dtype),
+    }
+
+
+def key_of(t: int) -> Key:
+    """Returns the key of step t."""
+    return jax.random.fold_in(jax.random.key(7), t)
+
+
+@dataclasses.dataclass(eq=False)
+class Trial:
+    """A trial of the method that `factory(topology, learning_rate, **options)` makes."""
+
+    factory: Callable[..., Method]
+    options: dict[str, Any]
+
+    def make(self, rate: Any, topology: Topology | None = None) -> Method:
+        """Makes the method as the command line does, with a schedule; its value may be traced."""
+        graph = self.topology if topology is None else topology
+        method = self.factory(graph, learning_rate=optax.constant_schedule(rate), **self.options)
+        if not isinstance(method, Method):
+            raise LawError(f"the factory must return a Method, got {method!r:.80}")
+        return method
+
+    @functools.cached_property
+    def topology(self) -> Topology:
+        """The first graph that the method takes."""
+        refusals = []
+        for graph in graphs():
+            try:
+                jax.eval_shape(self.make(RATE, graph).init, start())
+                return graph
+            except ArgumentError as error:
+                refusals.append(error)
+        raise refusals[0]
+
+    @functools.cached_property
+    def method(self) -> Method:
+        """The method with a learning rate that is not traced."""
+        return self.make(RATE)
+
+    @functools.cached_property
+    def length(self) -> int:
+        """The number of steps of a run, in which every kind of step occurs twice."""
+        rule, ascent = self.method.rule, self.method.ascent
+        return min(len(rule.opening) + max(4, 2 * len(rule.phases), 2 * ascent.period), 12)
+
+    def rounds(self, t: int) -> tuple[Round, ...]:
+        """Lists the rounds in the books of step t."""
+        traces = dict(zip(self.method.rule.kinds, self.method.trace(start()), strict=True))
+        return traces[self.method.rule.phase(t)].rounds
+
+    @functools.cached_property
+    def all_rounds(self) -> tuple[Round, ...]:
+        """The rounds of steps of all kinds."""
+        return tuple(each for trace in self.method.trace(start()) for each in trace.rounds)
+
+    def check_rounds(self) -> None:
+        """Checks that agents meet by links alone: an exact average of all has no links."""
+        if any(each.everyone for each in self.all_rounds):
+            raise InapplicableError("all agents take an exact average, not over links")
+
+    def check_uncompressed(self) -> None:
+        """Checks that all messages are sent as they are."""
+        if any(packed is not None for each in self.all_rounds for packed in each.packings):
+            raise InapplicableError("messages are compressed")
+
+    # ---- programs ----
+
+    def stepper(self, rate: Any, moment: Moment, batch: Batch, key: Key) -> Moment:
+        """Takes a step; the function that is compiled, with a traced learning rate where that works."""
+        method = self.make(rate) if self.traces_rate else self.method
+        return _take(method, moment, batch, key)
+
+    @functools.cached_property
+    def traces_rate(self) -> bool:
+        """Whether the factory takes a learning rate that is traced."""
+        try:
+            jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)
+        except Exception:  # the law of replicas tells it
+            return False
+        return True
+
+    @functools.cached_property
+    def traced(self) -> Any:
+        """The step as a closed jaxpr of JAX."""
+        return self.trace()
+
+    def trace(self) -> Any:
+        """Traces the step anew, and returns it as a closed jaxpr."""
+        return jax.make_jaxpr(lambda *given: self.stepper(*given))(RATE, self.begin(), batch_of(0), key_of(0))
+
+    @functools.cached_property
+    def changing(self) -> list[bool]:
+        """Which inputs of the traced step change: not the rate, nor what a step returns as it got it."""
+        inputs, outputs = self.traced.jaxpr.invars, self.traced.jaxpr.outvars
+        return [n > 0 and not (n <= len(outputs) and outputs[n - 1] is x) for n, x in enumerate(inputs)]
+
+    @functools.cached_property
+    def step(self) -> Any:
+        """The step as a compiled program."""
+        return compiled(self.stepper)
+
+    def begin(self, params: Params | None = None) -> Moment:
+        """Returns the moment before the first step."""
+        params = start() if params is None else params
+        return Moment(params, self.method.init(params))
+
+    def run(
+        self,
+        first: Moment,
+        weight: float = 1.0,
+        order: Any = None,
+        rate: float = RATE,
+        times: Sequence[int] | None = None,
+    ) -> list[Moment]:
+        """Returns the moments of a run of the compiled step at these times, the first one included."""
+        moments = [first]
+        for t in range(self.length) if times is None else times:
+            batch = batch_of(t, weight=weight)
+            if order is not None:
+                batch = jax.tree.map(lambda leaf: leaf[order], batch)
+            moments.append(self.step(rate, moments[-1], batch, key_of(t)))
+        return moments
+
+    @functools.cached_property
+    def watched(self) -> tuple[list[Moment], int]:
+        """The run that most laws compare with, and how often its step was compiled after the first one."""
+        moments = self.run(self.begin(), times=[0])
+        with compilations() as programs:
+            moments += self.run(moments[-1], times=range(1, self.length))[1:]
+        return moments, programs.count(f"jit({self.stepper.__name__})")
+
+    @property
+    def history(self) -> list[Moment]:
+        """The run that most laws compare with."""
+        return self.watched[0]
+
+    @functools.cached_property
+    def deaf(self) -> Method:
+        """The method where nobody hears anybody: messages are lost, or, if it refuses that, no links."""
+        lost = Faults(arrived=np.eye(AGENTS, dtype=bool)[None])
+        alone = isolated(AGENTS).widened(self.topology.slots)
+        refusals = []
+        for make in (lambda: dataclasses.replace(self.method, faults=lost), lambda: self.make(RATE, alone)):
+            try:
+                method = make()
+                jax.eval_shape(method.init, start())
+                return method
+            except ArgumentError as error:
+                refusals.append(error)
+        raise InapplicableError(f"it refuses a network without messages: {refusals[-1]}")
+
+    @functools.cached_property
+    def deaf_step(self) -> Any:
+        """The compiled step where nobody hears anybody."""
+        return compiled(lambda *given: _take(self.deaf, *given))
+
+    @functools.cached_property
+    def replicas(self) -> list[list[Moment]]:
+        """The runs of `REPLICAS` in one program, where SAM is put into a method that is plain."""
+        if not self.traces_rate:
+            jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)  # raises what there is to see
+
+        def one(rate: Any, rho: Any, moment: Moment, batch: Batch, key: Key) -> Moment:
+            method = self.make(rate)
+            method = saddle(method, sam(rho)) if self.is_plain else method
+            return _take(method, moment, batch, key)
+
+        count = len(REPLICAS)
+        moment_axes: Any = Moment(0, MethodState(*[cast(Any, axis) for axis in (None, 0, 0, 0, 0)]))
+        step = compiled(jax.vmap(one, in_axes=(0, 0, moment_axes, None, None), out_axes=moment_axes))
+        moment = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), self.begin())
+        moment = moment._replace(state=moment.state._replace(t=self.begin().state.t))
+        rates, radii = (jnp.array(numbers) for numbers in zip(*REPLICAS, strict=True))
+        runs: list[list[Moment]] = [[] for _ in REPLICAS]
+        for t in range(self.length):
+            moment = step(rates, radii, moment, batch_of(t), key_of(t))
+            whole = moment._replace(state=moment.state._replace(t=jnp.repeat(moment.state.t, count)))
+            for r, run in enumerate(runs):
+                run.append(jax.tree.map(lambda leaf, r=r: leaf[r], whole))
+        return runs
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the method takes plain gradients."""
+        return self.method.ascent.is_linear
+
+    # ---- devices ----
+
+    def padded(self, devices: int) -> tuple[list[Moment], str]:
+        """Runs the method beside idle agents on a number of devices; returns moments and the program's text.
+
+        Idle agents hold copies of the first agent's models and data, which would be noticed.
+        """
+        topology = self.topology.padded(SPREAD)
+        mesh = lifting.agent_mesh(devices)
+        placed = lifting.stacked_sharding(mesh)
+
+        def place(leaf: Array) -> Array:
+            return jax.device_put(leaf, placed) if leaf.ndim else leaf
+
+        with jax.set_mesh(mesh):
+            method = self.make(RATE, topology)
+            params = jax.device_put(_pad(start()), placed)
+            moment = Moment(params, jax.tree.map(place, method.init(params)))
+            batches = [jax.device_put(_pad(batch_of(t)), placed) for t in range(self.length)]
+
+            def step(moment: Moment, batch: Batch, key: Key) -> Moment:
+                return _take(method, moment, batch, key)
+
+            program = compiled(step).lower(moment, batches[0], key_of(0)).compile()
+            moments = [moment]
+            for t, batch in enumerate(batches):
+                moments.append(program(moments[-1], batch, key_of(t)))
+        return jax.device_get(moments), program.as_text() or ""
+
+    @functools.cached_property
+    def spread(self) -> tuple[list[Moment], str]:
+        """The run on four devices beside idle agents, and the text of its program."""
+        if len(jax.devices()) < DEVICES:
+            raise InapplicableError(f"it needs {DEVICES} devices, and there are {len(jax.devices())}")
+        return self.padded(DEVICES)
+
+    @functools.cached_property
+    def beside_idle(self) -> list[Moment]:
+        """The run on one device beside idle agents."""
+        return self.padded(1)[0]
+
+
+def _take(method: Method, moment: Moment, batch: Batch, key: Key) -> Moment:
+    params, state, _ = method.step(loss_fn, moment.params, moment.state, batch, key)
+    return Moment(params, state)
+
+
+def _pad(tree: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: jnp.concatenate([leaf, *[leaf[:1]] * (SPREAD - AGENTS)]), tree)
+
+
+def row(tree: Tree, agent: int) -> Tree:
+    """Returns one agent's slice of a stacked tree; scalars stay, which all agents share."""
+    return jax.tree.map(lambda leaf: leaf[agent] if jnp.ndim(leaf) else leaf, tree)
+
+
+def rows(tree: Tree, count: int = AGENTS) -> Tree:
+    """Returns the first agents' slices of a stacked tree; scalars stay."""
+    return jax.tree.map(lambda leaf: leaf[:count] if jnp.ndim(leaf) else leaf, tree)
+
+
+def distance(one: Tree, other: Tree) -> float:
+    """Returns the largest difference between two trees, relative to numbers above one."""
+    worst = 0.0
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        a, b = np.asarray(numbers(a), np.float64), np.asarray(numbers(b), np.float64)
+        if a.size:
+            gap = np.abs(a - b) / np.maximum(1.0, np.abs(b))
+            worst = max(worst, float(np.where(a == b, 0.0, gap).max()) if np.isfinite(gap).all() else np.inf)
+    return worst
+
+
+def numbers(leaf: Any) -> Any:
+    """Returns a leaf as an array of numbers, also if it is a key."""
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf

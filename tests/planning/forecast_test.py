@@ -1,0 +1,198 @@
+"""A step compiled from shapes alone is the step that training runs, and what is told of it holds."""
+
+import dataclasses
+import importlib.util
+import json
+
+import jax
+import pytest
+
+from saddle_jax.base.errors import RunError
+from saddle_jax.cli import __main__ as cli
+from saddle_jax.data.dataset import DataError
+from saddle_jax.devices import policy
+from saddle_jax.devices.placement import spread
+from saddle_jax.planning import forecast as forecasts
+from saddle_jax.planning import targets
+from saddle_jax.planning.forecast import forecast
+from saddle_jax.planning.remedies import remedies
+from saddle_jax.planning.stand_ins import stand_in
+from saddle_jax.planning.texts import forecast_lines
+from saddle_jax.settings.config import Config
+from saddle_jax.training import memory, parts
+from saddle_jax.training.feeding import Feed
+from saddle_jax.training.program import build
+
+MLP = Config(agents=6, model="mlp")
+HERE = targets.target_of("here")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"devices": "1"},
+        {"devices": "4"},
+        {"seeds": "0,1,2", "group": 9},
+        {"seeds": "0,1", "subset": 500},
+        {"method": "n_saddle", "compressor": "sign", "model": "cnn"},
+        {"steps_per_dispatch": 3},
+    ],
+    ids=str,
+)
+def test_shapes_alone_give_the_program_that_training_runs(changes):
+    config = dataclasses.replace(MLP, **changes)
+    program = forecasts.program_on(config, HERE)
+    real = build(config)
+    assert program.placement == real.placement
+    steps = min(real.steps_per_dispatch, real.replica.steps)
+    told = (program.part_like, forecasts.input_shapes(program))
+    given = (real.start()[0], Feed(real).at(0))
+    jax.tree.map(
+        lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype) or pytest.fail(f"{a} {b}"), told, given
+    )
+    jax.tree.map(
+        lambda a, b: (
+            a.sharding is None
+            or a.sharding.is_equivalent_to(b.sharding, b.ndim)
+            or pytest.fail(f"{a.sharding} {b.sharding}")
+        ),
+        told,
+        given,
+    )
+    assert forecasts.compile_step(program)[1] == steps
+
+
+def test_the_parts_add_up_to_what_the_compiler_counts():
+    found = forecast(dataclasses.replace(MLP, devices="2"), HERE)
+    assert found.fits
+    assert found.devices == found.sharing == 2
+    assert found.models == 3 * 17226 * 4
+    assert found.models + found.state == found.estimate.carried
+    assert found.data == pytest.approx(found.estimate.data, rel=0.05)
+    assert 0.5 < found.estimate.working / found.working < 3
+    moved = [one for one in found.collectives if one.bytes > 100]
+    assert {one.kind for one in moved} == {"collective-permute"}
+    assert sum(one.bytes for one in moved) == 2 * 17226 * 4  # a row across each of the two borders
+    assert found.to_json().keys() >= {
+        "target",
+        "devices",
+        "fits",
+        "bytes_per_device",
+        "collectives",
+        "kernels",
+        "largest_window",
+        "compile_seconds",
+    }
+
+
+def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
+    config = Config(agents=12, model="mlp", devices="1", group=1, compressor="sign", method="n_saddle")
+    needed = forecast(config, HERE).total
+    monkeypatch.setattr(memory, "available", lambda: needed - 1)
+    settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=1"]
+    settings += ["--config.compressor=sign", "--config.method=n_saddle"]
+    assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert not found["fits"]
+    assert [line.partition(":")[0] for line in found["advice"]] == ["compressor=none"]
+    assert forecast(dataclasses.replace(config, compressor="none"), HERE).fits
+    monkeypatch.setattr(memory, "available", lambda: 1000)
+    assert cli.main(["saddle", "plan", "--target=here", *settings]) == 2
+    text = capsys.readouterr().out
+    assert "fits        NO: " in text
+    assert "to change   fewer agents, a smaller model or devices with more memory" in text
+
+
+def test_remedies_are_tried_before_they_are_told():
+    """On an accelerator, by the estimate alone: nothing is compiled."""
+    config = Config(agents=8, model="cnn", dataset="imagenette", group=8, batch_size=256)
+    with policy.targeting("gpu", 10**9):
+        made = build(config, parts.of_settings(config, stand_in("imagenette")))
+        run = dataclasses.replace(made, placement=spread(8, 256, 1))
+
+        def needed(count, group):
+            changed = dataclasses.replace(config, group=group)
+            return memory.estimate(
+                dataclasses.replace(run, config=changed, placement=spread(8, 256, count))
+            ).total
+
+        def told(room):
+            lines = remedies(run, memory.estimate(run).working, room)
+            return [line.partition(":")[0] for line in lines]
+
+        assert needed(1, 4) < needed(1, 8)
+        assert told(needed(1, 4)) == ["group=4", "2 such devices and group=0 instead of 1"]
+        assert needed(8, 0) < needed(1, 1)
+        assert told(needed(8, 0)) == ["8 such devices and group=0 instead of 1"]  # not fewer
+        assert told(1000) == ["fewer agents, a smaller model or devices with more memory"]
+
+
+def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    config = Config(agents=2, model="logistic", dataset="cifar10", devices="1")
+    found = forecast(config, HERE)
+    assert not found.has_data
+    assert found.data == pytest.approx(50_000 * (32 * 32 * 3 + 4), rel=0.05)
+    streamed = Config(agents=2, model="logistic", dataset="imagenet", devices="1")
+    assert parts.of_settings(streamed, stand_in("imagenet")).dataset.is_streamed
+    with pytest.raises(DataError, match="is not prepared"):
+        parts.of_settings(config)  # which training does
+
+
+def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
+    """XLA does so for TPUs; no other compiler is asked here."""
+    config = Config(agents=4, model="mlp", devices="1", group=4)
+    text = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
+
+    def refuse(program, options=None):
+        raise jax.errors.JaxRuntimeError(text + "30.50G of 15.48G hbm. Exceeded hbm capacity by 15.02G.")
+
+    monkeypatch.setattr(forecasts, "compile_step", refuse)
+    found = forecast(config, HERE)
+    assert not found.fits
+    assert found.total == int(30.5 * 2**30)
+    assert found.memory == int(15.48 * 2**30)
+    assert found.advice
+    assert "the compiler refuses" in forecast_lines(found)[1][-1]
+    text = "INTERNAL: something else"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        forecast(config, HERE)
+
+
+def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):
+    config = Config(agents=8, model="cnn", devices="1", group=8)
+    needed = forecast(config, HERE).total
+    monkeypatch.setattr(memory, "available", lambda: int(0.8 * needed))
+    found = forecast(config, HERE)
+    (line,) = [line for line in found.advice if line.startswith("group=")]
+    group = int(line.partition(":")[0].removeprefix("group="))
+    assert forecast(dataclasses.replace(config, group=group), HERE).fits
+
+
+def test_mistakes(monkeypatch, capsys):
+    for text in ("a41", "a40x0", "v5e", "v5e:4", "a40x", "x4", ""):
+        assert cli.main(["saddle", "plan", f"--target={text}"]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("saddle: target must be here, one of a40, a100, h100, l4 with a number")
+        assert error.endswith(f"got {text!r}\n")
+    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: None)
+    for text, extra in (("a40x4", "plan-cuda"), ("v5e:2x2", "plan-tpu")):
+        with pytest.raises(RunError, match=rf"target {text} needs pip install 'saddle_jax\[{extra}\]'"):
+            targets.target_of(text)
+
+
+def test_ordinary_use_imports_nothing_of_it(tmp_path):
+    """A plan is for once; training must not pay for it."""
+    import subprocess
+    import sys
+
+    code = "import sys, saddle_jax.training.loop, saddle_jax.cli.train as t; print([m for m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in (
+        "jax.experimental.topologies",
+        "saddle_jax.planning.targets",
+        "saddle_jax.planning.forecast",
+    ):
+        assert repr(name) not in done.stdout
+    assert importlib.util.find_spec("saddle_jax.planning.targets") is not None
+    assert policy.is_cpu()
