@@ -19,6 +19,7 @@ MODULES = sorted(
 CORE = {
     "absl",
     "jax",
+    "jaxlib",
     "lazy_loader",
     "networkx",
     "numpy",
