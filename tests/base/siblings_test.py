@@ -57,12 +57,13 @@ def test_a_changed_sibling_is_imported_again(folder):
 
 
 def test_two_folders_do_not_share_siblings_of_one_name(folder):
-    write(folder, a__in__mine="from my_value import VALUE\n", a__in__my_value="VALUE = 1\n",
-          b__in__mine="from my_value import VALUE\n", b__in__my_value="VALUE = 2\n")  # fmt: skip
+    takes = "import my_value\nVALUE = my_value.VALUE\n"
+    write(folder, a__in__mine=takes, a__in__my_value="VALUE = 1\n")
+    write(folder, b__in__mine=takes, b__in__my_value="VALUE = 2\n")
     assert brought.load("method", "a/mine.py:VALUE") == 1
     with pytest.raises(ArgumentError, match=r"^b/mine.py imports my_value, and another my_value is imported"):
         brought.load("method", "b/mine.py:VALUE")
-    write(folder, a__in__mine="from my_value import VALUE\nOTHER = 5\n")
+    write(folder, a__in__mine=f"{takes}OTHER = 5\n")
     assert brought.load("method", "a/mine.py:OTHER") == 5
 
 

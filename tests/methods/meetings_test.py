@@ -62,7 +62,7 @@ def is_taken(make_method):
 def test_every_ascent(name):
     method = make(name, suited(name, sj.ring(6)))
     for text in ASCENTS:
-        before, after = shapes_after_a_step(sj.saddle(method, make_ascent(text, rho=0.1)))
+        before, after = shapes_after_a_step(dataclasses.replace(method, ascent=make_ascent(text, rho=0.1)))
         chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
 
 

@@ -158,7 +158,8 @@ def test_other_options_are_another_run(copied, capsys):
 
 WRONG = {
     "no file": (["--config.method=no.py:f"], "method must name a file that exists, got 'no.py'"),
-    "no name": (["--config.method=mine.py:methd"], "did you mean 'method'.*got no 'methd' there"),
+    "no name": (["--config.method=mine.py:methd"],
+                "did you mean 'method'? method must be in mine.py, got no 'methd' there"),
     "kind": (["--config.method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
     "no function": (["--config.method=mine.py:__doc__"], "must be defined in mine.py itself"),
     "another graph": (["--config.method=mine.py:on_another"], "must be on the graph that it is given, of 4"),
