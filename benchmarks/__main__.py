@@ -18,8 +18,8 @@ def run(arguments: Sequence[str]) -> None:
     options = _options()
     names = parse(options, arguments, ["[CASE ...]"])
 
-    from benchmarks import cases, rows
-    from benchmarks.jobs import NO_PYTORCH, Options, pytorch
+    from benchmarks import cases, measure
+    from benchmarks.work import NO_PYTORCH, Options, pytorch
     from saddle_jax.runs.run_folder import write_json
     from saddle_jax.training.progress import Screen
 
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> None:
         settings = Options(options.quick, options.repeats, options.lowering, options.group)
         jobs = cases.jobs_of(chosen, settings)
         results = cases.run(jobs, Screen().line)
-    print(rows.table(results))
+    print(measure.table(results))
     if pytorch("models") is None:
         print(NO_PYTORCH)
     if file is not None:
@@ -52,14 +52,13 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _draw_growth(results: Sequence[Any], path: pathlib.Path) -> None:
-    from benchmarks.growth import curves
-    from benchmarks.growth_picture import plot_growth
+    from benchmarks.growth import curves, plot_growth
 
     plot_growth(curves(results), path)
 
 
 def _draw_soak(results: Sequence[Any], path: pathlib.Path) -> None:
-    from benchmarks.soak_picture import plot_soak
+    from benchmarks.soak import plot_soak
 
     plot_soak(next(row.figures["samples"] for row in results if "samples" in row.figures), path)
 

@@ -4,16 +4,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import machine
+from benchmarks import measure
 from benchmarks.child import compile_jobs, memory_jobs
 from benchmarks.growth import growth_jobs
-from benchmarks.jobs import Job, Options
+from benchmarks.measure import Row, result
 from benchmarks.methods import method_jobs
 from benchmarks.parts import compressor_jobs, evaluation_jobs, gossip_jobs
-from benchmarks.processes import process_jobs
-from benchmarks.rows import Row, result
 from benchmarks.soak import soak_jobs
-from benchmarks.steps import step_jobs
+from benchmarks.steps import process_jobs, step_jobs
+from benchmarks.work import Job, Options
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 
@@ -68,7 +67,7 @@ def run(jobs: Sequence[Job], tell: Callable[[str], None]) -> list[Row]:
 def record(rows: Sequence[Row], options: Options) -> dict[str, Any]:
     """Returns the rows with all that they depend on, for a JSON file."""
     return {
-        "machine": machine.description(),
+        "machine": measure.description(),
         "options": dataclasses.asdict(options),
         "rows": [row.to_json() for row in rows],
     }

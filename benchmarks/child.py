@@ -1,4 +1,4 @@
-"""Cases (h) and (i): compile time and peak memory, each measured in a process of its own.
+"""Compile time and peak memory, each measured in a process of its own.
 
 Nothing is compiled or allocated there yet, and JAX's cache on disk is off.
 """
@@ -13,11 +13,9 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.jobs import NO_PYTORCH, Job, Options, pytorch
-from benchmarks.rows import Row
+from benchmarks.measure import Row, spread
 from benchmarks.steps import works
-from benchmarks.timing import spread
-from benchmarks.work import Work
+from benchmarks.work import NO_PYTORCH, Job, Options, Work, pytorch
 
 _STEP_CASES = ("q_saddle", "n_saddle", "forty", "many")
 
@@ -79,7 +77,7 @@ def _report(side: str, work: Work) -> dict[str, Any]:
     start = peak_bytes()
     report: dict[str, Any] = {"start_bytes": start}
     if side == "ours":
-        from benchmarks.ours import OurStep
+        from benchmarks.work import OurStep
 
         ours = OurStep(work)
         report |= {"compile_seconds": ours.compile_seconds, "program": ours.memory}

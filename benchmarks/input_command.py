@@ -17,7 +17,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.DEFINE_integer("repeats", 3, "Measurements, of which the median counts.", 1, flag_values=options)
     parse(options, arguments)
 
-    from benchmarks.inputs import input_share
+    from benchmarks.parts import input_share
 
     with mistakes():
         result = input_share(

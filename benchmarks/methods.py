@@ -6,10 +6,8 @@ from typing import Any
 
 import jax
 
-from benchmarks.jobs import Job, Options
-from benchmarks.rows import Row, compared
-from benchmarks.timing import interleaved
-from benchmarks.work import Work
+from benchmarks.measure import Row, compared, interleaved
+from benchmarks.work import Job, Options, Work
 from saddle_jax.base import tables
 from saddle_jax.base.types import Array
 from saddle_jax.core.method import Method

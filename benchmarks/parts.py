@@ -1,4 +1,4 @@
-"""Cases (e) to (g): gossip and compressors against a copy of the same bytes; evaluation against PyTorch's."""
+"""Gossip and compressors against a copy, evaluation against PyTorch's, input against the whole step."""
 
 import functools
 from collections.abc import Callable
@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import machine
-from benchmarks.jobs import Job, Options, pytorch
-from benchmarks.rows import Row, compared
-from benchmarks.timing import interleaved
-from benchmarks.work import Work
-from saddle_jax import models
+from benchmarks import measure
+from benchmarks.measure import Row, compared, interleaved
+from benchmarks.work import Job, Options, Work, pytorch
+from saddle_jax import data, models
+from saddle_jax.base import checks
 from saddle_jax.compression.base import Compressor
 from saddle_jax.compression.quantization import quantize
 from saddle_jax.compression.signs import sign
@@ -22,11 +21,12 @@ from saddle_jax.core.gossip import compress_stacked
 from saddle_jax.core.mixing import mixing_form
 from saddle_jax.core.network import mix
 from saddle_jax.core.topology import Topology
-from saddle_jax.core.trees import consensus
+from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.devices.lifting import agent_mesh
 from saddle_jax.graphs.named import complete, ring, torus
-from saddle_jax.tasks import named_objectives, objectives
+from saddle_jax.methods import METHODS, options_of
+from saddle_jax.tasks import classification, named_objectives, objectives
 
 _RESNET20_SIZE = 272_474
 _KEY = jax.random.key(0)
@@ -78,7 +78,7 @@ def _compress(case: str, operator: Compressor, work: Work, options: Options) -> 
 
 def _against_copy(case: str, what: str, run: Callable[[], Any], x: Any, options: Options) -> Row:
     """Measures a function that could at best read and write x once, as a copy does."""
-    copy, copied_bytes = machine.copy(x)
+    copy, copied_bytes = measure.copy(x)
     timing = interleaved({"ours": run, "copy": copy}, options.repeats)
     figures = {
         "GB/s": copied_bytes / timing.seconds("ours").median / 1e9,
@@ -106,12 +106,12 @@ def evaluations(work: Work, count: int) -> dict[str, Callable[[], dict[str, floa
     runs: dict[str, Callable[[], dict[str, float]]] = {
         "ours": lambda: objectives.evaluate(objective, consensus(params), samples, recipe, mesh)
     }
-    opponent, layouts = pytorch("evaluation"), pytorch("layout")
-    if opponent is not None and layouts is not None:
-        layout, matrix = layouts.flatten(params, work.image_shape)
-        their_labels = layouts.labels_of(labels)
+    opponent = pytorch("steps")
+    if opponent is not None:
+        layout, matrix = opponent.flatten(params, work.image_shape)
+        their_labels = opponent.labels_of(labels)
         for name, last in (("PyTorch", False), ("PyTorch: channels_last", True)):
-            their_images = layouts.images_of(images[None], last)[0]
+            their_images = opponent.images_of(images[None], last)[0]
             runs[name] = functools.partial(
                 opponent.evaluate, work.model, layout, matrix, their_images, their_labels, recipe
             )
@@ -127,3 +127,34 @@ def _evaluate(case: str, what: str, work: Work, count: int, options: Options) ->
         return Row(case, what, seconds, figures=figures)
     best = min(others, key=lambda name: timing.seconds(name).median)
     return compared(case, what, timing, "ours", best, best, figures)
+
+
+def input_share(
+    model_name: str, agents: int, batch_size: int, method_name: str, repeats: int
+) -> dict[str, float]:
+    """Measures seconds of input (gather, augment, normalise) and of a step on CIFAR shapes, and the ratio."""
+    checks.known("method", method_name, METHODS)
+    checks.known("model", model_name, models.NAMES)
+    images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (50_000, 32, 32, 3), np.uint8))
+    labels = jnp.asarray(np.arange(50_000) % 10)
+    partition = data.make_partition("iid", np.asarray(labels), agents, alpha=1.0, seed=0)
+    batches = data.Batches(partition, batch_size, seed=0)
+    samples, mask = batches.step(0, 0)
+    recipe, key = RECIPES["cifar10"], batches.augmentation_key(0, 0)
+    model = models.build(model_name, 10)
+    rho = {"rho": 0.1} if "rho" in options_of(method_name) else {}
+    method = METHODS[method_name](ring(agents), learning_rate=0.1, **rho)
+    params = replicate(models.init(model, (32, 32, 3), jax.random.key(0)), agents)
+    state = method.init(params)
+
+    def make_batch(samples, mask, key):
+        chosen = recipe.for_agents(key, data.take(images, samples))
+        return {"inputs": chosen, "targets": data.take(labels, samples), "mask": mask}
+
+    batch = jax.jit(make_batch)
+    step = jax.jit(lambda p, s, b: method.step(classification.cross_entropy(model), p, s, b)[:2])
+    ready = batch(samples, mask, key)
+    runs = {"input": lambda: batch(samples, mask, key), "step": lambda: step(params, state, ready)}
+    timing = interleaved(runs, repeats)
+    medians = {name: timing.seconds(name).median for name in runs}
+    return {**medians, "ratio": timing.ratio("input", "step").median}

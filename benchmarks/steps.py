@@ -1,15 +1,16 @@
-"""Cases (a) to (d): whole steps, ours against PyTorch's best, beside a matrix product."""
+"""Whole steps: ours against PyTorch's best in one program, and against a process for each agent."""
 
 import dataclasses
 import functools
+import time
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks import machine
-from benchmarks.jobs import Job, Options, pytorch
-from benchmarks.ours import OurStep
-from benchmarks.rows import Row, compared
-from benchmarks.timing import interleaved
-from benchmarks.work import Work
+import jax
+
+from benchmarks import measure
+from benchmarks.measure import Row, Timing, compared, interleaved, spread
+from benchmarks.work import Job, Options, OurStep, Work, pytorch
 from saddle_jax.base.errors import short_line
 
 # PyTorch's variants are tried with no more agents than this, and the fastest is measured with all.
@@ -36,13 +37,13 @@ def works(case: str, quick: bool) -> list[Work]:
 def step_jobs(case: str, options: Options) -> list[Job]:
     """Lists a job for each step that the case measures."""
     return [
-        Job(case, str(work), functools.partial(_measure, case, work, options))
+        Job(case, str(work), functools.partial(_measure_step, case, work, options))
         for work in options.applied(works(case, options.quick))
     ]
 
 
-def _measure(case: str, work: Work, options: Options) -> Row:
-    product, operations = machine.gemm(256 if options.quick else _GEMM_SIZE)
+def _measure_step(case: str, work: Work, options: Options) -> Row:
+    product, operations = measure.gemm(256 if options.quick else _GEMM_SIZE)
     runs: dict[str, Any] = {"ours": OurStep(work), "gemm": product}
     opponent = pytorch("steps")
     figures: dict[str, Any] = {}
@@ -75,3 +76,68 @@ def best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, Any]]:
     seconds[str(compiled)] = timing.seconds(str(compiled)).low
     wins = timing.seconds(str(compiled)).low < timing.seconds(fastest).low
     return compiled if wins else variants[fastest], {"tried": seconds}
+
+
+# ---- a PyTorch process for each agent, as programs for decentralized learning mostly are ----
+
+# Of each call: a process waits for its neighbours alone, so others may be in the next step already.
+_STEPS = 3
+_NORMS = ("textbook", "few passes")  # EvoNorm as published programs have it, and PyTorch's fastest
+
+
+def process_jobs(case: str, options: Options) -> list[Job]:
+    """Lists a job for each method and for each way to write EvoNorm in PyTorch."""
+    methods = ("q_saddle", "n_saddle")
+    works = [Work(each, "cnn", 3, 4, (8, 8, 1)) if options.quick else Work(each) for each in methods]
+    return [
+        Job(case, f"{work}, {norm} EvoNorm", functools.partial(_measure_processes, case, work, norm, options))
+        for work in options.applied(works)
+        for norm in _NORMS
+    ]
+
+
+class _Noted:
+    """A function that returns seconds of processor time, and what each call of it returned."""
+
+    def __init__(self, run: Callable[[], float]):
+        self._run = run
+        self.returned: list[float] = []
+
+    def __call__(self) -> None:
+        self.returned.append(self._run())
+
+
+def _measure_processes(case: str, work: Work, norm: str, options: Options) -> Row:
+    what, ours = f"{work}, {norm} EvoNorm", OurStep(work)
+    runs = {"ours": _Noted(lambda: _our_steps(ours))}
+    opponent = pytorch("processes")
+    if opponent is None:
+        return Row(case, what, _of_one_step(interleaved(runs, options.repeats)).seconds("ours"))
+    with opponent.Processes(work) as theirs:
+        trial = {way: functools.partial(theirs.step, way) for way in opponent.ways(work.model, norm)}
+        timing = interleaved({str(way): run for way, run in trial.items()}, repeats=2)
+        tried = {way: timing.seconds(str(way)).low for way in trial}
+        best = min(tried, key=tried.__getitem__)
+        runs["PyTorch"] = _Noted(lambda: theirs.step(best, _STEPS))
+        timing = _of_one_step(interleaved(runs, options.repeats))
+    cpu = {name: spread(run.returned[1:]).median / _STEPS for name, run in runs.items()}  # not the warm-up
+    figures: dict[str, Any] = {
+        "CPU s": cpu["ours"],
+        "PyTorch CPU s": cpu["PyTorch"],
+        "CPU ratio": cpu["PyTorch"] / cpu["ours"],
+        "tried": {str(way): seconds for way, seconds in tried.items()},
+    }
+    against = f"{work.agents} PyTorch processes: {best}"
+    return compared(case, what, timing, "ours", "PyTorch", against, figures)
+
+
+def _our_steps(ours: OurStep) -> float:
+    """Takes several of our steps and returns the processor's time."""
+    started = time.process_time()
+    for _ in range(_STEPS):
+        jax.block_until_ready(ours())
+    return time.process_time() - started
+
+
+def _of_one_step(timing: Timing) -> Timing:
+    return Timing({name: [t / _STEPS for t in rounds] for name, rounds in timing.rounds.items()})

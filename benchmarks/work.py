@@ -1,22 +1,29 @@
-"""What a step is measured on: one description for our side and for PyTorch's."""
+"""What benchmarks are made of: the step that both sides take, our side of it, options and jobs."""
 
 import dataclasses
 import functools
-from typing import Any
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.measure import Row
 from saddle_jax import models
-from saddle_jax.base.types import Params
+from saddle_jax.base import checks
+from saddle_jax.base.types import Array, Params
 from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import replicate
+from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import circulant, ring
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import LOWERINGS, Lowering
 from saddle_jax.methods import METHODS
 from saddle_jax.models.small import CNN, MLP
 from saddle_jax.tasks import classification
@@ -116,3 +123,93 @@ def _network(model: str, width: int, lowering: Lowering = "auto") -> Any:
 def _one_model(model: str, width: int, image_shape: tuple[int, int, int]) -> Params:
     """Initializes one model; it is kept, as both sides and every variant of theirs ask for it."""
     return models.init(_network(model, width), image_shape, jax.random.key(0))
+
+
+class OurStep:
+    """Our side: `method.step` as training calls it, compiled once, its state donated; a call takes a step.
+
+    Args:
+      work: what to step on.
+      compiler_options: of XLA; None is how training compiles.
+
+    Attributes:
+      placement: on which devices.
+      compile_seconds: what tracing, lowering and compiling took.
+      memory: bytes that the compiled program asks for on all devices: argument, output, temp, alias.
+    """
+
+    def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
+        self.placement = place(work.agents, work.batch_size)
+        method = work.build_method(self.placement.graph(work.topology))
+        loss_fn = classification.cross_entropy(work.network())
+        self._params = jax.tree.map(self.placement.by_agents, work.params())
+        self._batch = jax.tree.map(self.placement.by_agents, work.batch())
+        step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b, group=work.group), donate_argnums=(0, 1))
+        with self.placement.active():
+            self._state = method.init(self._params)
+            started = time.perf_counter()
+            self._step = step.lower(self._params, self._state, self._batch).compile(compiler_options)
+        self.compile_seconds = time.perf_counter() - started
+        self.memory = _memory(self._step, self.placement.devices * self.placement.batch_devices)
+
+    @property
+    def params(self) -> Params:
+        """Returns the models as they are now [A, ...]."""
+        return jax.tree.map(lambda x: x[: self.placement.agents], self._params)
+
+    def __call__(self) -> Array:
+        """Takes one step and returns the agents' losses [A]."""
+        self._params, self._state, metrics = self._step(self._params, self._state, self._batch)
+        return metrics["loss"]
+
+
+def _memory(compiled: Any, devices: int) -> dict[str, int]:
+    analysis = compiled.memory_analysis()  # of each device
+    parts = ("argument", "output", "temp", "alias")
+    return {part: devices * int(getattr(analysis, f"{part}_size_in_bytes")) for part in parts}
+
+
+NO_PYTORCH = "PyTorch is not installed: pip install 'saddle_jax[bench]'"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options by which the benchmarks measure.
+
+    Attributes:
+      quick: tiny sizes, to see that everything works.
+      repeats: rounds, of which the median counts.
+      lowering, group: how our side computes agents, see `Work`.
+    """
+
+    quick: bool = False
+    repeats: int = 5
+    lowering: Lowering = "auto"
+    group: int = 0
+
+    def __post_init__(self):
+        checks.whole("repeats", self.repeats, at_least=1)
+        checks.choice("lowering", self.lowering, LOWERINGS)
+        checks.whole("group", self.group, at_least=0)
+
+    def applied(self, works: Sequence[Work]) -> list[Work]:
+        """Returns the works, computed with these options."""
+        return [dataclasses.replace(work, lowering=self.lowering, group=self.group) for work in works]
+
+
+class Job(NamedTuple):
+    """One row of the table that is still to be measured."""
+
+    case: str
+    what: str
+    run: Callable[[], Row]
+
+
+def pytorch(module: str) -> ModuleType | None:
+    """Imports a module of the opponent; returns None where PyTorch is not installed."""
+    try:
+        return importlib.import_module(f"benchmarks.baselines.pytorch.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return None

@@ -10,10 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import cases, child, growth, jobs, machine, parts, rows, timing
-from benchmarks.growth_picture import plot_growth
-from benchmarks.timing import Spread
-from benchmarks.work import Work
+from benchmarks import cases, child, growth, measure, parts
+from benchmarks.measure import Spread
+from benchmarks.work import NO_PYTORCH, Options, Work
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import lifting
 from saddle_jax.methods import METHODS
@@ -32,8 +31,8 @@ def no_pytorch(monkeypatch):
 
 def test_functions_are_called_in_turn_and_compared_round_by_round(monkeypatch):
     calls, clock = [], itertools.accumulate(itertools.chain([0], itertools.cycle([1, 0, 3, 0, 8, 0, 2, 0])))
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
-    found = timing.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(clock))
+    found = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert "".join(calls) == "ab" + "ab" + "ba" + "ab"  # warm-up, then another one leads each round
     assert found.rounds == {"a": [1, 2, 1], "b": [3, 8, 3]}
     assert found.seconds("b") == Spread(3, 3, 8)
@@ -56,23 +55,23 @@ def test_operations_are_those_of_the_layers():
 
 
 def test_the_yardsticks_do_what_they_say():
-    product, operations = machine.gemm(20)
+    product, operations = measure.gemm(20)
     assert operations == 16_000
     random = np.random.default_rng(0)
     left, right = (random.standard_normal((20, 20), np.float32) for _ in range(2))
     np.testing.assert_allclose(product(), left @ right, rtol=1e-4, atol=1e-5)
     x = jax.numpy.arange(12.0).reshape(3, 4)
-    copy, moved = machine.copy(x)
+    copy, moved = measure.copy(x)
     assert moved == 2 * 48
     np.testing.assert_array_equal(copy(), x)
 
 
 def test_a_row_as_text_and_as_json():
-    row = rows.Row(
+    row = measure.Row(
         "gossip", "ring(10)", Spread(0.0021, 0.002, 0.003), "copy", Spread(0.001, 0.001, 0.002),
         Spread(0.48, 0.4, 0.5), {"GB/s": 10.25, "form": "table"},
     )  # fmt: skip
-    heading, line = rows.table([row]).splitlines()
+    heading, line = measure.table([row]).splitlines()
     assert heading.split() == ["case", "what", "ours", "against", "ratio"]
     assert re.split(" {2,}", line) == [
         "gossip", "ring(10)", "2.1 ms", "copy", "1 ms", "0.48 (0.40 to 0.50)", "GB/s 10.2, form table",
@@ -116,7 +115,7 @@ def test_compile_time_and_memory_of_a_process_of_its_own():
 
 def test_methods_are_measured_beside_dpsgd():
     """Also an ascent that draws, and a method on a tree."""
-    todo = {job.what: job for job in cases.jobs_of(["methods"], jobs.Options(quick=True, repeats=1))}
+    todo = {job.what: job for job in cases.jobs_of(["methods"], Options(quick=True, repeats=1))}
     assert {*METHODS, "qgm+sam", "qgm+esam"} <= todo.keys()
     for row in cases.run([todo[name] for name in ("qgm+esam", "relay_sgd")], lambda _: None):
         assert row.against == "dpsgd"
@@ -125,7 +124,7 @@ def test_methods_are_measured_beside_dpsgd():
 
 
 def test_both_sides_evaluate_alike():
-    pytest.importorskip("torch", reason=jobs.NO_PYTORCH)
+    pytest.importorskip("torch", reason=NO_PYTORCH)
     runs = parts.evaluations(Work(model="mlp", agents=3, image_shape=(8, 8, 3)), 60)
     assert len(runs) == 3
     ours = runs.pop("ours")()
@@ -136,10 +135,10 @@ def test_both_sides_evaluate_alike():
 
 @pytest.mark.parametrize("case", ["q_saddle", "many"])
 def test_a_step_is_not_twice_as_slow_as_pytorchs(case):
-    pytest.importorskip("torch", reason=jobs.NO_PYTORCH)
+    pytest.importorskip("torch", reason=NO_PYTORCH)
     best = 0.0
     for _ in range(3):  # a busy machine may spoil one
-        (row,) = cases.run(cases.jobs_of([case], jobs.Options(quick=True)), lambda _: None)
+        (row,) = cases.run(cases.jobs_of([case], Options(quick=True)), lambda _: None)
         assert row.ratio is not None
         best = max(best, row.ratio.median)
         if best > 0.5:
@@ -156,15 +155,15 @@ def test_a_loop_over_agents_takes_as_long_as_its_agents():
     one = jax.jit(gradient).lower(*jax.tree.map(lambda x: x[0], (params, batch))).compile()
     alone = functools.partial(one, *jax.tree.map(lambda x: x[0], (params, batch)))
     looped = functools.partial(jax.jit(lifting.lift(gradient)).lower(params, batch).compile(), params, batch)
-    found = timing.interleaved({"alone": alone, "looped": looped}, 5)
+    found = measure.interleaved({"alone": alone, "looped": looped}, 5)
     assert min(found.rounds["looped"]) < 4 * 3 * min(found.rounds["alone"])
 
 
 def test_curves_of_growth_become_a_picture(tmp_path):
     curve = {"sizes": [2.0, 4.0], "seconds": [0.1, 0.2], "bytes": [1e6, 3e6]}
-    row = rows.Row("growth", "step time and memory against agents, mlp", figures={"curve": curve})
+    row = measure.Row("growth", "step time and memory against agents, mlp", figures={"curve": curve})
     assert growth.curves([row]) == {"agents, mlp": curve}
-    plot_growth(growth.curves([row]), tmp_path / "growth.png")
+    growth.plot_growth(growth.curves([row]), tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -10,16 +10,15 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import cases, jobs
-from benchmarks.ours import OurStep
-from benchmarks.work import Work
+from benchmarks import cases
+from benchmarks.work import NO_PYTORCH, Options, OurStep, Work
 from saddle_jax.base.errors import RunError
 
-torch = pytest.importorskip("torch", reason=jobs.NO_PYTORCH)
+torch = pytest.importorskip("torch", reason=NO_PYTORCH)
 
-from benchmarks.baselines.pytorch.layout import flatten  # noqa: E402 (needs PyTorch)
 from benchmarks.baselines.pytorch.models import NORMS  # noqa: E402
 from benchmarks.baselines.pytorch.processes import Processes, Way, ways  # noqa: E402
+from benchmarks.baselines.pytorch.steps import flatten  # noqa: E402 (needs PyTorch)
 
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}
 SMALL = Work("q_saddle", "mlp", 3, 2, (4, 4, 1))
@@ -124,7 +123,7 @@ def test_no_process_outlives_who_started_it():
 
 
 def test_the_case():
-    rows = cases.run(cases.jobs_of(["processes"], jobs.Options(quick=True, repeats=1))[:1], lambda _: None)
+    rows = cases.run(cases.jobs_of(["processes"], Options(quick=True, repeats=1))[:1], lambda _: None)
     (row,) = rows
     assert row.against.startswith("3 PyTorch processes: textbook")
     assert row.ratio.median > 0.5

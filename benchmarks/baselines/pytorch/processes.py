@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.baselines.pytorch.layout import flatten, images_of, labels_of
 from benchmarks.baselines.pytorch.models import Layout, Tensor
+from benchmarks.baselines.pytorch.steps import flatten, images_of, labels_of
 from benchmarks.work import OPTIONS, Work
 from saddle_jax.base.errors import RunError
 

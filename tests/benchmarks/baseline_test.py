@@ -5,15 +5,19 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.ours import OurStep
 from benchmarks.steps import best_variant
-from benchmarks.work import Work
+from benchmarks.work import OurStep, Work
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'saddle_jax[bench]'")
 
 from benchmarks.baselines.pytorch import steps  # noqa: E402
-from benchmarks.baselines.pytorch.layout import flatten  # noqa: E402 (needs PyTorch)
-from benchmarks.baselines.pytorch.steps import VARIANTS, CannotCompileError, TheirStep, Variant  # noqa: E402
+from benchmarks.baselines.pytorch.steps import (  # noqa: E402 (needs PyTorch)
+    VARIANTS,
+    CannotCompileError,
+    TheirStep,
+    Variant,
+    flatten,
+)
 
 # These programs run three times: compiling them fast matters more than fast code.
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}
