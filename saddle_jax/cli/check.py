@@ -1,4 +1,4 @@
-"""saddle check: holds anything that is brought, or a name of ours, to the laws of its kind."""
+"""saddle check: tries the invariants of its kind on anything that is plugged in, or on a built-in name."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.streams import passing
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.testing import kinds
-from saddle_jax.testing.verdicts import Verdict
+from saddle_jax.testing.invariants import InvariantError, Result
 
 _SHOWN = {"holds": "holds", "fails": "FAILS", "does not apply": "does not apply"}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what each law says; returns 2 if one does not hold."""
+    """Prints a line for each invariant; returns 2 if one does not hold."""
     options = flags.FlagValues()
     meaning = f"What it is: {', '.join(kinds.KINDS)} (default: found from what it is)."
     flags.DEFINE_string("kind", None, meaning, flag_values=options)
@@ -31,21 +31,24 @@ def run(arguments: Sequence[str]) -> int:
         if options.kind is not None:
             checks.choice("kind", options.kind, kinds.KINDS)
         kind = options.kind or kinds.kind_of(text)
-        verdicts = kinds.check(kind, text, around, tell=lambda law: passing(f"{law} ..."))
+        try:
+            results = kinds.check(kind, text, around, tell=lambda name: passing(f"{name} ..."))
+        except InvariantError as error:
+            results = error.results
     passing()
     output = Output(options)
-    output.give([{"kind": kind, **each._asdict()} for each in verdicts])
-    output.table(_rows(verdicts))
-    output.say(f"\n{kind} {text}: {_counted(verdicts)}")
-    return 2 if any(each.status == "fails" for each in verdicts) else 0
+    output.give([{"kind": kind, **each._asdict()} for each in results])
+    output.table(_rows(results))
+    output.say(f"\n{kind} {text}: {_counted(results)}")
+    return 2 if any(each.status == "fails" for each in results) else 0
 
 
-def _rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    rows = [["law", "", "what was seen"]]
-    return rows + [[each.law, _SHOWN[each.status], each.seen] for each in verdicts]
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    rows = [["invariant", "", "what was seen"]]
+    return rows + [[each.invariant, _SHOWN[each.status], each.seen] for each in results]
 
 
-def _counted(verdicts: Sequence[Verdict]) -> str:
-    holding, failing = (sum(each.status == status for each in verdicts) for status in ("holds", "fails"))
-    told = f"of {holding + failing} laws that apply {holding} hold"
+def _counted(results: Sequence[Result]) -> str:
+    holding, failing = (sum(each.status == status for each in results) for status in ("holds", "fails"))
+    told = f"of {holding + failing} invariants that apply {holding} hold"
     return f"{told}, {failing} {'fails' if failing == 1 else 'fail'}"

@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, Description]] = {
     },
     "Your own": {
         "new": _D("Write a file to begin with, and a test, for a method, model, dataset and so on."),
-        "check": _D("Test which laws hold for something of your own, or for a name of ours."),
+        "check": _D("Test which invariants hold for something of your own, or for a name of ours."),
     },
     "Parts and speed": {
         "data": _D("List, prepare, show and divide datasets."),

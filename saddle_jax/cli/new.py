@@ -1,4 +1,4 @@
-"""saddle new: writes a file to begin with, and a test beside it that holds it to the laws."""
+"""saddle new: writes a file to begin with, and a test of its invariants beside it."""
 
 import pathlib
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.testing import beginnings
+from saddle_jax.testing import scaffold
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -16,7 +16,7 @@ def run(arguments: Sequence[str]) -> None:
     kind, name = parse(options, arguments, ["KIND", "NAME"])
     folder = pathlib.Path(options.folder)
     with mistakes():
-        commands = beginnings.write(kind, name, folder)
+        commands = scaffold.write(kind, name, folder)
     print(f"wrote {folder / name}.py and {folder / name}_test.py; to go on:")
     for command in commands:
         print(f"  {command}")

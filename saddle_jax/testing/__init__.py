@@ -1,8 +1,9 @@
-"""The laws that hold for all things of a kind, to be tried on anything that is brought in.
+"""Invariants that hold for all things of a kind, to be tried on anything that is plugged in.
 
-    from saddle_jax import laws
+    from saddle_jax import testing
 
-    assert not laws.failures(laws.check_method(my_method))
+    def test_my_method():
+        testing.check_method(my_method)  # an AssertionError has a line for each invariant that fails
 
 The names stand in `__init__.pyi`. Each is imported when it is first asked for: whoever checks a method needs
 no network and no data.

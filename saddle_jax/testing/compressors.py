@@ -1,4 +1,4 @@
-"""The laws of compressors: what is decoded, how long it is, and where its random numbers come from."""
+"""The invariants of compressors: what is decoded, how long it is, and where its random numbers come from."""
 
 import functools
 import math
@@ -12,9 +12,9 @@ import numpy as np
 from saddle_jax.base.types import Array, Key, Operator
 from saddle_jax.compression.base import Compressor
 from saddle_jax.core.gossip import compress_stacked
+from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 from saddle_jax.testing.randomness import draws_of
 from saddle_jax.testing.trial import compiled
-from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
 
 SHAPES = ((), (7,), (3, 3, 2), (2, 0, 3))
 _DRAWS = 400  # of a mean
@@ -25,11 +25,11 @@ def check_compressor(
     options: dict[str, Any] | None = None,
     *,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what every law says of the operator that `factory(**options)` makes."""
+) -> list[Result]:
+    """Checks every invariant of the operator that `factory(**options)` makes."""
     made = functools.cache(lambda: _made(factory, options or {}))
     with jax.enable_x64(True):
-        return judge(LAWS, made, tell, gates=1)
+        return verify(results_of(INVARIANTS, made, tell, gates=1))
 
 
 def it_is_an_operator_with_an_encoding(made: Callable[[], Compressor]) -> str:
@@ -51,18 +51,18 @@ def check_payload(operator: Compressor, x: Array, key: Key) -> None:
     compressed, data, decoded = _through_bytes(operator, x, key)
     what = f"of a tensor {x.dtype}{list(x.shape)}"
     if (compressed.shape, compressed.dtype) != (x.shape, x.dtype):
-        raise LawError(f"Q(x) {what} is {compressed.dtype}{list(compressed.shape)}")
+        raise InvariantError(f"Q(x) {what} is {compressed.dtype}{list(compressed.shape)}")
     if not np.isfinite(np.asarray(compressed, np.float64)).all():
-        raise LawError(f"Q(x) {what} has numbers that are not finite")
+        raise InvariantError(f"Q(x) {what} has numbers that are not finite")
     if (data.dtype, data.ndim) != (jnp.uint8, 1):
-        raise LawError(f"the payload {what} must be uint8 [length], got {data.dtype}{list(data.shape)}")
+        raise InvariantError(f"the payload {what} must be uint8 [length], got {data.dtype}{list(data.shape)}")
     if decoded.dtype != x.dtype or not np.array_equal(decoded, compressed):
-        raise LawError(f"decoding the payload {what} does not give Q(x)")
+        raise InvariantError(f"decoding the payload {what} does not give Q(x)")
     booked = operator.bits(x.shape, x.dtype)
     if not isinstance(booked, int) or booked != 8 * data.size:
-        raise LawError(f"the payload {what} has {8 * data.size} bits, and {booked} are booked")
+        raise InvariantError(f"the payload {what} has {8 * data.size} bits, and {booked} are booked")
     if not isinstance(operator.paper_bits(x.shape), int):
-        raise LawError(f"paper_bits {what} must be an integer, got {operator.paper_bits(x.shape)!r}")
+        raise InvariantError(f"paper_bits {what} must be an integer, got {operator.paper_bits(x.shape)!r}")
 
 
 @functools.partial(compiled, static_argnums=0)
@@ -83,9 +83,9 @@ def zeros_stay_zeros_and_derivatives_are_finite(made: Callable[[], Compressor]) 
         pair = compiled(jax.vmap(operator.compress))(jnp.zeros((2, *shape)), jax.random.split(key, 2))
         result, slope = of(jnp.zeros(shape))
         if np.asarray(result).any() or np.asarray(pair).any():
-            raise LawError(f"zeros {list(shape)} become {np.asarray(result).ravel()[:3]}")
+            raise InvariantError(f"zeros {list(shape)} become {np.asarray(result).ravel()[:3]}")
         if not np.isfinite(slope).all() or not np.isfinite(of(_drawn(shape))[1]).all():
-            raise LawError(f"derivatives of a tensor {list(shape)} are not finite")
+            raise InvariantError(f"derivatives of a tensor {list(shape)} are not finite")
     return f"{len(SHAPES)} shapes"
 
 
@@ -94,18 +94,20 @@ def random_numbers_come_from_the_key_and_from_nothing_else(made: Callable[[], Co
     operator, x, keys = made(), _drawn((40, 30)), [jax.random.key(seed) for seed in (1, 1, 2, 3, 4)]
     draws = draws_of(jax.make_jaxpr(operator.compress)(x, keys[0]), [False, True])
     if draws.constant:
-        raise LawError(f"{', '.join(draws.constant.values())} is drawn from a key that is always the same")
+        raise InvariantError(
+            f"{', '.join(draws.constant.values())} is drawn from a key that is always the same"
+        )
     if draws.all and not operator.stochastic:
-        raise LawError("it draws random numbers, and its `stochastic` is False")
+        raise InvariantError("it draws random numbers, and its `stochastic` is False")
     one, same, *others = (np.asarray(operator.compress(x, key)) for key in keys)
     if not np.array_equal(one, same):
-        raise LawError("one key gives two results")
+        raise InvariantError("one key gives two results")
     if not operator.stochastic:
         if not np.array_equal(one, operator.compress(x)):
-            raise LawError("its `stochastic` is False, and a key changes the result")
+            raise InvariantError("its `stochastic` is False, and a key changes the result")
         return "it draws none"
     if all(np.array_equal(one, other) for other in others):
-        raise LawError("its `stochastic` is True, and four keys give one result")
+        raise InvariantError("its `stochastic` is True, and four keys give one result")
     return "four keys, several results"
 
 
@@ -122,7 +124,7 @@ def agents_and_tensors_are_compressed_each_on_its_own(made: Callable[[], Compres
                 own = functools.reduce(jax.random.fold_in, index, jax.random.fold_in(key, position))
                 expected = alone(tree[name][index], own)
                 if not np.allclose(whole[name][index], expected, rtol=1e-6, atol=0):
-                    raise LawError(f"tensor {name} of {index} becomes another one than it does alone")
+                    raise InvariantError(f"tensor {name} of {index} becomes another one than it does alone")
     return "4 agents, and 12 pairs"
 
 
@@ -140,14 +142,14 @@ def check_contraction(operator: Compressor, x: np.ndarray) -> float | None:
     if zeta is None or x.size == 0 or not x.any():
         return zeta
     if not 0 < zeta <= 1:
-        raise LawError(f"contraction must be a zeta in (0, 1], got {zeta} for {list(x.shape)}")
+        raise InvariantError(f"contraction must be a zeta in (0, 1], got {zeta} for {list(x.shape)}")
     draws = _DRAWS if operator.stochastic else 1
     x = x / np.abs(x).max()  # the errors are squared
     errors = _squared_errors(operator, x, jax.random.split(jax.random.key(0), draws))
     norm = np.sum(np.square(x, dtype=np.float64))
     noise = 5 * np.std(errors) / math.sqrt(draws) + 1e-5 * norm
     if np.mean(errors) > (1 - zeta) * norm + noise:
-        raise LawError(
+        raise InvariantError(
             f"zeta {zeta:.3g} is promised for {list(x.shape)}, and the error is {np.mean(errors) / norm:.3g}"
         )
     return zeta
@@ -161,9 +163,9 @@ def _squared_errors(operator: Compressor, x: Array, keys: Key) -> Array:
 def _made(factory: Callable[..., Compressor], options: dict[str, Any]) -> Compressor:
     operator = factory(**options)
     if not isinstance(operator, Operator):
-        raise LawError(f"the factory must return a Compressor, got {operator!r:.80}")
+        raise InvariantError(f"the factory must return a Compressor, got {operator!r:.80}")
     if not hasattr(operator, "encode"):
-        raise LawError("it has no encoding, so its bytes cannot be counted: make it an sj.Compressor")
+        raise InvariantError("it has no encoding, so its bytes cannot be counted: make it an sj.Compressor")
     return operator
 
 
@@ -171,7 +173,7 @@ def _drawn(shape: tuple[int, ...], seed: int = 0) -> Array:
     return jax.random.normal(jax.random.key(seed), shape)
 
 
-LAWS = (
+INVARIANTS = (
     it_is_an_operator_with_an_encoding,
     decoding_gives_the_compressed_tensor_and_its_length_is_booked,
     zeros_stay_zeros_and_derivatives_are_finite,

@@ -1,4 +1,4 @@
-"""The laws of datasets: trees of samples that fit together, and that agents can be dealt."""
+"""The invariants of datasets: trees of samples that fit together, and that agents can be dealt."""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from saddle_jax.base.types import Tree
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.others import dataset_of
 from saddle_jax.data.partition import make_partition
-from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
+from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 
 _AGENTS = 5
 _CHUNK = 4096  # samples that are looked at together
@@ -47,10 +47,12 @@ def all_arrays_have_as_many_samples(trial: DatasetTrial) -> str:
     for name, tree in trial.trees:
         leaves = jax.tree.leaves_with_path(tree)
         if not leaves:
-            raise LawError(f"{name} has no arrays")
+            raise InvariantError(f"{name} has no arrays")
         lengths = {f"{name}{jax.tree_util.keystr(path)}": int(leaf.shape[0]) for path, leaf in leaves}
         if len(set(lengths.values())) > 1 or not min(lengths.values()):
-            raise LawError(", ".join(f"{path} has {length}" for path, length in lengths.items()) + " samples")
+            raise InvariantError(
+                ", ".join(f"{path} has {length}" for path, length in lengths.items()) + " samples"
+            )
     return f"{trial.dataset.size} to train with, {trial.dataset.test_size} to test with"
 
 
@@ -60,11 +62,11 @@ def train_and_test_are_of_one_kind(trial: DatasetTrial) -> str:
     kind: Any = jax.tree.structure(train)
     other_kind: Any = jax.tree.structure(test)
     if kind != other_kind:
-        raise LawError(f"train is {kind}, and test {other_kind}")
+        raise InvariantError(f"train is {kind}, and test {other_kind}")
     for (path, one), other in zip(jax.tree.leaves_with_path(train), jax.tree.leaves(test), strict=True):
         if (one.shape[1:], one.dtype) != (other.shape[1:], other.dtype):
             kinds = f"{one.dtype}{['N', *one.shape[1:]]}, and in test {other.dtype}{['N', *other.shape[1:]]}"
-            raise LawError(f"train{jax.tree_util.keystr(path)} is {kinds}".replace("'N'", "N"))
+            raise InvariantError(f"train{jax.tree_util.keystr(path)} is {kinds}".replace("'N'", "N"))
     return f"{len(jax.tree.leaves(train))} arrays in each"
 
 
@@ -78,7 +80,7 @@ def every_number_is_finite(trial: DatasetTrial) -> str:
                 finite = np.isfinite(np.asarray(leaf[np.arange(begin, min(begin + _CHUNK, leaf.shape[0]))]))
                 if not finite.all():
                     first = begin + int(np.argwhere(~finite)[0][0])
-                    raise LawError(
+                    raise InvariantError(
                         f"{name}{jax.tree_util.keystr(path)}[{first}] has a number that is not finite"
                     )
     return "real numbers are, and whole ones always are"
@@ -91,17 +93,17 @@ def classes_are_numbers_from_zero_on(trial: DatasetTrial) -> str:
     if labels is None:
         raise InapplicableError("its samples have no classes")
     if len(labels) != dataset.size or not np.issubdtype(labels.dtype, np.integer):
-        raise LawError(f"classes must be whole numbers [N], got {labels.dtype}{list(labels.shape)}")
+        raise InvariantError(f"classes must be whole numbers [N], got {labels.dtype}{list(labels.shape)}")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= len(names):
-        raise LawError(f"classes must be 0 to {len(names) - 1}, got {low} to {high}")
+        raise InvariantError(f"classes must be 0 to {len(names) - 1}, got {low} to {high}")
     if empty := sorted(set(range(len(names))) - set(np.unique(labels).tolist())):
-        raise LawError(f"class {empty[0]}, {names[empty[0]]!r}, has no sample to train with")
+        raise InvariantError(f"class {empty[0]}, {names[empty[0]]!r}, has no sample to train with")
     targets = dataset.test.get("targets") if isinstance(dataset.test, dict) else None
     if dataset.dealt_by is None and targets is not None:
         low, high = int(np.min(targets)), int(np.max(targets))
         if low < 0 or high >= len(names):
-            raise LawError(f"classes to test with must be 0 to {len(names) - 1}, got {low} to {high}")
+            raise InvariantError(f"classes to test with must be 0 to {len(names) - 1}, got {low} to {high}")
     return f"{len(names)} classes"
 
 
@@ -112,7 +114,7 @@ def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[numbers]), dataset.train)
     for path, leaf in jax.tree.leaves_with_path(batch):
         if leaf.shape[0] != len(numbers) or not np.array_equal(leaf[1], leaf[2]):
-            raise LawError(
+            raise InvariantError(
                 f"train{jax.tree_util.keystr(path)} gives {list(leaf.shape)} for three sample numbers"
             )
     agents = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), batch)
@@ -120,7 +122,7 @@ def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
     for what, seen in (("prepared", dataset.prepared(batch)), ("augmented", augmented)):
         for path, leaf in jax.tree.leaves_with_path(seen):
             if not np.isfinite(np.asarray(leaf, np.float64)).all():
-                raise LawError(f"{what}, train{jax.tree_util.keystr(path)} is not finite")
+                raise InvariantError(f"{what}, train{jax.tree_util.keystr(path)} is not finite")
     return f"a model sees {list(dataset.input_shape)}"
 
 
@@ -129,7 +131,7 @@ def agents_can_be_dealt_samples(trial: DatasetTrial) -> str:
     dataset = trial.dataset
     if dataset.shares is not None:
         if not all(len(share) for share in dataset.shares):
-            raise LawError("an agent has no samples")
+            raise InvariantError("an agent has no samples")
         return f"divided already, for {len(dataset.shares)} agents"
     labels = dataset.labels
     kind = "iid" if labels is None else "dirichlet"
@@ -145,7 +147,9 @@ def loaded_again_it_is_the_same(trial: DatasetTrial) -> str:
         for (path, one), two in zip(jax.tree.leaves_with_path(tree), jax.tree.leaves(other), strict=True):
             few = np.unique(np.linspace(0, int(one.shape[0]) - 1, _CHUNK).astype(int))
             if one.shape != two.shape or not np.array_equal(one[few], two[few], equal_nan=_is_real(one)):
-                raise LawError(f"{name}{jax.tree_util.keystr(path)} is another one: draw from a fixed seed")
+                raise InvariantError(
+                    f"{name}{jax.tree_util.keystr(path)} is another one: draw from a fixed seed"
+                )
     return "the same samples"
 
 
@@ -153,7 +157,7 @@ def _is_real(leaf: Any) -> bool:
     return bool(np.issubdtype(leaf.dtype, np.inexact))
 
 
-LAWS = (
+INVARIANTS = (
     all_arrays_have_as_many_samples,
     train_and_test_are_of_one_kind,
     every_number_is_finite,
@@ -166,9 +170,9 @@ LAWS = (
 
 def check_dataset(
     dataset: Any, options: dict[str, Any] | None = None, *, tell: Callable[[str], None] | None = None
-) -> list[Verdict]:
-    """Returns what every law says of a dataset, or of what a function of these options loads.
+) -> list[Result]:
+    """Checks every invariant of a dataset, or of what a function of these options loads.
 
     It may be anything that `data.others.dataset_of` takes: a Dataset, or samples to train and to test with.
     """
-    return judge(LAWS, DatasetTrial(dataset, options or {}), tell, gates=1)
+    return verify(results_of(INVARIANTS, DatasetTrial(dataset, options or {}), tell, gates=1))

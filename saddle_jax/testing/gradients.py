@@ -1,4 +1,4 @@
-"""The laws of ascents: of one model by itself, and of a method that takes its gradients so."""
+"""The invariants of ascents: of one model by itself, and of a method that takes its gradients so."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from saddle_jax.core.method import Method
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.testing import methods, trial
-from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
+from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 
 _RADIUS = 0.25
 
@@ -37,7 +37,7 @@ class AscentTrial:
         """Makes the ascent, with other values of some options."""
         ascent = self.factory(**{**self.options, **options})
         if not isinstance(ascent, Ascent):
-            raise LawError(f"the factory must return an Ascent, got {ascent!r:.80}")
+            raise InvariantError(f"the factory must return an Ascent, got {ascent!r:.80}")
         return ascent
 
     @functools.cached_property
@@ -52,10 +52,10 @@ def check_ascent(
     options: dict[str, Any] | None = None,
     *,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what every law says of the ascent that `factory(**options)` makes.
+) -> list[Result]:
+    """Checks every invariant of the ascent that `factory(**options)` makes.
 
-    The laws of a step are those of methods, tried on NGM: it takes gradients of each pair of neighbours.
+    Those of a step are invariants of methods, tried on NGM: it takes gradients of each pair of neighbours.
     """
     on_trial = AscentTrial(factory, options or {})
 
@@ -63,10 +63,11 @@ def check_ascent(
         return saddle(ngm(topology, learning_rate), on_trial.ascent)
 
     with jax.enable_x64(True):
-        own = judge(LAWS, on_trial, tell, gates=1)
+        own = results_of(INVARIANTS, on_trial, tell, gates=1)
         if own[0].status == "fails":
-            return own
-    return own + methods.check_method(with_ascent, laws=_OF_A_STEP, tell=tell)
+            return verify(own)
+    step = trial.Trial(with_ascent, {})
+    return verify(own + methods.step_results(step, _OF_A_STEP, tell))
 
 
 def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: AscentTrial) -> str:
@@ -78,9 +79,9 @@ def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: AscentTrial)
         for what, old, new in (("the gradient", model, gradient), ("the state", state, after)):
             expected, got = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (old, new))
             if expected != got:
-                raise LawError(f"{what} of phase {phase} must have shapes like {expected}, got {got}")
+                raise InvariantError(f"{what} of phase {phase} must have shapes like {expected}, got {got}")
         if ascent.passes(phase) < 1:
-            raise LawError(f"phase {phase} counts {ascent.passes(phase)} backward passes")
+            raise InvariantError(f"phase {phase} counts {ascent.passes(phase)} backward passes")
     return f"{ascent.passes_per_step:g} backward passes in a step"
 
 
@@ -92,7 +93,9 @@ def a_gradient_that_vanishes_stays_zero(on_trial: AscentTrial) -> str:
         gradient, state = ascent.gradient(_plain(), model, jnp.ones(3), state, phase)
         finite = all(np.isfinite(x).all() for x in jax.tree.leaves(state))
         if np.asarray(gradient["x"]).any() or not finite:
-            raise LawError(f"at a minimum phase {phase} gives the gradient {gradient['x']} and state {state}")
+            raise InvariantError(
+                f"at a minimum phase {phase} gives the gradient {gradient['x']} and state {state}"
+            )
     return f"in {ascent.period} phases"
 
 
@@ -117,11 +120,11 @@ def a_radius_of_zero_is_the_plain_gradient(on_trial: AscentTrial) -> str:
         model = jax.tree.map(lambda x, g: x - 0.1 * g, model, _plain()(model, jnp.ones(3)))
         plain.append(model["x"])
     if (gap := trial.distance(none, jnp.stack(plain))) > 1e-12:
-        raise LawError(f"with {on_trial.radius} 0 it is {gap:.1e} away from plain descent")
+        raise InvariantError(f"with {on_trial.radius} 0 it is {gap:.1e} away from plain descent")
     if (gap := trial.distance(some, descent(_RADIUS))) > 1e-12:
-        raise LawError(f"with {on_trial.radius} swept it is {gap:.1e} away from the same alone")
+        raise InvariantError(f"with {on_trial.radius} swept it is {gap:.1e} away from the same alone")
     if (gap := trial.distance(some, none)) < 1e-4:
-        raise LawError(f"with {on_trial.radius} {_RADIUS} it is plain descent too")
+        raise InvariantError(f"with {on_trial.radius} {_RADIUS} it is plain descent too")
     return f"with {on_trial.radius} {_RADIUS} it is {gap:.1e} away"
 
 
@@ -142,7 +145,7 @@ def _plain() -> GradientFn:
     return GradientFn(jax.grad(_loss), _losses, jax.random.key(0), jnp.int32(3))
 
 
-LAWS = (
+INVARIANTS = (
     gradients_and_states_keep_their_shapes_in_every_phase,
     a_gradient_that_vanishes_stays_zero,
     a_radius_of_zero_is_the_plain_gradient,

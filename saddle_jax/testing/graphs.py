@@ -1,4 +1,4 @@
-"""The laws of graphs: W and the tables of neighbours say the same, and what W keeps it keeps."""
+"""The invariants of graphs: W and the tables of neighbours say the same, and what W keeps it keeps."""
 
 import functools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from saddle_jax.base import tables
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology, are_connected
-from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
+from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 
 _AGENTS = 8
 _EXACT = 1e-12
@@ -21,15 +21,15 @@ def check_graph(
     options: dict[str, Any] | None = None,
     *,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what every law says of the graph that `factory(**options)` makes.
+) -> list[Result]:
+    """Checks every invariant of the graph that `factory(**options)` makes.
 
     A factory whose first parameter is `n` is given 8 agents, unless the options say how many.
     """
     given = dict(options or {})
     if next(iter(tables.options(factory)), "") == "n":
         given.setdefault("n", _AGENTS)
-    return judge(LAWS, _Maker(factory, given), tell, gates=1)
+    return verify(results_of(INVARIANTS, _Maker(factory, given), tell, gates=1))
 
 
 class _Maker:
@@ -42,7 +42,7 @@ class _Maker:
     def make(self) -> Graphs:
         graph = self._factory(**self.options)
         if not isinstance(graph, Topology | Cycle):
-            raise LawError(f"the factory must return a Topology or a Cycle, got {graph!r:.80}")
+            raise InvariantError(f"the factory must return a Topology or a Cycle, got {graph!r:.80}")
         return graph
 
     @functools.cached_property
@@ -55,9 +55,9 @@ def the_graph_has_the_agents_that_were_asked_for(maker: _Maker) -> str:
     graph = maker.graph
     asked = maker.options.get("n")
     if asked is not None and graph.size != asked:
-        raise LawError(f"{asked} agents were asked for, and it has {graph.size}")
+        raise InvariantError(f"{asked} agents were asked for, and it has {graph.size}")
     if not graph.name.isprintable() or not graph.name:
-        raise LawError(f"its name must be one line, got {graph.name!r}")
+        raise InvariantError(f"its name must be one line, got {graph.name!r}")
     return f"{graph.size} agents: {graph.name}"
 
 
@@ -72,17 +72,19 @@ def check_tables(graph: Topology) -> None:
     """Checks that the table of neighbours of one graph says exactly what W says."""
     w, rebuilt = graph.mixing, np.zeros((graph.size, graph.size))
     if w.dtype != np.float64 or (w < 0).any() or not np.isfinite(w).all():
-        raise LawError(f"W of {graph.name} must be float64, finite and not negative, got {w.dtype}")
+        raise InvariantError(f"W of {graph.name} must be float64, finite and not negative, got {w.dtype}")
     if graph.neighbours.shape != graph.weights.shape:
-        raise LawError(f"neighbours are {graph.neighbours.shape}, and weights {graph.weights.shape}")
+        raise InvariantError(f"neighbours are {graph.neighbours.shape}, and weights {graph.weights.shape}")
     for agent in range(graph.size):
         heard = graph.neighbours[agent][graph.occupied[agent]]
         if heard[0] != agent or len(set(heard)) != len(heard) or len(heard) != graph.degree[agent] + 1:
-            raise LawError(f"agent {agent} hears {heard.tolist()}, and its degree is {graph.degree[agent]}")
+            raise InvariantError(
+                f"agent {agent} hears {heard.tolist()}, and its degree is {graph.degree[agent]}"
+            )
         np.add.at(rebuilt[agent], graph.neighbours[agent], graph.weights[agent])
     if not np.array_equal(rebuilt, w):
         agent, other = (int(place[0]) for place in np.nonzero(rebuilt != w))
-        raise LawError(
+        raise InvariantError(
             f"W[{agent}, {other}] is {w[agent, other]:.6g}, and the table says {rebuilt[agent, other]:.6g}"
         )
 
@@ -100,7 +102,7 @@ def check_sums(graph: Topology) -> None:
         sums = graph.mixing.sum(axis=axis)
         if graph.keeps in kept and np.abs(sums - 1).max() > _EXACT:
             worst = int(np.abs(sums - 1).argmax())
-            raise LawError(
+            raise InvariantError(
                 f"{graph.name} keeps {graph.keeps}, and {line} {worst} of W sums to {sums[worst]:.9g}"
             )
 
@@ -110,7 +112,7 @@ def everybody_is_heard_by_everybody_in_the_end(maker: _Maker) -> str:
     if not any(graph.degree.any() for graph in maker.graph.graphs):
         raise InapplicableError("it has no links: its agents are alone on purpose")
     if not are_connected(*maker.graph.graphs):
-        raise LawError("it falls into parts that never hear of each other")
+        raise InvariantError("it falls into parts that never hear of each other")
     return f"spectral gap {maker.graph.spectral_gap:.3g}"
 
 
@@ -128,7 +130,7 @@ def check_back(graph: Topology) -> None:
     for i, k in zip(*np.nonzero(graph.occupied), strict=True):
         j, slot = graph.neighbours[i, k], graph.back[i, k]
         if graph.neighbours[j, slot] != i or (slot == 0) != (i == j):
-            raise LawError(f"agent {i} hears {j}, whose slot {slot} holds {graph.neighbours[j, slot]}")
+            raise InvariantError(f"agent {i} hears {j}, whose slot {slot} holds {graph.neighbours[j, slot]}")
 
 
 def made_twice_it_is_the_same_graph(maker: _Maker) -> str:
@@ -139,11 +141,13 @@ def made_twice_it_is_the_same_graph(maker: _Maker) -> str:
         for one, other in zip(again.graphs, maker.graph.graphs, strict=True)
     )
     if not same:
-        raise LawError("made again with the same options it is another graph: draw from a seed among them")
+        raise InvariantError(
+            "made again with the same options it is another graph: draw from a seed among them"
+        )
     return f"{maker.graph.period} turns" if maker.graph.period > 1 else "the same W"
 
 
-LAWS = (
+INVARIANTS = (
     the_graph_has_the_agents_that_were_asked_for,
     the_tables_say_what_w_says,
     w_keeps_what_it_says,

@@ -1,75 +1,83 @@
-"""What a law says of a thing: that it holds, that it fails, or that it does not apply, and what was seen."""
+"""Invariants: whether each holds for a thing, fails, or does not apply, and what was seen.
 
-from collections.abc import Callable, Iterable, Sequence
+An invariant is a function of a trial, and its name is the invariant, word by word. It returns what it saw in
+one line, and raises an InvariantError or an InapplicableError.
+"""
+
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import short_line
 
-Status = Literal["holds", "fails", "does not apply"]
+Invariant = Callable[[Any], str]
 
 
-class Verdict(NamedTuple):
-    """A verdict is what one law says of one thing, with one line that says what was seen."""
+class Result(NamedTuple):
+    """What one invariant says of one thing."""
 
-    law: str  # a sentence, such as "two runs with one key are the same"
-    status: Status
-    seen: str  # what was seen, or why the law does not apply
+    invariant: str  # a sentence, such as "a seed gives one model"
+    status: Literal["holds", "fails", "does not apply"]
+    seen: str  # in one line; why, if it does not apply
 
 
-class LawError(Exception):
-    """A law does not hold; the message says in one line what was seen."""
+class InvariantError(AssertionError):
+    """An invariant does not hold: one line says what was seen; of a whole check a line for each that fails.
+
+    Attributes:
+      results: of a whole check, what every invariant says.
+    """
+
+    def __init__(self, message: str, results: Iterable[Result] = ()):
+        super().__init__(message)
+        self.results = list(results)
 
 
 class InapplicableError(Exception):
-    """A law says nothing of a thing; the message says in one line why."""
+    """An invariant says nothing of a thing; the message says in one line why."""
 
 
-# A law returns what it saw, and raises LawError or InapplicableError. Its name is the law, word by word.
-Law = Callable[[Any], str]
+def name_of(invariant: Invariant) -> str:
+    """Returns an invariant as a sentence, the words of its function's name."""
+    return invariant.__name__.replace("_", " ")
 
 
-def name_of(law: Law) -> str:
-    """Returns a law as a sentence, the words of its function's name."""
-    return law.__name__.replace("_", " ")
-
-
-def judge(
-    laws: Iterable[Law], thing: Any, tell: Callable[[str], None] | None = None, gates: int = 0
-) -> list[Verdict]:
-    """Returns the verdict of each law on a thing.
+def results_of(
+    invariants: Iterable[Invariant], thing: Any, tell: Callable[[str], None] | None = None, gates: int = 0
+) -> list[Result]:
+    """Tries one invariant after another on a thing.
 
     Args:
-      laws: are tried in this order.
-      thing: what every law is given.
-      tell: is called with each law before it is tried.
-      gates: how many of the first laws the others build upon: if one of them fails, the others do not apply.
+      invariants: are tried in this order.
+      thing: what every invariant is given.
+      tell: is called with the name of each invariant before it is tried.
+      gates: how many of the first ones the others build upon: if one of them fails, the others do not apply.
     """
-    verdicts: list[Verdict] = []
-    for law in laws:
-        broken = [each.law for each in verdicts[:gates] if each.status == "fails"]
+    results: list[Result] = []
+    for invariant in invariants:
+        name = name_of(invariant)
+        broken = [each.invariant for each in results[:gates] if each.status == "fails"]
         if broken:
-            verdicts.append(Verdict(name_of(law), "does not apply", f"{broken[0]}: that must hold first"))
+            results.append(Result(name, "does not apply", f"{broken[0]}: that must hold first"))
             continue
         if tell is not None:
-            tell(name_of(law))
-        verdicts.append(_verdict(law, thing))
-    return verdicts
+            tell(name)
+        try:
+            results.append(Result(name, "holds", invariant(thing)))
+        except InapplicableError as error:
+            results.append(Result(name, "does not apply", str(error)))
+        except InvariantError as error:
+            results.append(Result(name, "fails", str(error)))
+        except ArgumentError as error:
+            results.append(Result(name, "fails", short_line(error)))
+        except Exception as error:  # whatever a user's code raises is what was seen of it
+            results.append(Result(name, "fails", f"{type(error).__name__}: {short_line(error)}"))
+    return results
 
 
-def failures(verdicts: Sequence[Verdict]) -> list[str]:
-    """Returns one line for each law that fails, so that a test can assert that there is none."""
-    return [f"{each.law}: {each.seen}" for each in verdicts if each.status == "fails"]
-
-
-def _verdict(law: Law, thing: Any) -> Verdict:
-    try:
-        return Verdict(name_of(law), "holds", law(thing))
-    except LawError as error:
-        return Verdict(name_of(law), "fails", str(error))
-    except InapplicableError as error:
-        return Verdict(name_of(law), "does not apply", str(error))
-    except ArgumentError as error:
-        return Verdict(name_of(law), "fails", short_line(error))
-    except Exception as error:  # whatever a brought thing raises is what was seen of it
-        return Verdict(name_of(law), "fails", f"{type(error).__name__}: {short_line(error)}")
+def verify(results: list[Result]) -> list[Result]:
+    """Returns the results if no invariant fails, and raises an InvariantError with all of them otherwise."""
+    failing = [f"{each.invariant}: {each.seen}" for each in results if each.status == "fails"]
+    if failing:
+        raise InvariantError("\n".join(failing), results)
+    return results

@@ -1,4 +1,4 @@
-"""Of which kind a thing is, by what it is or what its name stands for, and the laws of that kind."""
+"""Of which kind a thing is, by what it is or what its name stands for, and the check of that kind."""
 
 import functools
 import inspect
@@ -30,7 +30,7 @@ from saddle_jax.sam.spelling import parse_ascent
 from saddle_jax.tasks.named_objectives import OBJECTIVES
 from saddle_jax.tasks.objectives import Objective
 from saddle_jax.tasks.own_losses import is_loss
-from saddle_jax.testing.verdicts import Verdict
+from saddle_jax.testing.invariants import Result
 
 KINDS = ("method", "ascent", "compressor", "graph", "model", "dataset", "objective")
 _TABLES: dict[str, Any] = {
@@ -122,12 +122,12 @@ def check(
     text: str,
     around: Surroundings,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what the laws of a kind say of what a text spells, ours or brought."""
+) -> list[Result]:
+    """Checks the invariants of a kind on what a text spells, ours or brought."""
     checks.choice("kind", kind, KINDS)
     if kind in ("method", "ascent", "compressor", "graph"):
         factory, options = _factory(kind, text, around)
-        checked: Callable[..., list[Verdict]] = getattr(testing, f"check_{kind}")
+        checked: Callable[..., list[Result]] = getattr(testing, f"check_{kind}")
         return checked(factory, options, tell=tell)
     if kind == "dataset":
         if not brought.is_brought(text):

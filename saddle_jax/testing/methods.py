@@ -1,4 +1,4 @@
-"""The laws of methods: each holds for every method, the paper's, the others, and those to come."""
+"""The invariants of methods: each holds for every method, the paper's, the others, and those to come."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,23 +7,54 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
+from saddle_jax.base.errors import short_line
 from saddle_jax.core.ledger import open_ledger
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import consensus
 from saddle_jax.planning import compiled_text
 from saddle_jax.testing import trial as trials
-from saddle_jax.testing.books import encoded_bytes
+from saddle_jax.testing.invariants import (
+    InapplicableError,
+    Invariant,
+    InvariantError,
+    Result,
+    results_of,
+    verify,
+)
 from saddle_jax.testing.randomness import draws_of
-from saddle_jax.testing.rates import the_learning_rate_may_be_a_schedule
-from saddle_jax.testing.travels import arrivals, changes_elsewhere
-from saddle_jax.testing.trial import AGENTS, RATE, REPLICAS, REVERSED, SPREAD, Moment, Trial, distance, rows
-from saddle_jax.testing.verdicts import InapplicableError, Law, LawError, Verdict, judge
+from saddle_jax.testing.trial import (
+    AGENTS,
+    RATE,
+    REPLICAS,
+    REVERSED,
+    SPREAD,
+    Moment,
+    Trial,
+    arrivals,
+    changes_elsewhere,
+    distance,
+    encoded_bytes,
+    graphs,
+    rows,
+    start,
+)
 
 _CLOSE = 1e-9  # what rounding of float64 may come to in a run
 
 
-# ---- shapes ----
+# ---- how it begins, and shapes ----
+
+
+def the_learning_rate_may_be_a_schedule(trial: Trial) -> str:
+    """Checks that the method takes what the command line hands it, a function of the step."""
+    refusal, of_a_number = _refusal(trial, optax.constant_schedule(RATE)), _refusal(trial, RATE)
+    if refusal is None:
+        return "a schedule, or a number" if of_a_number is None else f"a schedule; a number: {of_a_number}"
+    if of_a_number is None:
+        raise InvariantError(f"it takes a number alone, and not eta(s.t) of a schedule eta: {refusal}")
+    raise InapplicableError("it does not begin, with a schedule or with a number")
 
 
 def every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar(trial: Trial) -> str:
@@ -31,14 +62,14 @@ def every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar(trial: Trial) -> str
     params = trials.start()
     state = jax.eval_shape(trial.method.init, params)
     if _shapes(state) != _shapes(trial.method.init(params)):
-        raise LawError("init gives other shapes where it is only traced")
+        raise InvariantError("init gives other shapes where it is only traced")
     idle = trial.make(RATE, trial.topology.padded(SPREAD))
     larger = jax.eval_shape(idle.init, trials.start(SPREAD))
     pairs = zip(jax.tree.leaves_with_path(state), jax.tree.leaves(larger), strict=True)
     for (path, leaf), other in pairs:
         expected = (SPREAD, *leaf.shape[1:]) if leaf.ndim else ()
         if other.shape != expected or (leaf.ndim and len(leaf.shape) and leaf.shape[0] != AGENTS):
-            raise LawError(
+            raise InvariantError(
                 f"state{jax.tree_util.keystr(path)} is {list(leaf.shape)} for {AGENTS} agents "
                 f"and {list(other.shape)} for {SPREAD}"
             )
@@ -55,7 +86,7 @@ def a_step_keeps_shapes_and_dtypes(trial: Trial) -> str:
         for (path, old), new in zip(jax.tree.leaves_with_path(moment), jax.tree.leaves(after), strict=True):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 types = f"{old.dtype}{list(old.shape)}, became {new.dtype}{list(new.shape)}"
-                raise LawError(f"{jax.tree_util.keystr(path)[1:]} was {types}")
+                raise InvariantError(f"{jax.tree_util.keystr(path)[1:]} was {types}")
     return f"in bfloat16, float32 and float64{', with a traced learning rate' if traced else ''}"
 
 
@@ -63,7 +94,7 @@ def a_second_step_does_not_compile_again(trial: Trial) -> str:
     """Checks that what a step returns has the very types of what it got."""
     steps, again = len(trial.history) - 1, trial.watched[1]
     if again:
-        raise LawError(f"{again + 1} programs were compiled for {steps} equal steps")
+        raise InvariantError(f"{again + 1} programs were compiled for {steps} equal steps")
     return f"one program for {steps} steps"
 
 
@@ -77,10 +108,14 @@ def a_run_that_was_stopped_goes_on_the_same_bit_for_bit(trial: Trial) -> str:
     for t in range(middle, trial.length):
         moment = trial.step(RATE, moment, trials.batch_of(t), trials.key_of(t))
     if not _same(moment, trial.history[-1]):
-        raise LawError(f"it ends {distance(moment, trial.history[-1]):.1e} from the run that was not stopped")
+        raise InvariantError(
+            f"it ends {distance(moment, trial.history[-1]):.1e} from the run that was not stopped"
+        )
     one, other = trial.traced, trial.trace()
     if _text(one) != _text(other) or not _same(one.consts, other.consts):
-        raise LawError("traced again, the step is another program: what does it keep or draw outside of JAX?")
+        raise InvariantError(
+            "traced again, the step is another program: what does it keep or draw outside of JAX?"
+        )
     return f"stopped after {middle} of {trial.length} steps"
 
 
@@ -89,7 +124,9 @@ def every_random_number_follows_from_the_step(trial: Trial) -> str:
     draws = draws_of(trial.traced, trial.changing)
     if draws.constant:
         shapes = ", ".join(sorted(set(draws.constant.values())))
-        raise LawError(f"{shapes} is drawn from a key that is the same in every step: use s.network.key()")
+        raise InvariantError(
+            f"{shapes} is drawn from a key that is the same in every step: use s.network.key()"
+        )
     return f"{len(draws.all)} draws, each from the step's key or number" if draws.all else "it draws none"
 
 
@@ -103,7 +140,7 @@ def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
     for t in range(trial.length):
         seen = changes_elsewhere(trial.deaf_step, moment, t)
         if seen:
-            raise LawError(f"nobody hears anybody, yet agent 0 changed {seen} in step {t}")
+            raise InvariantError(f"nobody hears anybody, yet agent 0 changed {seen} in step {t}")
         moment = trial.deaf_step(moment, trials.batch_of(t), trials.key_of(t))
     return f"agent 0 changed nobody in {trial.length} steps without messages"
 
@@ -122,7 +159,7 @@ def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
         step = lambda moment, batch, key: trial.step(RATE, moment, batch, key)  # noqa: E731
         seen = changes_elsewhere(step, trial.history[t], t, far)
         if seen:
-            raise LawError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are booked")
+            raise InvariantError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are booked")
     if not tried:
         raise InapplicableError(f"its rounds cross the whole graph, {max(hops)} links, in one step")
     return f"agent 0 changed nobody farther away in {tried} steps"
@@ -138,7 +175,9 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
         booked = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
         arrived = arrivals(lambda *given: trial.step(RATE, *given), trial.history[t], t)
         if arrived > booked:
-            raise LawError(f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {booked} are booked")
+            raise InvariantError(
+                f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {booked} are booked"
+            )
         most = max(most, booked)
     return f"at most {most} numbers over a link"
 
@@ -152,11 +191,11 @@ def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
         crossed.append(encoded_bytes(method, trial.history[t], t))
         booked = ledger.wire[method.rule.phase(t)].link
         if crossed[-1] != booked:
-            raise LawError(f"{crossed[-1]} bytes cross a link in step {t}, and {booked} are booked")
+            raise InvariantError(f"{crossed[-1]} bytes cross a link in step {t}, and {booked} are booked")
     first = next((size for size in crossed if size), 0)
     sent = tuple(first * int(count) for count in trial.topology.out_degree)
     if ledger.wire_bytes != sent:
-        raise LawError(f"agents send {sent} bytes over their links, and {ledger.wire_bytes} are booked")
+        raise InvariantError(f"agents send {sent} bytes over their links, and {ledger.wire_bytes} are booked")
     return f"{ledger.link_bytes} bytes over a link"
 
 
@@ -178,7 +217,7 @@ def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
         raise InapplicableError("it is not linear: twice the models do not become twice the result")
     gap = distance(consensus(once), consensus(agreed))
     if gap > _CLOSE:
-        raise LawError(f"gradients were zero, and gossip moved the mean by {gap:.1e}")
+        raise InvariantError(f"gradients were zero, and gossip moved the mean by {gap:.1e}")
     return f"moved by {gap:.0e} in {trial.length} steps"
 
 
@@ -191,7 +230,9 @@ def permuting_the_agents_permutes_the_result(trial: Trial) -> str:
     for t, (one, other) in enumerate(zip(turned, trial.history, strict=True)):
         gap = distance(one.params, jax.tree.map(lambda leaf: leaf[REVERSED], other.params))
         if gap > _CLOSE:
-            raise LawError(f"after {t} steps models are {gap:.1e} away from those of the agents turned round")
+            raise InvariantError(
+                f"after {t} steps models are {gap:.1e} away from those of the agents turned round"
+            )
     return f"{trial.length} steps of all agents turned round"
 
 
@@ -204,7 +245,7 @@ def four_devices_give_the_same_numbers(trial: Trial) -> str:
     if _apart(trial.spread[0], trial.history) <= _CLOSE:
         return seen
     if (gap := _apart(trial.spread[0], trial.beside_idle)) > _CLOSE:
-        raise LawError(f"numbers on {trials.DEVICES} devices are {gap:.1e} away from those on one")
+        raise InvariantError(f"numbers on {trials.DEVICES} devices are {gap:.1e} away from those on one")
     return seen
 
 
@@ -214,7 +255,7 @@ def idle_agents_change_nothing(trial: Trial) -> str:
     if len(jax.devices()) >= trials.DEVICES and _apart(trial.spread[0], trial.history) <= _CLOSE:
         return seen
     if (gap := _apart(trial.beside_idle, trial.history)) > _CLOSE:
-        raise LawError(f"with {seen} numbers are {gap:.1e} away from those without")
+        raise InvariantError(f"with {seen} numbers are {gap:.1e} away from those without")
     return seen
 
 
@@ -223,7 +264,7 @@ def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
     trial.check_rounds()
     found = compiled_text.collectives(trial.spread[1])
     if others := sorted({f"{one.kind} of {one.shape}" for one in found if one.kind != "collective-permute"}):
-        raise LawError(f"the program has {', '.join(others)}")
+        raise InvariantError(f"the program has {', '.join(others)}")
     return f"{len(found)} collective-permutes, nothing else"
 
 
@@ -236,7 +277,7 @@ def replicas_run_in_one_program_with_a_learning_rate_each(trial: Trial) -> str:
         alone = trial.history if rate == RATE else trial.run(trial.begin(), rate=rate)
         gap = max(distance(one, other) for one, other in zip(run, alone[1:], strict=True))
         if gap > _CLOSE:
-            raise LawError(f"the replica with learning rate {rate} is {gap:.1e} away from its own run")
+            raise InvariantError(f"the replica with learning rate {rate} is {gap:.1e} away from its own run")
     return f"learning rates {REPLICAS[0][0]} and {REPLICAS[1][0]}"
 
 
@@ -245,7 +286,7 @@ def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
     _check_plain(trial)
     gap = max(distance(one, other) for one, other in zip(trial.replicas[0], trial.history[1:], strict=True))
     if gap > _CLOSE:
-        raise LawError(f"with rho 0 it is {gap:.1e} away from the method")
+        raise InvariantError(f"with rho 0 it is {gap:.1e} away from the method")
     return f"{trial.length} steps, rho is traced"
 
 
@@ -254,9 +295,9 @@ def the_saddle_version_runs(trial: Trial) -> str:
     _check_plain(trial)
     end = trial.replicas[2][-1]
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(end.params)):
-        raise LawError(f"with rho {REPLICAS[2][1]} models are not finite after {trial.length} steps")
+        raise InvariantError(f"with rho {REPLICAS[2][1]} models are not finite after {trial.length} steps")
     if (gap := distance(end.params, trial.history[-1].params)) == 0:
-        raise LawError(f"with rho {REPLICAS[2][1]} it is the same run: does the rule ask s.gradient?")
+        raise InvariantError(f"with rho {REPLICAS[2][1]} it is the same run: does the rule ask s.gradient?")
     return f"with rho {REPLICAS[2][1]} models end {gap:.1e} away"
 
 
@@ -291,11 +332,24 @@ def _check_plain(trial: Trial) -> None:
         raise InapplicableError(f"it takes its gradients by {trial.method.ascent} already")
 
 
+def _refusal(trial: Trial, rate: Any) -> str | None:
+    """Returns why the method begins on no graph of the trial; None if it does on one."""
+    refusal = None
+    for graph in graphs():
+        try:
+            method = trial.factory(graph, learning_rate=rate, **trial.options)
+            jax.eval_shape(method.init, start())  # which traces a step
+            return None
+        except Exception as error:  # whatever a brought thing raises is what was seen of it
+            refusal = refusal or f"{type(error).__name__}: {short_line(error)}"
+    return refusal
+
+
 _GATES = (  # without which there is no run for the others to look at
     the_learning_rate_may_be_a_schedule,
     every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar,
 )
-LAWS = (
+INVARIANTS = (
     *_GATES,
     a_step_keeps_shapes_and_dtypes,
     a_second_step_does_not_compile_again,
@@ -320,16 +374,23 @@ def check_method(
     factory: Callable[..., Method],
     options: dict[str, Any] | None = None,
     *,
-    laws: Sequence[Law] = LAWS,
+    invariants: Sequence[Invariant] = INVARIANTS,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what every law says of a method.
+) -> list[Result]:
+    """Checks every invariant of a method.
 
     Args:
       factory: (topology, learning_rate, **options) -> Method.
       options: what the factory is given beside the graph and the learning rate.
-      laws: those that are tried; if one of _GATES fails, the others do not apply.
-      tell: is called with each law before it is tried.
+      invariants: those that are tried; if one of _GATES fails, the others do not apply.
+      tell: is called with each invariant before it is tried.
     """
+    return verify(step_results(Trial(factory, options or {}), invariants, tell))
+
+
+def step_results(
+    trial: Trial, invariants: Sequence[Invariant], tell: Callable[[str], None] | None = None
+) -> list[Result]:
+    """Tries invariants of a step on a method."""
     with jax.enable_x64(True):
-        return judge(laws, Trial(factory, options or {}), tell, gates=sum(law in _GATES for law in laws))
+        return results_of(invariants, trial, tell, gates=sum(each in _GATES for each in invariants))

@@ -1,4 +1,4 @@
-"""The laws of models: functions of one agent's parameters and inputs, on the data that they are to learn."""
+"""The invariants of models, functions of one agent's parameters and inputs, on the data to learn."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from saddle_jax.models import count, initialise
 from saddle_jax.models.functions import Functions, functions, parameters
 from saddle_jax.tasks import named_objectives
 from saddle_jax.tasks.objectives import Objective
+from saddle_jax.testing.invariants import Invariant, InvariantError, Result, results_of, verify
 from saddle_jax.testing.randomness import draws_of
 from saddle_jax.testing.trial import compiled
-from saddle_jax.testing.verdicts import Law, LawError, Verdict, judge
 
 DATASET = "digits"  # what a model is tried on if nothing is said
 _SAMPLES = 4
@@ -26,7 +26,7 @@ _CLOSE = 1e-4  # in float32, through a network
 
 
 class ModelTrial:
-    """A trial of one model on a few samples of a dataset; it is made when the first law asks for it."""
+    """A trial of one model on a few samples of a dataset; it is made when the first invariant asks for it."""
 
     def __init__(self, model: Any, dataset: Dataset | None, options: dict[str, Any]):
         self._given, self._options = model, options
@@ -81,7 +81,7 @@ def outputs_fit_what_is_learned(trial: ModelTrial) -> str:
     params = jax.eval_shape(lambda: trial.init())
     for path, leaf in jax.tree.leaves_with_path(params):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise LawError(
+            raise InvariantError(
                 f"params{jax.tree_util.keystr(path)} must be real to be averaged, got {leaf.dtype}"
             )
     outputs = jax.eval_shape(trial.model.apply, params, one)
@@ -91,7 +91,7 @@ def outputs_fit_what_is_learned(trial: ModelTrial) -> str:
     shapes = [tuple(x.shape) for x in jax.tree.leaves(jax.eval_shape(trial.model.apply, params, many))]
     expected = [(3, *x.shape[1:]) for x in jax.tree.leaves(outputs)]
     if shapes != expected:
-        raise LawError(f"three samples must give outputs {expected}, as one sample does, got {shapes}")
+        raise InvariantError(f"three samples must give outputs {expected}, as one sample does, got {shapes}")
     return f"{count(params):,} parameters, outputs {['B', *shapes[0][1:]]}".replace("'", "")
 
 
@@ -101,19 +101,19 @@ def agents_are_an_axis_that_vmap_adds(trial: ModelTrial) -> str:
     params, batch = jax.eval_shape(lambda: (replicate(trial.init(), 3), replicate(samples, 3)))
     found, _ = jax.eval_shape(jax.vmap(jax.grad(trial.objective.loss, has_aux=True)), params, batch)
     if [x.shape for x in jax.tree.leaves(found)] != [x.shape for x in jax.tree.leaves(params)]:
-        raise LawError("the gradients of three models do not have the shapes of the models")
+        raise InvariantError("the gradients of three models do not have the shapes of the models")
     return "gradients of three models"
 
 
 def a_seed_gives_one_model(trial: ModelTrial) -> str:
     """Checks that a key decides how a run begins, and nothing else does."""
     if not _same(trial.params, trial.init()):
-        raise LawError("one seed gives two models: draw from the key alone")
+        raise InvariantError("one seed gives two models: draw from the key alone")
     inputs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), trial.dataset.inputs_of_one)
     closed = jax.make_jaxpr(trial.model.init)(jax.random.key(0), inputs)
     draws = draws_of(closed, [True] + [False] * len(jax.tree.leaves(inputs)))
     if draws.constant and len(draws.constant) < len(draws.all):
-        raise LawError(
+        raise InvariantError(
             f"{', '.join(draws.constant.values())} is drawn from a key that is the same for all seeds"
         )
     return "seeds give models that " + (
@@ -125,7 +125,7 @@ def one_input_gives_one_output(trial: ModelTrial) -> str:
     """Checks that a model draws nothing when it is used, as dropout does: evaluations are compared."""
     closed = jax.make_jaxpr(trial.model.apply)(trial.params, _inputs(trial.batch))
     if draws_of(closed, [True] * len(closed.jaxpr.invars)).all:
-        raise LawError("it draws random numbers when it is used")
+        raise InvariantError("it draws random numbers when it is used")
     return "it draws nothing"
 
 
@@ -140,7 +140,7 @@ def samples_of_a_batch_do_not_see_each_other(trial: ModelTrial) -> str:
         for a, b in zip(*map(jax.tree.leaves, (together, apart)), strict=True)
     )
     if not gap < _CLOSE:
-        raise LawError(f"the first output changes by {gap:.1e} if the other samples do")
+        raise InvariantError(f"the first output changes by {gap:.1e} if the other samples do")
     return f"{_SAMPLES} samples"
 
 
@@ -158,9 +158,9 @@ def gradients_are_finite_and_so_are_products_with_the_hessian(trial: ModelTrial)
     for name, tree in (("the gradient", gradient), ("a product with the Hessian", product)):
         for path, leaf in jax.tree.leaves_with_path(tree):
             if not np.isfinite(leaf).all():
-                raise LawError(f"{name} is not finite in params{jax.tree_util.keystr(path)}")
+                raise InvariantError(f"{name} is not finite in params{jax.tree_util.keystr(path)}")
     if not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient)):
-        raise LawError("the gradient is zero everywhere: nothing would be learned")
+        raise InvariantError("the gradient is zero everywhere: nothing would be learned")
     return f"{len(jax.tree.leaves(gradient))} tensors"
 
 
@@ -174,7 +174,7 @@ def _same(one: Params, other: Params) -> bool:
 
 # These compute nothing, and so cost nothing for a large network.
 SHAPES = (outputs_fit_what_is_learned, agents_are_an_axis_that_vmap_adds)
-LAWS = (
+INVARIANTS = (
     *SHAPES,
     a_seed_gives_one_model,
     one_input_gives_one_output,
@@ -188,17 +188,17 @@ def check_model(
     options: dict[str, Any] | None = None,
     *,
     dataset: Dataset | None = None,
-    laws: Sequence[Law] = LAWS,
+    invariants: Sequence[Invariant] = INVARIANTS,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what every law says of a model.
+) -> list[Result]:
+    """Checks every invariant of a model.
 
     Args:
       model: anything that `models.functions` takes, or a class or function that makes it, which is given
         `num_classes` if it takes it.
       options: what a class or function is given beside.
       dataset: what the model is to learn; the digits by default.
-      laws: those that are tried; if the first fails, the others do not apply.
-      tell: is called with each law before it is tried.
+      invariants: those that are tried; if the first fails, the others do not apply.
+      tell: is called with each invariant before it is tried.
     """
-    return judge(laws, ModelTrial(model, dataset, options or {}), tell, gates=1)
+    return verify(results_of(invariants, ModelTrial(model, dataset, options or {}), tell, gates=1))

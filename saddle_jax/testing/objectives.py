@@ -1,4 +1,4 @@
-"""The laws of objectives: one loss of one agent, and metrics that an evaluation finds."""
+"""The invariants of objectives: one loss of one agent, and metrics that an evaluation finds."""
 
 import functools
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from saddle_jax.models.spelling import make_model
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.named_objectives import objective_of
 from saddle_jax.tasks.objectives import Ground, Objective
+from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 from saddle_jax.testing.models import DATASET, ModelTrial, batch_of
 from saddle_jax.testing.randomness import draws_of
 from saddle_jax.testing.trial import compiled
-from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
 
 _CLOSE = 1e-5  # in float32
 
 
 class ObjectiveTrial:
-    """A trial of an objective with a model on a dataset; it is made when the first law asks for it."""
+    """A trial of an objective with a model on a dataset; it is made when the first invariant asks for it."""
 
     def __init__(self, given: Any, model: Any, dataset: Dataset | None):
         self._given = given
@@ -67,16 +67,16 @@ def the_loss_is_one_finite_number_with_a_gradient(trial: ObjectiveTrial) -> str:
     """Checks loss and gradient on a few samples, and that the loss is a function of nothing else."""
     shape, _ = jax.eval_shape(trial.objective.loss, trial.params, trial.batch)
     if shape.shape != ():
-        raise LawError(f"the loss must be one number, got {list(shape.shape)}")
+        raise InvariantError(f"the loss must be one number, got {list(shape.shape)}")
     (loss, _), gradient = trial.loss(trial.params, trial.batch)
     leaves = jax.tree.leaves(gradient)
     if not np.isfinite(loss) or not all(np.isfinite(leaf).all() for leaf in leaves):
-        raise LawError(f"the loss is {float(loss):.4g}, and it or its gradient is not finite")
+        raise InvariantError(f"the loss is {float(loss):.4g}, and it or its gradient is not finite")
     if not any(np.asarray(leaf).any() for leaf in leaves):
-        raise LawError("the gradient is zero everywhere: nothing would be learned")
+        raise InvariantError("the gradient is zero everywhere: nothing would be learned")
     closed = jax.make_jaxpr(trial.objective.loss)(trial.params, trial.batch)
     if draws_of(closed, [True] * len(closed.jaxpr.invars)).all:
-        raise LawError("it draws random numbers, for which a loss has no key")
+        raise InvariantError("it draws random numbers, for which a loss has no key")
     return f"loss {float(loss):.4g}"
 
 
@@ -86,7 +86,7 @@ def agents_are_an_axis_that_vmap_adds(trial: ObjectiveTrial) -> str:
     stacked = jax.eval_shape(lambda: replicate(given, 3))
     losses, _ = jax.eval_shape(jax.vmap(trial.objective.loss), *stacked)
     if losses.shape != (3,):
-        raise LawError(f"three agents have losses {list(losses.shape)}")
+        raise InvariantError(f"three agents have losses {list(losses.shape)}")
     return "losses of three agents"
 
 
@@ -95,7 +95,9 @@ def the_order_of_the_samples_does_not_matter(trial: ObjectiveTrial) -> str:
     turned = jax.tree.map(lambda leaf: leaf[::-1], trial.batch)
     (one, _), (other, _) = (trial.loss(trial.params, batch)[0] for batch in (trial.batch, turned))
     if abs(float(one - other)) > _CLOSE * max(1.0, abs(float(one))):
-        raise LawError(f"the loss is {float(one):.6g}, and with the samples turned round {float(other):.6g}")
+        raise InvariantError(
+            f"the loss is {float(one):.6g}, and with the samples turned round {float(other):.6g}"
+        )
     return "the samples turned round"
 
 
@@ -108,7 +110,9 @@ def samples_that_the_mask_leaves_out_do_not_count(trial: ObjectiveTrial) -> str:
     other = {**jax.tree.map(lambda leaf: leaf.at[1:].set(leaf[:1]), trial.batch), "mask": mask}
     (one, _), (two, _) = (trial.loss(trial.params, batch)[0] for batch in (filled, other))
     if abs(float(one - two)) > _CLOSE * max(1.0, abs(float(one))):
-        raise LawError(f"the loss of one sample is {float(one):.6g}, and beside others {float(two):.6g}")
+        raise InvariantError(
+            f"the loss of one sample is {float(one):.6g}, and beside others {float(two):.6g}"
+        )
     return "one sample of a batch that is filled up"
 
 
@@ -117,7 +121,7 @@ def an_evaluation_finds_every_metric(trial: ObjectiveTrial) -> str:
     objective, dataset = trial.objective, trial.dataset
     names = [metric.name for metric in objective.metrics]
     if "loss" not in names:
-        raise LawError(f"one metric must be the loss, got {', '.join(names)}")
+        raise InvariantError(f"one metric must be the loss, got {', '.join(names)}")
     found = objectives.evaluate(objective, trial.params, dataset.test, dataset.recipe)
     if objective.of_model is not None:
         labels = dataset.labels if dataset.labels is not None else np.zeros(dataset.size, np.int32)
@@ -125,11 +129,11 @@ def an_evaluation_finds_every_metric(trial: ObjectiveTrial) -> str:
         found |= {name: float(value) for name, value in objective.of_model(ground)(trial.params).items()}
     for name in names:
         if name not in found or not np.isfinite(found[name]):
-            raise LawError(f"metric {name} is {found.get(name, 'not there')}")
+            raise InvariantError(f"metric {name} is {found.get(name, 'not there')}")
     return ", ".join(f"{name} {found[name]:.4g}" for name in names)
 
 
-LAWS = (
+INVARIANTS = (
     the_loss_is_one_finite_number_with_a_gradient,
     agents_are_an_axis_that_vmap_adds,
     the_order_of_the_samples_does_not_matter,
@@ -144,14 +148,14 @@ def check_objective(
     model: Any = None,
     dataset: Dataset | None = None,
     tell: Callable[[str], None] | None = None,
-) -> list[Verdict]:
-    """Returns what every law says of an objective.
+) -> list[Result]:
+    """Checks every invariant of an objective.
 
     Args:
       objective: a name; an Objective; a loss (params, batch); or a function that makes a loss or an Objective
         of the model's `apply`.
       model: what learns, see `check_model`; by default the model that the dataset names.
       dataset: what is learned; the digits by default.
-      tell: is called with each law before it is tried.
+      tell: is called with each invariant before it is tried.
     """
-    return judge(LAWS, ObjectiveTrial(objective, model, dataset), tell, gates=1)
+    return verify(results_of(INVARIANTS, ObjectiveTrial(objective, model, dataset), tell, gates=1))

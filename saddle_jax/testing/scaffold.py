@@ -1,4 +1,4 @@
-"""Files to begin with: a small thing of each kind that works, and a test that holds it to the laws."""
+"""Files to begin with: a small thing of each kind that works, and a test of its invariants."""
 
 import importlib.util
 import keyword

@@ -1,8 +1,8 @@
 """A method on trial: a small problem, a graph that the method takes, and programs that are compiled once.
 
-Most laws compare runs of one program with each other. So a trial costs the compilation of four programs: the
-step, the step where nobody hears anybody, the step on four devices beside idle agents, and the step of
-several replicas. All numbers are float64, in which rounding is told from mistakes.
+Most invariants compare runs of one program with each other. So a trial compiles four programs: the step, the
+step where nobody hears anybody, the step on four devices beside idle agents, and that of several replicas.
+All numbers are float64, in which rounding is told from mistakes.
 """
 
 import dataclasses
@@ -17,16 +17,20 @@ import optax
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, Tree
+from saddle_jax.compression.base import identity
 from saddle_jax.core.faults import Faults
-from saddle_jax.core.messages import Round
+from saddle_jax.core.gradients import Gradients
+from saddle_jax.core.messages import Message, Round
 from saddle_jax.core.method import Method, MethodState
+from saddle_jax.core.network import Network
+from saddle_jax.core.rule import Step
 from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.devices import lifting
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.graphs.named import chain, isolated
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam.sam import sam
-from saddle_jax.testing.verdicts import InapplicableError, LawError
+from saddle_jax.testing.invariants import InapplicableError, InvariantError
 
 AGENTS, SPREAD, DEVICES = 10, 12, 4  # with two idle agents there are three on each of four devices
 RATE = 0.1
@@ -35,7 +39,7 @@ REPLICAS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and rad
 REVERSED = np.arange(AGENTS)[::-1]
 _LINKS = {(0, 1): 0.3, (1, 2): 0.2, (2, 3): 0.25, (3, 4): 0.15, (4, 5): 0.35, (0, 9): 0.2, (2, 7): 0.1}
 
-# Laws compile more than they compute.
+# Trials compile more than they compute.
 compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
@@ -101,7 +105,7 @@ class Trial:
         graph = self.topology if topology is None else topology
         method = self.factory(graph, learning_rate=optax.constant_schedule(rate), **self.options)
         if not isinstance(method, Method):
-            raise LawError(f"the factory must return a Method, got {method!r:.80}")
+            raise InvariantError(f"the factory must return a Method, got {method!r:.80}")
         return method
 
     @functools.cached_property
@@ -159,7 +163,7 @@ class Trial:
         """Whether the factory takes a learning rate that is traced."""
         try:
             jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)
-        except Exception:  # the law of replicas tells it
+        except Exception:  # the invariant of replicas tells it
             return False
         return True
 
@@ -207,7 +211,7 @@ class Trial:
 
     @functools.cached_property
     def watched(self) -> tuple[list[Moment], int]:
-        """The run that most laws compare with, and how often its step was compiled after the first one."""
+        """The run that most invariants look at, and how often its step was compiled after the first one."""
         moments = self.run(self.begin(), times=[0])
         with compilations() as programs:
             moments += self.run(moments[-1], times=range(1, self.length))[1:]
@@ -215,7 +219,7 @@ class Trial:
 
     @property
     def history(self) -> list[Moment]:
-        """The run that most laws compare with."""
+        """The run that most invariants compare with."""
         return self.watched[0]
 
     @functools.cached_property
@@ -343,3 +347,134 @@ def distance(one: Tree, other: Tree) -> float:
 def numbers(leaf: Any) -> Any:
     """Returns a leaf as an array of numbers, also if it is a key."""
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+# ---- what reaches whom in a step: one agent is changed, and the others are watched ----
+
+StepFn = Callable[[Moment, Any, Any], Moment]  # (moment, batch, key) -> moment
+
+_UNTOUCHED = 1e-13  # far below what a changed agent would do, above nothing at all
+_SMALL_STEP = 1e-5  # of a central difference, whose error is its square
+_RANK = 1e-6  # singular values below this share of the largest are rounding
+
+
+def changes_elsewhere(step: StepFn, moment: Moment, t: int, watched: Sequence[int] | None = None) -> str:
+    """Says what else changes in step t if agent 0 has another model, state and batch; "" if nothing does.
+
+    Numbers that all agents share must not change either: they would tell everybody of agent 0.
+    """
+    batch, key = batch_of(t), key_of(t)
+    ascent, rule = jax.tree.map(_scaled, (moment.state.ascent, moment.state.rule))
+    changed = Moment(_altered(moment.params), moment.state._replace(ascent=ascent, rule=rule))
+    before, after = step(moment, batch, key), step(changed, _altered(batch), key)
+    for agent in range(1, AGENTS) if watched is None else watched:
+        ends = [_of((end.params, end.state.ascent, end.state.rule), agent) for end in (before, after)]
+        if (gap := distance(*ends)) > _UNTOUCHED:
+            return f"agent {agent} by {gap:.1e}"
+    shared = [
+        [leaf for leaf in jax.tree.leaves((end.state.ascent, end.state.rule)) if not jnp.ndim(leaf)]
+        for end in (before, after)
+    ]
+    gap = distance(*shared)
+    return f"a number that all agents share by {gap:.1e}" if gap > _UNTOUCHED else ""
+
+
+def arrivals(step: StepFn, moment: Moment, t: int) -> int:
+    """Counts the numbers of agent 1 that reach agent 0 in step t.
+
+    That is the rank of the derivative of agent 0's model and its part of the rule's state after the step with
+    respect to agent 1's model and batch. What agent 1 remembers is left out: its neighbours may know it from
+    earlier messages. So are the ascent's states: those of a pair are, in a network, with who has the batch.
+    """
+    batch, key = batch_of(t), key_of(t)
+    given = {"params": moment.params, "batch": batch}
+    columns = []
+    for name, leaf in _named_leaves(given):
+        for place in np.ndindex(leaf.shape[1:]):
+            ends = []
+            for sign in (1, -1):
+                moved = leaf.at[(1, *place)].add(sign * _SMALL_STEP)
+                other = _replaced(given, name, moved)
+                end = step(Moment(other["params"], moment.state), other["batch"], key)
+                ends.append(_flat(_of((end.params, end.state.rule), 0)))
+            columns.append((ends[0] - ends[1]) / (2 * _SMALL_STEP))
+    values = np.linalg.svd(np.stack(columns), compute_uv=False)
+    return int(np.sum(values > _RANK * max(values[0], 1e-3)))
+
+
+def _of(stacked: Tree, agent: int) -> Tree:
+    """Returns what an agent has of stacked trees; what all share is left out."""
+    return row([leaf for leaf in jax.tree.leaves(stacked) if jnp.ndim(leaf)], agent)
+
+
+def _altered(tree: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: leaf.at[0].multiply(1.3).at[0].add(0.1), tree)
+
+
+def _scaled(leaf: Any) -> Any:
+    """Returns a leaf of a state with the first agent's numbers scaled; they may have to stay positive."""
+    if not jnp.ndim(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf
+    return leaf.at[0].multiply(1.3)
+
+
+def _named_leaves(tree: dict[str, Any]) -> list[tuple[Any, Any]]:
+    return [(path, leaf) for path, leaf in jax.tree.leaves_with_path(tree)]
+
+
+def _replaced(tree: Tree, path: Any, leaf: Any) -> Tree:
+    return jax.tree.map_with_path(lambda other, old: leaf if other == path else old, tree)
+
+
+def _flat(tree: Tree) -> np.ndarray:
+    floating = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in floating])
+
+
+# ---- what crosses a link: each message that a network is handed is encoded, and its bytes counted ----
+
+_LINK = (2, 1)  # agent 2, and its first neighbour
+
+
+class WeighingNetwork(Network):
+    """A network that keeps for each round the bytes of its messages, as agent 2 sends them over one link."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._bytes: dict[int, int] = {}
+
+    def charge(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
+        """Writes a round into the books, and encodes its messages."""
+        super().charge(sent, axes)
+        messages = [sent] if isinstance(sent, Message) else list(sent)
+        encoded: Any = [
+            (each.packed or identity()).encode(leaf[_LINK[:axes]], jax.random.key(1)).data.size  # type: ignore[attr-defined]
+            for each in messages
+            for leaf in jax.tree.leaves(each.like)
+        ]
+        self._bytes[id(self.book[-1])] = sum(encoded)
+
+    @property
+    def weighed(self) -> int:
+        """The bytes of all rounds that stand in the book."""
+        return sum(self._bytes[id(entry)] for entry in self.book)
+
+
+def encoded_bytes(method: Method, moment: Moment, t: int) -> int:
+    """Returns the bytes that cross a link in step t, from the encodings of the real messages."""
+    weighed = 0
+
+    def take(moment: Moment, key: Any) -> Any:
+        nonlocal weighed
+        network = WeighingNetwork(method.topology, method.rule.turns(t), key)
+        phase = method.ascent.phase(t)
+        oracle = Gradients(
+            loss_fn, method.ascent, batch_of(t), network, jnp.int32(t), list(moment.state.ascent), phase
+        )
+        step = Step(jnp.int32(t), moment.params, network, oracle, phase=method.rule.phase(t))
+        after = method.rule.step(step, moment.params, moment.state.rule)
+        weighed = network.weighed
+        return after
+
+    jax.eval_shape(take, moment, key_of(t))
+    return weighed

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from saddle_jax.cli import __main__
-from saddle_jax.testing.beginnings import SETTINGS, name_in
+from saddle_jax.testing.scaffold import SETTINGS, name_in
 
 MEAN = """
 import jax
@@ -42,7 +42,7 @@ def call(*arguments):
     return __main__.main(["saddle", *arguments])
 
 
-def test_a_law_that_fails_is_shown_and_the_status_is_two(folder, capsys):
+def test_an_invariant_that_fails_is_shown_and_the_status_is_two(folder, capsys):
     assert call("check", "mine.py:mine(pull=0.2)") == 2
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("what the network does not deliver")]
@@ -58,7 +58,7 @@ def test_a_list_for_other_programs(folder, capsys):
     assert {each["kind"] for each in verdicts} == {"graph"}
     assert verdicts[0] == {
         "kind": "graph",
-        "law": "the graph has the agents that were asked for",
+        "invariant": "the graph has the agents that were asked for",
         "status": "holds",
         "seen": "8 agents: torus(2, 4)",
     }
@@ -67,16 +67,16 @@ def test_a_list_for_other_programs(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "last"),
     [
-        (["mine.py:instance"], "ascent mine.py:instance: of 13 laws that apply 13 hold, 0 fail"),
-        (["karate", "--agents=34"], "graph karate: of 6 laws that apply 6 hold, 0 fail"),
-        (["sign"], "compressor sign: of 6 laws that apply 6 hold, 0 fail"),
-        (["logistic", "--kind=model"], "model logistic: of 6 laws that apply 6 hold, 0 fail"),
+        (["mine.py:instance"], "ascent mine.py:instance: of 13 invariants that apply 13 hold, 0 fail"),
+        (["karate", "--agents=34"], "graph karate: of 6 invariants that apply 6 hold, 0 fail"),
+        (["sign"], "compressor sign: of 6 invariants that apply 6 hold, 0 fail"),
+        (["logistic", "--kind=model"], "model logistic: of 6 invariants that apply 6 hold, 0 fail"),
         (
             ["logistic", "--kind=objective", "--dataset=convex(kind=logistic)"],
-            "objective logistic: of 5 laws that apply 5 hold, 0 fail",
+            "objective logistic: of 5 invariants that apply 5 hold, 0 fail",
         ),
-        (["digits"], "dataset digits: of 7 laws that apply 7 hold, 0 fail"),
-        (["d_saddle"], "method d_saddle: of 16 laws that apply 16 hold, 0 fail"),
+        (["digits"], "dataset digits: of 7 invariants that apply 7 hold, 0 fail"),
+        (["d_saddle"], "method d_saddle: of 16 invariants that apply 16 hold, 0 fail"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -141,7 +141,7 @@ def test_a_program_that_fails_shows_its_traceback_once(folder, capsys):
     assert told.count("Traceback") == 1
 
 
-def test_what_new_writes_keeps_the_laws(tmp_path, monkeypatch, capsys):
+def test_what_new_writes_keeps_its_invariants(tmp_path, monkeypatch, capsys):
     """The files of all kinds in one clean folder: plain pytest, the printed commands, and our own linter."""
     monkeypatch.chdir(tmp_path)
     for kind in SETTINGS:
@@ -166,7 +166,7 @@ def test_what_new_writes_keeps_the_laws(tmp_path, monkeypatch, capsys):
     assert done.returncode == 0, done.stdout
     assert f"{len(SETTINGS)} passed" in done.stdout
     written = sorted(tmp_path.glob("*.py"))
-    private = re.compile(r"saddle_jax\.|from saddle_jax import (?!training|laws)")
+    private = re.compile(r"saddle_jax\.|from saddle_jax import (?!training|testing)")
     assert not [path.name for path in written if private.search(path.read_text())]
     ruff, ours = [sys.executable, "-m", "ruff"], ["--isolated", "--line-length=110"]
     subprocess.run([*ruff, "check", *ours, "--select=B,E,F,I,N,UP,W", *written], check=True)

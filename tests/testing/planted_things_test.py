@@ -1,4 +1,4 @@
-"""Bugs that are planted into things of all other kinds: each is found by the law that is meant for it."""
+"""Bugs that are planted into things of all other kinds: each is found by its invariant."""
 
 import dataclasses
 
@@ -218,30 +218,35 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_is_found_by_its_law(name):
-    check, law, seen = PLANTED[name]
-    found = {each.law: each for each in check()}
-    assert found[law].status == "fails"
-    assert seen in found[law].seen
-    assert all("\n" not in each.seen for each in found.values())
+def test_a_planted_bug_is_found_by_its_invariant(name):
+    check, invariant, seen = PLANTED[name]
+    with pytest.raises(testing.InvariantError) as caught:
+        check()
+    results = {each.invariant: each for each in caught.value.results}
+    assert results[invariant].status == "fails"
+    assert seen in results[invariant].seen
+    assert all("\n" not in each.seen for each in results.values())
 
 
-def test_what_is_wrong_in_kind_is_told_in_one_line():
-    assert testing.failures(testing.check_compressor(lambda: 3))[0].endswith(
-        "must return a Compressor, got 3"
-    )
-    assert testing.failures(testing.check_graph(lambda n: n))[0].endswith("a Topology or a Cycle, got 8")
-    assert testing.failures(testing.check_ascent(lambda: 3))[0].endswith("must return an Ascent, got 3")
-    assert "dataset 3 must be" not in testing.failures(testing.check_dataset(3))[0]
-    assert testing.failures(testing.check_dataset(3))[0].endswith("got a int")
-    assert testing.failures(testing.check_model(3))[0].endswith("pair of functions (init, apply), got 3")
+@pytest.mark.parametrize(
+    ("check", "thing", "told"),
+    [
+        ("compressor", lambda: 3, "must return a Compressor, got 3"),
+        ("graph", lambda n: n, "a Topology or a Cycle, got 8"),
+        ("ascent", lambda: 3, "must return an Ascent, got 3"),
+        ("dataset", 3, "got a int"),
+        ("model", 3, r"pair of functions \(init, apply\), got 3"),
+    ],
+)
+def test_what_is_wrong_in_kind_is_told_in_one_line(check, thing, told):
+    with pytest.raises(testing.InvariantError, match=f"^[^\n]*{told}$"):
+        getattr(testing, f"check_{check}")(thing)
 
 
 def test_everything_holds_where_nothing_is_planted():
-    assert testing.failures(testing.check_dataset(samples())) == []
-    assert (
-        testing.failures(testing.check_model(nn.Sequential([jnp.ravel, nn.Dense(10)]))) != []
-    )  # no batch is left
+    testing.check_dataset(samples())
+    with pytest.raises(testing.InvariantError):  # no batch is left
+        testing.check_model(nn.Sequential([jnp.ravel, nn.Dense(10)]))
     regression = data.from_samples((np.ones((9, 4)), np.ones((9, 2))), (np.ones((3, 4)), np.ones((3, 2))))
-    verdicts = testing.check_objective("regression", dataset=regression)
-    assert {each.status for each in verdicts} == {"holds"}
+    results = testing.check_objective("regression", dataset=regression)
+    assert {each.status for each in results} == {"holds"}
