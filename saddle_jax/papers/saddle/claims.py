@@ -1,267 +1,236 @@
-"""What the paper's text says of its tables in numbers, each with the printed figures that it follows from.
+"""What the paper's text says of its tables in numbers, and of its methods in words.
 
 A claim is a number, or the ends of a range, over differences between figures: gains of SADDLe over its base,
 drops by compression, losses by a smaller alpha. The same formula gives ours, from runs.
+A statement is about a quantity of runs that differ in one thing; it says which of two is larger.
 """
 
-import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from saddle_jax.papers.saddle import pairs
-from saddle_jax.papers.saddle.experiments import Entry
-from saddle_jax.papers.saddle.pairs import Difference
+from saddle_jax.papers.common import Claim, Contrast, Difference, Entry, Statement, ends, mean
+from saddle_jax.papers.saddle.experiments import PAPER
 
-Numbers = tuple[float, ...]
+# Methods with SADDLe, without, and the tables of the main text that have both, compressed and not.
+_MAIN = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
 
 
-class Claim(NamedTuple):
-    """A sentence of the text with a number in it.
-
-    Attributes:
-      place: the table or section that it is about.
-      text: what it says, in short.
-      stated: the number as written, or the two ends of a range.
-      differences: what it follows from.
-      reduce: how the number follows from the differences.
-      least: what the text writes for less: where compression gains something, it drops by 0.
-    """
-
-    place: str
-    text: str
-    stated: tuple[str, ...]
-    differences: tuple[Difference, ...]
-    reduce: Callable[[Sequence[float]], Numbers]
-    least: float = -math.inf
-
-    def value(self, means: Mapping[Entry, float]) -> tuple[Numbers | None, int]:
-        """Computes the number from the means of entries, over the differences that they allow.
-
-        Returns the number, or None if they allow no difference, and of how many differences it is.
-        """
-        found = [
-            means[one] - (means[other] if other else 0.0)
-            for one, other in self.differences
-            if one in means and (other is None or other in means)
-        ]
-        return (self.reduce(found) if found else None), len(found)
-
-    def printed(self) -> Numbers:
-        """Computes the number from the printed tables, as the text would write it."""
-        every = {entry for pair in self.differences for entry in pair if entry}
-        value, _ = self.value({entry: entry.printed.mean for entry in every if entry.printed})
-        assert value is not None
-        return tuple(max(self.least, number) for number in value)
-
-    def verdict(self) -> str:
-        """Tells whether the tables round to what is stated: yes, nearly (within one unit), or no."""
-        worst = 0.0
-        for stated, value in zip(self.stated, self.printed(), strict=True):
-            unit = 10.0 ** -len(stated.partition(".")[2])
-            worst = max(worst, abs(value - float(stated)) / unit)
-        if worst <= 0.5 + 1e-6:
-            return "yes"
-        return "nearly" if worst <= 1.0 else "no"
+def _gain(place: str, text: str, stated: str, one: str, other: str, tables: str, dataset: str = "*") -> Claim:
+    """Claims by how much one method is better than another on average, uncompressed."""
+    return Claim(place, text, (stated,), PAPER.gains(one, other, tables, dataset), mean)
 
 
-def mean(values: Sequence[float]) -> Numbers:
-    """Returns the mean of all differences, alone."""
-    return (statistics.fmean(values),)
+def _drop(place: str, text: str, stated: str, method: str, tables: str, dataset: str = "*") -> Claim:
+    """Claims what compression costs a method: on average, or "LEAST MOST" where the text has a range."""
+    numbers, pairs = tuple(stated.split()), PAPER.drops(method, tables, dataset)
+    if len(numbers) == 1:
+        return Claim(place, text, numbers, pairs, mean)
+    return Claim(place, text, numbers, pairs, ends, least=0.0)
 
 
-def ends(values: Sequence[float]) -> Numbers:
-    """Returns the smallest and the largest of them."""
-    return min(values), max(values)
+def _main_gains(compressed: bool) -> tuple[Difference, ...]:
+    return tuple(pair for one in _MAIN for pair in PAPER.gains(*one, compressed=compressed))
 
 
-def alone(values: Sequence[float]) -> Numbers:
-    """Returns the values one by one, as they are."""
-    return tuple(values)
+def _by_alpha(method: str, table: str) -> tuple[Difference, ...]:
+    """Pairs uncompressed figures at alpha 0.01 with those at 0.001."""
+    every = [entry for entry in PAPER.rows(table, method) if entry.compressor == "none"]
+    return tuple(
+        (mild, strong)
+        for mild in every
+        for strong in every
+        if (mild.alpha, strong.alpha) == (0.01, 0.001) and mild.agents == strong.agents
+    )
 
 
-_BOTH = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
-_GAINS = tuple(pair for one in _BOTH for pair in pairs.gains(*one))
-_COMPRESSED_GAINS = tuple(pair for one in _BOTH for pair in pairs.gains(*one, compressed=True))
+def _efficient(method: str, *, compressed: bool = False) -> tuple[Difference, ...]:
+    """Pairs the efficient variant's figures with those of a method of Table 1."""
+    return PAPER.gains("q_saddle", method, "efficient", compressed=compressed, base="1")
+
+
+def _level(method: str, compressor: str) -> Entry:
+    """Returns the entry of a method with a compressor in the figure of levels."""
+    (entry,) = (e for e in PAPER.rows("levels", method) if e.compressor == compressor)
+    return entry
+
 
 CLAIMS = (
-    Claim("abstract", "SADDLe gains 1-20 % (if uncompressed runs are meant)", ("1", "20"), _GAINS, ends),
     Claim(
-        "abstract", "SADDLe gains 1-20 % (if compressed runs are meant)", ("1", "20"), _COMPRESSED_GAINS, ends
+        "abstract",
+        "SADDLe gains 1-20 % (if uncompressed runs are meant)",
+        ("1", "20"),
+        _main_gains(False),
+        ends,
+    ),
+    Claim(
+        "abstract", "SADDLe gains 1-20 % (if compressed runs are meant)", ("1", "20"), _main_gains(True), ends
     ),
     Claim(
         "introduction",
         "SADDLe drops by 1 %, the average of Tables 1 to 4",
         ("1",),
-        (*pairs.drops("q_saddle", "1 2"), *pairs.drops("n_saddle", "3 4")),
+        (*PAPER.drops("q_saddle", "1 2"), *PAPER.drops("n_saddle", "3 4")),
         mean,
     ),
     Claim(
         "introduction",
         "baselines drop by 4.3 % on average (if Tables 1 and 3 are meant)",
         ("4.3",),
-        (*pairs.drops("qgm", "1"), *pairs.drops("ngm", "3")),
+        (*PAPER.drops("qgm", "1"), *PAPER.drops("ngm", "3")),
         mean,
     ),
     Claim(
         "introduction",
         "baselines drop by 4.3 % on average (if Tables 1 to 4 are meant)",
         ("4.3",),
-        (*pairs.drops("qgm", "1 2"), *pairs.drops("ngm", "3 4")),
+        (*PAPER.drops("qgm", "1 2"), *PAPER.drops("ngm", "3 4")),
         mean,
     ),
-    Claim(
-        "Table 1", "CIFAR-10: 8.4 % better", ("8.4",), pairs.gains("q_saddle", "qgm", "1", "cifar10"), mean
-    ),
-    Claim("Table 1", "CIFAR-10: QGM drops 1-6 %", ("1", "6"), pairs.drops("qgm", "1", "cifar10"), ends, 0.0),
-    Claim(
-        "Table 1",
-        "CIFAR-10: Q-SADDLe drops 0-1.5 %",
-        ("0", "1.5"),
-        pairs.drops("q_saddle", "1", "cifar10"),
-        ends,
-        0.0,
-    ),
-    Claim("Table 1", "CIFAR-100: ~6 % better", ("6",), pairs.gains("q_saddle", "qgm", "1", "cifar100"), mean),
-    Claim(
-        "Table 1", "CIFAR-100: QGM drops 1-8 %", ("1", "8"), pairs.drops("qgm", "1", "cifar100"), ends, 0.0
-    ),
-    Claim(
-        "Table 1",
-        "CIFAR-100: Q-SADDLe drops 0-1.8 %",
-        ("0", "1.8"),
-        pairs.drops("q_saddle", "1", "cifar100"),
-        ends,
-        0.0,
-    ),
-    Claim("Table 2", "Imagenette: ~12 % better", ("12",), pairs.gains("q_saddle", "qgm", "2"), mean),
-    Claim("Table 2", "Imagenette: Q-SADDLe drops 0-2 %", ("0", "2"), pairs.drops("q_saddle", "2"), ends, 0.0),
-    Claim("Table 2", "Imagenette: QGM drops 4-9 %", ("4", "9"), pairs.drops("qgm", "2"), ends, 0.0),
-    Claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", ("8.5",), pairs.by_alpha("qgm", "2"), mean),
-    Claim("Table 2", "Q-SADDLe nearly retains its accuracy", ("0",), pairs.by_alpha("q_saddle", "2"), mean),
-    Claim(
-        "Table 3", "CIFAR-10: 2.3 % better", ("2.3",), pairs.gains("n_saddle", "ngm", "3", "cifar10"), mean
-    ),
-    Claim(
-        "Table 3", "CIFAR-100: 4.2 % better", ("4.2",), pairs.gains("n_saddle", "ngm", "3", "cifar100"), mean
-    ),
-    Claim("Table 3", "CIFAR-10: NGM drops ~1-8 %", ("1", "8"), pairs.drops("ngm", "3", "cifar10"), ends, 0.0),
-    Claim(
-        "Table 3",
-        "CIFAR-10: N-SADDLe drops 0-0.3 %",
-        ("0", "0.3"),
-        pairs.drops("n_saddle", "3", "cifar10"),
-        ends,
-        0.0,
-    ),
-    Claim(
-        "Table 3", "CIFAR-100: NGM drops ~2-11 %", ("2", "11"), pairs.drops("ngm", "3", "cifar100"), ends, 0.0
-    ),
-    Claim(
-        "Table 3",
-        "CIFAR-100: N-SADDLe drops 0-1.7 %",
-        ("0", "1.7"),
-        pairs.drops("n_saddle", "3", "cifar100"),
-        ends,
-        0.0,
-    ),
-    Claim(
-        "Table 4",
-        "Imagenette: 1.7 % better",
-        ("1.7",),
-        pairs.gains("n_saddle", "ngm", "4", "imagenette"),
-        mean,
-    ),
-    Claim(
-        "Table 4",
-        "Imagenette: N-SADDLe drops 1.4 %",
-        ("1.4",),
-        pairs.drops("n_saddle", "4", "imagenette"),
-        mean,
-    ),
-    Claim("Table 4", "Imagenette: NGM drops 3.7 %", ("3.7",), pairs.drops("ngm", "4", "imagenette"), mean),
-    Claim(
-        "Table 4", "ImageNet: 4.2 % better", ("4.2",), pairs.gains("n_saddle", "ngm", "4", "imagenet"), mean
-    ),
-    Claim("Table 4", "ImageNet: NGM drops 13 %", ("13",), pairs.drops("ngm", "4", "imagenet"), mean),
-    Claim(
-        "Table 4",
-        "ImageNet: N-SADDLe drops about 1.5 %",
-        ("1.5",),
-        pairs.drops("n_saddle", "4", "imagenet"),
-        mean,
-    ),
-    Claim("Table 5", "torus: Q-SADDLe 12 % better", ("12",), pairs.gains("q_saddle", "qgm", "5"), mean),
-    Claim("Table 5", "torus: Q-SADDLe drops ~5 %", ("5",), pairs.drops("q_saddle", "5"), mean),
-    Claim("Table 5", "torus: QGM drops ~11 %", ("11",), pairs.drops("qgm", "5"), mean),
-    Claim("Table 5", "torus: N-SADDLe 0.7 % better", ("0.7",), pairs.gains("n_saddle", "ngm", "5"), mean),
+    _gain("Table 1", "CIFAR-10: 8.4 % better", "8.4", "q_saddle", "qgm", "1", "cifar10"),
+    _drop("Table 1", "CIFAR-10: QGM drops 1-6 %", "1 6", "qgm", "1", "cifar10"),
+    _drop("Table 1", "CIFAR-10: Q-SADDLe drops 0-1.5 %", "0 1.5", "q_saddle", "1", "cifar10"),
+    _gain("Table 1", "CIFAR-100: ~6 % better", "6", "q_saddle", "qgm", "1", "cifar100"),
+    _drop("Table 1", "CIFAR-100: QGM drops 1-8 %", "1 8", "qgm", "1", "cifar100"),
+    _drop("Table 1", "CIFAR-100: Q-SADDLe drops 0-1.8 %", "0 1.8", "q_saddle", "1", "cifar100"),
+    _gain("Table 2", "Imagenette: ~12 % better", "12", "q_saddle", "qgm", "2"),
+    _drop("Table 2", "Imagenette: Q-SADDLe drops 0-2 %", "0 2", "q_saddle", "2"),
+    _drop("Table 2", "Imagenette: QGM drops 4-9 %", "4 9", "qgm", "2"),
+    Claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", ("8.5",), _by_alpha("qgm", "2"), mean),
+    Claim("Table 2", "Q-SADDLe nearly retains its accuracy", ("0",), _by_alpha("q_saddle", "2"), mean),
+    _gain("Table 3", "CIFAR-10: 2.3 % better", "2.3", "n_saddle", "ngm", "3", "cifar10"),
+    _gain("Table 3", "CIFAR-100: 4.2 % better", "4.2", "n_saddle", "ngm", "3", "cifar100"),
+    _drop("Table 3", "CIFAR-10: NGM drops ~1-8 %", "1 8", "ngm", "3", "cifar10"),
+    _drop("Table 3", "CIFAR-10: N-SADDLe drops 0-0.3 %", "0 0.3", "n_saddle", "3", "cifar10"),
+    _drop("Table 3", "CIFAR-100: NGM drops ~2-11 %", "2 11", "ngm", "3", "cifar100"),
+    _drop("Table 3", "CIFAR-100: N-SADDLe drops 0-1.7 %", "0 1.7", "n_saddle", "3", "cifar100"),
+    _gain("Table 4", "Imagenette: 1.7 % better", "1.7", "n_saddle", "ngm", "4", "imagenette"),
+    _drop("Table 4", "Imagenette: N-SADDLe drops 1.4 %", "1.4", "n_saddle", "4", "imagenette"),
+    _drop("Table 4", "Imagenette: NGM drops 3.7 %", "3.7", "ngm", "4", "imagenette"),
+    _gain("Table 4", "ImageNet: 4.2 % better", "4.2", "n_saddle", "ngm", "4", "imagenet"),
+    _drop("Table 4", "ImageNet: NGM drops 13 %", "13", "ngm", "4", "imagenet"),
+    _drop("Table 4", "ImageNet: N-SADDLe drops about 1.5 %", "1.5", "n_saddle", "4", "imagenet"),
+    _gain("Table 5", "torus: Q-SADDLe 12 % better", "12", "q_saddle", "qgm", "5"),
+    _drop("Table 5", "torus: Q-SADDLe drops ~5 %", "5", "q_saddle", "5"),
+    _drop("Table 5", "torus: QGM drops ~11 %", "11", "qgm", "5"),
+    _gain("Table 5", "torus: N-SADDLe 0.7 % better", "0.7", "n_saddle", "ngm", "5"),
     Claim(
         "Figure 4",
         "QGM drops from about 79 % to 73 %",
         ("79", "73"),
-        ((pairs.level("qgm", "none"), None), (pairs.level("qgm", "quantize8"), None)),
-        alone,
+        ((_level("qgm", "none"), None), (_level("qgm", "quantize8"), None)),
+        tuple,
     ),
     Claim(
         "Figure 4",
         "Q-SADDLe drops ~0.7 %",
         ("0.7",),
-        ((pairs.level("q_saddle", "none"), pairs.level("q_saddle", "quantize8")),),
-        alone,
+        ((_level("q_saddle", "none"), _level("q_saddle", "quantize8")),),
+        mean,
     ),
-    Claim(
-        "Figure 4",
-        "NGM drops ~7 %",
-        ("7",),
-        ((pairs.level("ngm", "none"), pairs.level("ngm", "sign")),),
-        alone,
-    ),
+    Claim("Figure 4", "NGM drops ~7 %", ("7",), ((_level("ngm", "none"), _level("ngm", "sign")),), mean),
     Claim(
         "Table 6",
         "efficient: 1.75 % below Q-SADDLe",
         ("1.75",),
-        pairs.turned(pairs.efficient("q_saddle")),
+        tuple((full, entry) for entry, full in _efficient("q_saddle") if full),
         mean,
     ),
-    Claim("Table 6", "efficient: about 10 % above QGM", ("10",), pairs.efficient("qgm"), mean),
-    Claim(
-        "Table 7",
-        "CIFAR-10: D-SADDLe 10 % better",
-        ("10",),
-        pairs.gains("d_saddle", "dpsgd", "dpsgd", "cifar10"),
-        mean,
+    Claim("Table 6", "efficient: about 10 % above QGM", ("10",), _efficient("qgm"), mean),
+    _gain("Table 7", "CIFAR-10: D-SADDLe 10 % better", "10", "d_saddle", "dpsgd", "dpsgd", "cifar10"),
+    _gain("Table 7", "CIFAR-100: D-SADDLe 5.4 % better", "5.4", "d_saddle", "dpsgd", "dpsgd", "cifar100"),
+    _drop("Table 8", "top-30 %: QGM drops ~5-57 %", "5 57", "qgm", "top-k"),
+    _drop("Table 8", "top-30 %: Q-SADDLe drops ~0.6-18.5 %", "0.6 18.5", "q_saddle", "top-k"),
+    _drop("Table 9", "2 bits: NGM drops 4.4 % on average", "4.4", "ngm", "2-bit"),
+    _drop("Table 9", "2 bits: N-SADDLe drops 1.2 % on average", "1.2", "n_saddle", "2-bit"),
+)
+
+# ---- statements ----
+
+# Methods with SADDLe, without, and the tables that have both.
+_METHODS = (
+    ("d_saddle", "dpsgd", "dpsgd"),
+    ("q_saddle", "qgm", "1 2 5 top-k"),
+    ("n_saddle", "ngm", "3 4 5 2-bit"),
+)
+
+
+def _contrasts(differences: Sequence[Difference]) -> tuple[Contrast, ...]:
+    return tuple(Contrast(one, other) for one, other in differences if other is not None)
+
+
+def _gains(compressed: bool, methods: Sequence[str] = tuple(PAPER.bases)) -> tuple[Contrast, ...]:
+    """Holds SADDLe against its base method."""
+    pairs = [PAPER.gains(*names, compressed=compressed) for names in _METHODS if names[0] in methods]
+    return _contrasts([pair for several in pairs for pair in several])
+
+
+def _drops(method: str, tables: str) -> list[Contrast]:
+    """Holds compressed runs of a method against uncompressed ones."""
+    return [Contrast(compressed, full) for full, compressed in PAPER.drops(method, tables)]
+
+
+def _smaller_drops() -> tuple[Contrast, ...]:
+    """Holds what compression does to SADDLe against what it does to the base method."""
+    return tuple(
+        Contrast(compressed, base, (full, base_full))
+        for one, other, tables in _METHODS
+        for compressed, full, _ in _drops(one, tables)
+        for base, base_full, _ in _drops(other, tables)
+        if (base.problem, base.compressor) == (compressed.problem, compressed.compressor)
+    )
+
+
+def _as_many_passes() -> tuple[Contrast, ...]:
+    """Holds SADDLe against its base method for twice the epochs."""
+    pairs = [PAPER.gains(one, other, "dpsgd 1 3", base="passes") for one, other in PAPER.bases.items()]
+    return _contrasts([pair for several in pairs for pair in several])
+
+
+_ALL = (*_gains(False), *_gains(True))
+_QGM = (
+    *_gains(True, ["q_saddle"]),
+    *_contrasts(PAPER.gains("q_saddle", "qgm", "compression", compressed=True)),
+)
+_NGM = _gains(True, ["n_saddle"])
+_COMPRESSED = tuple(
+    drop for *methods, tables in _METHODS for method in methods for drop in _drops(method, tables)
+)
+_EFFICIENT = {
+    method: _contrasts([*_efficient(method), *_efficient(method, compressed=True)])
+    for method in ("qgm", "q_saddle")
+}
+
+STATEMENTS = (
+    Statement("accuracy", "SADDLe is above its base method", "accuracy", 1, _ALL),
+    Statement("best", "(so it is with each run's best evaluation)", "best_accuracy", 1, _ALL),
+    Statement(
+        "equal passes",
+        "(so it is above its base with as many backward passes)",
+        "accuracy",
+        1,
+        _as_many_passes(),
     ),
-    Claim(
-        "Table 7",
-        "CIFAR-100: D-SADDLe 5.4 % better",
-        ("5.4",),
-        pairs.gains("d_saddle", "dpsgd", "dpsgd", "cifar100"),
-        mean,
+    Statement("drop", "compression costs SADDLe less than its base method", "accuracy", 1, _smaller_drops()),
+    Statement("flatness", "SADDLe ends where lambda_max is lower", "lambda_max", -1, _ALL),
+    Statement("sharper", "compressed models are sharper than others", "lambda_max", 1, _COMPRESSED),
+    Statement(
+        "model error", "the compression error of models is lower with SADDLe", "compression_error", -1, _QGM
     ),
-    Claim(
-        "Table 8",
-        "top-30 %: QGM drops ~5-57 %",
-        ("5", "57"),
-        pairs.drops("qgm", "top-k", base="1"),
-        ends,
-        0.0,
+    Statement("model updates", "what is compressed of models is smaller", "compression_input", -1, _QGM),
+    Statement(
+        "gradient error",
+        "the compression error of gradients is lower with SADDLe",
+        "gradient_compression_error",
+        -1,
+        _NGM,
     ),
-    Claim(
-        "Table 8",
-        "top-30 %: Q-SADDLe drops ~0.6-18.5 %",
-        ("0.6", "18.5"),
-        pairs.drops("q_saddle", "top-k", base="1"),
-        ends,
-        0.0,
-    ),
-    Claim(
-        "Table 9", "2 bits: NGM drops 4.4 % on average", ("4.4",), pairs.drops("ngm", "2-bit", base="3"), mean
-    ),
-    Claim(
-        "Table 9",
-        "2 bits: N-SADDLe drops 1.2 % on average",
-        ("1.2",),
-        pairs.drops("n_saddle", "2-bit", base="3"),
-        mean,
+    Statement("gradient norm", "gradients are smaller with SADDLe", "gradient_norm", -1, _ALL),
+    Statement("efficient", "the compute-efficient variant is above QGM", "accuracy", 1, _EFFICIENT["qgm"]),
+    Statement("efficient loses", "it is below Q-SADDLe", "accuracy", -1, _EFFICIENT["q_saddle"]),
+    Statement(
+        "efficient costs",
+        "it takes fewer backward passes than Q-SADDLe (1.66 times)",
+        "passes",
+        -1,
+        _EFFICIENT["q_saddle"],
     ),
 )

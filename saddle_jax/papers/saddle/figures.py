@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.methods import options_of
-from saddle_jax.papers.saddle.experiments import Entry, choose_entries
+from saddle_jax.papers.common import Entry
+from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.settings.config import Config
 
 Verb = Literal["landscape", "sharpness", "figure", "data", "topology"]
@@ -103,7 +104,7 @@ class Figure:
 
     def entries(self) -> list[Entry]:
         """Returns the rows that are drawn, a method beside its SADDLe version: landscapes show pairs."""
-        entries = choose_entries(self.table, self.rows)
+        entries = PAPER.choose(self.table, self.rows)
         return sorted(entries, key=lambda entry: (entry.compressor, "rho" in options_of(entry.method)))
 
 
@@ -190,3 +191,14 @@ def named_figure(name: str) -> str:
     if found not in FIGURES:
         raise ArgumentError(f"figure must be one of {', '.join(FIGURES)}, or 1 to 9, got {name!r}")
     return found
+
+
+def figure_rows() -> list[list[str]]:
+    """Lists all figures as text, each with its number in the paper."""
+    listed = [["figure", "number", "runs of", "what"]]
+    for name, figure in FIGURES.items():
+        number = " and ".join(key for key, value in NUMBERED.items() if value == name)
+        listed.append(
+            [name, number or "-", f"table {figure.table}" if figure.table else "none", figure.title]
+        )
+    return listed

@@ -1,4 +1,4 @@
-"""The accuracies that the paper prints, line by line as its tables have them.
+"""What the SADDLe paper prints: hyper-parameters, averaging rates, and accuracies as its tables have them.
 
 A line is: agents, method, compressor, then one figure per column, in percent: mean±deviation over
 three seeds; a lone mean where the paper gives no deviation; a star where one of three runs diverged.
@@ -6,40 +6,47 @@ three seeds; a lone mean where the paper gives no deviation; a star where one of
 
 from typing import NamedTuple
 
+from saddle_jax.papers.common import Hyperparameters
 
-class Printed(NamedTuple):
-    """One accuracy that the paper prints, in percent."""
-
-    mean: float
-    std: float | None = None  # None: the paper gives none
-    star: bool = False  # one of the three runs diverged
-
-    def __str__(self) -> str:
-        spread = "" if self.std is None else f" +- {self.std:.2f}"
-        return f"{self.mean:.2f}{spread}{'*' if self.star else ''}"
-
-
-class Line(NamedTuple):
-    """One line of a printed table: what was run, and a figure for each column."""
-
-    agents: int
-    method: str
-    compressor: str
-    figures: tuple[Printed, ...]
+# Learning rate, rho, epochs, batch size, model; images to train and to test with, classes, height and width.
+SETTINGS = {
+    "cifar10": Hyperparameters(0.1, 0.1, 200, 32, "resnet20", 50_000, 10_000, 10, 32),
+    "cifar100": Hyperparameters(0.1, 0.05, 100, 20, "resnet20", 50_000, 10_000, 100, 32),
+    "imagenette": Hyperparameters(0.01, 0.01, 100, 32, "mobilenet_v2", 9_469, 3_925, 10, 32),
+    "imagenet": Hyperparameters(
+        0.01, 0.05, 60, 64, "resnet18", 1_281_167, 50_000, 1_000, 224, schedule="imagenet"
+    ),
+}
 
 
-def lines(text: str) -> list[Line]:
-    """Parses one of the tables below into its lines."""
-    parsed = []
-    for line in text.strip().splitlines():
-        agents, method, compressor, *figures = line.split()
-        parsed.append(Line(int(agents), method, compressor, tuple(map(_figure, figures))))
-    return parsed
+class AveragingRates(NamedTuple):
+    """The averaging rates gamma of NGM and N-SADDLe on one problem (the paper's second table)."""
+
+    plain: float  # of both methods, uncompressed
+    ngm: float  # compressed
+    n_saddle: float  # compressed
 
 
-def _figure(text: str) -> Printed:
-    mean, _, std = text.rstrip("*").partition("±")
-    return Printed(float(mean), float(std) if std else None, text.endswith("*"))
+_RATES: dict[tuple[str, float | None], AveragingRates] = {
+    ("cifar10", 0.01): AveragingRates(1.0, 0.5, 0.5),
+    ("cifar10", 0.001): AveragingRates(1.0, 0.5, 0.5),
+    ("cifar100", 0.01): AveragingRates(1.0, 0.5, 0.5),
+    ("cifar100", 0.001): AveragingRates(1.0, 0.5, 0.5),
+    ("imagenette", 0.01): AveragingRates(0.5, 0.1, 0.1),
+    ("imagenette", 0.001): AveragingRates(0.5, 0.5, 0.5),
+    ("imagenet", 0.01): AveragingRates(1.0, 0.5, 1.0),
+    ("imagenet", 0.001): AveragingRates(1.0, 0.5, 1.0),
+}
+
+
+def averaging_rate(method: str, compressor: str, dataset: str, alpha: float | None) -> float:
+    """Returns gamma as the paper tuned it; top-30 % (0.4) and the torus (0.5) have their own."""
+    if method not in ("ngm", "n_saddle"):
+        return 1.0
+    rates = _RATES[dataset, alpha]
+    if compressor == "none":
+        return rates.plain
+    return rates.ngm if method == "ngm" else rates.n_saddle
 
 
 # Columns: CIFAR-10 alpha 0.01, 0.001, CIFAR-100 alpha 0.01, 0.001.

@@ -1,0 +1,557 @@
+"""What a reproduced paper is made of: printed figures, settings of the runs behind them, claims, statements.
+
+A paper is one module or folder of `papers/`. Its tables are text, from which entries with settings are made:
+
+    _SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000, 10_000, 10, 32)}
+    _CHAIN = '''
+    16  dpsgd      none  66.5±1.2  75.1±0.4      (agents, method, compressor, then one figure per column)
+    16  relay_sgd  none  86.5±0.5  89.1±0.3
+    '''
+    _COLUMNS = (("cifar10", 0.01), ("cifar10", 0.1))
+    _ENTRIES = tuple(entries_of(_CHAIN, _COLUMNS, _SETTINGS, topology="chain"))
+    PAPER = Paper({"1": Experiment("a chain of 16 agents", _ENTRIES)}, bases={"relay_sgd": "dpsgd"})
+    CLAIMS = (Claim("Table 1", "13 points better", ("13",), PAPER.gains("relay_sgd", "dpsgd", "1"), mean),)
+
+`runs` plans and sizes the runs of such entries at a scale, `evidence` puts what they gave beside the paper.
+"""
+
+import dataclasses
+import fnmatch
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.methods import options_of
+from saddle_jax.settings.config import Config
+
+# ---- what is printed ----
+
+
+class Printed(NamedTuple):
+    """One accuracy that a paper prints, in percent."""
+
+    mean: float
+    std: float | None = None  # None: the paper gives none
+    star: bool = False  # one of its runs diverged
+
+    def __str__(self) -> str:
+        spread = "" if self.std is None else f" +- {self.std:.2f}"
+        return f"{self.mean:.2f}{spread}{'*' if self.star else ''}"
+
+
+class Line(NamedTuple):
+    """One line of a printed table: what was run, and a figure for each column."""
+
+    agents: int
+    method: str
+    compressor: str
+    figures: tuple[Printed, ...]
+
+
+def lines_of(text: str) -> list[Line]:
+    """Parses a table: agents, method, compressor, then figures such as 88.44±0.39, 49.30 or 52.23*."""
+
+    def figure(text: str) -> Printed:
+        mean, _, std = text.rstrip("*").partition("±")
+        return Printed(float(mean), float(std) if std else None, text.endswith("*"))
+
+    rows = (line.split() for line in text.strip().splitlines())
+    return [Line(int(row[0]), row[1], row[2], tuple(map(figure, row[3:]))) for row in rows]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameters:
+    """What a paper uses on one dataset, and the sizes that communication and time follow from."""
+
+    learning_rate: float
+    rho: float  # SAM's radius
+    epochs: int
+    batch_size: int  # per agent
+    model: str
+    samples: int  # to train with
+    test_samples: int
+    classes: int
+    image_size: int  # height and width that the model sees
+    schedule: str = "step"
+
+    def steps(self, agents: int) -> int:
+        """Returns T: epochs times the batches of an agent's share, with the last partial one."""
+        return self.epochs * -(-(self.samples // agents) // self.batch_size)
+
+
+# ---- what is run ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One figure of a table: the runs behind it differ in the seed only."""
+
+    agents: int
+    dataset: str
+    alpha: float | None  # of the Dirichlet partition; None: data dealt at random (IID)
+    method: str
+    compressor: str
+    gamma: float
+    setting: Hyperparameters = dataclasses.field(repr=False)
+    printed: Printed | None  # None: the paper draws it without a number
+    # What a table's Drop column prints, in percentage points: the same entry may be in another table without.
+    drop: float | None = dataclasses.field(default=None, compare=False)
+    topology: str = "ring"
+    ascent_every: int = 1
+    schedule: str = "step"
+    rho: float | None = None  # None: the dataset's
+    times: int = 1  # how many times as long as the others, with the schedule stretched
+
+    @property
+    def problem(self) -> tuple[str, str, str]:
+        """Returns dataset, alpha and graph as tables name them; methods are compared on the same one."""
+        alpha = "iid" if self.alpha is None else f"{self.alpha:g}"
+        return self.dataset, alpha, f"{self.topology} {self.agents}"
+
+    @property
+    def variant(self) -> str:
+        """Returns the method as tables name it, such as "q_saddle every 5" or "q_saddle rho 0.2"."""
+        return " ".join([self.method, *self._differences("every {}", "rho {:g}", "{} times as long")])
+
+    @property
+    def name(self) -> str:
+        """Returns a name of its own, such as cifar10-ring10-alpha0.01-q_saddle-quantize8."""
+        share = "iid" if self.alpha is None else f"alpha{self.alpha:g}"
+        parts = [self.dataset, f"{self.topology}{self.agents}", share, self.method, self.compressor]
+        return "-".join([*parts, *self._differences("every{}", "rho{:g}", "times{}")])
+
+    def _differences(self, every: str, rho: str, times: str) -> list[str]:
+        """Lists in what the entry differs from others of its method and compressor."""
+        parts = [every.format(self.ascent_every)] if self.ascent_every > 1 else []
+        parts += [self.schedule] if self.schedule != self.setting.schedule else []
+        parts += [] if self.rho is None else [rho.format(self.rho)]
+        return [*parts, *([times.format(self.times)] if self.times > 1 else [])]
+
+    def config(self, seed: int = 0) -> Config:
+        """Returns the settings of a run at full size."""
+        setting = self.setting
+        return Config(
+            method=self.method,
+            topology=self.topology,
+            agents=self.agents,
+            model=setting.model,
+            dataset=self.dataset,
+            partition="iid" if self.alpha is None else "dirichlet",
+            alpha=1.0 if self.alpha is None else self.alpha,
+            batch_size=setting.batch_size,
+            epochs=self.times * setting.epochs,
+            learning_rate=setting.learning_rate,
+            schedule=self.schedule,
+            rho=setting.rho if self.rho is None else self.rho,
+            ascent_every=self.ascent_every,
+            gamma=self.gamma,
+            compressor=self.compressor,
+            seed=seed,
+            keep_every_epochs=setting.epochs // 4,  # the stages at which sharpness is measured
+            diagnostics=True,
+        )
+
+
+Columns = tuple[tuple[str, float | None], ...]  # dataset and alpha
+
+
+def entries_of(
+    text: str,
+    columns: Columns,
+    settings: Mapping[str, Hyperparameters],
+    gamma: float | Callable[[str, str, str, float | None], float] = 1.0,
+    drops: str = "",
+    **common: Any,
+) -> Iterator[Entry]:
+    """Yields the entries of a printed table.
+
+    Args:
+      text: the table, see `lines_of`.
+      columns: dataset and alpha of each figure of a line.
+      settings: by dataset.
+      gamma: the averaging rate, or a function of method, compressor, dataset and alpha.
+      drops: the Drop columns beside the table, in lines of their own.
+      common: what else all entries are made with.
+    """
+    drops_of = {line[:3]: [drop.mean for drop in line.figures] for line in lines_of(drops)}
+    for line in lines_of(text):
+        dropped = drops_of.get(line[:3], [None] * len(columns))
+        for (dataset, alpha), figure, drop in zip(columns, line.figures, dropped, strict=True):
+            rate = gamma(line.method, line.compressor, dataset, alpha) if callable(gamma) else gamma
+            setting = settings[dataset]
+            yield Entry(
+                line.agents,
+                dataset,
+                alpha,
+                line.method,
+                line.compressor,
+                rate,
+                setting,
+                figure,
+                drop=drop,
+                schedule=setting.schedule,
+                **common,
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A table of a paper, or a figure drawn from runs of its own.
+
+    Attributes:
+      title: what is run.
+      entries: its figures.
+      base: the table that has the uncompressed runs, or those of the plain method, if others have them.
+    """
+
+    title: str
+    entries: tuple[Entry, ...]
+    base: str | None = None
+
+
+# The first minus the second, in percentage points; without a second the first as it is.
+Difference = tuple[Entry, Entry | None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Paper:
+    """A paper's experiments by name, and which of its entries are compared.
+
+    Attributes:
+      tables: the experiments.
+      numbers: the paper's numbers of tables that have other names here.
+      bases: a proposed method's own method without what is proposed.
+      elsewhere: where tables are that are no experiments, by number.
+    """
+
+    tables: Mapping[str, Experiment]
+    bases: Mapping[str, str]
+    numbers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Lists the entries of all experiments, each once, in their order."""
+        return tuple(dict.fromkeys(entry for table in self.tables.values() for entry in table.entries))
+
+    def table_name(self, name: str | None) -> str:
+        """Returns a table by its name or by the paper's number of it; others are an ArgumentError."""
+        table = self.numbers.get(name or "", name)
+        if table in self.tables:
+            return table
+        got = "nothing" if name is None else repr(name)
+        hint = f"; {self.elsewhere[name]}" if name in self.elsewhere else ""
+        listed = ", ".join([*self.tables, *self.numbers])
+        raise ArgumentError(f"table must be one of {listed}, got {got}{hint}")
+
+    def choose(self, table: str | None, parts: Sequence[str]) -> list[Entry]:
+        """Returns the rows of a table whose names hold one of these parts (* and ? match), or all rows."""
+        table = self.table_name(table)
+        entries = self.tables[table].entries
+        if not all(parts):
+            raise ArgumentError(f"rows must be parts of names, got an empty one in {','.join(parts)!r}")
+        chosen = [e for e in entries if not parts or any(fnmatch.fnmatch(e.name, f"*{p}*") for p in parts)]
+        if not chosen:
+            raise ArgumentError(
+                f"rows must match a row of table {table}, such as {entries[0].name}, got {','.join(parts)}"
+            )
+        return chosen
+
+    def compared_with(self, table: str, entries: Sequence[Entry]) -> list[Entry]:
+        """Returns what entries of a table are compared with in its base: the same problems' runs there."""
+        base, problems = self.tables[table].base, {entry.problem for entry in entries}
+        return [entry for entry in self.tables[base].entries if entry.problem in problems] if base else []
+
+    def variant(self, variant: str, default: str) -> Config:
+        """Returns the settings of one run, as files in configs/ name it: [SCALE/][ROW].
+
+        Args:
+          variant: "", a scale, a row's name, or scale and row: "cpu/ROW".
+          default: the row that runs if the variant names none.
+        """
+        scale, _, row = variant.partition("/")
+        if scale not in SCALES:
+            scale, row = "full", variant
+        entries = {entry.name: entry for entry in self.entries()}
+        if (row or default) not in entries:
+            hint = checks.did_you_mean(row, [*SCALES, *entries])
+            raise ArgumentError(
+                f"{hint}variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that "
+                f"`saddle reproduce --table=TABLE --list` names, got {variant!r}"
+            )
+        entry = entries[row or default]
+        return SCALES[scale].apply(entry.config(), entry.times)
+
+    # ---- pairs of entries; names of several tables have spaces between them ----
+
+    def rows(self, tables: str, method: str, dataset: str = "*") -> list[Entry]:
+        """Lists a method's entries in tables, of one dataset or of all."""
+        every = (entry for table in tables.split() for entry in self.tables[table].entries)
+        return [entry for entry in every if entry.method == method and dataset in ("*", entry.dataset)]
+
+    def gains(
+        self,
+        one: str,
+        other: str,
+        tables: str,
+        dataset: str = "*",
+        *,
+        compressed: bool = False,
+        base: str | None = None,
+    ) -> tuple[Difference, ...]:
+        """Pairs a method's figures with another's, which `base` has if it is given, compressed or not."""
+        return tuple(
+            (entry, plain)
+            for entry in self.rows(tables, one, dataset)
+            if (entry.compressor != "none") == compressed
+            for plain in self.rows(base or tables, other, dataset)
+            if (plain.problem, plain.compressor) == (entry.problem, entry.compressor)
+        )
+
+    def drops(self, method: str, tables: str, dataset: str = "*") -> tuple[tuple[Entry, Entry], ...]:
+        """Pairs uncompressed figures, of the table or of the one it is based on, with compressed ones."""
+        return tuple(
+            (full, entry)
+            for table in tables.split()
+            for entry in self.rows(table, method, dataset)
+            if entry.compressor != "none"
+            for full in self.rows(self.tables[table].base or table, method, dataset)
+            if full.compressor == "none" and full.problem == entry.problem
+        )
+
+
+# ---- what a paper says ----
+
+Numbers = tuple[float, ...]
+
+
+class Claim(NamedTuple):
+    """A sentence of the text with a number in it, or the ends of a range.
+
+    Attributes:
+      place: the table or section that it is about.
+      text: what it says, in short.
+      stated: the number as written, or the two ends of a range.
+      differences: what it follows from.
+      reduce: how the number follows from the differences.
+      least: what the text writes for less: where compression gains something, it drops by 0.
+    """
+
+    place: str
+    text: str
+    stated: tuple[str, ...]
+    differences: Sequence[Difference]
+    reduce: Callable[[Sequence[float]], Numbers]
+    least: float = -math.inf
+
+    def value(self, means: Mapping[Entry, float]) -> tuple[Numbers | None, int]:
+        """Computes the number from the means of entries, over the differences that they allow.
+
+        Returns the number, or None if they allow no difference, and of how many differences it is.
+        """
+        values = [
+            means[one] - (means[other] if other else 0.0)
+            for one, other in self.differences
+            if one in means and (other is None or other in means)
+        ]
+        return (self.reduce(values) if values else None), len(values)
+
+    def printed(self) -> Numbers:
+        """Computes the number from the printed tables, as the text would write it."""
+        every = {entry for pair in self.differences for entry in pair if entry}
+        value, _ = self.value({entry: entry.printed.mean for entry in every if entry.printed})
+        assert value is not None
+        return tuple(max(self.least, number) for number in value)
+
+    def verdict(self) -> str:
+        """Tells whether the tables round to what is stated: yes, nearly (within one unit), or no."""
+        worst = 0.0
+        for stated, value in zip(self.stated, self.printed(), strict=True):
+            unit = 10.0 ** -len(stated.partition(".")[2])
+            worst = max(worst, abs(value - float(stated)) / unit)
+        if worst <= 0.5 + 1e-6:
+            return "yes"
+        return "nearly" if worst <= 1.0 else "no"
+
+    def written(self, value: Numbers | None) -> str:
+        """Writes a number with one digit more than the text has, at least two; a range as "a to b"."""
+        if value is None:
+            return "-"
+        digits = max(2, *(1 + len(stated.partition(".")[2]) for stated in self.stated))
+        return " to ".join(f"{one:.{digits}f}" for one in value)
+
+
+def mean(values: Sequence[float]) -> Numbers:
+    """Returns the mean of all differences, alone."""
+    return (statistics.fmean(values),)
+
+
+def ends(values: Sequence[float]) -> Numbers:
+    """Returns the smallest and the largest of them."""
+    return min(values), max(values)
+
+
+# What is measured of a run: the last accuracy in percent, or that of its best evaluation; the largest
+# eigenvalue of the Hessian at its end; backward passes, which are counted; or the mean over its logged steps
+# of what diagnostics log.
+Quantity = Literal[
+    "accuracy",
+    "best_accuracy",
+    "lambda_max",
+    "passes",
+    "compression_error",
+    "compression_input",
+    "gradient_compression_error",
+    "gradient_norm",
+]
+
+
+class Contrast(NamedTuple):
+    """Runs of one problem to hold against each other.
+
+    Attributes:
+      one: the entry that the statement is about.
+      other: what it is compared with.
+      bases: for a difference of differences, what `one` and `other` are first compared with, each.
+    """
+
+    one: Entry
+    other: Entry
+    bases: tuple[Entry, Entry] | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Returns the two entries, and then the bases."""
+        return [self.one, self.other, *(self.bases or ())]
+
+
+class Statement(NamedTuple):
+    """A sentence about which of two is larger, over runs that differ in one thing.
+
+    Attributes:
+      name: a word or two for tables and pictures.
+      text: what the paper says, in short; in brackets where it does not say so.
+      quantity: what is compared, seed by seed.
+      sign: 1 if `one` is said to be above `other`, -1 if below.
+      contrasts: where it can be tested.
+    """
+
+    name: str
+    text: str
+    quantity: Quantity
+    sign: Literal[1, -1]
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def is_relative(self) -> bool:
+        """Tells whether differences are in percent of the other; accuracies differ in percentage points."""
+        return self.quantity not in ("accuracy", "best_accuracy")
+
+
+# ---- at which size it is run ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """A size of the paper's experiments: same method, graph, alpha and hyper-parameters, less work.
+
+    Attributes:
+      name: the value of --scale.
+      meaning: what is smaller than in the paper, which every output of `saddle reproduce` states.
+      changes: the settings that differ from the paper's.
+      cross_gradient_changes: more of these, for the methods with cross-gradients (NGM, N-SADDLe).
+      batches_per_agent: number of batches per agent in the subset to train on; 0 leaves the subset alone.
+      images: number of images on which sharpness and landscapes are measured.
+      is_comparable: whether the paper's accuracies mean anything beside it.
+    """
+
+    name: str
+    meaning: str
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    cross_gradient_changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    batches_per_agent: int = 0
+    images: int = 1024
+    is_comparable: bool = True
+
+    def apply(self, config: Config, times: int = 1) -> Config:
+        """Returns the settings of a run at this size, or of one that lasts so many times as long."""
+        changes = dict(self.changes)
+        if "self_gradient" in options_of(config.method):
+            changes |= self.cross_gradient_changes
+        if self.batches_per_agent:
+            batch_size = changes.get("batch_size", config.batch_size)
+            changes["subset"] = self.batches_per_agent * batch_size * config.agents
+        if "epochs" in changes:
+            changes["epochs"] *= times
+        return dataclasses.replace(config, **changes)
+
+
+_CPU_IMAGES, _CPU_EPOCHS = 5_000, 10
+# Half as many with cross-gradients: on a ring each step takes three times the gradients.
+_CPU_CROSS_EPOCHS = 5
+
+_LONG_EPOCHS = 40
+_STUDY_IMAGES, _STUDY_EPOCHS = 5_000, 200
+
+SCALES = {
+    "full": Scale("full", "as the paper has it"),
+    # The paper's network on all images, for as long as two cores can run QGM and Q-SADDLe in an hour.
+    "long": Scale(
+        "long",
+        f"as the paper has it, but {_LONG_EPOCHS} epochs, with the drops of the learning rate at the same "
+        "shares of them",
+        changes={"epochs": _LONG_EPOCHS, "eval_every_epochs": 1},
+    ),
+    "cpu": Scale(
+        "cpu",
+        f"resnet8 instead of the paper's model, a random subset of {_CPU_IMAGES:,} training images, "
+        f"{_CPU_EPOCHS} epochs ({_CPU_CROSS_EPOCHS} for NGM and N-SADDLe); method, graph, alpha and "
+        "hyper-parameters as the paper has them. Accuracies are far below the paper's; compare methods.",
+        changes={
+            "model": "resnet8",
+            "subset": _CPU_IMAGES,
+            "epochs": _CPU_EPOCHS,
+            "keep_every_epochs": _CPU_EPOCHS // 4,
+            "eval_every_epochs": 2,
+            "eval_agents": "never",
+        },
+        cross_gradient_changes={"epochs": _CPU_CROSS_EPOCHS, "keep_every_epochs": _CPU_CROSS_EPOCHS // 4},
+        images=256,
+    ),
+    # Small enough for three seeds of some thirty cells in a few hours on two cores, and long enough: a step
+    # of ten agents takes 1/30 of ResNet-20's time, so that all 200 epochs can be run, with 1,600 steps before
+    # the schedule's first drop and 800 after each of the two.
+    "study": Scale(
+        "study",
+        f"strided_cnn, a network of three convolutions, instead of the paper's model, and a random subset of "
+        f"{_STUDY_IMAGES:,} training images; {_STUDY_EPOCHS} epochs, method, graph, alpha and "
+        "hyper-parameters as the paper has them. Accuracies are below the paper's; compare methods.",
+        changes={
+            "model": "strided_cnn",
+            "subset": _STUDY_IMAGES,
+            "epochs": _STUDY_EPOCHS,
+            "keep_every_epochs": _STUDY_EPOCHS // 4,
+            "eval_every_epochs": 10,
+            "eval_agents": "never",
+        },
+        images=1024,
+    ),
+    "smoke": Scale(
+        "smoke",
+        "two steps of logistic regression on made-up clusters: shows that it runs, and nothing else",
+        changes={
+            "dataset": "synthetic",
+            "model": "logistic",
+            "batch_size": 8,
+            "epochs": 1,
+            "keep_every_epochs": 0,
+            "eval_every_epochs": 1,
+            "eval_agents": "never",
+        },
+        batches_per_agent=2,  # fewer, and the Dirichlet partition may never come out even
+        images=64,
+        is_comparable=False,
+    ),
+}

@@ -1,0 +1,565 @@
+"""What runs say beside what a paper prints, claims and states: tables, differences seed by seed, verdicts."""
+
+import itertools
+import math
+import os
+import pathlib
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from saddle_jax.papers.common import Claim, Contrast, Entry, Paper, Printed, Quantity, Scale, Statement
+from saddle_jax.papers.runs import Planned, ended_below, suffixes_below
+from saddle_jax.report.gathered import Run, consensus_stages, gather
+from saddle_jax.report.plots import new_figure, save
+from saddle_jax.report.statistics import Summary, differences, holm, in_percent, paired, signed, summarise
+from saddle_jax.report.tables import NUMBERS, Cell, cell_of, numbers_of, seeds_of, write_all
+from saddle_jax.runs.run_name import safe
+
+# ---- reading runs ----
+
+Runs = Mapping[Entry, Mapping[int, Run]]  # by entry and seed
+
+
+def runs_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, dict[int, Run]]:
+    """Reads the runs of a paper's entries at a scale that have ended below a folder, by seed."""
+    runs = {entry: gather(ended_below(folder, scale, entry)) for entry in paper.entries()}
+    return {entry: {run.config.seed: run for run in several} for entry, several in runs.items() if several}
+
+
+def means_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, float]:
+    """Returns the mean of each entry of a paper whose runs at a scale have ended below a folder."""
+    means = {entry: cell_of(ended_below(folder, scale, entry)).mean for entry in paper.entries()}
+    return {entry: mean for entry, mean in means.items() if mean is not None}
+
+
+def cells_of(runs: Sequence[Planned]) -> dict[Entry, Cell]:
+    """Returns the scores of each entry's runs, of those that have ended."""
+    return {
+        entry: cell_of([run.workdir for run in runs if run.entry == entry and not run.is_missing])
+        for entry in dict.fromkeys(run.entry for run in runs)
+    }
+
+
+def values_of(runs: Mapping[int, Run], quantity: Quantity) -> dict[int, float]:
+    """Returns a quantity of each seed's run that finished and has it."""
+    values = {seed: _value(run, quantity) for seed, run in runs.items() if run.state == "finished"}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def _value(run: Run, quantity: Quantity) -> float | None:
+    if quantity == "accuracy":
+        score = run.score()
+        return None if score is None else run.headline.factor * score
+    if quantity == "lambda_max":
+        last = next(reversed(consensus_stages(run)), None)
+        # A model of some epoch before the end says nothing about where the run ended.
+        return last["lambda_max"] if last and last["step"] == run.result["steps"] else None
+    if quantity == "best_accuracy":
+        _, scores = run.curve(run.headline.key)
+        return run.headline.factor * max(scores) if scores else None
+    _, values = run.curve("backward_passes" if quantity == "passes" else quantity)
+    if not values:
+        return None
+    return values[-1] if quantity == "passes" else statistics.fmean(values)
+
+
+class Reread(NamedTuple):
+    """Runs of an entry as it is read by default, and under another reading.
+
+    Attributes:
+      entry: whose runs they are.
+      what: the other reading, such as "order=paper".
+      default: scores under the default reading.
+      other: scores under the other one.
+    """
+
+    entry: Entry
+    what: str
+    default: Cell
+    other: Cell
+
+
+def reread(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Reread]:
+    """Reads the runs below a folder that read the paper otherwise, beside those of the default reading."""
+    pairs = []
+    for entry in paper.entries():
+        for suffix in suffixes_below(folder, scale, entry):
+            default, other = (cell_of(ended_below(folder, scale, entry, end)) for end in ("", suffix))
+            if default.scores and (other.scores or other.diverged):
+                pairs.append(Reread(entry, suffix.removeprefix("-"), default, other))
+    return sorted(pairs, key=lambda one: one.what)
+
+
+# ---- a table beside ours ----
+
+_NO_RESULT = "smoke test, not a result"
+
+
+class Results(NamedTuple):
+    """A table of the paper beside ours.
+
+    Attributes:
+      caption: what the table shows, and at which scale.
+      rows: an entry a row, as text.
+      numbers: the same for programs.
+      differences: what methods gain and compression costs, as text; empty where that means nothing.
+      hint: what would have to be run to compare with; empty if nothing.
+      files: what was written.
+    """
+
+    caption: str
+    rows: list[list[str]]
+    numbers: list[list[str]]
+    differences: list[list[str]]
+    hint: str
+    files: list[pathlib.Path]
+
+
+def write_results(
+    paper: Paper,
+    table: str,
+    seeds: int,
+    runs: Sequence[Planned],
+    bases: Sequence[Planned],
+    scale: Scale,
+    folder: pathlib.Path,
+    otherwise: Sequence[str] = (),
+) -> Results:
+    """Writes a table of the paper beside ours, the differences and a picture.
+
+    `bases` are runs of other tables that these are compared with, if they were made; `otherwise` is how the
+    runs read what the paper leaves open, such as "order=paper".
+    """
+    cells, others = cells_of(runs), cells_of(bases)
+    title = paper.tables[table].title
+    marked = "" if scale.is_comparable else f"{_NO_RESULT.capitalize()}. "
+    caption = f"{marked}Table {table}: {title}. {seeds} seeds. Scale {scale.name}: {scale.meaning}"
+    caption += f". Read otherwise, where it means something: {', '.join(otherwise)}" if otherwise else ""
+    rows, gains = beside_the_paper(cells, scale, others), contrasts(paper, cells, others)
+    name = "-".join([f"table-{table}-{scale.name}", *map(safe, otherwise)])
+    alone = numbers(cells, scale)
+    paths = write_all(rows, folder, name, caption, numbers=alone)
+    gains = gains if len(gains) > 1 and scale.is_comparable else []
+    if gains:
+        paths += write_all(gains, folder, f"{name}-differences", caption)
+    hint = ""
+    if others and not any(cell.scores for cell in others.values()):
+        base = paper.tables[table].base
+        hint = f"what these are compared with is in table {base}: saddle reproduce --table={base} runs it"
+    shown = ", ".join([f"{marked}Table {table}, scale {scale.name}", *otherwise])
+    plot_beside_the_paper(cells, shown, folder / f"{name}.png")
+    return Results(caption, rows, alone, gains, hint, [*paths, folder / f"{name}.png"])
+
+
+def beside_the_paper(
+    cells: Mapping[Entry, Cell], scale: Scale, others: Mapping[Entry, Cell] | None = None
+) -> list[list[str]]:
+    """Lists an entry a row, "paper | ours | difference" in percentage points, as text.
+
+    Where the paper prints drops they follow, ours from the uncompressed runs in `others`.
+    """
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", "paper", "ours", "95 % interval"]]
+    rows[0].append("difference")
+    if not scale.is_comparable:
+        return _not_compared(cells, scale)
+    has_drops = any(entry.drop is not None for entry in cells)
+    rows[0] += ["paper's drop", "our drop"] if has_drops else []
+    for entry, cell in cells.items():
+        difference = "-"
+        if cell.mean is not None and entry.printed is not None:
+            difference = f"{cell.mean - entry.printed.mean:+.2f}"
+        row = [*entry.problem, entry.variant, entry.compressor, scale.name]
+        row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
+        row += [cell.summary.interval(cell.digits), difference]
+        if has_drops:
+            found = (base for one, base in (others or {}).items() if _is_uncompressed(entry, one))
+            drop = next(found, Cell(())).minus(cell).mean
+            row += [f"{entry.drop:.2f}", "-" if drop is None else f"{drop:.2f}"]
+        rows.append(row)
+    return rows
+
+
+def _not_compared(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
+    """Lists what runs gave that only show that everything runs: without the paper's numbers, and marked."""
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", _NO_RESULT]]
+    for entry, cell in cells.items():
+        rows.append([*entry.problem, entry.variant, entry.compressor, scale.name, f"({cell.text()})"])
+    return rows
+
+
+def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
+    """Lists an entry a row for programs: the paper's numbers, ours, and ours seed by seed."""
+    seeds = seeds_of(cells.values())
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "rho", "scale"]]
+    rows[0] += [] if scale.is_comparable else ["note"]
+    rows[0] += ["paper_mean", "paper_std", "paper_drop", *NUMBERS, *(f"seed {seed}" for seed in seeds)]
+    for entry, cell in cells.items():
+        printed = entry.printed if scale.is_comparable else None
+        paper = (None, None) if printed is None else (printed.mean, printed.std)
+        drop = entry.drop if scale.is_comparable else None
+        radius = "" if entry.rho is None else f"{entry.rho:g}"  # none: the dataset's
+        row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), radius, scale.name]
+        row += [] if scale.is_comparable else [_NO_RESULT]
+        row += ["" if value is None else f"{value:g}" for value in (*paper, drop)]
+        rows.append([*row, *numbers_of(cell, seeds)])
+    return rows
+
+
+def contrasts(
+    paper: Paper, cells: Mapping[Entry, Cell], others: Mapping[Entry, Cell] | None = None
+) -> list[list[str]]:
+    """Lists what SADDLe gains on its base method, and what compression costs, in the paper and here.
+
+    Differences between methods survive a change of scale better than accuracies do. `others` are entries of
+    other tables that these may be compared with.
+    """
+    rows = [["dataset", "alpha", "graph", "contrast", "paper", "ours", "95 % interval", "seeds"]]
+    every = {**(others or {}), **cells}
+    for one, other in itertools.product(cells, every):
+        what = _contrast(paper, one, other)
+        if what is None or one.problem != other.problem or one.schedule != other.schedule:
+            continue
+        paper = one.printed.mean - other.printed.mean if one.printed and other.printed else None
+        ours = cells[one].minus(every[other])
+        row = [*one.problem, what, signed(paper), signed(ours.mean)]
+        rows.append([*row, ours.interval("+.2f"), str(ours.seeds)])
+    return rows
+
+
+def _contrast(paper: Paper, one: Entry, other: Entry) -> str | None:
+    """Names what the difference of two entries shows; None if it shows nothing."""
+    named = f" ({one.compressor})" if one.compressor != "none" else ""
+    if paper.bases.get(one.method) == other.method and one.compressor == other.compressor:
+        return f"{one.variant} - {other.method}{named}"
+    if one.method == other.method and one.compressor == other.compressor:
+        is_special = one.ascent_every > other.ascent_every or (one.rho is not None and other.rho is None)
+        return f"{one.variant} - {other.variant}{named}" if is_special else None
+    if _is_uncompressed(one, other):
+        return f"{one.variant}: {one.compressor} - none"
+    return None
+
+
+def _is_uncompressed(one: Entry, other: Entry) -> bool:
+    """Tells whether the second is the first without compression."""
+    same = (one.problem, one.method, one.ascent_every, one.schedule)
+    others = (other.problem, other.method, other.ascent_every, other.schedule)
+    return same == others and one.compressor != "none" and other.compressor == "none"
+
+
+def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike) -> None:
+    """Draws mean and deviation of every entry: the paper's as a grey bar, ours as a blue dot."""
+    entries = [entry for entry, cell in cells.items() if cell.scores or entry.printed]
+    figure, axes = new_figure(width=8, height=1.6 + 0.2 * len(entries))
+    for row, entry in enumerate(reversed(entries)):
+        if entry.printed is not None:
+            axes.barh(row, entry.printed.mean, xerr=entry.printed.std, color="#d0d0d0", ecolor="#909090")
+        for accuracy in cells[entry].scores:
+            axes.plot(accuracy, row, "o", color="#4063d8", markersize=4, alpha=0.8)
+    axes.set_yticks(range(len(entries)), [entry.name for entry in reversed(entries)], fontsize=6)
+    axes.set_xlabel("test accuracy of the consensus model, %: bar the paper's, dots our seeds", fontsize=8)
+    axes.set_title(title, fontsize=8, wrap=True)
+    axes.spines[["top", "right"]].set_visible(False)
+    save(figure, path)
+
+
+# ---- claims: numbers in the text ----
+
+
+def claim_rows(claims: Sequence[Claim], ours: Mapping[Entry, float] | None) -> list[list[str]]:
+    """Lists every claim as text: what the text states, what the tables come to, and, if given, our runs.
+
+    Ours are of as many differences as our runs have, "of" those that the claim is about.
+    """
+    rows = [["place", "the text says", "stated", "the tables say", "agrees", "differences"]]
+    rows[0] += [] if ours is None else ["ours", "of them"]
+    for claim in claims:
+        stated = " to ".join(claim.stated)
+        row = [claim.place, claim.text, stated, claim.written(claim.printed()), claim.verdict()]
+        row.append(str(len(claim.differences)))
+        if ours is not None:
+            value, count = claim.value(ours)
+            # What is named one by one must be there one by one.
+            whole = value if value and len(value) == len(claim.stated) else None
+            row += [claim.written(whole), str(count if whole else 0)]
+        rows.append(row)
+    return rows
+
+
+# ---- statements: which of two is larger ----
+
+SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
+# What is no matter of chance, and what has too few runs to tell.
+COUNTED, DIVERGED, ONE_SEED = "counted", "diverged", "one seed"
+_WIDEST = 100  # ratios further from 1 than this are cut off in pictures
+_COLOURS = {SHOWN: "#389826", NOT_SHOWN: "#808080", CONTRADICTED: "#cb3c33"}
+
+
+class Finding(NamedTuple):
+    """What the seeds of two entries say of a statement.
+
+    Attributes:
+      statement: what is tested.
+      contrast: on which runs.
+      paper: the difference between the printed accuracies, None where the paper prints none; with a star
+        where one of its runs diverged.
+      by_seed: the differences seed by seed; of relative statements the logarithms of ratios.
+      diverged: how many runs of the contrast diverged; their seeds are not compared.
+    """
+
+    statement: Statement
+    contrast: Contrast
+    paper: Printed | None
+    by_seed: Mapping[int, float]
+    diverged: int
+
+    @property
+    def ours(self) -> Summary:
+        """Returns the differences in short, in percentage points or percent."""
+        return _shown(self.statement, list(self.by_seed.values()))
+
+    @property
+    def p(self) -> float | None:
+        """Returns how likely such a difference would be by chance; None if it is none of chance."""
+        return None if self.statement.quantity == "passes" else summarise(list(self.by_seed.values())).p
+
+    @property
+    def verdict(self) -> str:
+        """Tells what the 95 % interval decides, or why it decides nothing."""
+        if not self.by_seed:
+            return DIVERGED
+        if self.statement.quantity == "passes":
+            return COUNTED
+        return _verdict(self.statement, self.ours) or ONE_SEED
+
+    @property
+    def label(self) -> str:
+        """Names the contrast: problem, method and compressor."""
+        one = self.contrast.one
+        return ", ".join([*one.problem, one.variant, *([one.compressor] if one.compressor != "none" else [])])
+
+
+def _shown(statement: Statement, differences: Sequence[float]) -> Summary:
+    found = summarise(differences)
+    return in_percent(found) if statement.is_relative else found
+
+
+def _verdict(statement: Statement, ours: Summary) -> str | None:
+    if ours.low is None or ours.high is None:
+        return None
+    ends = sorted(statement.sign * end for end in (ours.low, ours.high))
+    if ends[0] > 0:
+        return SHOWN
+    return CONTRADICTED if ends[1] < 0 else NOT_SHOWN
+
+
+def findings(statements: Iterable[Statement], runs: Runs) -> list[Finding]:
+    """Tests every statement on the contrasts that runs exist for, at least one seed of each entry."""
+    found = []
+    for statement in statements:
+        for contrast in statement.contrasts:
+            if not all(entry in runs for entry in contrast.entries):
+                continue
+            by_seed = _by_seed(statement, contrast, runs)
+            diverged = sum(
+                run.state == "diverged" for entry in contrast.entries for run in runs[entry].values()
+            )
+            is_printed = statement.quantity == "accuracy"
+            if by_seed or (is_printed and diverged):  # runs that were lost are not left out in silence
+                paper = _printed(contrast) if is_printed else None
+                found.append(Finding(statement, contrast, paper, by_seed, diverged))
+    return found
+
+
+def _by_seed(statement: Statement, contrast: Contrast, runs: Runs) -> dict[int, float]:
+    """Returns one - other for each seed that has all; of relative ones between logarithms."""
+    one, other = (values_of(runs[entry], statement.quantity) for entry in contrast[:2])
+    if statement.is_relative:
+        one, other = ({seed: math.log(value) for seed, value in each.items()} for each in (one, other))
+    if contrast.bases is not None:
+        first, second = (values_of(runs[entry], statement.quantity) for entry in contrast.bases)
+        one, other = differences(one, first), differences(other, second)
+    return differences(one, other)
+
+
+def _printed(contrast: Contrast) -> Printed | None:
+    figures = [entry.printed for entry in contrast.entries]
+    printed = [figure for figure in figures if figure is not None]
+    if len(printed) < len(figures):
+        return None
+    one, other, *bases = (figure.mean for figure in printed)
+    difference = one - other - (bases[0] - bases[1] if bases else 0.0)
+    return Printed(difference, star=any(figure.star for figure in printed))
+
+
+def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
+    """Lists a finding a row, as text: differences in percentage points, or with % in percent.
+
+    p is that of the difference by itself, and corrected for the number of all of them.
+    """
+    rows = [["statement", "dataset", "alpha", "graph", "method", "compressor"]]
+    rows[0] += ["paper", "ours", "95 % interval", "seeds", "verdict", "p", "p of all"]
+    chances = [one.p for one in found]
+    corrected = iter(holm([p for p in chances if p is not None]))
+    for one, p in zip(found, chances, strict=True):
+        entry, unit = one.contrast.one, "%" if one.statement.is_relative else ""
+        star = "*" if one.diverged else ""
+        paper = "-" if one.paper is None else signed(one.paper.mean) + "*" * one.paper.star
+        row = [one.statement.name, *entry.problem, entry.variant, entry.compressor, paper]
+        ours = "-" if one.ours.mean is None else f"{one.ours.mean:+.2f}{unit}"
+        row += [ours + star, one.ours.interval("+.2f"), str(one.ours.seeds), one.verdict]
+        rows.append([*row, *(["-", "-"] if p is None else [f"{p:.4f}", f"{next(corrected):.2f}"])])
+    return rows
+
+
+def statement_rows(found: Sequence[Finding]) -> list[list[str]]:
+    """Lists a statement a row: how many contrasts decide it, and their mean difference over seeds.
+
+    The mean over all contrasts with several seeds is taken for each seed that all of them have, and its
+    interval over these.
+    """
+    rows = [["statement", "the paper says", *_COLOURS, "other", "mean of all", "95 % interval", "together"]]
+    for statement, ours in _by_statement(found):
+        verdicts = [one.verdict for one in ours]
+        others = [f"{verdicts.count(name)} {name}" for name in (COUNTED, DIVERGED, ONE_SEED)]
+        row = [statement.name, statement.text, *(str(verdicts.count(verdict)) for verdict in _COLOURS)]
+        row.append(", ".join(text for text in others if not text.startswith("0 ")) or "-")
+        together = _together(statement, ours)
+        unit = "%" if statement.is_relative else ""
+        mean = "-" if together.mean is None else f"{together.mean:+.2f}{unit}"
+        decided = COUNTED if COUNTED in verdicts else _verdict(statement, together) or "-"
+        rows.append([*row, mean, together.interval("+.2f"), decided])
+    return rows
+
+
+def _by_statement(found: Sequence[Finding]) -> Iterator[tuple[Statement, list[Finding]]]:
+    for name in dict.fromkeys(one.statement.name for one in found):
+        several = [one for one in found if one.statement.name == name]
+        yield several[0].statement, several
+
+
+def _together(statement: Statement, found: Sequence[Finding]) -> Summary:
+    compared = [one.by_seed for one in found if len(one.by_seed) > 1]  # one seed would leave one of each
+    seeds = set.intersection(*(set(by_seed) for by_seed in compared)) if compared else set()
+    return _shown(statement, [statistics.fmean(one[seed] for one in compared) for seed in sorted(seeds)])
+
+
+def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> bool:
+    """Draws each statement's differences with their intervals, what it says on the marked side.
+
+    Tells whether there was an interval to draw, which takes two seeds.
+    """
+    groups = [[one for one in several if one.verdict in _COLOURS] for _, several in _by_statement(found)]
+    groups = [group for group in groups if group]
+    if not groups:
+        return False
+    rows = sum(len(group) for group in groups)
+    figure, _ = new_figure(width=8, height=0.8 * len(groups) + 0.17 * rows + 0.3)
+    figure.clear()
+    heights = [len(group) + 1.5 for group in groups]
+    panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, group in zip(panels, groups, strict=True):
+        _draw(panel, group)
+    save(figure, path)
+    return True
+
+
+def _draw(panel: Any, group: Sequence[Finding]) -> None:
+    """Draws differences in percentage points, or ratios on a logarithmic axis, where they lie evenly."""
+    statement = group[0].statement
+    nothing = 1 if statement.is_relative else 0
+    for row, one in enumerate(reversed(group)):
+        low, mean, high = (
+            1 + value / 100 if statement.is_relative else value
+            for value in (one.ours.low, one.ours.mean, one.ours.high)
+            if value is not None
+        )
+        panel.plot([low, high], [row, row], color=_COLOURS[one.verdict], linewidth=1.5)
+        panel.plot(mean, row, "o", color=_COLOURS[one.verdict], markersize=4)
+        if one.paper is not None:
+            panel.plot(one.paper.mean, row, "|", color="#202020", markersize=8)
+    if statement.is_relative:
+        _by_ratios(panel)
+    panel.axvline(nothing, color="#b0b0b0", linewidth=0.8, zorder=0)
+    panel.set_yticks(range(len(group)), [one.label for one in reversed(group)], fontsize=6)
+    panel.set_ylim(-0.7, len(group) - 0.3)
+    panel.tick_params(axis="x", labelsize=6)
+    side = "right" if statement.sign > 0 else "left"
+    unit = "the ratio" if statement.is_relative else "the difference in percentage points"
+    panel.set_title(f"{statement.text}: {unit}, {side} of {nothing}", fontsize=7, loc="left")
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _by_ratios(panel: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    panel.set_xscale("log")
+    left, right = panel.get_xlim()
+    panel.set_xlim(max(min(left, 0.9), 1 / _WIDEST), min(max(right, 1.1), _WIDEST))
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.xaxis.set_minor_formatter(NullFormatter())
+
+
+# ---- every entry, and other readings ----
+
+
+def accuracy_rows(runs: Runs) -> list[list[str]]:
+    """Lists an entry a row, as text: accuracy and lambda_max at the end over seeds; a star: some diverged."""
+    rows = [["run", "test accuracy, %", "95 % interval", "seeds", "lambda_max", "seeds"]]
+    for entry, by_seed in sorted(runs.items(), key=lambda item: item[0].name):
+        accuracies, curvatures = values_of(by_seed, "accuracy"), values_of(by_seed, "lambda_max")
+        diverged = sum(run.state == "diverged" for run in by_seed.values())
+        cell = Cell(tuple(accuracies.values()), diverged)
+        sharpness = summarise(list(curvatures.values()))
+        row = [entry.name, cell.text(), cell.summary.interval(), str(len(accuracies))]
+        rows.append([*row, _spread(sharpness), str(sharpness.seeds)])
+    return rows
+
+
+def _spread(found: Summary) -> str:
+    if found.mean is None:
+        return "-"
+    digits = ".0f" if found.mean >= 100 else ".1f"
+    return f"{found.mean:{digits}}" + ("" if found.std is None else f" +- {found.std:{digits}}")
+
+
+def reading_rows(paper: Paper, found: list[Reread]) -> list[list[str]]:
+    """Lists a cell under another reading a row, as text, with what becomes of SADDLe's gain.
+
+    All is over the seeds of both readings; differences are in percentage points. The gain is that of a SADDLe
+    method over its base, both by default or both read otherwise.
+    """
+    rows = [["read otherwise", "dataset", "alpha", "graph", "method", "compressor", "default", "otherwise"]]
+    rows[0] += ["difference", "95 % interval", "seeds", "gain by default", "gain otherwise"]
+    by_place = {(one.what, *_place(one.entry)): one for one in found}
+    for one in found:
+        entry, change = one.entry, one.other.minus(one.default)
+        default = one.default.of(one.other.by_seed)
+        row = [one.what, *entry.problem, entry.variant, entry.compressor]
+        row += [
+            default.text() if default.scores else one.default.text(),
+            one.other.text(),
+            signed(change.mean),
+            change.interval("+.2f"),
+            str(change.seeds),
+        ]
+        rows.append([*row, *_gains(paper, one, by_place)])
+    return rows
+
+
+def _place(entry: Entry) -> tuple:
+    return (entry.problem, entry.method, entry.compressor, entry.ascent_every, entry.schedule, entry.rho)
+
+
+def _gains(paper: Paper, one: Reread, by_place: Mapping[tuple, Reread]) -> list[str]:
+    """Writes SADDLe's gain by default and otherwise, over the seeds that all four have."""
+    base = paper.bases.get(one.entry.method)
+    problem, _, *rest = _place(one.entry)
+    other = by_place.get((one.what, problem, base, *rest))
+    if other is None:
+        return ["-", "-"]
+    cells = (one.default, other.default, one.other, other.other)
+    seeds = set.intersection(*(set(cell.by_seed) for cell in cells))
+    kept = [cell.of(seeds).by_seed for cell in cells]
+    return [signed(paired(kept[0], kept[1]).mean), signed(paired(kept[2], kept[3]).mean)]

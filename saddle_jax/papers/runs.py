@@ -1,0 +1,345 @@
+"""The runs behind entries: how they read what a paper leaves open, how much work they are, what is missing.
+
+A reading that means nothing to a run leaves it as it is: an order of compressed gossip where nothing is
+compressed, a self-gradient of QGM. Such a run is that of the default reading, and is not made twice.
+The work of a run is told from its settings: no data is loaded and no step is compiled.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from saddle_jax.base.errors import RunError
+from saddle_jax.core.ledger import Ledger, open_ledger, passes_per_step, readable
+from saddle_jax.data import load, prepared
+from saddle_jax.data.sources import TFDS_NAMES, is_builtin
+from saddle_jax.methods import options_of
+from saddle_jax.models import initialise
+from saddle_jax.models.functions import Functions
+from saddle_jax.models.layers import Norm
+from saddle_jax.models.spelling import make_model
+from saddle_jax.papers.common import SCALES, Entry, Hyperparameters, Paper, Scale
+from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs.run_folder import check_same, write_json
+from saddle_jax.runs.run_name import safe
+from saddle_jax.runs.schema import read_result
+from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.training import methods
+
+# ---- what a paper leaves open, read otherwise than our defaults do ----
+
+# Settings by which it is; `biased` is another reading: whether quantizers are divided by tau.
+READINGS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
+_BIASED = "_biased"
+
+
+def read_otherwise(config: Config, readings: Mapping[str, Any]) -> Config:
+    """Returns a run's settings with the readings that mean something to it.
+
+    Args:
+      config: the settings of an entry.
+      readings: values by name of READINGS, and "biased": whether quantizers are divided by tau.
+    """
+    changes = {name: value for name, value in readings.items() if _has(config, name)}
+    biased = changes.pop("biased", None)
+    if biased is not None:
+        changes["compressor"] = config.compressor.removesuffix(_BIASED) + (_BIASED if biased else "")
+    return dataclasses.replace(config, **changes)
+
+
+def _has(config: Config, name: str) -> bool:
+    if name == "biased":
+        return config.compressor.startswith("quantize")
+    if name == "order":
+        return config.compressor != "none" and "order" in options_of(config.method)
+    if name == "ascent_reuse":
+        return config.ascent_every > 1
+    return name == "norm" or name in options_of(config.method)
+
+
+def reading_suffix(config: Config, default: Config) -> str:
+    """Names what a reading changed, to go behind a run's name: "-order=paper"; "" if it changed nothing."""
+    names = ("compressor", *READINGS)
+    changed = {
+        name: getattr(config, name) for name in names if getattr(config, name) != getattr(default, name)
+    }
+    return "".join(f"-{safe(text)}" for text in written(changed))
+
+
+def written(readings: Mapping[str, Any]) -> list[str]:
+    """Writes readings as people and folders read them: order=paper, nesterov=false."""
+    return [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in readings.items()
+    ]
+
+
+# ---- how much work a run is ----
+
+# What steps reach of a matrix product's speed: ResNets about 0.7, small networks 0.25 (docs/performance.md).
+_SHARE = 0.5
+_PRODUCT, _SECONDS = 1024, 0.1  # size of the matrices that are multiplied, and for how long
+# Settings that change neither what a step computes nor what it sends.
+_LIKE: dict[str, Any] = {
+    "dataset": "digits", "data_dir": "", "subset": 0, "alpha": 1.0, "seed": 0, "epochs": 1,
+    "warmup_epochs": 0, "learning_rate": 0.1, "schedule": "constant", "rho": 0.1, "batch_size": 32,
+    "weight_decay": 0.0, "gamma": 0.5, "eval_every_epochs": 1, "keep_every_epochs": 0, "log_every_steps": 1,
+}  # fmt: skip
+HOW = (
+    "estimated, not measured: from the operations of the model and the speed of a matrix product here; "
+    "expect a factor of two either way"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """The work of one run of an entry."""
+
+    steps: int
+    passes: float  # forward and backward passes of an agent's batch per step
+    evaluations: float  # the same unit, in the whole run
+    bytes_sent: int  # by one agent, in the encodings' exact size
+    operations: float  # of one forward and backward pass of all agents' batches
+
+
+class _Data(NamedTuple):
+    samples: int
+    test: int
+    classes: int
+    inputs: Any  # the shape of one
+
+
+def check_data(config: Config) -> None:
+    """Checks that the dataset of a run is here, without reading it; a DataError tells what to do."""
+    if not is_builtin(config.dataset):
+        folder = prepared.data_dir_or_default(config.data_dir or None)
+        prepared.list_records(prepared.find_version(TFDS_NAMES.get(config.dataset, config.dataset), folder))
+
+
+def size_of(config: Config, setting: Hyperparameters) -> Size:
+    """Returns the size of a run on the dataset of these hyper-parameters, or on an embedded one."""
+    data = _data(config.dataset, setting)
+    share = (config.subset or data.samples) // config.agents
+    steps = config.epochs * -(-share // config.batch_size)
+    model = _model(config.model, data.classes, config.norm)
+    passes, ledger = _step(_like(config), model, data.inputs)
+    evaluations = max(1, config.epochs // config.eval_every_epochs)
+    evaluations += config.agents if config.eval_agents == "end" else 0
+    return Size(
+        steps=steps,
+        passes=passes,
+        # An evaluation is a forward pass, a third of a gradient, over the test set.
+        evaluations=evaluations * data.test / (config.agents * config.batch_size) / 3,
+        bytes_sent=ledger.wire_bytes_per_agent(steps),
+        operations=3 * _forward(model, data.inputs) * config.agents * config.batch_size,
+    )
+
+
+def _like(config: Config) -> Config:
+    """Returns settings with the same step; on a ring of any length an agent computes and sends the same."""
+    shorter: dict[str, Any] = {"agents": 3} if config.topology == "ring" and config.agents > 3 else {}
+    return dataclasses.replace(config, **_LIKE, **shorter)
+
+
+@functools.cache
+def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, Ledger]:
+    """Traces a step: returns its passes, and the books of what it sends."""
+    one = _shapes(model, inputs)
+    stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
+    rate = optax.constant_schedule(config.learning_rate)
+    method = methods.build(config, build_topology(config), rate)
+    return passes_per_step(method, stacked), open_ledger(method, stacked)
+
+
+def seconds_of(size: Size) -> float:
+    """Returns about how long a run of this size takes here."""
+    work = size.operations * (size.steps * size.passes + size.evaluations)
+    return work / (_SHARE * operations_per_second())
+
+
+@functools.cache
+def operations_per_second() -> float:
+    """Measures, for a tenth of a second, how fast this machine multiplies matrices."""
+    product = jax.jit(lambda x: x @ x)
+    x = jax.block_until_ready(jnp.full((_PRODUCT, _PRODUCT), 1e-3))
+    product(x).block_until_ready()
+    times, began = 0, time.perf_counter()
+    while time.perf_counter() - began < _SECONDS:
+        product(x).block_until_ready()
+        times += 1
+    return 2 * _PRODUCT**3 * times / (time.perf_counter() - began)
+
+
+@functools.cache
+def _data(name: str, setting: Hyperparameters) -> _Data:
+    if not is_builtin(name):
+        inputs = jax.ShapeDtypeStruct((1, setting.image_size, setting.image_size, 3), jnp.float32)
+        return _Data(setting.samples, setting.test_samples, setting.classes, inputs)
+    dataset = load(name)
+    return _Data(dataset.size, dataset.test_size, dataset.num_outputs, dataset.inputs_of_one)
+
+
+@functools.cache
+def _model(name: str, classes: int, norm: str) -> Functions:
+    return make_model(name, classes, cast(Norm, norm), "plain")  # whose operations XLA can count
+
+
+@functools.cache
+def _shapes(model: Functions, inputs: Any) -> Any:
+    return jax.eval_shape(lambda: initialise(model, inputs, jax.random.key(0)))
+
+
+@functools.cache
+def _forward(model: Functions, inputs: Any) -> float:
+    """Returns the floating-point operations of one forward pass of one sample, as XLA counts them."""
+    analysis = jax.jit(model.apply).lower(_shapes(model, inputs), inputs).cost_analysis()
+    return float((analysis or {})["flops"])
+
+
+# ---- what is there, and what is missing ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One run: an entry of the paper at a scale, with a seed, in a folder."""
+
+    entry: Entry
+    config: Config
+    workdir: pathlib.Path
+
+    @property
+    def status(self) -> str:
+        """Returns finished, diverged, interrupted, or missing."""
+        result = read_result(self.workdir)
+        if result is not None:
+            return result["status"]
+        return "interrupted" if self.steps_done else "missing"
+
+    @property
+    def steps_done(self) -> int:
+        """Returns the step of its newest checkpoint, or 0."""
+        return max(Checkpoints(self.workdir, 1).steps(), default=0)
+
+    @property
+    def is_missing(self) -> bool:
+        """Tells whether something of it is left to be run."""
+        return self.status not in ("finished", "diverged")
+
+    def note_paper(self, table: str, scale: Scale) -> None:
+        """Writes paper.json, which names the figure of the paper that this run reproduces.
+
+        A run that two experiments share keeps what the first of them wrote.
+        """
+        if (self.workdir / "paper.json").exists():
+            return
+        figure = None if self.entry.printed is None else str(self.entry.printed)
+        name = self.workdir.name.rpartition("-seed")[0]  # with what was read otherwise
+        about = {"table": table, "row": name, "paper": figure}
+        write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
+
+
+def plan(
+    entries: Sequence[Entry],
+    scale: Scale,
+    seeds: int,
+    folder: pathlib.Path,
+    data_dir: str,
+    otherwise: Mapping[str, Any] | None = None,
+) -> list[Planned]:
+    """Lists the runs behind some entries, seed by seed, so that a table fills evenly.
+
+    `otherwise` are readings of what the paper leaves open, which folders are named after.
+
+    Raises:
+      RunError: a folder holds another run than the one that belongs there.
+    """
+    runs = []
+    for seed in range(seeds):
+        for entry in entries:
+            default = dataclasses.replace(scale.apply(entry.config(seed), entry.times), data_dir=data_dir)
+            config = read_otherwise(default, otherwise or {})
+            name = f"{entry.name}{reading_suffix(config, default)}-seed{seed}"
+            runs.append(Planned(entry, config, folder / scale.name / name))
+    there = next(path for path in (folder / scale.name, *(folder / scale.name).parents) if path.exists())
+    if not there.is_dir():
+        raise RunError(f"workdir must be a folder that can be written to, got {folder}: {there} is a file")
+    for run in runs:
+        if (run.workdir / "config.json").exists():
+            check_same(run.workdir, run.config)
+    return runs
+
+
+def ended_below(folder: pathlib.Path, scale: Scale, entry: Entry, ending: str = "") -> list[pathlib.Path]:
+    """Lists the folders of an entry's runs that have ended, seed by seed; `ending` is as below."""
+    found = (folder / scale.name).glob(f"{entry.name}{ending}-seed*")
+    return sorted(path for path in found if (path / "result.json").exists())
+
+
+def suffixes_below(folder: pathlib.Path, scale: Scale, entry: Entry) -> list[str]:
+    """Lists how the names of an entry's runs end that read the paper otherwise, such as "-order=paper"."""
+    found = (folder / scale.name).glob(f"{entry.name}-*=*-seed*")
+    endings = {path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in found}
+    # Others, such as "-every5-order=paper", are of entries whose names go on.
+    return sorted(ending for ending in endings if all("=" in part for part in ending[1:].split("-")))
+
+
+class Remaining(NamedTuple):
+    """What is left to run of one entry."""
+
+    name: str
+    runs: int
+    size: Size  # of one run
+    seconds: float  # of what is left of all runs, estimated
+
+
+def remaining(missing: Sequence[Planned], *, at_once: bool) -> list[Remaining]:
+    """Estimates what is left of each entry; what is to run at once must have its data here."""
+    rows: dict[str, Remaining] = {}
+    for run in missing:
+        name = run.entry.name
+        if name not in rows:
+            if at_once:
+                check_data(run.config)
+            rows[name] = Remaining(name, 0, size_of(run.config, run.entry.setting), 0.0)
+        row = rows[name]
+        left = 1 - run.steps_done / row.size.steps
+        rows[name] = row._replace(runs=row.runs + 1, seconds=row.seconds + left * seconds_of(row.size))
+    return list(rows.values())
+
+
+def table_rows(paper: Paper) -> list[list[str]]:
+    """Lists all tables as text, each with its number in the paper."""
+    numbers = {name: number for number, name in paper.numbers.items()}
+    rows = [["table", "number", "entries", "what"]]
+    for name, table in paper.tables.items():
+        number = numbers.get(name, name if name.isdecimal() else "-")
+        rows.append([name, number, str(len(table.entries)), table.title])
+    return rows
+
+
+def scale_rows() -> list[list[str]]:
+    """Lists the sizes at which experiments can be run, as text."""
+    return [["scale", "what it means"], *([scale.name, scale.meaning] for scale in SCALES.values())]
+
+
+def plan_rows(remaining: Sequence[Remaining]) -> list[list[str]]:
+    """Lists what will run as text, and about how long each row will take."""
+    rows = [["row", "seeds to run", "steps", "sends per agent", "about"]]
+    for name, runs, size, seconds in remaining:
+        sends = readable(size.bytes_sent)
+        rows.append([name, str(runs), f"{size.steps:,}", sends, duration(seconds)])
+    return rows
+
+
+def duration(seconds: float) -> str:
+    """Writes about how long something takes."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
