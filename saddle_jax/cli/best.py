@@ -8,8 +8,16 @@ from absl import flags
 from saddle_jax.base.files import check_named_output, in_one_go
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
-from saddle_jax.report.best import as_json, choose, groups_by, rows_of
-from saddle_jax.report.candidates import BETTER, candidates_of, gather_ended, yardstick_of
+from saddle_jax.report.best import (
+    BETTER,
+    as_json,
+    candidates_of,
+    choose,
+    gather_ended,
+    groups_by,
+    rows_of,
+    yardstick_of,
+)
 from saddle_jax.report.tables import FORMS, in_form
 from saddle_jax.runs.run_folder import folders_below
 

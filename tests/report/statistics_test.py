@@ -9,10 +9,11 @@ import pytest
 from folders import SMALL, make_page, write_run
 from scipy import stats
 
+from saddle_jax.base.statistics import Summary, paired, summarise
 from saddle_jax.report.comparisons import differences, intervals, numbers
-from saddle_jax.report.measures import CLASSIFICATION
-from saddle_jax.report.statistics import Summary, paired, summarise
-from saddle_jax.report.tables import Cell, as_csv, as_latex, gather
+from saddle_jax.report.tables import as_csv, as_latex
+from saddle_jax.runs.schema import CLASSIFICATION
+from saddle_jax.runs.table import Cell, cells_by
 from saddle_jax.training.grid import parse_grid
 
 
@@ -62,7 +63,7 @@ def write_grid(folder):
 
 def test_a_grid_in_numbers_and_differences(tmp_path):
     grid = parse_grid("qgm,q_saddle", "none,sign", "0,1")
-    cells = gather(list(write_grid(tmp_path)), grid.axes)
+    cells = cells_by(list(write_grid(tmp_path)), grid.axes)
     rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, grid, CLASSIFICATION[0])))))
     assert [(row["method"], row["compressor"], row["n"], row["diverged"]) for row in rows] == [
         ("qgm", "none", "2", "0"),
