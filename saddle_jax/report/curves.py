@@ -14,7 +14,7 @@ from saddle_jax.report.gathered import MOST_LINES, Run, gather
 from saddle_jax.report.looks import in_matplotlib
 from saddle_jax.report.measures import Measure, same
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.seeds import band, finish, has, labels, over_seeds, seeds_together
+from saddle_jax.report.seeds import band, finish, has, labels, name_bands, over_seeds, seeds_together
 
 
 class Axis(NamedTuple):
@@ -92,6 +92,7 @@ def plot_curves(
         handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    name_bands(figure, groups)
     save(figure, path)
 
 

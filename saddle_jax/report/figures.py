@@ -25,6 +25,7 @@ from saddle_jax.report.seeds import (
     has,
     labels,
     mean_and_spread,
+    name_bands,
     over_seeds,
     seeds_together,
 )
@@ -96,6 +97,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
                 axes.set_ylim(bottom=0)
     handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    name_bands(figure, groups)
     save(figure, path)
 
 

@@ -1,5 +1,6 @@
 """The metrics of a run as its config.json names them: what they are called, and how they are written."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,11 @@ class Measure(NamedTuple):
     def factor(self) -> int:
         """By what a number is multiplied to be shown."""
         return 100 if self.percent else 1
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between what a shown number always lies: a share between 0 and 100 %."""
+        return (0.0, 100.0) if self.percent else (-math.inf, math.inf)
 
     @property
     def unit(self) -> str:

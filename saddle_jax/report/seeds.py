@@ -10,6 +10,8 @@ from saddle_jax.report.gathered import Run
 from saddle_jax.report.looks import settings_without
 from saddle_jax.settings.config import IRRELEVANT
 
+SPREAD = "± standard deviation"  # what stands behind a mean, in pictures, pages and tables alike
+
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
     """Groups the runs that differ in the seed alone, in the order given."""
@@ -114,6 +116,15 @@ def band(
         if axes.get_yscale() == "log":
             low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
         axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+
+
+def name_bands(figure: Any, groups: Sequence[Sequence[Run]]) -> None:
+    """Says below a picture what lines and bands are, where several seeds are drawn as one line."""
+    counts = sorted({len(group) for group in groups if len(group) > 1})
+    if counts:
+        seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+        text = f"lines: mean of {seeds} seeds; bands: {SPREAD}"
+        figure.supxlabel(text, fontsize=7)
 
 
 def finish(axes: Any, x: str, y: str) -> None:
