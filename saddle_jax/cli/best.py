@@ -44,7 +44,8 @@ def run(arguments: Sequence[str]) -> None:
         names = groups_by(candidates, options.by)
         choices = choose(candidates, names, yardstick)
     rows = rows_of(choices, yardstick)
-    title = f"best settings by {yardstick.name} ({yardstick.better} is better), mean +- deviation over seeds"
+    by = f"{yardstick.name} ({yardstick.better} is better)"
+    title = f"best settings by {by}, mean +- standard deviation over seeds"
     output = Output(options)
     output.give(as_json(choices, yardstick, left_out))
     output.table(rows, title, spare=("neighbours", "edge of the grid"))

@@ -24,9 +24,11 @@ def show_compared(
         cells, headline = cells_by(ended, grid.axes), headline_of(ended)
     alone, between = numbers(cells, grid, headline), differences(cells, grid)
     rows = comparison(cells, grid)
-    title = f"test {headline.title} of the consensus model{headline.unit}, mean +- deviation over seeds"
+    seeds = max((len(cell.scores) for cell in cells.values()), default=0)
+    title = f"test {headline.title} of the consensus model{headline.unit}"
+    title += f", mean +- standard deviation over seeds (n = {seeds})"
     output.table(rows, f"\n{title}")
-    paths = write_all(rows, folder, "comparison", numbers=alone)
+    paths = write_all(rows, folder, "comparison", title, numbers=alone)
     if any(len(cell.scores) > 1 for cell in cells.values()):
         spread = intervals(cells, grid)
         title = "the same with 95 % intervals of the mean (Student's t)"

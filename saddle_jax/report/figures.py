@@ -16,7 +16,7 @@ from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.graphs import topology_of
-from saddle_jax.report.plots import band, finish, in_matplotlib, new_figure, plot_counts, save
+from saddle_jax.report.plots import band, finish, in_matplotlib, name_bands, new_figure, plot_counts, save
 from saddle_jax.runs.schema import Measure, same
 from saddle_jax.runs.table import (
     MOST_LINES,
@@ -99,6 +99,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
                 axes.set_ylim(bottom=0)
     handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    name_bands(figure, groups)
     save(figure, path)
 
 
@@ -373,6 +374,7 @@ def plot_curves(
         handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    name_bands(figure, groups)
     save(figure, path)
 
 

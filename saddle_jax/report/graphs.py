@@ -171,8 +171,8 @@ def plot_graph(graphs: Graphs, path: str | os.PathLike) -> None:
     too_large = graphs.size > _PICTURE_AGENTS or most > 2 * _PICTURE_EDGES
     if too_large or graphs.period > _PICTURE_TURNS:
         raise ArgumentError(
-            f"a picture must have at most {_PICTURE_AGENTS} agents, {2 * _PICTURE_EDGES:,} directed links and "
-            f"{_PICTURE_TURNS} steps, got {graphs.size:,}, {most:,} and {graphs.period}"
+            f"a picture must have at most {_PICTURE_AGENTS} agents, {2 * _PICTURE_EDGES:,} directed links "
+            f"and {_PICTURE_TURNS} steps, got {graphs.size:,}, {most:,} and {graphs.period}"
         )
     columns = min(graphs.period, _IN_A_ROW)
     rows = math.ceil(graphs.period / columns)

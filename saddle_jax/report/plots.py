@@ -13,6 +13,8 @@ from saddle_jax.base.files import in_one_go
 from saddle_jax.data.skew import Partition
 from saddle_jax.runs.table import Run, settings_without
 
+SPREAD = "± standard deviation"  # what stands behind a mean, in pictures, pages and tables alike
+
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
     """Draws the paper's bubble plot: agents against classes, a bubble's area the number of samples."""
@@ -215,6 +217,15 @@ def band(
         if axes.get_yscale() == "log":
             low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
         axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+
+
+def name_bands(figure: Any, groups: Sequence[Sequence[Run]]) -> None:
+    """Says below a picture what lines and bands are, where several seeds are drawn as one line."""
+    counts = sorted({len(group) for group in groups if len(group) > 1})
+    if counts:
+        seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+        text = f"lines: mean of {seeds} seeds; bands: {SPREAD}"
+        figure.supxlabel(text, fontsize=7)
 
 
 def finish(axes: Any, x: str, y: str) -> None:

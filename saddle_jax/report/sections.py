@@ -331,7 +331,7 @@ def seeds(runs: Sequence[Run]) -> str:
         headline = group[0].headline
         scores = [score for run in group if (score := run.score()) is not None]
         found = summarise(scores)
-        scaled = summarise([headline.factor * score for score in scores])
+        scaled = summarise([headline.factor * score for score in scores]).within(headline.bounds)
         row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(scores))]
         rows.append([*row, headline.title, _score(headline, found.mean), _score(headline, found.std)])
         rows[-1].append(scaled.interval(".2f" if headline.percent else ".4g"))
@@ -346,23 +346,40 @@ def _rank(group: Sequence[Run]) -> tuple[bool, float]:
     return mean is None, sign * (mean or 0.0)
 
 
+# What makes losses and accuracies of runs comparable: the same samples, divided alike, and the same task.
+_PROBLEM = ("dataset", "subset", "objective", "partition", "alpha", "agents")
+
+
 def _between(groups: Sequence[Sequence[Run]]) -> str:
-    """Makes the table of differences from the first group, over the seeds that both have."""
-    first, *others = groups
-    rows: list[list[Any]] = [["minus the first", "difference", "95 % interval", "seeds"]]
-    factor, percent = first[0].headline.factor, first[0].headline.percent
-    base = {run.config.seed: factor * score for run in first if (score := run.score()) is not None}
-    for group, label in zip(others, labels(groups)[1:], strict=True):
-        if group[0].headline != first[0].headline:
-            continue
-        found = paired({r.config.seed: factor * s for r in group if (s := r.score()) is not None}, base)
-        digits = "+.2f" if percent else "+.4g"
-        mean = "-" if found.mean is None else (f"{found.mean:{digits}}", found.mean)
-        rows.append([label, mean, found.interval(digits), str(found.seeds)])
+    """Makes the table of differences over shared seeds, within each problem from its first group."""
+    problems: dict[Any, list[tuple[Sequence[Run], str]]] = {}
+    for group, label in zip(groups, labels(groups), strict=True):
+        config, headline = group[0].config, group[0].headline
+        problem = (headline, *(getattr(config, name) for name in _PROBLEM), *_samples(group[0]))
+        problems.setdefault(problem, []).append((group, label))
+    rows: list[list[Any]] = [["run", "minus", "difference", "95 % interval", "seeds"]]
+    for (headline, *_), ((first, subtracted), *others) in problems.items():
+        base = _shown_scores(first, headline)
+        for group, label in others:
+            difference = paired(_shown_scores(group, headline), base)
+            digits = "+.2f" if headline.percent else "+.4g"
+            mean = "-" if difference.mean is None else (f"{difference.mean:{digits}}", difference.mean)
+            rows.append([label, subtracted, mean, difference.interval(digits), str(difference.seeds)])
     if len(rows) == 1:
         return ""
-    note = f"<p>Seed by seed, from the first: {escape(labels(groups)[0])}.</p>"
+    note = "<p>Seed by seed, between runs on the same data, partition and number of agents.</p>"
     return f"<h3>Differences over the same seeds</h3>{note}{table('differences', rows)}"
+
+
+def _samples(run: Run) -> tuple[Any, Any]:
+    """Returns how many samples a run had: data from Python objects may share a name."""
+    dataset = run.fact("dataset")
+    return (dataset.get("train"), dataset.get("test")) if isinstance(dataset, dict) else (None, None)
+
+
+def _shown_scores(group: Sequence[Run], headline: Measure) -> dict[int, float]:
+    """Returns the scores by seed, as they are shown."""
+    return {run.config.seed: headline.factor * s for run in group if (s := run.score()) is not None}
 
 
 def _text(value: Any) -> str:

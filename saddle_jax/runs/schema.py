@@ -130,6 +130,11 @@ class Measure(NamedTuple):
         return 100 if self.percent else 1
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """Between what a shown number always lies: a share between 0 and 100 %."""
+        return (0.0, 100.0) if self.percent else (-math.inf, math.inf)
+
+    @property
     def unit(self) -> str:
         """What stands behind the name where numbers follow without a sign."""
         return ", %" if self.percent else ""

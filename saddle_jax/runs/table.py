@@ -475,11 +475,12 @@ class Cell:
     diverged: int = 0
     digits: str = ".2f"
     seeds: tuple[int, ...] = ()  # of the scores, in their order; empty: not known
+    bounds: tuple[float, float] = (-math.inf, math.inf)  # between which every score lies
 
     @property
     def summary(self) -> Summary:
         """Returns mean, deviation and interval over seeds."""
-        return summarise(self.scores)
+        return summarise(self.scores).within(self.bounds)
 
     @property
     def mean(self) -> float | None:
@@ -556,6 +557,7 @@ def _cell(ended: Sequence[_Ended], headline: Measure) -> Cell:
         sum(result["status"] == "diverged" for _, result in ended),
         ".2f" if headline.percent else ".4g",
         tuple(config.seed for config, _ in finished),
+        headline.bounds,
     )
 
 
