@@ -20,13 +20,13 @@ MADE_BY_THE_SITE = ("settings.md",)
 #
 # What would take hours, or needs CIFAR-10, which is no part of the project: appended in every run.
 HOURS = {
-    "bin/saddle train --config=configs/table1.py:cpu": (
+    "bin/saddle train --config=configs/saddle.py:cpu": (
         "--config.dataset=digits --config.model=mlp --config.subset=640"
     ),
-    "bin/saddle compare --config=configs/table1.py:cpu": (
+    "bin/saddle compare --config=configs/saddle.py:cpu": (
         "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
     ),
-    "bin/saddle train --config=configs/beyond.py:study": (
+    "bin/saddle train --config=configs/saddle.py:study": (
         "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
     ),
     "bin/saddle data partition --dataset=cifar10": "--dataset=digits",
@@ -54,8 +54,8 @@ MINUTES = {
         "--config.model=logistic --config.epochs=1 --config.seeds= --config.sweep=drop:0,0.5"
     ),
     "bin/saddle train --config.sharpness_every_epochs=5": "--config.model=logistic --config.epochs=5",
-    "bin/saddle train --config=configs/table1.py:cpu": "--config.model=logistic",  # all its epochs are used
-    "bin/saddle train --config=configs/table1.py:cpu --config.method=qgm": (
+    "bin/saddle train --config=configs/saddle.py:cpu": "--config.model=logistic",  # all its epochs are used
+    "bin/saddle train --config=configs/saddle.py:cpu --config.method=qgm": (
         "--config.model=logistic --config.epochs=1 --config.eval_every_epochs=1"
     ),
     "bin/saddle compare": "--config.model=logistic --config.epochs=1",

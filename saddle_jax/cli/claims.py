@@ -5,7 +5,10 @@ from absl import flags
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.papers.saddle.claimed import claim_rows, means_below, ratio_rows
+from saddle_jax.papers.evidence import claim_rows, means_below
+from saddle_jax.papers.saddle.claims import CLAIMS
+from saddle_jax.papers.saddle.costs import ratio_rows
+from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.report.tables import as_records, write_all
 
 
@@ -17,8 +20,8 @@ def show(options: flags.FlagValues) -> int:
     with mistakes():
         if options.workdir:
             scale, folder = place(options)
-            ours = means_below(folder, scale)
-        rows, cheaper = claim_rows(ours), ratio_rows()
+            ours = means_below(PAPER, folder, scale)
+        rows, cheaper = claim_rows(CLAIMS, ours), ratio_rows()
         output.table(rows, spare=("differences", "of them"))
         output.say("")
         output.table(cheaper)

@@ -76,9 +76,9 @@ def _names() -> dict[str, list[str]]:
     from saddle_jax.graphs import GRAPHS
     from saddle_jax.methods import METHODS
     from saddle_jax.models import NAMES
+    from saddle_jax.papers.common import SCALES
     from saddle_jax.papers.saddle.experiments import EXPERIMENTS
     from saddle_jax.papers.saddle.figures import FIGURES
-    from saddle_jax.papers.saddle.scales import SCALES
     from saddle_jax.sam import ASCENTS
     from saddle_jax.settings.config import SCHEDULES
 

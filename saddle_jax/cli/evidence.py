@@ -6,14 +6,18 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.planning import place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.papers.saddle.cells import accuracy_rows, reading_rows, reread
-from saddle_jax.papers.saddle.evidence import (
+from saddle_jax.papers.evidence import (
+    accuracy_rows,
     finding_rows,
     findings,
     plot_findings,
+    reading_rows,
+    reread,
     runs_below,
     statement_rows,
 )
+from saddle_jax.papers.saddle.claims import STATEMENTS
+from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.report.tables import as_records, write_all
 
 
@@ -23,15 +27,15 @@ def show(options: flags.FlagValues) -> int:
         raise UsageError("evidence must stand alone: it is about all tables")
     scale, folder = place(options)
     with mistakes():
-        runs = runs_below(folder, scale)
-        found, others = findings(runs), reread(folder, scale)
+        runs = runs_below(PAPER, folder, scale)
+        found, others = findings(STATEMENTS, runs), reread(PAPER, folder, scale)
         if not found:
             raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
         name = f"evidence-{scale.name}"
         tables = {
             name: finding_rows(found),
             f"{name}-accuracies": accuracy_rows(runs),
-            **({f"{name}-readings": reading_rows(others)} if others else {}),
+            **({f"{name}-readings": reading_rows(PAPER, others)} if others else {}),
             f"{name}-summary": statement_rows(found),
         }
         output = Output(options)

@@ -13,12 +13,10 @@ from saddle_jax.cli.running import run_several
 from saddle_jax.cli.settings import given_options
 from saddle_jax.cli.streams import doing
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.papers.saddle import plan
-from saddle_jax.papers.saddle.experiments import EXPERIMENTS, Entry
-from saddle_jax.papers.saddle.readings import written
-from saddle_jax.papers.saddle.reproduced import duration, plan_rows
-from saddle_jax.papers.saddle.scales import SCALES, Scale
-from saddle_jax.papers.saddle.sizes import HOW
+from saddle_jax.papers import runs as plan
+from saddle_jax.papers.common import SCALES, Entry, Scale
+from saddle_jax.papers.runs import HOW, duration, plan_rows, written
+from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 
 
 def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
@@ -88,5 +86,5 @@ def base_runs(
 ) -> list[plan.Planned]:
     """Plans the runs of other tables that these entries are compared with, those that have ended or not."""
     scale, folder = place(options)
-    bases = EXPERIMENTS[table].bases(entries)
+    bases = PAPER.compared_with(table, entries)
     return plan.plan(bases, scale, seeds, folder, options.data_dir, readings_of(options))

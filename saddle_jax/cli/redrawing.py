@@ -6,8 +6,8 @@ from absl import flags
 
 from saddle_jax.cli.planning import make_runs, place, readings_of
 from saddle_jax.cli.usage import UsageError, mistakes
+from saddle_jax.papers.runs import written
 from saddle_jax.papers.saddle import figures
-from saddle_jax.papers.saddle.readings import written
 from saddle_jax.runs.run_name import safe
 
 

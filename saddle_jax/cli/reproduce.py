@@ -10,11 +10,11 @@ from saddle_jax.cli.planning import base_runs, make_runs, place, readings_of
 from saddle_jax.cli.reproduced import show_results
 from saddle_jax.cli.settings import some_options
 from saddle_jax.cli.usage import mistakes, parse
+from saddle_jax.papers.common import SCALES
+from saddle_jax.papers.evidence import write_results
+from saddle_jax.papers.runs import READINGS, scale_rows, table_rows, written
 from saddle_jax.papers.saddle import figures
-from saddle_jax.papers.saddle.experiments import EXPERIMENTS, choose_entries, named_table
-from saddle_jax.papers.saddle.readings import SETTINGS, written
-from saddle_jax.papers.saddle.reproduced import figure_rows, scale_rows, table_rows, write_results
-from saddle_jax.papers.saddle.scales import SCALES
+from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 from saddle_jax.report.tables import as_records
 
 
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.figure is not None:
         return redrawing.draw(options)
     with mistakes():
-        table, entries = named_table(options.table), choose_entries(options.table, options.rows)
+        table, entries = PAPER.table_name(options.table), PAPER.choose(options.table, options.rows)
     if options.list:
         rows = [["row", "paper"], *([entry.name, str(entry.printed or "-")] for entry in entries)]
         output.table(rows)
@@ -44,19 +44,19 @@ def run(arguments: Sequence[str]) -> int:
             bases = base_runs(options, table, entries, options.seeds)
             otherwise = written(readings_of(options))
             scale, folder = place(options)
-            found = write_results(table, options.seeds, runs, bases, scale, folder, otherwise)
+            found = write_results(PAPER, table, options.seeds, runs, bases, scale, folder, otherwise)
         show_results(output, found, folder)
     return status
 
 
 def _show_overview(output: Output) -> int:
-    tables, figures, scales = table_rows(), figure_rows(), scale_rows()
+    tables, drawn, scales = table_rows(PAPER), figures.figure_rows(), scale_rows()
     output.table(tables)
     output.say("")
-    output.table(figures)
+    output.table(drawn)
     output.say("")
     output.table(scales)
-    records = (as_records(rows, ("table", "figure", "number")) for rows in (tables, figures, scales))
+    records = (as_records(rows, ("table", "figure", "number")) for rows in (tables, drawn, scales))
     output.give(dict(zip(("tables", "figures", "scales"), records, strict=True)))
     return 0
 
@@ -79,7 +79,7 @@ def _options() -> flags.FlagValues:
     meaning = "Print what the runs below --workdir say of the paper's statements, with verdicts."
     flags.DEFINE_bool("evidence", False, meaning, flag_values=options)
     flags.DEFINE_bool("list", False, "List the experiments, or the rows of one.", flag_values=options)
-    some_options(options, SETTINGS)
+    some_options(options, READINGS)
     meaning = "Whether quantizers are divided by tau (default: as each row's name says)."
     flags.DEFINE_bool("biased", None, meaning, flag_values=options)
     flags.DEFINE_bool("plan", False, "Print what would run, and stop.", flag_values=options)

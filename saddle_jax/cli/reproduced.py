@@ -3,7 +3,7 @@
 import pathlib
 
 from saddle_jax.cli.output import Output
-from saddle_jax.papers.saddle.reproduced import Results
+from saddle_jax.papers.evidence import Results
 from saddle_jax.report.tables import as_records
 
 _TEXTS = ("dataset", "graph", "method", "compressor", "scale")

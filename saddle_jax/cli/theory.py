@@ -10,7 +10,7 @@ from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options, width
 from saddle_jax.cli.theory_measured import on_testbed, show_corollary
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.papers.saddle.theory import bound, pictures, runs, summary
+from saddle_jax.papers.saddle.theory import bound, measured, texts
 from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training.progress import Screen
 
@@ -75,8 +75,8 @@ def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dic
         topology = build_topology(Config(topology=options.topology, agents=options.agents))
         constants: dict[str, Any] = {name: options[name].value for name in (*_CONSTANTS, "steps")}
         setting = bound.on_graph(topology, **constants)
-        tell(pictures.describe_setting(setting, f"Theorem 1 on {topology.name}", width()))
-        content = summary.of_setting(setting)
+        tell(texts.describe_setting(setting, f"Theorem 1 on {topology.name}", width()))
+        content = texts.setting_record(setting)
         return content | (on_testbed(options.workdir, topology, setting, tell) if options.testbed else {})
 
 
@@ -84,6 +84,6 @@ def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[st
     with mistakes():
         screen = Screen(quiet=options.json or options.quiet)
         given = (options.samples, options.data_dir, screen, options.code, options.replica)
-        run = runs.measure_run(workdir, *given)
-    tell(pictures.describe_run(run, str(workdir), width()))
-    return summary.of_run(run)
+        run = measured.measure_run(workdir, *given)
+    tell(texts.describe_run(run, str(workdir), width()))
+    return texts.run_record(run)

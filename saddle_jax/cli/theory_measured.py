@@ -7,7 +7,7 @@ from typing import Any
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.papers.saddle.theory import bound, corollary, pictures, speedup, summary, testbed
+from saddle_jax.papers.saddle.theory import bound, testbed, texts
 
 
 def on_testbed(
@@ -16,14 +16,14 @@ def on_testbed(
     """Runs the real method on the test-bed: at this setting, and over n for the slope."""
     folder = _made(workdir)
     measured = testbed.measure_setting(topology, setting)
-    tell(pictures.describe_measured(measured, setting))
-    points = speedup.sweep(report=lambda point: tell(pictures.describe_point(point)))
-    slope = speedup.fit_slope(points)
-    tell(pictures.describe_slope(slope))
+    tell(texts.describe_measured(measured, setting))
+    points = testbed.sweep(report=lambda point: tell(texts.describe_point(point)))
+    slope = testbed.fit_slope(points)
+    tell(texts.describe_slope(slope))
     if folder:
-        pictures.plot_speedup(points, slope, folder / "theory.png")
+        texts.plot_speedup(points, slope, folder / "theory.png")
         tell(f"picture: {folder / 'theory.png'}")
-    return summary.of_testbed(measured, points, slope)
+    return texts.testbed_record(measured, points, slope)
 
 
 def _made(workdir: str | None) -> pathlib.Path | None:
@@ -44,12 +44,12 @@ def show_corollary(workdir: str | None, output: Output) -> dict[str, Any]:
         "Q-SADDLe on quadratics under the corollary's schedule: its slopes in log(T) and log(n) are -1/2"
     )
     with mistakes():
-        cases = corollary.measure_cases(
+        cases = testbed.measure_cases(
             report=lambda case: output.note(f"measured: {case.graph}, beta {case.beta:g}")
         )
         output.note()
-        output.table(pictures.case_rows(cases))
+        output.table(texts.case_rows(cases))
         if folder:
-            pictures.plot_cases(cases, folder / "corollary.png")
+            texts.plot_cases(cases, folder / "corollary.png")
             output.note(f"picture: {folder / 'corollary.png'}")
-    return summary.of_corollary(cases)
+    return texts.corollary_record(cases)

@@ -238,11 +238,11 @@ class Paper:
 
     def table_name(self, name: str | None) -> str:
         """Returns a table by its name or by the paper's number of it; others are an ArgumentError."""
-        table = self.numbers.get(name or "", name)
+        table = self.numbers.get(name or "", name or "")
         if table in self.tables:
             return table
         got = "nothing" if name is None else repr(name)
-        hint = f"; {self.elsewhere[name]}" if name in self.elsewhere else ""
+        hint = f"; {self.elsewhere[table]}" if table in self.elsewhere else ""
         listed = ", ".join([*self.tables, *self.numbers])
         raise ArgumentError(f"table must be one of {listed}, got {got}{hint}")
 

@@ -8,13 +8,13 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from saddle_jax.base.statistics import Summary, differences, holm, in_percent, paired, signed, summarise
 from saddle_jax.papers.common import Claim, Contrast, Entry, Paper, Printed, Quantity, Scale, Statement
 from saddle_jax.papers.runs import Planned, ended_below, suffixes_below
-from saddle_jax.report.gathered import Run, consensus_stages, gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.statistics import Summary, differences, holm, in_percent, paired, signed, summarise
-from saddle_jax.report.tables import NUMBERS, Cell, cell_of, numbers_of, seeds_of, write_all
+from saddle_jax.report.tables import write_all
 from saddle_jax.runs.run_name import safe
+from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, gather, numbers_of, seeds_of
 
 # ---- reading runs ----
 
@@ -220,9 +220,9 @@ def contrasts(
         what = _contrast(paper, one, other)
         if what is None or one.problem != other.problem or one.schedule != other.schedule:
             continue
-        paper = one.printed.mean - other.printed.mean if one.printed and other.printed else None
+        printed = one.printed.mean - other.printed.mean if one.printed and other.printed else None
         ours = cells[one].minus(every[other])
-        row = [*one.problem, what, signed(paper), signed(ours.mean)]
+        row = [*one.problem, what, signed(printed), signed(ours.mean)]
         rows.append([*row, ours.interval("+.2f"), str(ours.seeds)])
     return rows
 

@@ -17,7 +17,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.papers.saddle.theory import speedup
+from saddle_jax.papers.saddle.theory import testbed
 from saddle_jax.settings.config import Config
 
 # What a reader may put into one notebook, page after page.
@@ -214,7 +214,7 @@ def checkout(tmp_path, monkeypatch):
 @pytest.fixture
 def in_ci(monkeypatch):
     """The one size that no flag appends to a command: over how many steps the corollary is measured."""
-    monkeypatch.setattr(speedup, "sweep", functools.partial(speedup.sweep, steps=200, repetitions=2))
+    monkeypatch.setattr(testbed, "sweep", functools.partial(testbed.sweep, steps=200, repetitions=2))
 
 
 def run_smallest(page):

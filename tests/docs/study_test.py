@@ -7,8 +7,10 @@ import shutil
 import pytest
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.papers.saddle.claimed import claim_rows, means_below
-from saddle_jax.papers.saddle.scales import SCALES
+from saddle_jax.papers.common import SCALES
+from saddle_jax.papers.evidence import claim_rows, means_below
+from saddle_jax.papers.saddle.claims import CLAIMS
+from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.report.tables import as_markdown
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,7 +36,7 @@ def test_tables_are_those_of_the_command(name, written):
 
 
 def test_claims_are_those_of_the_command():
-    rows = claim_rows(means_below(RESULTS, SCALES["study"]))
+    rows = claim_rows(CLAIMS, means_below(PAPER, RESULTS, SCALES["study"]))
     assert (RESULTS / "claims-study.md").read_text().partition("\n\n")[2] == as_markdown(rows)
 
 

@@ -8,10 +8,10 @@ import pytest
 from folders import write_run
 
 from saddle_jax.cli.__main__ import main
+from saddle_jax.papers.common import SCALES, Claim, Printed, ends
 from saddle_jax.papers.saddle import printed
-from saddle_jax.papers.saddle.claims import CLAIMS, Claim, ends
+from saddle_jax.papers.saddle.claims import CLAIMS
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS
-from saddle_jax.papers.saddle.scales import SCALES
 
 
 def cells(text):
@@ -80,7 +80,7 @@ def test_every_claim_is_about_pairs_of_one_problem_but_for_alpha():
 def test_verdicts_go_by_the_last_digit(stated, values, expected):
     entries = [e for e in EXPERIMENTS["levels"].entries if e.printed][:2]
     changed = [
-        (dataclasses.replace(entry, printed=printed.Printed(value)), None)
+        (dataclasses.replace(entry, printed=Printed(value)), None)
         for entry, value in zip(entries, values, strict=True)
     ]
     kept = tuple(changed[: len(stated)])
@@ -90,9 +90,7 @@ def test_verdicts_go_by_the_last_digit(stated, values, expected):
 def test_a_gain_under_compression_is_no_drop_in_the_text_but_a_gain_of_ours():
     one, other = (e for e in EXPERIMENTS["levels"].entries if e.name.endswith(("-qgm-none", "-ngm-none")))
     means = {one: -2.0, other: 1.5}
-    differences = tuple(
-        (dataclasses.replace(e, printed=printed.Printed(mean)), None) for e, mean in means.items()
-    )
+    differences = tuple((dataclasses.replace(e, printed=Printed(mean)), None) for e, mean in means.items())
     assert Claim("", "", ("0", "1.5"), differences, ends, 0.0).printed() == (0.0, 1.5)
     assert Claim("", "", ("0", "1.5"), ((one, None), (other, None)), ends, 0.0).value(means) == (
         (-2.0, 1.5),

@@ -4,7 +4,7 @@ import pytest
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.papers.saddle.costs import costs
-from saddle_jax.papers.saddle.settings import SETTINGS
+from saddle_jax.papers.saddle.printed import SETTINGS
 
 
 def test_all_printed_figures_are_derived():

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from saddle_jax.compression.quantization import quantize
-from saddle_jax.papers.saddle.claimed import written
 from saddle_jax.papers.saddle.claims import CLAIMS
 from saddle_jax.papers.saddle.costs import ratios
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS
@@ -51,7 +50,7 @@ def rows():
 
 def test_the_page_lists_what_the_tables_do_not_bear_out_and_nothing_else():
     expected = [
-        [c.place, c.text, " to ".join(c.stated), written(c, c.printed()), c.verdict()]
+        [c.place, c.text, " to ".join(c.stated), c.written(c.printed()), c.verdict()]
         for c in CLAIMS
         if c.verdict() != "yes"
     ]

@@ -11,7 +11,7 @@ from theory_test import BY_HAND, point
 
 import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.papers.saddle.theory import corollary, estimates, speedup
+from saddle_jax.papers.saddle.theory import measured, testbed
 from saddle_jax.papers.saddle.theory.bound import bound, conditions, mixing_lambda
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import Replica, build
@@ -54,7 +54,7 @@ def test_estimates_are_those_of_a_computation_by_hand(small):
     experiment, params = small
     partition = experiment.partition
     assert len(set(partition.sizes.tolist())) > 1  # agents with unequal shares
-    found = estimates.estimate(experiment, params, iterations=25)
+    found = measured.estimate(experiment, params, iterations=25)
     weights = flat(jax.tree.map(lambda x: x.mean(axis=0), params))
     means, curvatures, losses = [], [], []
     for row, size in zip(partition.samples, partition.sizes, strict=True):
@@ -99,7 +99,7 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
     found = []
     for seed in range(12):  # other seeds choose other batches
         other = dataclasses.replace(experiment, config=dataclasses.replace(SMALL, seed=seed))
-        found.append(estimates.estimate(other, params, samples=samples, iterations=1).sigma ** 2)
+        found.append(measured.estimate(other, params, samples=samples, iterations=1).sigma ** 2)
     error = np.std(found, ddof=1) / np.sqrt(12)
     assert error < 0.1 * np.mean(expected)
     assert abs(np.mean(found) - np.mean(expected)) < 3 * error
@@ -107,9 +107,9 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
 
 def test_what_lies_outside_of_the_theorem_is_told():
     inside = Config(nesterov=False, weight_decay=0.0, schedule="constant")
-    assert estimates.outside_the_theorem(inside) == []
-    assert estimates.outside_the_theorem(dataclasses.replace(inside, method="qgm")) == []
-    told = estimates.outside_the_theorem(Config(method="n_saddle", compressor="sign"))
+    assert measured.outside_the_theorem(inside) == []
+    assert measured.outside_the_theorem(dataclasses.replace(inside, method="qgm")) == []
+    told = measured.outside_the_theorem(Config(method="n_saddle", compressor="sign"))
     words = ("method n_saddle", "Nesterov", "weight decay 0.0001", "schedule (step)", "compressor sign")
     assert len(told) == 5
     assert all(word in text for word, text in zip(words, told, strict=True))
@@ -147,12 +147,12 @@ def test_the_command_prints_terms_and_conditions(capsys):
 
 def test_the_command_measures_and_draws(capsys, tmp_path, monkeypatch):
     short = [point(2, 1.0, 0.1), point(4, 0.6, 0.02)]
-    monkeypatch.setattr(speedup, "sweep", lambda report: [report(p) or p for p in short])
+    monkeypatch.setattr(testbed, "sweep", lambda report: [report(p) or p for p in short])
     command = ["theory", "--testbed", "--agents=2", "--steps=50", f"--workdir={tmp_path / 'out'}"]
     assert cli.main(["saddle", *command]) == 0
     out = capsys.readouterr().out
     assert re.search(r"Q-SADDLe on quadratics with these constants: .* the bound is [0-9.]+\n", out)
-    assert f"slope of log(measured) over log(n): {speedup.fit_slope(short).value:.3f}" in out
+    assert f"slope of log(measured) over log(n): {testbed.fit_slope(short).value:.3f}" in out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["theory.png"]
     assert (tmp_path / "out" / "theory.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "taken" / "theory.png").mkdir(parents=True)
@@ -166,8 +166,8 @@ def test_the_command_shows_the_corollary_by_graph_and_momentum(capsys, tmp_path,
         return found._replace(setting=dataclasses.replace(found.setting, steps=steps))
 
     last = of_steps(400, 0.5)
-    case = corollary.Case("ring", 0.9, (of_steps(100, 1.0), last), (last, point(16, 0.25, 0.01)))
-    monkeypatch.setattr(corollary, "measure_cases", lambda report: [report(case) or case])
+    case = testbed.Case("ring", 0.9, (of_steps(100, 1.0), last), (last, point(16, 0.25, 0.01)))
+    monkeypatch.setattr(testbed, "measure_cases", lambda report: [report(case) or case])
     assert cli.main(["saddle", "theory", "--corollary", f"--workdir={tmp_path}"]) == 0
     shown = capsys.readouterr().out
     assert "measured: ring, beta 0.9" in shown
@@ -185,7 +185,7 @@ def test_the_command_shows_the_corollary_by_graph_and_momentum(capsys, tmp_path,
 
 def test_what_is_not_finite_is_null_in_json(capsys, monkeypatch):
     diverged = [point(2, 1.0, 0.1), point(4, float("nan"), 0.1)]
-    monkeypatch.setattr(speedup, "sweep", lambda report: diverged)
+    monkeypatch.setattr(testbed, "sweep", lambda report: diverged)
     assert cli.main(["saddle", "theory", "--testbed", "--agents=2", "--steps=50", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [p["mean"] for p in content["speedup"]] == [1.0, None]
@@ -200,7 +200,7 @@ def test_the_command_on_a_run(run, capsys):
     assert cli.main(["saddle", "theory", str(run), "--samples=0", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     config = SMALL
-    found = estimates.Estimates(**content["estimates"])
+    found = measured.Estimates(**content["estimates"])
     assert content["setting"] == dataclasses.asdict(found.setting(config, content["step"]))
     assert content["setting"]["mu"] == 0.9
     assert found.samples == 50
@@ -240,4 +240,4 @@ def test_a_run_that_cannot_be_measured_is_a_mistake(run, capsys, tmp_path):
     assert "has no whole checkpoint: train it first" in capsys.readouterr().err
     alone = build(dataclasses.replace(SMALL, topology="isolated"))
     with pytest.raises(ValueError, match=r"the theorem needs agents that mix, got isolated\(3\)"):
-        estimates.estimate(alone, alone.first_params())
+        measured.estimate(alone, alone.first_params())

@@ -9,16 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddle_jax.papers.saddle import printed
-from saddle_jax.papers.saddle.experiments import EXPERIMENTS
-from saddle_jax.papers.saddle.printed import Printed
-from saddle_jax.papers.saddle.reproduced import beside_the_paper, contrasts, numbers
-from saddle_jax.papers.saddle.scales import SCALES
-from saddle_jax.report.tables import Cell
+from saddle_jax.papers.common import SCALES, Printed, lines_of
+from saddle_jax.papers.evidence import beside_the_paper, contrasts, numbers
+from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
+from saddle_jax.runs.table import Cell
 from saddle_jax.training import feeding, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OVERLAYS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "default")
 
 
 def figures(table):
@@ -69,7 +66,7 @@ def test_the_figures_give_the_drops_that_the_paper_prints_but_for_one(table, bas
 
 
 def test_a_printed_figure_keeps_its_deviation_and_star():
-    (line,) = printed.lines("10 qgm top_k0.3 52.23* 23.00±1.96 49.30")
+    (line,) = lines_of("10 qgm top_k0.3 52.23* 23.00±1.96 49.30")
     assert line.figures == (Printed(52.23, None, True), Printed(23.0, 1.96), Printed(49.3))
     assert [str(figure) for figure in line.figures] == ["52.23*", "23.00 +- 1.96", "49.30"]
 
@@ -178,24 +175,24 @@ def test_two_steps_of_every_experiment(entry):
     assert max(apart) > 0  # the agents went their own ways
 
 
-@pytest.mark.parametrize("path", OVERLAYS, ids=lambda path: path.stem)
-def test_overlays_name_rows_and_scales(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+def test_the_settings_file_names_rows_and_scales():
+    spec = importlib.util.spec_from_file_location("configs", ROOT / "configs" / "saddle.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    table = re.search(r"--table=(\S+) ", module.__doc__)[1]
-    last = EXPERIMENTS[table].entries[-1]
-    assert module.get_config(last.name) == last.config()
-    assert module.get_config(f"cpu/{last.name}") == SCALES["cpu"].apply(last.config(), last.times)
+    for experiment in EXPERIMENTS.values():
+        last = experiment.entries[-1]
+        assert module.get_config(last.name) == last.config()
+        assert module.get_config(f"cpu/{last.name}") == SCALES["cpu"].apply(last.config(), last.times)
     assert module.get_config("cpu").model == "resnet8"
-    assert module.get_config().model != "resnet8"
+    assert module.get_config() in [entry.config() for entry in EXPERIMENTS["1"].entries]
     with pytest.raises(ValueError, match=r"did you mean 'cpu'.*variant must be .*, got 'cpi'"):
         module.get_config("cpi")
 
 
-def test_every_experiment_has_an_overlay():
-    tables = {re.search(r"--table=(\S+) ", path.read_text())[1] for path in OVERLAYS}
-    assert tables == set(EXPERIMENTS)
+def test_a_name_means_the_same_run_in_every_table():
+    configs = {}
+    for entry in (entry for experiment in EXPERIMENTS.values() for entry in experiment.entries):
+        assert configs.setdefault(entry.name, entry.config()) == entry.config()
 
 
 def test_the_table_stands_beside_the_papers():
@@ -218,7 +215,7 @@ def test_the_table_stands_beside_the_papers():
     assert {row[5] for row in rows[1:]} == {"cpu"}
     smoke = [row[-1] for row in beside_the_paper(cells, SCALES["smoke"])[1:]]
     assert smoke == ["(71.00 +- 1.41)", "(diverged*)", "(80.00*)", "(-)"]  # no paper, no difference
-    assert [row[3:] for row in contrasts(cells)[1:]] == [
+    assert [row[3:] for row in contrasts(PAPER, cells)[1:]] == [
         ["qgm: quantize8 - none", "-0.82", "-", "-", "0"],
         ["q_saddle - qgm", "+10.31", "+8.00", "-", "1"],  # of the seed that both have
         ["q_saddle - qgm (quantize8)", "+11.23", "-", "-", "0"],
@@ -228,21 +225,21 @@ def test_the_table_stands_beside_the_papers():
 
 def test_drops_are_from_the_uncompressed_runs_of_another_table():
     entries = [e for e in EXPERIMENTS["top-k"].entries if e.name.startswith("cifar10-ring5-alpha0.001-qgm")]
-    bases = EXPERIMENTS["top-k"].bases(entries)
+    bases = PAPER.compared_with("top-k", entries)
     assert {e.problem for e in bases} == {entries[0].problem}
     cells = {entries[0]: Cell((60.0, 64.0), seeds=(0, 1))}
     found = {e: Cell((70.0, 76.0, 99.0), seeds=(0, 1, 2)) for e in bases if e.method == "qgm"}
     (row,) = beside_the_paper(cells, SCALES["cpu"], found)[1:]
     assert row[-2:] == ["21.68", "11.00"]
-    by_name = {row[3]: row[4:] for row in contrasts(cells, found)[1:]}
+    by_name = {row[3]: row[4:] for row in contrasts(PAPER, cells, found)[1:]}
     # differences of 10 and 12: 11 +- 12.706 x sqrt(2) / sqrt(2)
     assert by_name == {"qgm: top_k0.3 - none": ["-21.68", "-11.00", "[-23.71, +1.71]", "2"]}
 
 
 def test_the_efficient_variant_is_beside_what_the_text_compares_it_with():
     (entry,) = (e for e in EXPERIMENTS["efficient"].entries if "ring10-alpha0.01-q_saddle-none" in e.name)
-    bases = EXPERIMENTS["efficient"].bases([entry])
-    rows = contrasts({entry: Cell(())}, {e: Cell(()) for e in bases})[1:]
+    bases = PAPER.compared_with("efficient", [entry])
+    rows = contrasts(PAPER, {entry: Cell(())}, {e: Cell(()) for e in bases})[1:]
     assert [row[3:5] for row in rows] == [
         ["q_saddle every 5 - qgm", "+8.09"],  # 85.50 - 77.41
         ["q_saddle every 5 - q_saddle", "-2.22"],  # 85.50 - 87.72
@@ -257,7 +254,7 @@ def test_other_radii_are_named_and_stand_beside_the_papers():
         for e in entries
         if e.rho in scores
     }
-    found = {row[3]: row[5] for row in contrasts(cells)[1:]}
+    found = {row[3]: row[5] for row in contrasts(PAPER, cells)[1:]}
     assert found == {
         "q_saddle - qgm": "+10.00",
         "q_saddle rho 0.2 - qgm": "+13.00",

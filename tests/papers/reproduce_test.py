@@ -10,11 +10,11 @@ import pytest
 
 from saddle_jax.cli.__main__ import VERBS, main
 from saddle_jax.core.ledger import passes_per_step
-from saddle_jax.papers.saddle import plan, readings, sizes
-from saddle_jax.papers.saddle.experiments import EXPERIMENTS, named_table
+from saddle_jax.papers import runs
+from saddle_jax.papers.common import SCALES
+from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 from saddle_jax.papers.saddle.figures import FIGURES, Place, named_figure
-from saddle_jax.papers.saddle.scales import SCALES
-from saddle_jax.papers.saddle.settings import SETTINGS
+from saddle_jax.papers.saddle.printed import SETTINGS
 from saddle_jax.training.program import build
 
 
@@ -73,7 +73,7 @@ def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
 def test_tables_and_figures_have_the_numbers_of_the_paper(tmp_path, capsys):
     assert main(["saddle", "reproduce", "--table=6", "--list"]) == 0
     assert capsys.readouterr().out.count("-every5 ") == 8
-    names = [named_table(str(number)) for number in range(1, 10)]
+    names = [PAPER.table_name(str(number)) for number in range(1, 10)]
     assert names == ["1", "2", "3", "4", "5", "efficient", "dpsgd", "top-k", "2-bit"]
     our_own = {"rho", "beyond", "curves"}
     assert set(map(named_figure, "123456789")) == set(FIGURES) - our_own
@@ -152,7 +152,7 @@ def test_a_folder_that_holds_another_run_is_refused_and_left_alone(tmp_path, cap
 
 def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     def size(**changes):
-        return sizes.size_of(dataclasses.replace(smoke, **changes))
+        return runs.size_of(dataclasses.replace(smoke, **changes), SETTINGS["cifar10"])
 
     smoke = SCALES["smoke"].apply(EXPERIMENTS["1"].entries[0].config())
     passes = {
@@ -163,8 +163,8 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     }
     assert {method: size(method=method).passes for method in passes} == passes
     assert size(method="q_saddle", ascent_every=5).passes == pytest.approx(1.2)
-    assert sizes.seconds_of(size(epochs=2)) > sizes.seconds_of(size()) > 0
-    planned = plan.plan(EXPERIMENTS["1"].entries[:1], SCALES["smoke"], 2, tmp_path, "")
+    assert runs.seconds_of(size(epochs=2)) > runs.seconds_of(size()) > 0
+    planned = runs.plan(EXPERIMENTS["1"].entries[:1], SCALES["smoke"], 2, tmp_path, "")
     assert [run.status for run in planned] == ["missing", "missing"]
     (planned[0].workdir / "checkpoints" / "00000001").mkdir(parents=True)
     assert (planned[0].status, planned[0].steps_done) == ("interrupted", 1)
@@ -174,7 +174,7 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
 def test_a_size_told_from_settings_is_that_of_the_run(changes):
     entry = EXPERIMENTS["1"].entries[0]
     config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
-    found, built = sizes.size_of(config), build(config)
+    found, built = runs.size_of(config, entry.setting), build(config)
     assert found.steps == built.replica.steps
     assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
     assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
@@ -182,7 +182,7 @@ def test_a_size_told_from_settings_is_that_of_the_run(changes):
 
 def test_a_size_is_that_of_the_papers_data_without_the_data():
     config = EXPERIMENTS["1"].entries[0].config()
-    found = sizes.size_of(config)
+    found = runs.size_of(config, SETTINGS[config.dataset])
     assert config.dataset == "cifar10"
     assert found.steps == SETTINGS["cifar10"].steps(config.agents)
     # ResNet-20 takes 41 million multiplications for an image of CIFAR-10.
@@ -236,8 +236,8 @@ def test_readings_change_the_runs_that_they_mean_something_to():
 
     def changed(name, **given):
         default = by_name[name]
-        config = readings.read_otherwise(default, given)
-        return readings.ending(config, default), config
+        config = runs.read_otherwise(default, given)
+        return runs.reading_suffix(config, default), config
 
     compressed, plain = "cifar10-ring10-alpha0.01-qgm-quantize8", "cifar10-ring10-alpha0.01-qgm-none"
     assert changed(compressed, order="paper")[0] == "-order=paper"

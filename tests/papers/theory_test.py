@@ -10,7 +10,7 @@ import pytest
 from problem import compiled
 
 import saddle_jax as sj
-from saddle_jax.papers.saddle.theory import corollary, speedup, testbed
+from saddle_jax.papers.saddle.theory import testbed
 from saddle_jax.papers.saddle.theory.bound import (
     Setting,
     bound,
@@ -194,8 +194,8 @@ def test_below_the_bound_wherever_theorem_and_proof_apply(topology):
 
 
 def test_twice_the_agents_make_the_error_smaller_by_the_root_of_two():
-    points = speedup.sweep((2, 8), steps=2000, c=0.3, repetitions=32)
-    slope = speedup.fit_slope(points)
+    points = testbed.sweep((2, 8), steps=2000, c=0.3, repetitions=32)
+    slope = testbed.fit_slope(points)
     assert slope.standard_error < 0.04
     # eta T is 19 for two agents: where the run starts still shows, by 0.02 or less
     assert slope.value == pytest.approx(-0.5, abs=3 * slope.standard_error + 0.02)
@@ -205,17 +205,17 @@ def test_twice_the_agents_make_the_error_smaller_by_the_root_of_two():
 
 def point(n, mean, error):
     setting = dataclasses.replace(BY_HAND, agents=n)
-    return speedup.Point(setting, bound(setting), testbed.Measured(mean, error))
+    return testbed.Point(setting, bound(setting), testbed.Measured(mean, error))
 
 
 def test_the_slope_and_its_error_are_those_of_numpy():
     points = [point(2, 1.0, 0.1), point(4, 0.6, 0.02), point(16, 0.4, 0.03)]
-    found = speedup.fit_slope(points)
+    found = testbed.fit_slope(points)
     weights = [p.measured.mean / p.measured.standard_error for p in points]
     line, covariance = np.polyfit(np.log([2, 4, 16]), np.log([1, 0.6, 0.4]), 1, w=weights, cov="unscaled")
     assert found == pytest.approx((line[0], np.sqrt(covariance[0, 0])))
     with pytest.raises(ValueError, match="points must be at least two, got 1"):
-        speedup.fit_slope(points[:1])
+        testbed.fit_slope(points[:1])
 
 
 def test_agents_with_curvatures_of_their_own_have_the_same_mean_and_minimum():
@@ -240,7 +240,7 @@ def test_the_graph_moves_the_mean_only_if_curvatures_differ():
 
 
 def test_the_corollary_over_steps_on_a_sparse_graph():
-    (case,) = corollary.measure_cases(["ring"], [0.5], sizes=(4, 8), steps=(500, 4000), repetitions=16)
+    (case,) = testbed.measure_cases(["ring"], [0.5], sizes=(4, 8), steps=(500, 4000), repetitions=16)
     assert [point.setting.steps for point in case.over_steps] == [500, 4000]
     assert [(point.setting.agents, point.setting.steps) for point in case.over_agents] == [
         (4, 4000),
@@ -253,7 +253,7 @@ def test_the_corollary_over_steps_on_a_sparse_graph():
     assert over_steps.value == pytest.approx(-0.5, abs=0.08)
     assert over_agents.value == pytest.approx(-0.5, abs=0.12)
     assert case.excess == pytest.approx(1.0, abs=0.15)
-    slope = speedup.fit_slope(case.over_steps, "steps")
+    slope = testbed.fit_slope(case.over_steps, "steps")
     first, last = (point.measured.mean for point in case.over_steps)
     assert slope.value == pytest.approx(np.log(last / first) / np.log(8))
 

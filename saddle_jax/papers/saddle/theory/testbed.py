@@ -1,4 +1,4 @@
-"""A problem whose constants are known exactly, so that the real method can be held against the theorem.
+"""A problem whose constants are known exactly, on which the method is held against theorem and corollary.
 
     f_i(x) = 1/2 (x - b_i)^T H (x - b_i),     F_i(x; z) = f_i(x) + z^T x,   z = sigma / sqrt(d) (+-1, ...)
 
@@ -11,7 +11,9 @@ eigenvalue, and every F_i(.; z) is as smooth as f_i.
 
 import dataclasses
 import functools
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +25,9 @@ from saddle_jax.base.types import Array, Key, Params
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus, replicate
+from saddle_jax.graphs.named import complete, ring, torus
 from saddle_jax.methods.saddle import q_saddle
-from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
+from saddle_jax.papers.saddle.theory.bound import Bound, Setting, bound, corollary_schedule, mixing_lambda
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,3 +177,170 @@ def _runs(topology: Graphs, steps: int, arrays: tuple, options: tuple, keys: Key
         return average
 
     return jax.vmap(run)(keys)
+
+
+# ---- the corollary: with eta = c sqrt(n/T) the error falls as 1 / sqrt(nT) ----
+#
+# What c and T must be for the bound to say so too. Let H = L I and L = 1, without momentum. A run really has
+# the error
+#
+#     gap / (eta T)  +  eta sigma^2 / (2n)            =  (gap / c + c sigma^2 / 2) / sqrt(nT)
+#
+# up to factors 1 - O(1 / (eta T)), because it starts elsewhere than it ends, and 1 + O(eta). The bound has
+#
+#     4 gap / (eta T)  +  6 eta sigma^2 / n  +  1536 eta^2 sigma^2 / lambda^2  +  ...
+#
+# and its third summand, a consensus error times a large constant, is 1536 c^2 sigma^2 n / T: it grows with n.
+# The first two lead where 256 c sqrt(n^3 / T) is about one or below, while eta T = c sqrt(nT) must be large
+# for the smallest n. Sizes 2 to 8 and a complete graph (lambda = 1) allow both with T = 40,000 and c = 0.043;
+# gap is chosen to make the two errors of a run equal, and delta and rho to leave them alone: `sweep`.
+#
+# `measure_cases` measures the method where the bound says little: on rings and tori, with momentum far beyond
+# what the proof allows, and with curvatures that differ between agents, so that what agents disagree on moves
+# their mean. With momentum eta is c (1 - beta) sqrt(n/T): the theorem is about eta / (1 - beta).
+
+GRAPHS: dict[str, Callable[[int], Topology]] = {
+    "complete": complete,
+    "torus": lambda n: torus(round(n**0.5), round(n**0.5)),
+    "ring": ring,
+}
+MOMENTA = (0.0, 0.5, 0.9)
+# Squares, for the torus. The middle one is that of the sweep over T.
+SIZES = (9, 16, 25)
+STEPS = (1_000, 4_000, 16_000)
+_C = 0.5  # eta T is at least 63, so that the start hardly shows, and eta at most 0.064
+_C_RHO = 0.1
+
+
+class Point(NamedTuple):
+    """One size of the sweep: its setting, the bound, and the measured error."""
+
+    setting: Setting
+    bound: Bound
+    measured: Measured
+
+
+class Slope(NamedTuple):
+    """The slope of log(error) against log(n) or log(T); the corollary says -1/2."""
+
+    value: float
+    standard_error: float  # what the errors of the measured points cause
+
+
+def _point(
+    topology: Topology,
+    steps: int,
+    repetitions: int,
+    *,
+    c: float,
+    delta: float,
+    spread: float = 0.0,
+    beta: float = 0.0,
+) -> Point:
+    """Measures under the corollary's schedule; both errors of a run are equal: gap / c = c sigma^2 / 2."""
+    n = topology.size
+    eta, rho = corollary_schedule(n, steps, c, _C_RHO)
+    problem = quadratic(
+        topology, sigma=1.0, delta=delta, gap=c**2 / 2, dimension=8, flattest=1.0, spread=spread, seed=n
+    )
+    options = {"eta": eta * (1 - beta), "beta": beta, "mu": beta, "rho": rho}
+    setting = problem.setting(**options, steps=steps)
+    measured = measure(problem, **options, steps=steps, repetitions=repetitions, seed=n)
+    return Point(setting, bound(setting), measured)
+
+
+def sweep(
+    sizes: Sequence[int] = (2, 4, 8),
+    *,
+    steps: int = 40_000,
+    c: float = 0.043,
+    repetitions: int = 32,
+    report: Callable[[Point], None] = lambda point: None,
+) -> list[Point]:
+    """Measures complete graphs without momentum; `report` is called with every point once it is measured."""
+    if len(sizes) < 2:
+        raise ArgumentError(f"sizes must be at least two, got {sizes}")
+    points = []
+    for n in sizes:
+        graph = complete(checks.whole("sizes", n, at_least=2))
+        points.append(_point(graph, steps, repetitions, c=c, delta=0.1))
+        report(points[-1])
+    return points
+
+
+def fit_slope(points: Sequence[Point], over: Literal["agents", "steps"] = "agents") -> Slope:
+    """Fits the slope by least squares in log-log, each point weighted by its own standard error."""
+    if len(points) < 2:
+        raise ArgumentError(f"points must be at least two, got {len(points)}")
+    sizes = np.log([getattr(point.setting, over) for point in points])
+    errors = np.log([point.measured.mean for point in points])
+    weights = [point.measured.mean / point.measured.standard_error for point in points]  # 1 / std of the log
+    coefficients, covariance = _line(sizes, errors, np.asarray(weights))
+    return Slope(float(coefficients[0]), math.sqrt(covariance[0, 0]))
+
+
+def _line(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Fits slope and intercept [2] and their covariance [2, 2], with the weights as they are."""
+    design = np.stack([x, np.ones_like(x)], axis=1) * weights[:, None]
+    covariance = np.linalg.inv(design.T @ design)
+    return covariance @ design.T @ (y * weights), covariance
+
+
+class Case(NamedTuple):
+    """A graph and a momentum: the errors over T and over n, and their slopes.
+
+    Attributes:
+      graph: its name.
+      beta: the momentum; mu is the same.
+      over_steps: points of the middle size, T rising.
+      over_agents: points of the largest T, n rising.
+    """
+
+    graph: str
+    beta: float
+    over_steps: tuple[Point, ...]
+    over_agents: tuple[Point, ...]
+
+    @property
+    def slopes(self) -> tuple[Slope, Slope]:
+        """Returns the slopes over log(T) and over log(n)."""
+        return fit_slope(self.over_steps, "steps"), fit_slope(self.over_agents, "agents")
+
+    @property
+    def excess(self) -> float:
+        """Returns the error at the largest T and the middle size in terms of c sigma^2 / sqrt(nT).
+
+        This is the error of a single agent with n times the batch, but for orders of 1 / T: 1 in the limit.
+        """
+        setting, _, measured = self.over_steps[-1]
+        return measured.mean * math.sqrt(setting.agents * setting.steps) / _C
+
+    @property
+    def last_slope(self) -> Slope:
+        """Returns the slope over log(T) between the two largest T, where the corollary must show first."""
+        return fit_slope(self.over_steps[-2:], "steps")
+
+
+def measure_cases(
+    graphs: Sequence[str] = tuple(GRAPHS),
+    momenta: Sequence[float] = MOMENTA,
+    *,
+    sizes: Sequence[int] = SIZES,
+    steps: Sequence[int] = STEPS,
+    repetitions: int = 32,
+    report: Callable[[Case], None] = lambda case: None,
+) -> list[Case]:
+    """Measures every graph with every momentum; `report` is called with each case once it is measured."""
+    cases = []
+    middle = sizes[len(sizes) // 2]
+    for graph in graphs:
+        for beta in momenta:
+
+            def point(n: int, T: int, graph: str = graph, beta: float = beta) -> Point:  # noqa: N803
+                return _point(GRAPHS[graph](n), T, repetitions, c=_C, delta=0.5, spread=0.5, beta=beta)
+
+            over_steps = tuple(point(middle, T) for T in steps)
+            over_agents = tuple(over_steps[-1] if n == middle else point(n, steps[-1]) for n in sizes)
+            cases.append(Case(graph, beta, over_steps, over_agents))
+            report(cases[-1])
+    return cases

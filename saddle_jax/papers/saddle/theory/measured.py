@@ -6,7 +6,8 @@ no cross-entropy is: the gap is an upper bound.
 """
 
 import functools
-from collections.abc import Callable
+import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +27,8 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import Replica
+from saddle_jax.training.progress import Screen
+from saddle_jax.training.reopen import open_run
 
 # Length of the steps along which gradients are compared: short against the curvature's own change, long
 # against the rounding of float32.
@@ -222,3 +225,44 @@ def outside_the_theorem(config: Config) -> list[str]:
     if config.compressor != "none":
         differences.append(f"compressor {config.compressor}: the theorem sends whole models")
     return differences
+
+
+class MeasuredRun(NamedTuple):
+    """A run's constants at its newest checkpoint."""
+
+    step: int
+    estimates: Estimates
+    setting: Setting
+    outside: list[str]  # what of the run's method the theorem does not cover
+
+
+def measure_run(
+    workdir: pathlib.Path,
+    samples: int,
+    data_dir: str | None,
+    screen: Screen,
+    code: Sequence[str] = (),
+    replica: int | None = None,
+) -> MeasuredRun:
+    """Measures the constants of the theorem at a run's newest checkpoint; `screen` shows how far it is.
+
+    `samples` of each agent's data are looked at, or all for 0; `data_dir`, `code` and `replica` are as of
+    `open_run`.
+    """
+    run, step, params = open_run(workdir, screen.warn, data_dir, replica, code)
+    screen.line("measuring L, sigma and delta at the consensus model ...")
+    passes = 0
+
+    def advance(done: int, total: int) -> None:
+        nonlocal passes
+        if passes == 0:
+            screen.start(total, 0)
+        screen.advance(done - passes)
+        passes = done
+
+    try:
+        estimates = estimate(run, params, samples=samples, report=advance)
+    finally:
+        screen.stop()
+    config = run.config
+    return MeasuredRun(step, estimates, estimates.setting(config, max(step, 1)), outside_the_theorem(config))

@@ -1,17 +1,16 @@
-"""The theorem in words, tables and a picture: its terms, its conditions, and the test-bed's errors."""
+"""The theorem in words, tables, pictures and JSON: its terms and conditions, the test-bed's errors, a run."""
 
+import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from saddle_jax.papers.saddle.theory.bound import Setting, bound, conditions
-from saddle_jax.papers.saddle.theory.corollary import Case
-from saddle_jax.papers.saddle.theory.runs import MeasuredRun
-from saddle_jax.papers.saddle.theory.speedup import Point, Slope
-from saddle_jax.papers.saddle.theory.testbed import Measured
-from saddle_jax.report.looks import DASHES
-from saddle_jax.report.plots import new_figure, save
+from saddle_jax.papers.saddle.theory.measured import MeasuredRun
+from saddle_jax.papers.saddle.theory.testbed import Case, Measured, Point, Slope
+from saddle_jax.report.plots import DASHES, new_figure, save
 from saddle_jax.report.tables import as_text
 
 # The terms of the bound as the paper prints them, by their names in `Bound`.
@@ -133,8 +132,7 @@ def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
         cell.set_xticks(places, [f"{value:,.0f}" for value in places])
         cell.set_xticks([], minor=True)
         cell.set_xlabel({"steps": "steps T", "agents": "agents n"}[name], fontsize=8)
-        cell.tick_params(which="both", labelsize=7)
-        cell.spines[["top", "right"]].set_visible(False)
+        _plain(cell)
     setting = cases[0].over_steps[0].setting
     left.set_title(f"mean squared gradient of the consensus model, n = {setting.agents}", fontsize=8)
     right.set_title(f"the same, T = {cases[0].over_agents[0].setting.steps:,}", fontsize=8)
@@ -162,10 +160,79 @@ def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> N
         cell.set_yscale("log")
         cell.set_xticks(sizes, [str(n) for n in sizes])
         cell.set_xlabel("agents n", fontsize=8)
-        cell.tick_params(which="both", labelsize=7)
-        cell.spines[["top", "right"]].set_visible(False)
+        _plain(cell)
         cell.legend(fontsize=7, frameon=False)
     steps = points[0].setting.steps
     left.set_title(f"mean squared gradient of the consensus model, T = {steps:,}", fontsize=8)
     right.set_title(r"the same, $\eta = c\,\sqrt{n/T}$", fontsize=8)
     save(figure, path)
+
+
+def _plain(cell: Any) -> None:
+    cell.tick_params(which="both", labelsize=7)
+    cell.spines[["top", "right"]].set_visible(False)
+
+
+def setting_record(setting: Setting) -> dict[str, Any]:
+    """Returns a setting with its bound and its conditions, for JSON."""
+    terms = bound(setting)
+    return {
+        "setting": dataclasses.asdict(setting),
+        "bound": {**terms._asdict(), "total": terms.total},
+        "conditions": [
+            {
+                "condition": c.text,
+                "printed": c.is_printed,
+                "value": c.value,
+                "limit": c.limit,
+                "holds": c.holds,
+                "factor": c.factor,
+            }
+            for c in conditions(setting)
+        ],
+    }
+
+
+def testbed_record(measured: Measured, points: Sequence[Point], slope: Slope) -> dict[str, Any]:
+    """Returns the error on the test-bed, and how it falls with the number of agents, for JSON."""
+    speedup = [_point_record(point, agents=point.setting.agents, eta=point.setting.eta) for point in points]
+    return {"measured": measured._asdict(), "speedup": speedup, "slope": slope._asdict()}
+
+
+def corollary_record(cases: Sequence[Case]) -> dict[str, Any]:
+    """Returns the errors over T and over n, by graph and momentum, and their slopes, for JSON."""
+
+    def points(case: Case) -> list[dict[str, Any]]:
+        every = dict.fromkeys((*case.over_steps, *case.over_agents))
+        return [
+            _point_record(point, agents=s.agents, steps=s.steps, **{"lambda": s.lambda_})
+            for point in every
+            for s in (point.setting,)
+        ]
+
+    return {
+        "corollary": [
+            {
+                "graph": case.graph,
+                "beta": case.beta,
+                "points": points(case),
+                "slope_over_steps": case.slopes[0]._asdict(),
+                "slope_over_agents": case.slopes[1]._asdict(),
+            }
+            for case in cases
+        ]
+    }
+
+
+def _point_record(point: Point, **settings: float) -> dict[str, Any]:
+    return {**settings, "bound": point.bound.total, **point.measured._asdict()}
+
+
+def run_record(run: MeasuredRun) -> dict[str, Any]:
+    """Returns a run's constants, their bound and conditions, and what is outside the theorem, for JSON."""
+    return {
+        "step": run.step,
+        "estimates": run.estimates._asdict(),
+        **setting_record(run.setting),
+        "outside_the_theorem": run.outside,
+    }
