@@ -55,8 +55,8 @@ def _base(work: Work) -> "MethodSteps":
 def _built(name: str, topology: Graphs) -> Method:
     """Builds a method by its name, or "METHOD+ASCENT", with its defaults."""
     method_name, _, ascent = name.partition("+")
-    given = {"rho": _RHO} if "rho" in options_of(method_name) else {}
-    method = METHODS[method_name](topology, _RATE, **given)
+    options = {"rho": _RHO} if "rho" in options_of(method_name) else {}
+    method = METHODS[method_name](topology, _RATE, **options)
     if not ascent:
         return method
     needed = [each.name for each in tables.options(ASCENTS[ascent]).values() if each.default is each.empty]

@@ -33,7 +33,7 @@ def draw(options: flags.FlagValues) -> int:
     workdirs: list[str] = []
     epochs: list[int] = []
     if figure.table is not None:
-        seeds = 1 if figure.is_of_one_seed else options.seeds
+        seeds = 1 if figure.one_seed else options.seeds
         runs, status = make_runs(options, figure.table, figure.entries(), seeds)
         if not runs or status:
             return status
@@ -44,7 +44,7 @@ def draw(options: flags.FlagValues) -> int:
     readings = "".join(f"-{safe(text)}" for text in written(readings_of(options)))
     output = str(folder / f"figure-{name}-{scale.name}{readings}")
     for picture in figure.pictures:
-        verb, arguments = picture(figures.Place(output, epochs, scale.images))
+        verb, arguments = figures.command_of(picture, figures.Place(output, epochs, scale.images))
         arguments = [*arguments, *workdirs]
         if options.data_dir and verb in figures.READS_DATA:
             arguments.append(f"--data_dir={options.data_dir}")

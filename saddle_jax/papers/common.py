@@ -1,8 +1,9 @@
 """What a reproduced paper is made of: printed figures, settings of the runs behind them, claims, statements.
 
-A paper is one module or folder of `papers/`. Its tables are text, from which entries with settings are made:
+A paper is one module or folder of `papers/`. Its tables are text, from which entries with settings are made.
+With invented figures:
 
-    _SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000, 10_000, 10, 32)}
+    _SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000)}
     _CHAIN = '''
     16  dpsgd      none  66.5±1.2  75.1±0.4      (agents, method, compressor, then one figure per column)
     16  relay_sgd  none  86.5±0.5  89.1±0.3
@@ -64,7 +65,7 @@ def lines_of(text: str) -> list[Line]:
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """What a paper uses on one dataset, and the sizes that communication and time follow from."""
+    """What a paper uses on one dataset."""
 
     learning_rate: float
     rho: float  # SAM's radius
@@ -72,9 +73,6 @@ class Hyperparameters:
     batch_size: int  # per agent
     model: str
     samples: int  # to train with
-    test_samples: int
-    classes: int
-    image_size: int  # height and width that the model sees
     schedule: str = "step"
 
     def steps(self, agents: int) -> int:

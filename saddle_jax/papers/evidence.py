@@ -173,8 +173,8 @@ def beside_the_paper(
         row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
         row += [cell.summary.interval(cell.digits), difference]
         if has_drops:
-            found = (base for one, base in (others or {}).items() if _is_uncompressed(entry, one))
-            drop = next(found, Cell(())).minus(cell).mean
+            bases = (base for one, base in (others or {}).items() if _is_uncompressed(entry, one))
+            drop = next(bases, Cell(())).minus(cell).mean
             row += [f"{entry.drop:.2f}", "-" if drop is None else f"{drop:.2f}"]
         rows.append(row)
     return rows
@@ -340,8 +340,8 @@ class Finding(NamedTuple):
 
 
 def _shown(statement: Statement, differences: Sequence[float]) -> Summary:
-    found = summarise(differences)
-    return in_percent(found) if statement.is_relative else found
+    summary = summarise(differences)
+    return in_percent(summary) if statement.is_relative else summary
 
 
 def _verdict(statement: Statement, ours: Summary) -> str | None:
@@ -355,7 +355,7 @@ def _verdict(statement: Statement, ours: Summary) -> str | None:
 
 def findings(statements: Iterable[Statement], runs: Runs) -> list[Finding]:
     """Tests every statement on the contrasts that runs exist for, at least one seed of each entry."""
-    found = []
+    all_findings = []
     for statement in statements:
         for contrast in statement.contrasts:
             if not all(entry in runs for entry in contrast.entries):
@@ -367,8 +367,8 @@ def findings(statements: Iterable[Statement], runs: Runs) -> list[Finding]:
             is_printed = statement.quantity == "accuracy"
             if by_seed or (is_printed and diverged):  # runs that were lost are not left out in silence
                 paper = _printed(contrast) if is_printed else None
-                found.append(Finding(statement, contrast, paper, by_seed, diverged))
-    return found
+                all_findings.append(Finding(statement, contrast, paper, by_seed, diverged))
+    return all_findings
 
 
 def _by_seed(statement: Statement, contrast: Contrast, runs: Runs) -> dict[int, float]:
@@ -392,16 +392,16 @@ def _printed(contrast: Contrast) -> Printed | None:
     return Printed(difference, star=any(figure.star for figure in printed))
 
 
-def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
+def finding_rows(all_findings: Sequence[Finding]) -> list[list[str]]:
     """Lists a finding a row, as text: differences in percentage points, or with % in percent.
 
     p is that of the difference by itself, and corrected for the number of all of them.
     """
     rows = [["statement", "dataset", "alpha", "graph", "method", "compressor"]]
     rows[0] += ["paper", "ours", "95 % interval", "seeds", "verdict", "p", "p of all"]
-    chances = [one.p for one in found]
+    chances = [one.p for one in all_findings]
     corrected = iter(holm([p for p in chances if p is not None]))
-    for one, p in zip(found, chances, strict=True):
+    for one, p in zip(all_findings, chances, strict=True):
         entry, unit = one.contrast.one, "%" if one.statement.is_relative else ""
         star = "*" if one.diverged else ""
         paper = "-" if one.paper is None else signed(one.paper.mean) + "*" * one.paper.star
@@ -412,14 +412,14 @@ def finding_rows(found: Sequence[Finding]) -> list[list[str]]:
     return rows
 
 
-def statement_rows(found: Sequence[Finding]) -> list[list[str]]:
+def statement_rows(all_findings: Sequence[Finding]) -> list[list[str]]:
     """Lists a statement a row: how many contrasts decide it, and their mean difference over seeds.
 
     The mean over all contrasts with several seeds is taken for each seed that all of them have, and its
     interval over these.
     """
     rows = [["statement", "the paper says", *_COLOURS, "other", "mean of all", "95 % interval", "together"]]
-    for statement, ours in _by_statement(found):
+    for statement, ours in _by_statement(all_findings):
         verdicts = [one.verdict for one in ours]
         others = [f"{verdicts.count(name)} {name}" for name in (COUNTED, DIVERGED, ONE_SEED)]
         row = [statement.name, statement.text, *(str(verdicts.count(verdict)) for verdict in _COLOURS)]
@@ -432,24 +432,26 @@ def statement_rows(found: Sequence[Finding]) -> list[list[str]]:
     return rows
 
 
-def _by_statement(found: Sequence[Finding]) -> Iterator[tuple[Statement, list[Finding]]]:
-    for name in dict.fromkeys(one.statement.name for one in found):
-        several = [one for one in found if one.statement.name == name]
+def _by_statement(all_findings: Sequence[Finding]) -> Iterator[tuple[Statement, list[Finding]]]:
+    for name in dict.fromkeys(one.statement.name for one in all_findings):
+        several = [one for one in all_findings if one.statement.name == name]
         yield several[0].statement, several
 
 
-def _together(statement: Statement, found: Sequence[Finding]) -> Summary:
-    compared = [one.by_seed for one in found if len(one.by_seed) > 1]  # one seed would leave one of each
+def _together(statement: Statement, several: Sequence[Finding]) -> Summary:
+    compared = [one.by_seed for one in several if len(one.by_seed) > 1]  # one seed would leave one of each
     seeds = set.intersection(*(set(by_seed) for by_seed in compared)) if compared else set()
     return _shown(statement, [statistics.fmean(one[seed] for one in compared) for seed in sorted(seeds)])
 
 
-def plot_findings(found: Sequence[Finding], path: pathlib.Path) -> bool:
+def plot_findings(all_findings: Sequence[Finding], path: pathlib.Path) -> bool:
     """Draws each statement's differences with their intervals, what it says on the marked side.
 
     Tells whether there was an interval to draw, which takes two seeds.
     """
-    groups = [[one for one in several if one.verdict in _COLOURS] for _, several in _by_statement(found)]
+    groups = [
+        [one for one in several if one.verdict in _COLOURS] for _, several in _by_statement(all_findings)
+    ]
     groups = [group for group in groups if group]
     if not groups:
         return False
@@ -517,14 +519,14 @@ def accuracy_rows(runs: Runs) -> list[list[str]]:
     return rows
 
 
-def _spread(found: Summary) -> str:
-    if found.mean is None:
+def _spread(summary: Summary) -> str:
+    if summary.mean is None:
         return "-"
-    digits = ".0f" if found.mean >= 100 else ".1f"
-    return f"{found.mean:{digits}}" + ("" if found.std is None else f" +- {found.std:{digits}}")
+    digits = ".0f" if summary.mean >= 100 else ".1f"
+    return f"{summary.mean:{digits}}" + ("" if summary.std is None else f" +- {summary.std:{digits}}")
 
 
-def reading_rows(paper: Paper, found: list[Reread]) -> list[list[str]]:
+def reading_rows(paper: Paper, pairs: list[Reread]) -> list[list[str]]:
     """Lists a cell under another reading a row, as text, with what becomes of SADDLe's gain.
 
     All is over the seeds of both readings; differences are in percentage points. The gain is that of a SADDLe
@@ -532,8 +534,8 @@ def reading_rows(paper: Paper, found: list[Reread]) -> list[list[str]]:
     """
     rows = [["read otherwise", "dataset", "alpha", "graph", "method", "compressor", "default", "otherwise"]]
     rows[0] += ["difference", "95 % interval", "seeds", "gain by default", "gain otherwise"]
-    by_place = {(one.what, *_place(one.entry)): one for one in found}
-    for one in found:
+    by_place = {(one.what, *_place(one.entry)): one for one in pairs}
+    for one in pairs:
         entry, change = one.entry, one.other.minus(one.default)
         default = one.default.of(one.other.by_seed)
         row = [one.what, *entry.problem, entry.variant, entry.compressor]
@@ -561,5 +563,5 @@ def _gains(paper: Paper, one: Reread, by_place: Mapping[tuple, Reread]) -> list[
         return ["-", "-"]
     cells = (one.default, other.default, one.other, other.other)
     seeds = set.intersection(*(set(cell.by_seed) for cell in cells))
-    kept = [cell.of(seeds).by_seed for cell in cells]
-    return [signed(paired(kept[0], kept[1]).mean), signed(paired(kept[2], kept[3]).mean)]
+    by_seed = [cell.of(seeds).by_seed for cell in cells]
+    return [signed(paired(by_seed[0], by_seed[1]).mean), signed(paired(by_seed[2], by_seed[3]).mean)]

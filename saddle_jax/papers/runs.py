@@ -19,13 +19,15 @@ import optax
 from saddle_jax.base.errors import RunError
 from saddle_jax.core.ledger import Ledger, open_ledger, passes_per_step, readable
 from saddle_jax.data import load, prepared
+from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import TFDS_NAMES, is_builtin
 from saddle_jax.methods import options_of
 from saddle_jax.models import initialise
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.spelling import make_model
-from saddle_jax.papers.common import SCALES, Entry, Hyperparameters, Paper, Scale
+from saddle_jax.papers.common import SCALES, Entry, Paper, Scale
+from saddle_jax.planning.stand_ins import stand_in
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import check_same, write_json
 from saddle_jax.runs.run_name import safe
@@ -109,13 +111,6 @@ class Size:
     operations: float  # of one forward and backward pass of all agents' batches
 
 
-class _Data(NamedTuple):
-    samples: int
-    test: int
-    classes: int
-    inputs: Any  # the shape of one
-
-
 def check_data(config: Config) -> None:
     """Checks that the dataset of a run is here, without reading it; a DataError tells what to do."""
     if not is_builtin(config.dataset):
@@ -123,22 +118,22 @@ def check_data(config: Config) -> None:
         prepared.list_records(prepared.find_version(TFDS_NAMES.get(config.dataset, config.dataset), folder))
 
 
-def size_of(config: Config, setting: Hyperparameters) -> Size:
-    """Returns the size of a run on the dataset of these hyper-parameters, or on an embedded one."""
-    data = _data(config.dataset, setting)
-    share = (config.subset or data.samples) // config.agents
+def size_of(config: Config) -> Size:
+    """Returns the size of a run on an embedded dataset, or on one whose shapes are known."""
+    data = _data(config.dataset)
+    share = (config.subset or data.size) // config.agents
     steps = config.epochs * -(-share // config.batch_size)
-    model = _model(config.model, data.classes, config.norm)
-    passes, ledger = _step(_like(config), model, data.inputs)
+    model = _model(config.model, data.num_outputs, config.norm)
+    passes, ledger = _step(_like(config), model, data.inputs_of_one)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
         steps=steps,
         passes=passes,
         # An evaluation is a forward pass, a third of a gradient, over the test set.
-        evaluations=evaluations * data.test / (config.agents * config.batch_size) / 3,
+        evaluations=evaluations * data.test_size / (config.agents * config.batch_size) / 3,
         bytes_sent=ledger.wire_bytes_per_agent(steps),
-        operations=3 * _forward(model, data.inputs) * config.agents * config.batch_size,
+        operations=3 * _forward(model, data.inputs_of_one) * config.agents * config.batch_size,
     )
 
 
@@ -178,12 +173,8 @@ def operations_per_second() -> float:
 
 
 @functools.cache
-def _data(name: str, setting: Hyperparameters) -> _Data:
-    if not is_builtin(name):
-        inputs = jax.ShapeDtypeStruct((1, setting.image_size, setting.image_size, 3), jnp.float32)
-        return _Data(setting.samples, setting.test_samples, setting.classes, inputs)
-    dataset = load(name)
-    return _Data(dataset.size, dataset.test_size, dataset.num_outputs, dataset.inputs_of_one)
+def _data(name: str) -> Dataset:
+    return load(name) if is_builtin(name) else stand_in(name)
 
 
 @functools.cache
@@ -278,14 +269,14 @@ def plan(
 
 def ended_below(folder: pathlib.Path, scale: Scale, entry: Entry, ending: str = "") -> list[pathlib.Path]:
     """Lists the folders of an entry's runs that have ended, seed by seed; `ending` is as below."""
-    found = (folder / scale.name).glob(f"{entry.name}{ending}-seed*")
-    return sorted(path for path in found if (path / "result.json").exists())
+    folders = (folder / scale.name).glob(f"{entry.name}{ending}-seed*")
+    return sorted(path for path in folders if (path / "result.json").exists())
 
 
 def suffixes_below(folder: pathlib.Path, scale: Scale, entry: Entry) -> list[str]:
     """Lists how the names of an entry's runs end that read the paper otherwise, such as "-order=paper"."""
-    found = (folder / scale.name).glob(f"{entry.name}-*=*-seed*")
-    endings = {path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in found}
+    folders = (folder / scale.name).glob(f"{entry.name}-*=*-seed*")
+    endings = {path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in folders}
     # Others, such as "-every5-order=paper", are of entries whose names go on.
     return sorted(ending for ending in endings if all("=" in part for part in ending[1:].split("-")))
 
@@ -307,7 +298,7 @@ def remaining(missing: Sequence[Planned], *, at_once: bool) -> list[Remaining]:
         if name not in rows:
             if at_once:
                 check_data(run.config)
-            rows[name] = Remaining(name, 0, size_of(run.config, run.entry.setting), 0.0)
+            rows[name] = Remaining(name, 0, size_of(run.config), 0.0)
         row = rows[name]
         left = 1 - run.steps_done / row.size.steps
         rows[name] = row._replace(runs=row.runs + 1, seconds=row.seconds + left * seconds_of(row.size))

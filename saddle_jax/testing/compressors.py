@@ -121,8 +121,8 @@ def agents_and_tensors_are_compressed_each_on_its_own(made: Callable[[], Compres
         alone = compiled(operator.compress)
         for index in np.ndindex(*lead):
             for position, name in enumerate(tree):
-                own = functools.reduce(jax.random.fold_in, index, jax.random.fold_in(key, position))
-                expected = alone(tree[name][index], own)
+                key_of_tensor = functools.reduce(jax.random.fold_in, index, jax.random.fold_in(key, position))
+                expected = alone(tree[name][index], key_of_tensor)
                 if not np.allclose(whole[name][index], expected, rtol=1e-6, atol=0):
                     raise InvariantError(f"tensor {name} of {index} becomes another one than it does alone")
     return "4 agents, and 12 pairs"

@@ -21,15 +21,15 @@ _CHUNK = 4096  # samples that are looked at together
 class DatasetTrial:
     """A trial of the dataset that a function loads, or of one that is there already."""
 
-    def __init__(self, given: Any, options: dict[str, Any]):
-        self._given, self._options = given, options
+    def __init__(self, source: Any, options: dict[str, Any]):
+        self._source, self._options = source, options
 
     def load(self) -> Dataset:
         """Loads the dataset anew, if a function loads it."""
-        given = self._given
-        name = str(getattr(given, "__name__", getattr(given, "name", "data")))
-        loads = callable(given) and not isinstance(given, Dataset)
-        return dataset_of(given(**self._options) if loads else given, name)
+        source = self._source
+        name = str(getattr(source, "__name__", getattr(source, "name", "data")))
+        loads = callable(source) and not isinstance(source, Dataset)
+        return dataset_of(source(**self._options) if loads else source, name)
 
     @functools.cached_property
     def dataset(self) -> Dataset:

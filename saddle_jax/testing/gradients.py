@@ -63,11 +63,11 @@ def check_ascent(
         return saddle(ngm(topology, learning_rate), on_trial.ascent)
 
     with jax.enable_x64(True):
-        own = results_of(INVARIANTS, on_trial, tell, gates=1)
-        if own[0].status == "fails":
-            return verify(own)
+        results = results_of(INVARIANTS, on_trial, tell, gates=1)
+        if results[0].status == "fails":
+            return verify(results)
     step = trial.Trial(with_ascent, {})
-    return verify(own + methods.step_results(step, _OF_A_STEP, tell))
+    return verify(results + methods.step_results(step, _OF_A_STEP, tell))
 
 
 def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: AscentTrial) -> str:

@@ -26,10 +26,10 @@ def check_graph(
 
     A factory whose first parameter is `n` is given 8 agents, unless the options say how many.
     """
-    given = dict(options or {})
+    arguments = dict(options or {})
     if next(iter(tables.options(factory)), "") == "n":
-        given.setdefault("n", _AGENTS)
-    return verify(results_of(INVARIANTS, _Maker(factory, given), tell, gates=1))
+        arguments.setdefault("n", _AGENTS)
+    return verify(results_of(INVARIANTS, _Maker(factory, arguments), tell, gates=1))
 
 
 class _Maker:
@@ -98,9 +98,9 @@ def w_keeps_what_it_says(maker: _Maker) -> str:
 
 def check_sums(graph: Topology) -> None:
     """Checks that rows or columns of one graph's W sum to one, as `keeps` says."""
-    for axis, line, kept in ((1, "row", ("average", "rows")), (0, "column", ("average", "mass"))):
+    for axis, line, kinds in ((1, "row", ("average", "rows")), (0, "column", ("average", "mass"))):
         sums = graph.mixing.sum(axis=axis)
-        if graph.keeps in kept and np.abs(sums - 1).max() > _EXACT:
+        if graph.keeps in kinds and np.abs(sums - 1).max() > _EXACT:
             worst = int(np.abs(sums - 1).argmax())
             raise InvariantError(
                 f"{graph.name} keeps {graph.keeps}, and {line} {worst} of W sums to {sums[worst]:.9g}"

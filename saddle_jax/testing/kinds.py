@@ -66,10 +66,10 @@ class Surroundings(NamedTuple):
 def kind_of(text: str) -> str:
     """Returns the kind of what a text spells, by the tables or by what is brought; it may be imported."""
     if brought.is_brought(text):
-        found = guess(brought.load("thing", text))
-        if found is None:
+        kind = guess(brought.load("thing", text))
+        if kind is None:
             raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, it cannot be told what {text} is")
-        return found
+        return kind
     name = text.partition("(")[0].strip()
     kinds = [kind for kind in KINDS if _is_named(kind, name)]
     if len(kinds) == 1:

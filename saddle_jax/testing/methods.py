@@ -173,7 +173,7 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
     talking = [t for t in range(trial.length) if trial.method.rule.phase(t) in trial.method.rule.talking][:2]
     for t in talking:
         booked = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
-        arrived = arrivals(lambda *given: trial.step(RATE, *given), trial.history[t], t)
+        arrived = arrivals(lambda *arguments: trial.step(RATE, *arguments), trial.history[t], t)
         if arrived > booked:
             raise InvariantError(
                 f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {booked} are booked"
@@ -262,10 +262,12 @@ def idle_agents_change_nothing(trial: Trial) -> str:
 def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
     """Checks the compiled program for collectives: a collective-permute moves rows, others move all."""
     trial.check_rounds()
-    found = compiled_text.collectives(trial.spread[1])
-    if others := sorted({f"{one.kind} of {one.shape}" for one in found if one.kind != "collective-permute"}):
+    collectives = compiled_text.collectives(trial.spread[1])
+    if others := sorted(
+        {f"{one.kind} of {one.shape}" for one in collectives if one.kind != "collective-permute"}
+    ):
         raise InvariantError(f"the program has {', '.join(others)}")
-    return f"{len(found)} collective-permutes, nothing else"
+    return f"{len(collectives)} collective-permutes, nothing else"
 
 
 # ---- replicas and SADDLe ----

@@ -29,18 +29,18 @@ class ModelTrial:
     """A trial of one model on a few samples of a dataset; it is made when the first invariant asks for it."""
 
     def __init__(self, model: Any, dataset: Dataset | None, options: dict[str, Any]):
-        self._given, self._options = model, options
+        self._thing, self._options = model, options
         self.dataset = dataset or load(DATASET)
 
     @functools.cached_property
     def model(self) -> Functions:
         """The model as two functions; a class or a function is given `num_classes` if it takes it."""
-        thing = self._given
+        thing = self._thing
         if not (isinstance(thing, type) or (callable(thing) and not hasattr(thing, "apply"))):
             return functions(thing)
         names = parameters(thing)
-        given = {"num_classes": self.dataset.num_outputs} if "num_classes" in names else {}
-        made = functools.partial(thing, **given, **self._options)
+        arguments = {"num_classes": self.dataset.num_outputs} if "num_classes" in names else {}
+        made = functools.partial(thing, **arguments, **self._options)
         return functions(made if "rngs" in names else made())
 
     @functools.cached_property
@@ -99,8 +99,8 @@ def agents_are_an_axis_that_vmap_adds(trial: ModelTrial) -> str:
     """Checks that the gradients of several agents' models can be taken at once."""
     samples = trial.batch
     params, batch = jax.eval_shape(lambda: (replicate(trial.init(), 3), replicate(samples, 3)))
-    found, _ = jax.eval_shape(jax.vmap(jax.grad(trial.objective.loss, has_aux=True)), params, batch)
-    if [x.shape for x in jax.tree.leaves(found)] != [x.shape for x in jax.tree.leaves(params)]:
+    gradients, _ = jax.eval_shape(jax.vmap(jax.grad(trial.objective.loss, has_aux=True)), params, batch)
+    if [x.shape for x in jax.tree.leaves(gradients)] != [x.shape for x in jax.tree.leaves(params)]:
         raise InvariantError("the gradients of three models do not have the shapes of the models")
     return "gradients of three models"
 

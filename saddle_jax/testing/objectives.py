@@ -30,8 +30,8 @@ _CLOSE = 1e-5  # in float32
 class ObjectiveTrial:
     """A trial of an objective with a model on a dataset; it is made when the first invariant asks for it."""
 
-    def __init__(self, given: Any, model: Any, dataset: Dataset | None):
-        self._given = given
+    def __init__(self, objective: Any, model: Any, dataset: Dataset | None):
+        self._objective = objective
         self.dataset = dataset or load(DATASET)
         self._model = model
 
@@ -45,7 +45,7 @@ class ObjectiveTrial:
     @functools.cached_property
     def objective(self) -> Objective:
         """The objective that is on trial, made for the model."""
-        return objective_of(self._given, self.model)
+        return objective_of(self._objective, self.model)
 
     @functools.cached_property
     def params(self) -> Params:
@@ -82,8 +82,8 @@ def the_loss_is_one_finite_number_with_a_gradient(trial: ObjectiveTrial) -> str:
 
 def agents_are_an_axis_that_vmap_adds(trial: ObjectiveTrial) -> str:
     """Checks that the losses of several agents can be computed at once."""
-    given = trial.params, trial.batch
-    stacked = jax.eval_shape(lambda: replicate(given, 3))
+    inputs = trial.params, trial.batch
+    stacked = jax.eval_shape(lambda: replicate(inputs, 3))
     losses, _ = jax.eval_shape(jax.vmap(trial.objective.loss), *stacked)
     if losses.shape != (3,):
         raise InvariantError(f"three agents have losses {list(losses.shape)}")
@@ -122,15 +122,15 @@ def an_evaluation_finds_every_metric(trial: ObjectiveTrial) -> str:
     names = [metric.name for metric in objective.metrics]
     if "loss" not in names:
         raise InvariantError(f"one metric must be the loss, got {', '.join(names)}")
-    found = objectives.evaluate(objective, trial.params, dataset.test, dataset.recipe)
+    values = objectives.evaluate(objective, trial.params, dataset.test, dataset.recipe)
     if objective.of_model is not None:
         labels = dataset.labels if dataset.labels is not None else np.zeros(dataset.size, np.int32)
         ground = Ground(dataset, make_partition("iid", labels, 2, alpha=0.1, seed=0), 0.0)
-        found |= {name: float(value) for name, value in objective.of_model(ground)(trial.params).items()}
+        values |= {name: float(value) for name, value in objective.of_model(ground)(trial.params).items()}
     for name in names:
-        if name not in found or not np.isfinite(found[name]):
-            raise InvariantError(f"metric {name} is {found.get(name, 'not there')}")
-    return ", ".join(f"{name} {found[name]:.4g}" for name in names)
+        if name not in values or not np.isfinite(values[name]):
+            raise InvariantError(f"metric {name} is {values.get(name, 'not there')}")
+    return ", ".join(f"{name} {values[name]:.4g}" for name in names)
 
 
 INVARIANTS = (

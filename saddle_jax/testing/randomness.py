@@ -31,10 +31,10 @@ def draws_of(closed: Any, changing: list[bool]) -> Draws:
 
 def _follow(jaxpr: Any, changing: list[bool], draws: Draws, place: Place) -> list[bool]:
     """Returns which outputs of a jaxpr depend on changing inputs, and notes the draws on the way."""
-    known = dict(zip(jaxpr.invars, changing, strict=True))
+    changes = dict(zip(jaxpr.invars, changing, strict=True))
 
     def depends(variable: Any) -> bool:
-        return not isinstance(variable, Literal) and known.get(variable, False)
+        return not isinstance(variable, Literal) and changes.get(variable, False)
 
     for number, equation in enumerate(jaxpr.eqns):
         inputs = [depends(variable) for variable in equation.invars]
@@ -46,7 +46,7 @@ def _follow(jaxpr: Any, changing: list[bool], draws: Draws, place: Place) -> lis
             if not any(inputs):
                 draws.constant[here] = str(equation.outvars[-1].aval)
         outputs = _through(equation, inputs, draws, here)
-        known.update(zip(equation.outvars, outputs, strict=True))
+        changes.update(zip(equation.outvars, outputs, strict=True))
     return [depends(variable) for variable in jaxpr.outvars]
 
 

@@ -73,8 +73,8 @@ def _check_name(name: str) -> None:
 
 def _is_installed(name: str) -> bool:
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
     # What lies in the folder from which Python started is a file of the user's.
-    return found is not None and os.path.dirname(found.origin or "") != os.getcwd()
+    return spec is not None and os.path.dirname(spec.origin or "") != os.getcwd()

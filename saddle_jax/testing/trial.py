@@ -174,7 +174,9 @@ class Trial:
 
     def trace(self) -> Any:
         """Traces the step anew, and returns it as a closed jaxpr."""
-        return jax.make_jaxpr(lambda *given: self.stepper(*given))(RATE, self.begin(), batch_of(0), key_of(0))
+        return jax.make_jaxpr(lambda *arguments: self.stepper(*arguments))(
+            RATE, self.begin(), batch_of(0), key_of(0)
+        )
 
     @functools.cached_property
     def changing(self) -> list[bool]:
@@ -240,7 +242,7 @@ class Trial:
     @functools.cached_property
     def deaf_step(self) -> Any:
         """The compiled step where nobody hears anybody."""
-        return compiled(lambda *given: _take(self.deaf, *given))
+        return compiled(lambda *arguments: _take(self.deaf, *arguments))
 
     @functools.cached_property
     def replicas(self) -> list[list[Moment]]:
@@ -387,14 +389,14 @@ def arrivals(step: StepFn, moment: Moment, t: int) -> int:
     earlier messages. So are the ascent's states: those of a pair are, in a network, with who has the batch.
     """
     batch, key = batch_of(t), key_of(t)
-    given = {"params": moment.params, "batch": batch}
+    arguments = {"params": moment.params, "batch": batch}
     columns = []
-    for name, leaf in _named_leaves(given):
+    for name, leaf in _named_leaves(arguments):
         for place in np.ndindex(leaf.shape[1:]):
             ends = []
             for sign in (1, -1):
                 moved = leaf.at[(1, *place)].add(sign * _SMALL_STEP)
-                other = _replaced(given, name, moved)
+                other = _replaced(arguments, name, moved)
                 end = step(Moment(other["params"], moment.state), other["batch"], key)
                 ends.append(_flat(_of((end.params, end.state.rule), 0)))
             columns.append((ends[0] - ends[1]) / (2 * _SMALL_STEP))

@@ -13,7 +13,7 @@ from saddle_jax.core.ledger import passes_per_step
 from saddle_jax.papers import runs
 from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
-from saddle_jax.papers.saddle.figures import FIGURES, Place, named_figure
+from saddle_jax.papers.saddle.figures import FIGURES, Place, command_of, named_figure
 from saddle_jax.papers.saddle.printed import SETTINGS
 from saddle_jax.training.program import build
 
@@ -56,7 +56,7 @@ def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
 def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
     for figure in FIGURES.values():
         for picture in figure.pictures:
-            assert picture(Place("out", [1], 64)).verb in VERBS
+            assert command_of(picture, Place("out", [1], 64))[0] in VERBS
         if figure.table is not None:
             names = [entry.name for entry in EXPERIMENTS[figure.table].entries]
             for part in figure.rows:
@@ -66,7 +66,7 @@ def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
     assert all(re.search(rf"^{name} +(\d( and 8)?|-) +(table|none)", shown, re.M) for name in FIGURES)
     for figure in FIGURES.values():
         for picture in figure.pictures:
-            verb, arguments = picture(Place("out", [1], 64))
+            verb, arguments = command_of(picture, Place("out", [1], 64))
             assert ("--directions=orthogonal" in arguments) == (verb == "landscape")
 
 
@@ -152,7 +152,7 @@ def test_a_folder_that_holds_another_run_is_refused_and_left_alone(tmp_path, cap
 
 def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
     def size(**changes):
-        return runs.size_of(dataclasses.replace(smoke, **changes), SETTINGS["cifar10"])
+        return runs.size_of(dataclasses.replace(smoke, **changes))
 
     smoke = SCALES["smoke"].apply(EXPERIMENTS["1"].entries[0].config())
     passes = {
@@ -174,7 +174,7 @@ def test_a_plan_counts_gradients_and_what_a_checkpoint_saved(tmp_path):
 def test_a_size_told_from_settings_is_that_of_the_run(changes):
     entry = EXPERIMENTS["1"].entries[0]
     config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
-    found, built = runs.size_of(config, entry.setting), build(config)
+    found, built = runs.size_of(config), build(config)
     assert found.steps == built.replica.steps
     assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
     assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
@@ -182,7 +182,7 @@ def test_a_size_told_from_settings_is_that_of_the_run(changes):
 
 def test_a_size_is_that_of_the_papers_data_without_the_data():
     config = EXPERIMENTS["1"].entries[0].config()
-    found = runs.size_of(config, SETTINGS[config.dataset])
+    found = runs.size_of(config)
     assert config.dataset == "cifar10"
     assert found.steps == SETTINGS["cifar10"].steps(config.agents)
     # ResNet-20 takes 41 million multiplications for an image of CIFAR-10.

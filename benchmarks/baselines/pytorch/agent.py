@@ -51,9 +51,9 @@ class Peers:
     def cross(self, gradients: Gradients, x: Tensor, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Computes W's mean of this model's gradients on the neighbours' batches, and the row of W x."""
         heard = self._exchange([x] * len(self._ranks))
-        own = gradients(x, images, labels)
+        gradient = gradients(x, images, labels)
         returned = self._exchange([gradients(other, images, labels) for other in heard])
-        return self._weighed([own, *returned]), self._weighed([x, *heard])
+        return self._weighed([gradient, *returned]), self._weighed([x, *heard])
 
     def _exchange(self, messages: Sequence[Tensor]) -> list[Tensor]:
         """Sends each neighbour its message and returns what came from each."""
@@ -78,13 +78,13 @@ def main(folder: pathlib.Path, rank: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when it ends
     commands = _listen()
     torch.set_num_threads(1)
-    given = torch.load(folder / f"{rank}.pt", weights_only=True)
-    meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": given["agents"]}
+    work = torch.load(folder / f"{rank}.pt", weights_only=True)
+    meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": work["agents"]}
     dist.init_process_group("gloo", timeout=_PATIENCE, **meeting)
-    layout = Layout(given["names"], given["shapes"])
-    peers = Peers(given["peers"], given["weights"])
-    step = METHODS[given["method"]](_gradients(given, layout), peers, given["model"], **given["options"])
-    images, labels = given["images"][None], given["labels"][None]
+    layout = Layout(work["names"], work["shapes"])
+    peers = Peers(work["peers"], work["weights"])
+    step = METHODS[work["method"]](_gradients(work, layout), peers, work["model"], **work["options"])
+    images, labels = work["images"][None], work["labels"][None]
     started = time.process_time()
     while True:
         print(time.process_time() - started, flush=True)
@@ -93,14 +93,14 @@ def main(folder: pathlib.Path, rank: int) -> None:
         if "save" in command:
             torch.save(step.models, command["save"])
             continue
-        step.gradients = _gradients(given, layout, command["norm"])
+        step.gradients = _gradients(work, layout, command["norm"])
         fed = images.movedim(2, 4).contiguous().movedim(4, 2) if command["channels_last"] else images
         for _ in range(command["steps"]):
             step(fed, labels)
 
 
-def _gradients(given: dict[str, Any], layout: Layout, norm: str = "few passes") -> Gradients:
-    return one_by_one(make_loss(functools.partial(NETWORKS[given["model_name"]], norm=NORMS[norm]), layout))
+def _gradients(work: dict[str, Any], layout: Layout, norm: str = "few passes") -> Gradients:
+    return one_by_one(make_loss(functools.partial(NETWORKS[work["model_name"]], norm=NORMS[norm]), layout))
 
 
 def _listen() -> "queue.SimpleQueue[dict[str, Any]]":

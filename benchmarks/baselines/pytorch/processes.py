@@ -108,7 +108,7 @@ class Processes:
         batch, topology = work.batch(), work.topology
         images, labels = images_of(batch["inputs"], channels_last=False), labels_of(batch["targets"])
         for rank in range(work.agents):
-            given = {
+            part = {
                 "agents": work.agents,
                 "method": work.method,
                 "model_name": work.model,
@@ -121,7 +121,7 @@ class Processes:
                 "images": images[rank].clone(),
                 "labels": labels[rank].clone(),
             }
-            torch.save(given, self._folder / f"{rank}.pt")
+            torch.save(part, self._folder / f"{rank}.pt")
         return layout
 
     def _start(self, rank: int) -> subprocess.Popen[str]:

@@ -28,6 +28,7 @@ from saddle_jax.core.trees import replicate
 from saddle_jax.graphs.named import ring
 from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.printed import SETTINGS
+from saddle_jax.planning.stand_ins import stand_in
 
 # What the printed table calls 1 bit in the second of two rounds: 64 / 33, rounded.
 _NGM_RATIO = 1.94
@@ -176,11 +177,10 @@ def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
 @functools.cache
 def _ledger_of_five(method: str, compressor: str, dataset: str) -> Ledger:
     """Returns the ledger on a ring of five agents, the smallest of the paper."""
-    setting = SETTINGS[dataset]
+    setting, data = SETTINGS[dataset], stand_in(dataset)
     chosen = METHODS[method](ring(5), setting.learning_rate, compressor=_COMPRESSORS[compressor])
-    model = models.build(setting.model, setting.classes)
-    size = (setting.image_size, setting.image_size, 3)
-    shapes = jax.eval_shape(lambda: replicate(models.init(model, size, jax.random.key(0)), 5))
+    model = models.build(setting.model, data.num_outputs)
+    shapes = jax.eval_shape(lambda: replicate(models.init(model, data.input_shape, jax.random.key(0)), 5))
     return open_ledger(chosen, shapes)
 
 

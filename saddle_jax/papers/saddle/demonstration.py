@@ -53,26 +53,26 @@ def shown(cells: Mapping[tuple[Any, ...], Cell], runs: Sequence[Sharp]) -> Shown
     return Shown(accuracies, lambdas)
 
 
-def rows(found: Shown) -> list[list[str]]:
+def rows(results: Shown) -> list[list[str]]:
     """Lists both methods and their difference as text, under a heading."""
     table = [["", "test accuracy, %", "95 % interval", "lambda_max"]]
     for method in (BASE, SADDLE):
-        cell, flatness = found.accuracies[method], found.lambdas[method]
+        cell, flatness = results.accuracies[method], results.lambdas[method]
         spread = "" if flatness.std is None else f" +- {flatness.std:.2g}"
         sharp = "-" if flatness.mean is None else f"{flatness.mean:.3g}{spread}"
         table.append([NAMES[method], cell.text(), cell.summary.interval(), sharp])
-    difference = found.difference
+    difference = results.difference
     gained = "-" if difference.mean is None else f"{difference.mean:+.2f}"
-    return [*table, ["difference", gained, difference.interval("+.2f"), _ratio(found)]]
+    return [*table, ["difference", gained, difference.interval("+.2f"), _ratio(results)]]
 
 
-def meaning(found: Shown) -> str:
+def meaning(results: Shown) -> str:
     """Says in a few sentences what the numbers mean, and what they do not decide."""
-    return textwrap.fill(_verdict(found), _WIDTH)
+    return textwrap.fill(_verdict(results), _WIDTH)
 
 
-def _verdict(found: Shown) -> str:
-    difference = found.difference
+def _verdict(results: Shown) -> str:
+    difference = results.difference
     if difference.mean is None:
         return "A method diverged: there is nothing to compare."
     more = f"{abs(difference.mean):.2f} points {'more' if difference.mean > 0 else 'less'}"
@@ -85,7 +85,7 @@ def _verdict(found: Shown) -> str:
         text += "The 95 % interval is below zero: this contradicts the paper."
     else:
         text += f"The 95 % interval contains zero: {difference.seeds} seeds do not decide it."
-    sharp, flat = (found.lambdas[method].mean for method in (BASE, SADDLE))
+    sharp, flat = (results.lambdas[method].mean for method in (BASE, SADDLE))
     if sharp is None or flat is None:
         return text
     if flat < sharp:
@@ -94,15 +94,15 @@ def _verdict(found: Shown) -> str:
     return text + f" The loss around its models is not flatter here: {flat:.3g} against {sharp:.3g}."
 
 
-def record(found: Shown) -> dict[str, Any]:
+def record(results: Shown) -> dict[str, Any]:
     """Returns the same for programs: plain numbers."""
     methods = {
-        method: {"accuracies": list(cell.scores), "lambda_max": found.lambdas[method]._asdict()}
-        for method, cell in found.accuracies.items()
+        method: {"accuracies": list(cell.scores), "lambda_max": results.lambdas[method]._asdict()}
+        for method, cell in results.accuracies.items()
     }
-    return {"methods": methods, "difference": found.difference._asdict()}
+    return {"methods": methods, "difference": results.difference._asdict()}
 
 
-def _ratio(found: Shown) -> str:
-    sharp, flat = (found.lambdas[method].mean for method in (BASE, SADDLE))
+def _ratio(results: Shown) -> str:
+    sharp, flat = (results.lambdas[method].mean for method in (BASE, SADDLE))
     return "-" if sharp is None or not flat else f"{sharp / flat:.1f} times lower"

@@ -1,8 +1,8 @@
 """The paper's figures that are drawn from runs of its tables: which runs, and which commands draw them."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.methods import options_of
@@ -10,15 +10,7 @@ from saddle_jax.papers.common import Entry
 from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.settings.config import Config
 
-Verb = Literal["landscape", "sharpness", "figure", "data", "topology"]
 READS_DATA = ("landscape", "sharpness", "data")  # the verbs that take --data_dir
-
-
-class Command(NamedTuple):
-    """A verb of `saddle` with its arguments, before the runs' folders."""
-
-    verb: Verb
-    arguments: list[str]
 
 
 class Place(NamedTuple):
@@ -35,53 +27,29 @@ class Place(NamedTuple):
     images: int
 
 
-Picture = Callable[[Place], Command]
+def command_of(picture: str, place: Place) -> tuple[str, list[str]]:
+    """Returns the verb of `saddle` that draws a picture, and its arguments before the runs' folders."""
+    fields = {**place._asdict(), "epochs": ",".join(map(str, place.epochs))}
+    verb, *arguments = picture.split()
+    return verb, [argument.format(**fields) for argument in arguments]
 
 
-def _landscape(place: Place) -> Command:
-    directions = "--directions=orthogonal"  # "orthogonal Gaussian perturbations", as the appendix says
-    return Command("landscape", [directions, f"--images={place.images}", f"--output={place.output}"])
-
-
-def _sharpness(place: Place) -> Command:
-    epochs = ",".join(map(str, place.epochs))
-    return Command(
-        "sharpness", [f"--epochs={epochs}", f"--images={place.images}", f"--output={place.output}.png"]
-    )
-
-
-def _compression(place: Place) -> Command:
-    return Command("figure", ["compression", f"--output={place.output}.png"])
-
-
-def _bits(place: Place) -> Command:
-    return Command("figure", ["bits", f"--output={place.output}.png"])
-
-
-def _radii(place: Place) -> Command:
-    return Command("figure", ["rho", f"--output={place.output}.png"])
-
-
-def _curves(x: str) -> Picture:
-    def command(place: Place) -> Command:
-        return Command("figure", ["curves", f"--x={x}", f"--output={place.output}-{x}.png"])
-
-    return command
-
-
-def _graph(kind: str, agents: int) -> Picture:
-    def command(place: Place) -> Command:
-        return Command("topology", [kind, str(agents), f"--output={place.output}-{kind}.png"])
-
-    return command
-
-
-def _allocation(alpha: str) -> Picture:
-    def command(place: Place) -> Command:
-        plot = f"--plot={place.output}-{alpha}.png"
-        return Command("data", ["partition", "--dataset=cifar10", f"--alpha={alpha}", plot])
-
-    return command
+# Pictures: a verb and its arguments, with the fields of `Place` in braces. The directions of landscapes are
+# "orthogonal Gaussian perturbations", as the appendix says.
+_LANDSCAPE = "landscape --directions=orthogonal --images={images} --output={output}"
+_SHARPNESS = "sharpness --epochs={epochs} --images={images} --output={output}.png"
+_COMPRESSION = "figure compression --output={output}.png"
+_BITS = "figure bits --output={output}.png"
+_RADII = "figure rho --output={output}.png"
+_CURVES = [f"figure curves --x={x} --output={{output}}-{x}.png" for x in ("epoch", "step", "bytes", "passes")]
+_GRAPHS = [
+    f"topology {graph} {agents} --output={{output}}-{graph}.png"
+    for graph, agents in (("ring", 10), ("torus", 40))
+]
+_ALLOCATION = [
+    f"data partition --dataset=cifar10 --alpha={alpha} --plot={{output}}-{alpha}.png"
+    for alpha in ("0.01", "0.001")
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,15 +60,15 @@ class Figure:
       title: what it shows.
       table: the table whose runs it takes; None if it needs none.
       rows: parts of the names of the table's rows.
-      pictures: for each picture, the command that draws it.
-      is_of_one_seed: whether a picture is of single models, those of the first seed's runs.
+      pictures: see `command_of`.
+      one_seed: whether a picture is of single models, those of the first seed's runs.
     """
 
     title: str
     table: str | None
     rows: Sequence[str]
-    pictures: Sequence[Picture]
-    is_of_one_seed: bool = False
+    pictures: Sequence[str]
+    one_seed: bool = False
 
     def entries(self) -> list[Entry]:
         """Returns the rows that are drawn, a method beside its SADDLe version: landscapes show pairs."""
@@ -118,87 +86,58 @@ _QGM, _NGM = "cifar10-ring10-alpha0.001-q*", "cifar10-ring10-alpha0.001-n*"
 
 FIGURES = {
     "landscape": Figure(
-        "loss landscapes of QGM and Q-SADDLe, plain and compressed",
-        "1",
-        [_QGM],
-        [_landscape],
-        is_of_one_seed=True,
+        "loss landscapes of QGM and Q-SADDLe, plain and compressed", "1", [_QGM], [_LANDSCAPE], one_seed=True
     ),
     "landscape-ngm": Figure(
-        "loss landscapes of NGM and N-SADDLe, plain and compressed",
-        "3",
-        [_NGM],
-        [_landscape],
-        is_of_one_seed=True,
+        "loss landscapes of NGM and N-SADDLe, plain and compressed", "3", [_NGM], [_LANDSCAPE], one_seed=True
     ),
     "sharpness": Figure(
         "largest eigenvalue of the Hessian at three stages of training",
         "1",
         [_QGM],
-        [_sharpness],
-        is_of_one_seed=True,
+        [_SHARPNESS],
+        one_seed=True,
     ),
     "compression": Figure(
         "compression error and model updates of compressed QGM and Q-SADDLe",
         "compression",
         [],
-        [_compression],
+        [_COMPRESSION],
     ),
     "compression-ngm": Figure(
         "compression error and gradient norms of compressed NGM and N-SADDLe",
         "3",
         [f"{_NGM}-sign"],
-        [_compression],
+        [_COMPRESSION],
     ),
-    "graphs": Figure(
-        "the ring of 10 agents and the torus of 40", None, [], [_graph("ring", 10), _graph("torus", 40)]
-    ),
-    "levels": Figure("accuracy against the level of compression", "levels", [], [_bits]),
-    "rho": Figure("accuracy against SAM's radius; not in the paper", "rho", [], [_radii]),
-    "beyond": Figure("accuracy with fewer bits than in any table; not in the paper", "beyond", [], [_bits]),
+    "graphs": Figure("the ring of 10 agents and the torus of 40", None, [], _GRAPHS),
+    "levels": Figure("accuracy against the level of compression", "levels", [], [_BITS]),
+    "rho": Figure("accuracy against SAM's radius; not in the paper", "rho", [], [_RADII]),
+    "beyond": Figure("accuracy with fewer bits than in any table; not in the paper", "beyond", [], [_BITS]),
     "curves": Figure(
-        "loss and accuracy of QGM and Q-SADDLe against what they cost; not in the paper",
-        "1",
-        [_QGM],
-        [_curves("epoch"), _curves("step"), _curves("bytes"), _curves("passes")],
+        "loss and accuracy of QGM and Q-SADDLe against what they cost; not in the paper", "1", [_QGM], _CURVES
     ),
-    "allocation": Figure(
-        "who holds which classes, at alpha 0.01 and 0.001",
-        None,
-        [],
-        [_allocation("0.01"), _allocation("0.001")],
-    ),
+    "allocation": Figure("who holds which classes, at alpha 0.01 and 0.001", None, [], _ALLOCATION),
 }
 
 # The paper's numbers. Figure 1 has pairs in a panel and Figure 8 the same four models in one each: both are
 # among the pictures of "landscape".
-NUMBERED = {
-    "1": "landscape",
-    "2": "compression",
-    "3": "graphs",
-    "4": "levels",
-    "5": "sharpness",
-    "6": "compression-ngm",
-    "7": "allocation",
-    "8": "landscape",
-    "9": "landscape-ngm",
-}
+_IN_ORDER = "landscape compression graphs levels sharpness compression-ngm allocation landscape landscape-ngm"
+NUMBERED = dict(zip("123456789", _IN_ORDER.split(), strict=True))
 
 
 def named_figure(name: str) -> str:
     """Returns a figure by its name or by the paper's number of it; others are an ArgumentError."""
-    found = NUMBERED.get(name, name)
-    if found not in FIGURES:
+    figure = NUMBERED.get(name, name)
+    if figure not in FIGURES:
         raise ArgumentError(f"figure must be one of {', '.join(FIGURES)}, or 1 to 9, got {name!r}")
-    return found
+    return figure
 
 
 def figure_rows() -> list[list[str]]:
     """Lists all figures as text, each with its number in the paper."""
-    listed = [["figure", "number", "runs of", "what"]]
+    rows = [["figure", "number", "runs of", "what"]]
     for name, figure in FIGURES.items():
         number = " and ".join(key for key, value in NUMBERED.items() if value == name)
-        listed.append(
-            [name, number or "-", f"table {figure.table}" if figure.table else "none", figure.title]
-        )
-    return listed
+        rows.append([name, number or "-", f"table {figure.table}" if figure.table else "none", figure.title])
+    return rows

@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 from saddle_jax.papers.common import Hyperparameters
 
-# Learning rate, rho, epochs, batch size, model; images to train and to test with, classes, height and width.
+# Learning rate, rho, epochs, batch size, model, images to train with.
 SETTINGS = {
-    "cifar10": Hyperparameters(0.1, 0.1, 200, 32, "resnet20", 50_000, 10_000, 10, 32),
-    "cifar100": Hyperparameters(0.1, 0.05, 100, 20, "resnet20", 50_000, 10_000, 100, 32),
-    "imagenette": Hyperparameters(0.01, 0.01, 100, 32, "mobilenet_v2", 9_469, 3_925, 10, 32),
-    "imagenet": Hyperparameters(
-        0.01, 0.05, 60, 64, "resnet18", 1_281_167, 50_000, 1_000, 224, schedule="imagenet"
-    ),
+    "cifar10": Hyperparameters(0.1, 0.1, 200, 32, "resnet20", 50_000),
+    "cifar100": Hyperparameters(0.1, 0.05, 100, 20, "resnet20", 50_000),
+    "imagenette": Hyperparameters(0.01, 0.01, 100, 32, "mobilenet_v2", 9_469),
+    "imagenet": Hyperparameters(0.01, 0.05, 60, 64, "resnet18", 1_281_167, schedule="imagenet"),
 }
 
 

@@ -49,7 +49,7 @@ class Estimates(NamedTuple):
 
     def setting(self, config: Config, steps: int) -> Setting:
         """Returns the theorem's setting of a run with these constants and T steps."""
-        name, given = parse_method(config.method)
+        name, options = parse_method(config.method)
         return Setting(
             L=self.L,
             sigma=self.sigma,
@@ -59,7 +59,7 @@ class Estimates(NamedTuple):
             eta=config.learning_rate,
             beta=config.beta,
             mu=config.beta if config.mu < 0 else config.mu,
-            rho=given.get("rho", config.rho) if "rho" in options_of(name) else 0.0,
+            rho=options.get("rho", config.rho) if "rho" in options_of(name) else 0.0,
             agents=config.agents,
             steps=steps,
         )
@@ -158,8 +158,8 @@ class _AgentData:
         chosen = np.zeros((partition.agents, batches * size), np.int64)
         mask = np.zeros(chosen.shape, np.float32)
         for agent, (row, count) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
-            own = random.permutation(row[:count])[: batches * size]
-            chosen[agent, : len(own)], mask[agent, : len(own)] = own, 1.0
+            drawn = random.permutation(row[:count])[: batches * size]
+            chosen[agent, : len(drawn)], mask[agent, : len(drawn)] = drawn, 1.0
         self._sizes, self._batch_size = partition.sizes, size
         self._replica = replica
         self._samples = chosen.reshape(-1, batches, size).swapaxes(0, 1)  # [batches, A, B]
