@@ -1,4 +1,4 @@
-"""A second paper, with invented figures, made of what common.py has: its rows run, are compared, bear claims out."""
+"""A second paper, with invented figures: its rows run and are compared, and its claims are tested."""
 
 import pytest
 
