@@ -11,7 +11,7 @@ from saddle_jax.core.trees import replicate
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.graphs.named import ring
 from saddle_jax.methods import METHODS, options_of
-from saddle_jax.tasks import classification
+from saddle_jax.tasks import supervised
 
 
 def input_share(
@@ -37,7 +37,7 @@ def input_share(
         return {"inputs": chosen, "targets": data.take(labels, samples), "mask": mask}
 
     batch = jax.jit(make_batch)
-    step = jax.jit(lambda p, s, b: method.step(classification.cross_entropy(model), p, s, b)[:2])
+    step = jax.jit(lambda p, s, b: method.step(supervised.cross_entropy(model), p, s, b)[:2])
     ready = batch(samples, mask, key)
     runs = {"input": lambda: batch(samples, mask, key), "step": lambda: step(params, state, ready)}
     timing = interleaved(runs, repeats)

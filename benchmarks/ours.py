@@ -8,7 +8,7 @@ import jax
 from benchmarks.work import Work
 from saddle_jax.base.types import Array, Params
 from saddle_jax.devices.placement import place
-from saddle_jax.tasks import classification
+from saddle_jax.tasks import supervised
 
 
 class OurStep:
@@ -27,7 +27,7 @@ class OurStep:
     def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
         self.placement = place(work.agents, work.batch_size)
         method = work.build_method(self.placement.graph(work.topology))
-        loss_fn = classification.cross_entropy(work.network())
+        loss_fn = supervised.cross_entropy(work.network())
         self._params = jax.tree.map(self.placement.by_agents, work.params())
         self._batch = jax.tree.map(self.placement.by_agents, work.batch())
         step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b, group=work.group), donate_argnums=(0, 1))

@@ -17,7 +17,7 @@ from benchmarks.jobs import Job, Options
 from benchmarks.rows import Row
 from benchmarks.timing import spread
 from saddle_jax.base.errors import RunError
-from saddle_jax.data.builtin import load_digits
+from saddle_jax.data.sources import load_digits
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.settings.config import Config
 from saddle_jax.training.loop import train

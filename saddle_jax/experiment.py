@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import optax
 
-from saddle_jax.analysis import landscape, landscape_runs, sharpness, sharpness_runs
+from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base import brought, checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.data import given, others, sources
+from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.functions import Functions, functions
@@ -32,11 +32,9 @@ from saddle_jax.runs.run_name import run_name
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
-from saddle_jax.tasks.named_objectives import objective_of
-from saddle_jax.tasks.objectives import Metric, Objective
+from saddle_jax.tasks.objectives import Metric, Objective, objective_of
 from saddle_jax.training import loop, program, reopen
-from saddle_jax.training.build import Replica
-from saddle_jax.training.parts import Parts
+from saddle_jax.training.build import Parts, Replica
 from saddle_jax.training.progress import Screen
 
 
@@ -196,7 +194,7 @@ def shown(name: str) -> str:
 
 def _dataset(problem: Problem) -> Dataset:
     train, test = problem.train, problem.test
-    brings_test = isinstance(train, str | os.PathLike | Dataset) or given.is_huggingface(train)
+    brings_test = isinstance(train, str | os.PathLike | Dataset) or user_data.is_huggingface(train)
     if brings_test != (test is None):
         kind = type(train).__name__
         expected = f"must not be given beside a {kind}, which brings it" if brings_test else "must be given"
@@ -204,9 +202,9 @@ def _dataset(problem: Problem) -> Dataset:
     if isinstance(train, str | os.PathLike):
         return sources.load(os.fspath(train), problem.data_dir)
     if test is None:
-        return others.dataset_of(train, problem.name or "data")
+        return sources.dataset_of(train, problem.name or "data")
     objective = problem.loss if isinstance(problem.loss, str) and problem.loss != "auto" else None
-    return given.from_samples(train, test, objective=objective)
+    return user_data.from_samples(train, test, objective=objective)
 
 
 # A run as an object: it trains, resumes and shows as the command does, in the same loop and folder.
@@ -361,20 +359,20 @@ class Run:
     def sharpness(self, epochs: Sequence[str] = ("all",), **how: Any) -> list[dict[str, Any]]:
         """Measures the Hessian of the consensus model at the checkpoints; `how` is `Measurement`'s."""
         self._alone("sharpness")
-        runs = [sharpness_runs.Opened(self.workdir, self._whole)]
-        targets = sharpness_runs.targets_of(runs, list(epochs), ["none"])
+        runs = [sharpness.Opened(self.workdir, self._whole)]
+        targets = sharpness.targets_of(runs, list(epochs), ["none"])
         with contextlib.closing(Screen()) as screen:
-            sharpness_runs.measure_missing(runs, targets, sharpness_runs.Measurement(**how), screen)
-        return sharpness_runs.measured_stages(runs, targets)[0]
+            sharpness.measure_missing(runs, targets, sharpness.Measurement(**how), screen)
+        return sharpness.measured_stages(runs, targets)[0]
 
     def landscape(
         self, points: int = 21, span: float = 1.0, images: int = 1024, directions: landscape.Kind = "filter"
     ) -> Picture:
         """Draws the loss around the consensus model, along two random directions, into the run's folder."""
         self._alone("landscape")
-        x, scan = landscape.grid(points, span), landscape_runs.Scan(directions, 0, images)
+        x, scan = landscape.grid(points, span), landscape.Scan(directions, 0, images)
         with contextlib.closing(Screen()) as screen:
-            loss = landscape_runs.surfaces([self.method.name], [self._open(None)], x, scan, screen)
+            loss = landscape.surfaces([self.method.name], [self._open(None)], x, scan, screen)
         folder = self.workdir / "landscape"
         folder.mkdir(exist_ok=True)
         write_all(x, loss, [self.method.name], folder)

@@ -8,7 +8,7 @@ from saddle_jax.cli.output import Output
 from saddle_jax.cli.usage import mistakes
 from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
 from saddle_jax.report.tables import as_records, gather, headline_of, write_all
-from saddle_jax.training.grid import Grid
+from saddle_jax.training.sweep import Grid
 
 _TEXTS = ("method", "compressor", "ascent", "topology", "metric", "minus")
 

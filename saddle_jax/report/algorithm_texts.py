@@ -18,7 +18,7 @@ from saddle_jax.report.algorithms import (
 )
 from saddle_jax.report.options import Option, options_of
 from saddle_jax.settings.config import Config
-from saddle_jax.training.methods import SETTINGS
+from saddle_jax.training.build import SETTINGS
 
 _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "

@@ -7,7 +7,7 @@ from saddle_jax.report.measures import Measure
 from saddle_jax.report.statistics import signed
 from saddle_jax.report.tables import NUMBERS, Cell, numbers_of, seeds_of
 from saddle_jax.runs.source_files import short
-from saddle_jax.training.grid import Grid, number
+from saddle_jax.training.sweep import Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from saddle_jax.settings.sweep import name_of
 from saddle_jax.training.build import Replica
-from saddle_jax.training.measuring import Measure
+from saddle_jax.training.evaluation import Measure
 
 
 def evaluation_rows(

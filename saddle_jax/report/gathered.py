@@ -13,9 +13,8 @@ from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.report.measures import CLASSIFICATION, Measure, measures
 from saddle_jax.runs.downsample import Thinned, read_thinned
-from saddle_jax.runs.lock import is_locked
 from saddle_jax.runs.metrics import Record, read_metrics
-from saddle_jax.runs.run_folder import read_about, read_config
+from saddle_jax.runs.run_folder import is_locked, read_about, read_config
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings.config import Config
 from saddle_jax.settings.sweep import name_of, of_replica, settings_of

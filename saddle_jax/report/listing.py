@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.report.measures import measures
-from saddle_jax.runs.lock import is_locked
 from saddle_jax.runs.metrics import newest
-from saddle_jax.runs.run_folder import folders_below, read_about, read_settings
+from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_settings
 from saddle_jax.runs.schema import read_result
 
 LETTERS = 200  # of a setting in a list of runs

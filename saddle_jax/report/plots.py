@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.files import in_one_go
-from saddle_jax.data.skew import Partition
+from saddle_jax.data.partition import Partition
 
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:

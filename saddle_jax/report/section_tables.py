@@ -15,7 +15,7 @@ from saddle_jax.report.measures import Measure
 from saddle_jax.report.seeds import distinct_seeds, group_labels, labels, seeds_together
 from saddle_jax.report.statistics import paired, summarise
 from saddle_jax.settings.config import IRRELEVANT
-from saddle_jax.training.phrases import of_faults, of_timing
+from saddle_jax.training.describe import of_faults, of_timing
 
 _MOST_EVALUATIONS = 1000  # in one table
 _LONG = 44  # letters from which on a text takes several lines

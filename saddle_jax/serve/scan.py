@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from saddle_jax.base.errors import DamagedError, RunError, printable
 from saddle_jax.report.listing import LETTERS
 from saddle_jax.report.measures import measures
-from saddle_jax.runs.lock import is_locked
 from saddle_jax.runs.metrics import newest, sampled
-from saddle_jax.runs.run_folder import folders_below, read_about, read_settings
+from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_settings
 from saddle_jax.runs.schema import read_result
 
 # All that is read of a run's folder; where it holds several runs, some files have a number.

@@ -1,9 +1,9 @@
+from .ascents import check_ascent as check_ascent
 from .compressors import check_compressor as check_compressor
 from .datasets import check_dataset as check_dataset
 from .graphs import check_graph as check_graph
 from .methods import check_method as check_method
 from .models import check_model as check_model
 from .objectives import check_objective as check_objective
-from .ascents import check_ascent as check_ascent
 from .verdicts import Verdict as Verdict
 from .verdicts import failures as failures

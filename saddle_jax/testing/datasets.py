@@ -10,8 +10,8 @@ import numpy as np
 
 from saddle_jax.base.types import Tree
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.data.others import dataset_of
 from saddle_jax.data.partition import make_partition
+from saddle_jax.data.sources import dataset_of
 from saddle_jax.testing.verdicts import InapplicableError, LawError, Verdict, judge
 
 _AGENTS = 5

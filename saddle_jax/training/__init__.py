@@ -16,7 +16,7 @@ _PLACES = {
     "Problem": "saddle_jax.experiment",
     "Run": "saddle_jax.experiment",
     "compare": "saddle_jax.experiment",
-    "own_loss": "saddle_jax.tasks.own_losses",
+    "own_loss": "saddle_jax.tasks.objectives",
 }
 __all__ = [*_PLACES]
 

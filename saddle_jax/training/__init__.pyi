@@ -6,4 +6,4 @@ from saddle_jax.experiment import Run as Run
 from saddle_jax.experiment import compare as compare
 from saddle_jax.tasks.objectives import Metric as Metric
 from saddle_jax.tasks.objectives import Objective as Objective
-from saddle_jax.tasks.own_losses import own_loss as own_loss
+from saddle_jax.tasks.objectives import own_loss as own_loss

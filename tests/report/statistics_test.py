@@ -13,7 +13,7 @@ from saddle_jax.report.comparisons import differences, intervals, numbers
 from saddle_jax.report.measures import CLASSIFICATION
 from saddle_jax.report.statistics import Summary, paired, summarise
 from saddle_jax.report.tables import Cell, as_csv, as_latex, gather
-from saddle_jax.training.grid import parse_grid
+from saddle_jax.training.sweep import parse_grid
 
 
 def test_the_interval_is_students():

@@ -14,7 +14,7 @@ from saddle_jax import training
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
-from saddle_jax.training import continuing, loop
+from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 # Epochs of 15 steps.
@@ -84,7 +84,7 @@ def test_a_process_that_dies_before_the_files_are_changed_does_no_harm(tmp_path,
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(continuing, "_take_out_end", die)
+        patch.setattr(loop, "_take_out_end", die)
         with pytest.raises(Killed):
             train(longer(SHORT, 3), tmp_path)
     assert about(tmp_path)["config"]["epochs"] == 3

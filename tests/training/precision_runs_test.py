@@ -19,7 +19,7 @@ from saddle_jax.methods import METHODS
 from saddle_jax.planning import forecast
 from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
-from saddle_jax.training import loop, work
+from saddle_jax.training import loop, memory
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
@@ -83,7 +83,7 @@ def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
 
 def test_less_is_kept_for_the_backward_pass():
     kept = [
-        work.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
+        memory.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
         for precision in ("float32", "bfloat16")
     ]
     assert kept[1] < 0.65 * kept[0]

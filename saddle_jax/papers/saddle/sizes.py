@@ -18,7 +18,7 @@ from saddle_jax.models.layers import Norm
 from saddle_jax.models.spelling import make_model
 from saddle_jax.papers.saddle.settings import SETTINGS
 from saddle_jax.settings.config import Config, build_topology
-from saddle_jax.training import methods
+from saddle_jax.training import build
 
 _TEST = {"cifar10": 10_000, "cifar100": 10_000, "imagenette": 3_925, "imagenet": 50_000}
 # What steps reach of a matrix product's speed: ResNets about 0.7, small networks 0.25 (docs/performance.md).
@@ -93,7 +93,7 @@ def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, Ledger]
     one = _shapes(model, inputs)
     stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
     rate = optax.constant_schedule(config.learning_rate)
-    method = methods.build(config, build_topology(config), rate)
+    method = build.build_method(config, build_topology(config), rate)
     return passes_per_step(method, stacked), open_ledger(method, stacked)
 
 
