@@ -89,7 +89,7 @@ class Problem:
 
     >>> x = np.linspace(-1, 1, 80)[:, None]
     >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    >>> problem = training.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line)
+    >>> problem = sj.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line)
     >>> problem.dataset.objective, problem.dataset.size
     ('regression', 80)
 
@@ -103,7 +103,7 @@ class Problem:
         the name of one of ours; None is the data's own, cnn for images and mlp for other inputs.
       loss: "classification", "regression", "language"; a function (params, batch) -> loss, or (loss, aux), of
         one agent; or "auto": what the data are for.
-      metrics: metrics of your own, `training.Metric(name, better, function)`; tables show the first.
+      metrics: metrics of your own, `sj.Metric(name, better, function)`; tables show the first.
       partition: how samples are dealt out, as the setting of this name.
       alpha: concentration of the Dirichlet partitions, less is more skewed; for "sorted", shards per agent.
       norm: normalization of a network of ours.
@@ -130,7 +130,7 @@ class Problem:
                 f"{brought.shown(self.loss)}"
             )
         if isinstance(self.metrics, Metric):
-            raise ArgumentError(f"metrics must be a list of training.Metric, got {self.metrics!r}")
+            raise ArgumentError(f"metrics must be a list of sj.Metric, got {self.metrics!r}")
         self.network("auto")  # refuses what is no model
         self.objective(self.network("auto"))  # and what is no loss
 
@@ -252,8 +252,8 @@ class Run:
 
     >>> x = np.linspace(-1, 1, 80)[:, None]
     >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    >>> problem = training.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
-    >>> training.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
+    >>> problem = sj.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
+    >>> sj.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
     Run(line, qgm, workdir='runs/line')
     """
 
@@ -272,7 +272,7 @@ class Run:
         **settings: Any,
     ):
         if not isinstance(problem, Problem):
-            raise ArgumentError(f"problem must be a training.Problem, got {brought.shown(problem)}")
+            raise ArgumentError(f"problem must be a sj.Problem, got {brought.shown(problem)}")
         for name in settings:
             if name not in SETTINGS:
                 raise ArgumentError(f"settings of a run must be of {', '.join(SETTINGS)}, got {name!r}")
@@ -488,7 +488,7 @@ def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
       quiet: whether nothing is printed while they train.
     """
     if not runs or not all(isinstance(run, Run) for run in runs.values()):
-        raise ArgumentError(f"runs must be training.Run by name, got {brought.shown(runs)}")
+        raise ArgumentError(f"runs must be sj.Run by name, got {brought.shown(runs)}")
     folders = [run.workdir.resolve() for run in runs.values()]
     if len(set(folders)) < len(folders):
         raise ArgumentError(f"runs must have folders of their own, got {', '.join(map(str, folders))}")

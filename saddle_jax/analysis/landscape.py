@@ -127,7 +127,7 @@ def surface(
     return np.concatenate(values).reshape(len(x), len(y))
 
 
-# Loss surfaces around the consensus models of runs, all on one grid and along one draw of directions.
+# ---- runs: surfaces around their consensus models, on one grid and along one draw of directions ----
 
 
 @dataclasses.dataclass(frozen=True)

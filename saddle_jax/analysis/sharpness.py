@@ -1,4 +1,4 @@
-"""The curvature of a run's models: on which images it is measured, and where it is written down.
+"""The curvature of runs' models at their checkpoints: on which images it is measured, and sharpness.json.
 
 The images are a fixed random choice from the training data of all agents together, not augmented;
 or, for agents with data="own", from their own share.
@@ -154,7 +154,7 @@ def write_stages(path: pathlib.Path, settings: dict[str, Any], stages: list[dict
     write_json(path, {**settings, "stages": sorted(stages, key=order)})
 
 
-# The sharpness of runs at their checkpoints: which models are asked for, and measuring what is missing.
+# ---- which models of which runs are asked for, and measuring what is missing ----
 
 
 CONSENSUS = "consensus"

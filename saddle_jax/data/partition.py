@@ -16,8 +16,6 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 
-# A partition with its name, its fingerprint and its measured skew.
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Partition:

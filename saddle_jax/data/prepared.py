@@ -18,7 +18,7 @@ import numpy as np
 from saddle_jax.base.errors import short_line
 from saddle_jax.data.dataset import DataError
 
-# Checks that a prepared dataset's features.json names only classes of tensorflow_datasets itself.
+# ---- features.json may name only classes of tensorflow_datasets itself ----
 #
 # tfds imports any module that this file names, and a dataset may come from somebody else. So the file is read
 # here before tfds sees it.
@@ -232,7 +232,7 @@ def _version(path: pathlib.Path) -> tuple[int, ...]:
         return ()
 
 
-# Images that do not fit into memory: decoded when they are asked for, by several threads.
+# ---- images that do not fit into memory: decoded when they are asked for, by several threads ----
 
 
 _PER_TASK = 16  # records that one thread decodes at a time

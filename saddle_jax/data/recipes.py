@@ -1,4 +1,4 @@
-"""How the images of a dataset are prepared, in training and in evaluation."""
+"""How the images of a dataset are augmented and normalised: pure functions of a key, on the device."""
 
 import dataclasses
 import math
@@ -12,9 +12,6 @@ from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Batch, Key
 from saddle_jax.core.trees import agent_keys
 from saddle_jax.devices.lifting import on_shards
-
-# Augmentation and normalisation of one agent's uint8 images [B, H, W, C]: pure, on the device.
-
 
 # The settings of torchvision's RandomResizedCrop.
 _SCALE = (0.08, 1.0)

@@ -1,4 +1,4 @@
-"""Loads a dataset by name: from the package, from a folder that tfds prepared, or streamed."""
+"""Datasets by name: of the package, of a folder that tfds prepared, or loaded by a user's program."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ from saddle_jax.data.dataset import DataError, Dataset
 from saddle_jax.data.prepared import StreamedImages
 from saddle_jax.data.recipes import RECIPES, measured_recipe
 
-# Datasets that need no download: the embedded digits, and synthetic clusters.
+# ---- without a download: the embedded digits, and synthetic clusters ----
 
 
 _DIGITS = pathlib.Path(__file__).with_name("digits.npz")
@@ -72,7 +72,7 @@ def load_synthetic() -> Dataset:
     )
 
 
-# Datasets that are not ours by name: those of files, and those that a user's program loads.
+# ---- of files, and what a user's program loads ----
 
 
 def is_other(name: str) -> bool:
@@ -236,7 +236,7 @@ def _unknown(name: str, folder: pathlib.Path) -> str:
     )
 
 
-# Which datasets there are, whether they are prepared, and how one is prepared.
+# ---- which datasets there are, whether they are prepared, and how one is prepared ----
 
 
 def states(folder: pathlib.Path) -> dict[str, str]:

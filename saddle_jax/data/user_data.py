@@ -1,6 +1,7 @@
-"""Datasets of what a user has: arrays, trees of arrays, a list of these for the agents, Hugging Face splits.
+"""Datasets of what a user has: arrays, trees of arrays, Hugging Face splits, a file .npz, a folder of images.
 
-Samples are given as (inputs, targets), or as any tree of arrays [N, ...] for a loss of one's own.
+Samples are given as (inputs, targets), or as any tree of arrays [N, ...] for a loss of one's own; a list of
+these is data that is divided among the agents already.
 """
 
 import pathlib
@@ -231,7 +232,7 @@ def outputs_of(train: Tree) -> int:
     return int(np.prod(targets.shape[1:], dtype=int)) if targets is not None else 1
 
 
-# Datasets of files that are nobody's but the user's: an .npz of arrays, or a folder of images by class.
+# ---- a file .npz of arrays, or a folder of images by class ----
 
 
 # The names of the four arrays in an .npz: ours, or those of Keras.

@@ -1,9 +1,10 @@
-"""How the processes of one run agree with each other, on one machine or many.
+"""How the processes of one run find each other and agree, on one machine or many.
 
-Every process runs the same program on its own devices, by JAX's own distributed runtime (`joining`). Only
-process 0 writes. It sends the others whatever it reads from the run's folder and decides on, so that all of
-them take the same branches. What one process cannot do, none does: see `agreement`. Everything that is agreed
-on goes through `gather`.
+`join` is called once, before JAX is used: by flags, or by what SLURM, Open MPI and others set. Then every
+process runs the same program on its own devices, by JAX's own distributed runtime. Only process 0 writes. It
+sends the others whatever it reads from the run's folder and decides on, so that all of them take the same
+branches. What one process cannot do, none does: see `agreement`. Everything that is agreed on goes through
+`gather`.
 """
 
 import contextlib
@@ -220,9 +221,7 @@ def end_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-# How the processes of one run find each other: by flags, or by what SLURM, Open MPI and others set.
-#
-# `join` is called once, before JAX is used. What the processes agree on afterwards is in `hosts`.
+# ---- how processes find each other ----
 
 
 # JAX has a limit on joining too, which ends the process from C++ with a stack trace. It comes this many

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.devices import lifting, policy
 
-# Programs on several devices of a CPU run one at a time: several can block each other forever.
+# ---- programs on several devices of a CPU run one at a time: several can block each other forever ----
 #
 # XLA:CPU has one pool of threads, one for each core. A program on several devices takes one thread per
 # device, and at a collective each thread waits for the others. Every device may have 32 programs in flight.

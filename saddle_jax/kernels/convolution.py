@@ -37,7 +37,7 @@ from saddle_jax.kernels import native
 Lowering = Literal["auto", "native", "fast", "each", "patches", "plain"]
 LOWERINGS = ("auto", "native", "fast", "each", "patches", "plain")
 
-# Three ways to write a convolution and its two gradients: ordinary, by patches, and fast on XLA:CPU.
+# ---- three ways to write it and its two gradients: ordinary, by patches, and fast on XLA:CPU ----
 #
 # XLA:CPU hands a convolution to its library of kernels (YNNPACK) only if it is images [B, H, W, C] by a
 # kernel [h, w, C, D], the images are not dilated, neither kernel nor result is larger than they are, and
@@ -284,7 +284,7 @@ def _high(extent: int, length: int, count: int, stride: int, low: int) -> int:
 ON_CPU = Form(_cpu_forward, _cpu_input_gradient, _cpu_kernel_gradient)
 
 
-# By kernels of our own (native.py has how JAX calls them).
+# ---- by kernels of our own (native.py has how JAX calls them) ----
 #
 # A derivative of such a kernel, which is a convolution again, is left to XLA: first derivatives are kernels
 # too, because `_with_rule` writes them, so this matters only for Hessians.
@@ -347,7 +347,7 @@ def _native_kernel_gradient(window: Window, size: Sequence[int], x: Array, g: Ar
 NATIVE = Form(_native_forward, _native_input_gradient, _native_kernel_gradient)
 
 
-# The choice for one model, and the rules of vmap over agents.
+# ---- the choice for one model, and the rules of vmap over agents ----
 
 # Convolutions in one program are faster than in a loop, but take longer to compile.
 _MAX_UNROLLED = 8

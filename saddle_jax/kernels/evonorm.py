@@ -99,7 +99,7 @@ def _per_channel(x: Array) -> Array:
     return x.reshape(1, 1, 1, -1)
 
 
-# EvoNorm-S0 with the hard sigmoid by kernels of our own (native_evonorm.h).
+# ---- with the hard sigmoid, by kernels of our own (native_evonorm.h) ----
 #
 # XLA takes a pass over all images for each sum and for each result. The kernels take image by image, which
 # stays in the caches: on one core they need about a fifth of the time. Derivatives of the kernels are left to

@@ -1,7 +1,7 @@
-"""Kernels of our own (native.cc), which JAX calls through its foreign-function interface.
+"""Kernels of our own (native.cc), which JAX calls through its foreign-function interface; and their compiler.
 
-They are compiled when the first of them is traced (kernels/native.py), and only for float32 on a CPU.
-convolution_native.py and evonorm_native.py use them.
+They are compiled when the first of them is traced, and only for float32 on a CPU. `convolution` and `evonorm`
+use them.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array
 from saddle_jax.devices import policy
 
-# Compiles C++ for this machine at its first use, and keeps the result in the user's cache folder.
+# ---- C++ compiled for this machine at its first use, and kept in the user's cache folder ----
 #
 # A library's name there holds the hash of what it was made from (source, compiler, what that knows of the
 # CPU, JAX) and the hash of its content. So a change of any of these makes a new file, a damaged file is known

@@ -1,4 +1,4 @@
-"""Small networks: for the embedded data, for thousands of agents, for tests."""
+"""Small networks: for the embedded data, for text, for thousands of agents, for tests."""
 
 import functools
 import math
@@ -66,7 +66,7 @@ class Product(nn.Module):
         return x @ self.param("kernel", nn.initializers.zeros, (x.shape[-1], self.num_classes))
 
 
-# Small networks on text: from characters [B, T] to logits of each next one, [B, T, V].
+# ---- text: from characters [B, T] to logits of each next one, [B, T, V] ----
 
 
 class CausalMLP(nn.Module):

@@ -26,7 +26,7 @@ from saddle_jax.training.build import Parts, make, of_settings
 from saddle_jax.training.memory import Footprint
 from saddle_jax.training.program import Inputs, Program, build
 
-# Datasets with the shapes of real ones and nothing in them, to plan for data that is elsewhere.
+# ---- datasets with the shapes of real ones and nothing in them, for data that is elsewhere ----
 
 
 class _Shape(NamedTuple):
@@ -84,9 +84,7 @@ def stand_in(name: str) -> Dataset:
     )
 
 
-# What to change so that a run fits its devices; each change is tried on our estimate before it is told.
-#
-# The estimate is corrected by what the compiler needed for the run as it is.
+# ---- what to change so that a run fits: tried on the estimate, corrected by what the compiler needed ----
 
 
 _LAST = ("fewer agents, a smaller model or devices with more memory",)
@@ -320,7 +318,7 @@ def compile_step(program: Program, options: dict[str, Any] | None = None) -> tup
 
 
 def input_shapes(program: Program) -> Inputs:
-    """Returns shapes and places of what steps are fed with, see `feeding`, without any samples."""
+    """Returns shapes and places of what steps are fed with, see `training.batches`, without any samples."""
     placement, batches, replicas = program.placement, program.replica.batches, program.replicas
     is_streamed = program.replica.dataset.is_streamed
     train = program.replica.dataset.train
@@ -388,7 +386,7 @@ def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Foreca
     )
 
 
-# A run's step on devices that may not be there, as text: memory, exchanges, kernels, and whether it fits.
+# ---- the same as text ----
 
 
 def forecast_lines(found: Forecast) -> tuple[list[str], list[str]]:

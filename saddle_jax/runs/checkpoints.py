@@ -31,7 +31,7 @@ from saddle_jax.runs import source_files
 from saddle_jax.settings.config import IRRELEVANT, Config
 from saddle_jax.version import RUN_FORMAT
 
-# Whose a checkpoint is: what its seal says of the run, and what config.json beside it says.
+# ---- whose a checkpoint is: what its seal says of the run, and config.json beside it ----
 
 
 class Identity(NamedTuple):
@@ -373,7 +373,7 @@ def tree_sha256(tree: Any) -> str:
     return digest.hexdigest()
 
 
-# A model as one file of named arrays, for other programs.
+# ---- a model as one file of named arrays, for other programs ----
 
 
 FORMATS = ("safetensors", "msgpack")

@@ -1,9 +1,9 @@
-"""Reading metrics.jsonl: all of it, its newest lines, or some from all over it; see also `thinned`.
+"""Reading metrics.jsonl, all of it or its newest lines, and writing TensorBoard's event files.
 
 A line is an object with `step` and `epoch`; its other values are numbers or null. Lists are allowed where
 names end in _by_layer, _each or _by_replica. A long run has millions of lines, so nothing but `read_metrics`
-holds all of them in memory. What a crash may leave, half a line or none of ours, is passed over. A line of
-ours with other values than these is damage, and told.
+holds all of them in memory; `downsample` reads few. What a crash may leave, half a line or none of ours, is
+passed over. A line of ours with other values than these is damage, and reported.
 """
 
 import functools
@@ -178,7 +178,7 @@ def _shown(value: Any) -> str:
     return repr(str(value)[:40]) if not isinstance(value, list | dict) else f"a {type(value).__name__}"
 
 
-# TensorBoard's event files, written without a thread: a full disk is an error of whoever writes.
+# ---- TensorBoard's event files, without a thread: a full disk is an error of whoever writes ----
 
 
 _EVERY = 30.0  # seconds after which what was written becomes visible to others

@@ -1,10 +1,10 @@
 """The folder of a run: its lock, its settings, its metrics and its result. Everything is JSON.
 
 config.json     the settings, versions, devices, partition
-metrics.jsonl   one object per logged step or evaluation; `sweep.py` says how replicas share one
+metrics.jsonl   one object per logged step or evaluation; `settings.sweep` says how several runs share one
 result.json     how the run ended
-checkpoints/    see `checkpoint.py`
-code/           copies of the user's own files that the run uses, see `code.py`
+checkpoints/    see `checkpoints`
+code/           copies of the user's own files that the run uses, see `source_files`
 tensorboard/    the same metrics as event files
 curves.png      the same metrics as a picture
 """
@@ -28,7 +28,7 @@ from saddle_jax.runs.schema import read_result
 from saddle_jax.settings.config import Config, check_each, from_json
 from saddle_jax.version import RUN_FORMAT
 
-# The lock of a run's folder: one process trains in it, and knows when the folder was taken from it.
+# ---- the lock: one process trains in a folder, and knows when it was taken from it ----
 
 
 _PATIENCE = 1.0  # seconds in which a lock may become free

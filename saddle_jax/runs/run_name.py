@@ -1,4 +1,4 @@
-"""The name of a run's folder where the user gives none."""
+"""In which settings runs differ, and the name of a run's folder that follows from its settings."""
 
 import hashlib
 import json
@@ -51,9 +51,6 @@ def _short_hash(settings: Mapping[str, Any]) -> str:
 def safe(text: str) -> str:
     """Writes a setting such as gut(mu=0.5, point=mixed) for a folder: gut_mu=0.5,point=mixed."""
     return re.sub(r"[^\w.,=+-]", "_", re.sub(r"[\s'\"]", "", text)).rstrip("_")
-
-
-# In which settings two runs differ, apart from those that cannot change a number.
 
 
 def differing(one: Config, other: Config) -> list[str]:

@@ -1,11 +1,11 @@
-"""The settings of a run: one definition of each, with its meaning, default and check."""
+"""The settings of a run: each with its meaning, default and check, and which of them go together."""
 
 import contextlib
 import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from saddle_jax.base import brought, checks, sources
 from saddle_jax.base.checks import ArgumentError, did_you_mean, is_traced
@@ -35,7 +35,7 @@ from saddle_jax.settings import network
 from saddle_jax.settings import sweep as replicas
 from saddle_jax.tasks.objectives import OBJECTIVES
 
-# How a setting is declared: its default, its meaning and its check.
+# ---- how a setting is declared ----
 
 
 def setting(
@@ -84,11 +84,8 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
     return lambda name, value: checks.real(name, value, **bounds)
 
 
-# Whether the settings of a run go together: one line for each that does not.
+# ---- which settings go together: one line for each that does not ----
 
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_RUNS = 4_096  # that one program trains side by side
 # Settings that are options of some methods and not of others.
@@ -589,7 +586,7 @@ def build_topology(config: Config) -> Graphs:
     return graphs.parse_topology(config.topology, config.agents, seed)
 
 
-# Settings from a user's Python file, FILE.py[:VARIANT], whose get_config() returns them.
+# ---- settings of a user's file FILE.py[:VARIANT], whose get_config() returns them ----
 
 
 def load_settings(text: str) -> Config:

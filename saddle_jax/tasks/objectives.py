@@ -1,7 +1,7 @@
 """What is learned, and how well: the loss of one agent, and the metrics of a model on a whole test set.
 
-Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`. Those with
-names stand in `named_objectives.py`, and `own_losses.py` makes one of a loss of your own.
+Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`: by its name
+in OBJECTIVES, or of a loss of your own by `own_loss`.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class Metric:
       percent: whether it is a share, which is shown in percent.
 
     >>> worst = lambda params, batch: jnp.max(jnp.abs(params["w"] - batch))
-    >>> training.Metric("worst", "lower", worst).name
+    >>> sj.Metric("worst", "lower", worst).name
     'worst'
     """
 
@@ -89,7 +89,7 @@ class Objective:
         after the last whole batch is not seen in it.
       check: (what the model gives for inputs [1, ...], dataset) -> None, or an ArgumentError if it cannot be.
 
-    >>> training.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
+    >>> sj.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
     'regression'
     """
 
@@ -188,7 +188,7 @@ def _scored_in_parts(
     return parts
 
 
-# A loss of your own as an objective: any function of one model and its batch, and any metrics beside it.
+# ---- a loss of your own ----
 
 
 def own_loss(
@@ -203,7 +203,7 @@ def own_loss(
         number of aux. "loss" is added where it is not named.
       name: what the objective is called; the default is the loss's own name.
 
-    >>> objective = training.own_loss(lambda params, batch: jnp.mean((params["w"] - batch) ** 2), name="mean")
+    >>> objective = sj.own_loss(lambda params, batch: jnp.mean((params["w"] - batch) ** 2), name="mean")
     >>> objective.name, [metric.name for metric in objective.metrics]
     ('mean', ['loss'])
     """
@@ -212,7 +212,7 @@ def own_loss(
     for metric in metrics:
         if not isinstance(metric, Metric):
             raise ArgumentError(
-                f"metrics must be training.Metric(name, better, function), got {brought.shown(metric)}"
+                f"metrics must be sj.Metric(name, better, function), got {brought.shown(metric)}"
             )
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
@@ -250,7 +250,7 @@ def _is_named(aux: Any) -> bool:
     return isinstance(aux, Mapping) and all(isinstance(key, str) for key in aux)
 
 
-# The objectives that have names, and objectives from whatever settings or a program name as one.
+# ---- objectives by name, and whatever settings or a script mean by one ----
 
 
 # A new objective is a file in this folder and a line here: a function from a model to an Objective.

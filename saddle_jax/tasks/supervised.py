@@ -1,4 +1,4 @@
-"""Classification: the cross-entropy of one agent, and how many samples a model gets right."""
+"""The tasks of labelled samples: classification, regression, and language modelling."""
 
 import math
 from typing import Any
@@ -60,7 +60,7 @@ def check_logits(outputs: Any, dataset: Dataset) -> None:
         raise ArgumentError(f"model must give logits [B{letters}] for {dataset.name}, got [B{got}]")
 
 
-# Regression: the mean squared error of one agent, and its square root over a test set.
+# ---- regression: the mean squared error, and its square root over a test set ----
 
 
 def regression(model: Functions) -> Objective:
@@ -94,7 +94,7 @@ def _check_predictions(outputs: Any, dataset: Dataset) -> None:
         )
 
 
-# Language modelling: the cross-entropy of the next token at every place of a text, and its perplexity.
+# ---- language modelling: the cross-entropy of the next token, and its perplexity ----
 
 
 def language(model: Functions) -> Objective:

@@ -1,4 +1,8 @@
-"""From the parts that all runs of a program share to one run's own: its samples, partition and batches."""
+"""From settings to what a run is made of: method, data, model, objective, partition and batches.
+
+`Parts` are what all runs of a program share, made of settings by `of_settings`, or of objects by a script; a
+`Replica` is one run of them. Nothing is known here of devices or of other runs: see `program`.
+"""
 
 import contextlib
 import dataclasses
@@ -38,7 +42,7 @@ from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Ground, Objective, make_objective
 
-# The learning rate over a run, as an optax schedule of the step.
+# ---- the learning rate over a run ----
 
 
 _MILESTONES = {"step": (0.5, 0.75), "imagenet": (0.33, 0.67, 0.9)}  # parts of the epochs
@@ -69,7 +73,7 @@ def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
     return lambda step: schedule(step) * optax.linear_schedule(0.0, 1.0, warmup)(step + 1)
 
 
-# From settings to a method: its options, its ascent, what wraps it, and its network.
+# ---- the method: its options, its gradient, what wraps it, and its network ----
 
 
 # The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
@@ -161,10 +165,7 @@ def _options_of_sam(config: Config) -> dict[str, Any]:
     return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
 
 
-# What all runs of a program share: data, model, objective and method, as objects.
-#
-# Settings name them, and `of_settings` makes them. A program of your own hands its objects over instead; from
-# there on both are the same.
+# ---- what all runs of a program share ----
 
 
 # (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
@@ -460,7 +461,7 @@ def _shapes(inputs: Any) -> str:
     return ", ".join(leaves).replace("'", "")
 
 
-# Which numbers one compiled step can take as arguments, instead of being compiled with them.
+# ---- which numbers one compiled step takes as arguments ----
 #
 # Nobody lists them: a step of a small model is traced with the number unknown. If the trace succeeds and the
 # step depends on the number, runs that differ in it can share a program.

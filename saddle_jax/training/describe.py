@@ -1,4 +1,4 @@
-"""A run in words: what is about to happen, and how it ended."""
+"""A run in words: what is about to happen, how it goes and how it ended; and what config.json says of it."""
 
 import functools
 import hashlib
@@ -35,7 +35,7 @@ from saddle_jax.training.build import Replica
 from saddle_jax.training.program import Program
 from saddle_jax.version import __version__
 
-# What a heading says of a run's parts, as far as it has them, and how its numbers are written.
+# ---- its parts, as far as it has them, and how numbers are written ----
 
 
 _SWEPT = "swept"
@@ -436,10 +436,7 @@ def _costs(result: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
-# What a run of Python objects computes, as a fingerprint: there is no file whose hash would tell.
-#
-# It is that of the traced step, with its operations and constants: of method, ascent, graph, model and loss;
-# of the traced metrics; and of the model before the first step.
+# ---- what a run of Python objects computes: there is no file whose hash would tell ----
 
 
 def fingerprint(program: Program) -> str | None:

@@ -1,4 +1,8 @@
-"""How a run's models do, and what result.json says in the end: of one run, or of several at once."""
+"""How well models do: in training, in result.json at the end, and for runs that are trained already.
+
+A new metric of trained models is a function below and a line in MEASURES. All are of one model, or of all
+agents' models, on the whole test set, unless their names say otherwise.
+"""
 
 import dataclasses
 import functools
@@ -131,10 +135,7 @@ def _one_agent(params: Params, agent: int) -> Params:
     return jax.tree.map(leaf, params)
 
 
-# Metrics of models that are trained already: those of the objective, and more, which training does without.
-#
-# A new one is a function below and a line in MEASURES. All are of one model, or of all agents' models, on the
-# whole test set, unless their names say otherwise.
+# ---- metrics of models that are trained already ----
 
 
 _BATCH = 500  # test samples in one compiled call
@@ -355,7 +356,7 @@ def _applied(model: Any, recipe: Any, params: Params, batch: Any) -> Array:
     return model.apply(params, prepared(recipe, batch)["inputs"])
 
 
-# New metrics of old runs: which models they are asked of, and evaluation.json, which keeps them.
+# ---- which models they are asked of, and evaluation.json, which keeps them ----
 
 
 FILE = "evaluation.json"

@@ -36,7 +36,7 @@ from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.signals import Noted
 
-# What is due after which step: logging, evaluating, measuring, saving.
+# ---- what is due after which step: logging, evaluating, measuring, saving ----
 
 
 class Due(NamedTuple):
@@ -111,7 +111,7 @@ def calendar_of(program: Program) -> Calendar:
     )
 
 
-# Measures where the time of a session goes, and writes a JAX trace of some of its steps.
+# ---- where the time of a session goes ----
 
 
 # The calls of the step that are traced: after compilation, and few enough to look at.
@@ -174,7 +174,7 @@ class Profile:
         return {**self._spent, "loop": total - sum(self._spent.values())}
 
 
-# A run that goes on for more epochs than it was given: where that is the longer run, bit for bit.
+# ---- more epochs for a run that is there: where it can be the longer run, bit for bit ----
 
 
 def check_longer(workdir: pathlib.Path, program: Program) -> dict[str, Any] | None:

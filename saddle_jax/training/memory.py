@@ -34,7 +34,7 @@ from saddle_jax.training.build import Replica
 if TYPE_CHECKING:  # a program asks this module how many agents it computes at a time
     from saddle_jax.training.program import Carry, Program
 
-# What the step of one agent takes, told from shapes: the operations of its kernels, and its memory.
+# ---- one agent's step: the operations of its kernels, and its memory ----
 
 
 # Of a device's memory; libraries of kernels want some for themselves, which no estimate knows.
@@ -220,9 +220,6 @@ def warning(program: "Program") -> str | None:
         f"memory may not suffice: {what} take about {readable(needed.total)}, there are {readable(there)}; "
         f"a smaller batch_size or group, {fewer} would help"
     )
-
-
-# Whether a program can run on the hardware at hand, which a run that is only opened again need not.
 
 
 def check(program: "Program") -> str | None:

@@ -35,8 +35,6 @@ from saddle_jax.settings.sweep import parse_sweep, settings_of
 from saddle_jax.training import memory
 from saddle_jax.training.build import Parts, Replica, check_one_program, make, method_key, of_settings
 
-# One step of one run, to be traced: from a step's number to batches, to the method, to the next carry.
-
 
 class Carry(NamedTuple):
     """What one step hands to the next."""

@@ -1,4 +1,8 @@
-"""What a comparison varies: lists of methods, graphs and so on, every one with every other."""
+"""The runs of a comparison or a sweep: their settings and folders, and which of them share a program.
+
+Numbers that a compiled step can take as arguments (`build.role` finds out which) are runs of one program.
+All the rest, whole numbers and choices such as methods and graphs, are runs with a folder of their own.
+"""
 
 import dataclasses
 import hashlib
@@ -146,7 +150,7 @@ def _drops(texts: Sequence[str]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(drops))
 
 
-# The runs of a comparison: which folder and which settings each cell of the grid has.
+# ---- comparisons: lists of methods, compressors, graphs and so on ----
 
 
 class Runs(NamedTuple):
@@ -313,10 +317,7 @@ def _fit(config: Config) -> bool:
         return False
 
 
-# The runs of a sweep over anything: which of them share a program and a folder, and which have their own.
-#
-# Numbers that a compiled step can take as arguments (`swept.py` finds out which) are replicas of one program.
-# All the rest, whole numbers and choices such as methods and graphs, are runs with a folder of their own.
+# ---- sweeps over anything ----
 
 
 _FIELDS = Config.__dataclass_fields__

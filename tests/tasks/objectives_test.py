@@ -8,8 +8,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax.models import functions
 from saddle_jax.tasks import objectives
-from saddle_jax.tasks.objectives import objective_of
-from saddle_jax.training import Metric, own_loss
+from saddle_jax.tasks.objectives import Metric, objective_of, own_loss
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(11, 3)).astype(np.float32)
@@ -103,7 +102,7 @@ def test_a_loss_alone_and_one_that_is_made_of_the_model():
 
 MISTAKES = {
     "no loss": (lambda: own_loss(3), "loss must be a function"),
-    "no metric": (lambda: own_loss(absolute, ["accuracy"]), "metrics must be training.Metric"),
+    "no metric": (lambda: own_loss(absolute, ["accuracy"]), "metrics must be sj.Metric"),
     "twice": (lambda: own_loss(absolute, [Metric("a", "lower")] * 2), "different names, got a, a"),
     "better": (
         lambda: Metric("a", "best"),
