@@ -95,8 +95,7 @@ def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, mo
 
 
 def test_a_program_waits_for_the_one_before_it_on_cpus_alone(monkeypatch):
-    placement = Placement(agents=4, devices=4)
-    rows = placement.by_agents(jnp.arange(4.0))
+    rows = Placement(agents=4, devices=4).by_agents(jnp.arange(4.0))
     waited = []
     monkeypatch.setattr(jax, "block_until_ready", waited.append)
     double = jax.jit(lambda x: (2 * x, jnp.sum(x)))

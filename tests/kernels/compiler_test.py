@@ -69,8 +69,8 @@ def test_another_header_is_another_library(source):
 
 def test_processes_that_start_together_do_not_disturb_each_other(source):
     program = (
-        "import pathlib, sys; from saddle_jax.devices import compiler;"
-        "assert compiler.load(pathlib.Path(sys.argv[1])).functions.answer() == 42"
+        "import pathlib, sys; from saddle_jax.kernels import native;"
+        "assert native.load(pathlib.Path(sys.argv[1])).functions.answer() == 42"
     )
     started = [subprocess.Popen([sys.executable, "-c", program, str(source)]) for _ in range(2)]
     assert [process.wait() for process in started] == [0, 0]

@@ -119,8 +119,8 @@ def test_an_event_loop_without_descriptors_says_nothing_twice():
     """asyncio complains of a loop that it could not make, too, while the failure itself is told."""
     program = """
 import asyncio, gc, os, resource
-from saddle_jax.training import interruption
-interruption.listen()
+from saddle_jax.training import signals
+signals.listen()
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, 4096))
 try:
     asyncio.new_event_loop()
