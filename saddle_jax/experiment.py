@@ -24,12 +24,13 @@ from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.functions import Functions, functions
 from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.spelling import make_model
-from saddle_jax.report import curves, page
+from saddle_jax.report import figures, page
 from saddle_jax.report.landscape import save_numbers, write_all
-from saddle_jax.report.tables import as_text, cell_of, headline_of
+from saddle_jax.report.tables import as_text
 from saddle_jax.runs.metrics import read_metrics
 from saddle_jax.runs.run_name import run_name
 from saddle_jax.runs.schema import read_result
+from saddle_jax.runs.table import cell_of, headline_of
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
@@ -306,7 +307,7 @@ class Run:
             result = loop.train(
                 self.config, self.workdir, screen, curvature=sharpness.metrics, parts=self._parts
             )
-        curves.plot_curves([self.workdir], self.workdir / "curves.png")
+        figures.plot_curves([self.workdir], self.workdir / "curves.png")
         return result
 
     def result(self) -> dict[str, Any] | None:
@@ -337,7 +338,7 @@ class Run:
     def figure(self, x: str | None = None) -> Picture:
         """Draws loss, metric and consensus distance, against epochs or another axis of `saddle figure`."""
         path = self.workdir / ("curves.png" if x is None else f"curves-{x}.png")
-        curves.plot_curves([self.workdir], path, x)
+        figures.plot_curves([self.workdir], path, x)
         return Picture(path)
 
     def report(self) -> Page:
@@ -463,7 +464,7 @@ class Comparison:
     def figure(self, path: str | pathlib.Path | None = None, x: str | None = None) -> Picture:
         """Draws the curves of all runs; the default place is comparison.png beside the first one's folder."""
         place = pathlib.Path(path or self._beside("comparison.png"))
-        curves.plot_curves(self._folders, place, x, names=list(self.runs))
+        figures.plot_curves(self._folders, place, x, names=list(self.runs))
         return Picture(place)
 
     def report(self, path: str | pathlib.Path | None = None) -> Page:

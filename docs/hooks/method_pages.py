@@ -9,8 +9,8 @@ import convex_curve
 import equations
 
 from saddle_jax.methods import METHODS
-from saddle_jax.report import algorithm_texts, algorithms
-from saddle_jax.report.options import Option
+from saddle_jax.report import algorithms
+from saddle_jax.report.algorithms import Option
 from saddle_jax.settings.config import Config
 
 # How the papers write the names of their methods.
@@ -56,7 +56,7 @@ def _method_page(name: str, found: dict[str, Any]) -> str:
         ("exact on heterogeneous data", "yes, with a constant learning rate" if facts.exact else "no"),
         ("citation", facts.citation or "-"),
     ]
-    options = algorithm_texts.options_of_method(name)
+    options = algorithms.options_of_method(name)
     topology = "" if facts.graph.startswith("ring") else f" --config.topology={facts.graph.partition('(')[0]}"
     return "\n\n".join(
         [
@@ -110,7 +110,7 @@ def _ascent_page(name: str) -> str:
             f"In Python it is [`sj.{public}`](../api/ascents.md#saddle_jax.{public}). "
             "`sj.saddle(method, ascent)` puts it into any method.",
             "## Options",
-            _options(algorithm_texts.options_of_ascent(name), "ascent"),
+            _options(algorithms.options_of_ascent(name), "ascent"),
         ]
     )
 

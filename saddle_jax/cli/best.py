@@ -8,8 +8,16 @@ from absl import flags
 from saddle_jax.base.files import check_named_output, in_one_go
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
-from saddle_jax.report.best import as_json, choose, groups_by, rows_of
-from saddle_jax.report.candidates import BETTER, candidates_of, gather_ended, yardstick_of
+from saddle_jax.report.best import (
+    BETTER,
+    as_json,
+    candidates_of,
+    choose,
+    gather_ended,
+    groups_by,
+    rows_of,
+    yardstick_of,
+)
 from saddle_jax.report.tables import FORMS, in_form
 from saddle_jax.runs.run_folder import folders_below
 
@@ -36,7 +44,8 @@ def run(arguments: Sequence[str]) -> None:
         names = groups_by(candidates, options.by)
         choices = choose(candidates, names, yardstick)
     rows = rows_of(choices, yardstick)
-    title = f"best settings by {yardstick.name} ({yardstick.better} is better), mean +- deviation over seeds"
+    by = f"{yardstick.name} ({yardstick.better} is better)"
+    title = f"best settings by {by}, mean +- standard deviation over seeds"
     output = Output(options)
     output.give(as_json(choices, yardstick, left_out))
     output.table(rows, title, spare=("neighbours", "edge of the grid"))

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> None:
         _newest(workdir, options)
         return
 
-    from saddle_jax.report.evaluations import evaluation_rows
+    from saddle_jax.report.comparisons import evaluation_rows
     from saddle_jax.training import evaluation, reopen
 
     with mistakes():

@@ -15,8 +15,8 @@ from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import picture_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 from saddle_jax.report.landscape import save_numbers, write_all
-from saddle_jax.report.tables import run_names
 from saddle_jax.runs.run_folder import all_ended, same_problem
+from saddle_jax.runs.table import run_names
 from saddle_jax.training.progress import Screen
 
 

@@ -12,8 +12,8 @@ from saddle_jax.base.brought import BroughtError
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.methods import METHODS
-from saddle_jax.report import algorithm_texts as texts
 from saddle_jax.report import algorithms
+from saddle_jax.report import algorithms as texts
 
 _T = TypeVar("_T")
 

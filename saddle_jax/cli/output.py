@@ -11,7 +11,7 @@ from absl import flags
 
 from saddle_jax.base import terminal
 from saddle_jax.base.errors import printable
-from saddle_jax.report.fitting import fit
+from saddle_jax.report.tables import fit
 
 _STYLES = {
     "red": ("FAILS", "diverged", r"diverged\*", "contradicted", "broken", "violated"),

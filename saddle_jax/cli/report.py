@@ -41,8 +41,7 @@ def _folders(names: Sequence[str | pathlib.Path]) -> list[pathlib.Path]:
 
 def figure(arguments: Sequence[str]) -> None:
     """Draws one of the paper's figures from run folders."""
-    from saddle_jax.report.curves import AXES
-    from saddle_jax.report.figures import KINDS, draw
+    from saddle_jax.report.figures import AXES, KINDS, draw
 
     options = flags.FlagValues()
     axes = f"What curves are drawn against: {', '.join(AXES)} (default: epoch)."

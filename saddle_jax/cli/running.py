@@ -32,7 +32,7 @@ def run_training(
     require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax.analysis import sharpness
     from saddle_jax.devices import hosts
-    from saddle_jax.report.curves import plot_curves
+    from saddle_jax.report.figures import plot_curves
     from saddle_jax.training.loop import train
     from saddle_jax.training.progress import Screen
 

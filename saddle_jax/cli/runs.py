@@ -11,7 +11,7 @@ from saddle_jax.base.files import check_named_output, in_one_go
 from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.report.listing import run_rows, runs_below
+from saddle_jax.runs.table import run_rows, runs_below
 
 
 def show_list(arguments: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ def export(arguments: Sequence[str]) -> None:
 
 def show_thin(arguments: Sequence[str]) -> None:
     """Writes small open copies of runs that have ended, each in a folder of its name."""
-    from saddle_jax.report.thinning import thin
+    from saddle_jax.runs.downsample import thin
 
     options = flags.FlagValues()
     flags.DEFINE_string("output", None, "Folder below which the copies are written.", flag_values=options)

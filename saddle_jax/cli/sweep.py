@@ -18,8 +18,8 @@ def run_sweep(found: Runs, folder: pathlib.Path, output: Output, picture: str) -
     if it was interrupted.
     """
     from saddle_jax.devices import hosts
-    from saddle_jax.report.candidates import sweep_rows
-    from saddle_jax.report.curves import plot_curves
+    from saddle_jax.report.best import sweep_rows
+    from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.tables import as_records, write_all
 
     if not found.runs:

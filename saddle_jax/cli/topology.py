@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> None:
         topology = build_topology(Config(topology=kind, agents=int(agents), seed=options.seed))
         output.say(str(topology))
     if path is not None:
-        from saddle_jax.report.graph_picture import plot_graph
+        from saddle_jax.report.graphs import plot_graph
 
         with mistakes():
             write_named("output", path, lambda: plot_graph(topology, path))

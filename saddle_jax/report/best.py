@@ -1,15 +1,247 @@
 """The best setting of every group of runs, with its neighbours on the grid of all that were tried."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import pathlib
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError, did_you_mean
-from saddle_jax.report.candidates import Candidate, Yardstick, varied, written
-from saddle_jax.settings.config import Config, check_setting
+from saddle_jax.base.errors import RunError
+from saddle_jax.methods.spelling import parse_method
+from saddle_jax.runs.schema import Measure
+from saddle_jax.runs.table import Run, gather
+from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.settings import config
+from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
+from saddle_jax.settings.sweep import SPELT
+
+# Settings that were tried, each with what its seeds reached: the material of tables of sweeps.
+
+
+BETTER = ("higher", "lower")
+
+
+class Yardstick(NamedTuple):
+    """A number of results or metrics by which settings are compared."""
+
+    name: str  # in result.json or metrics.jsonl
+    metric: Measure  # what it is a measure of
+
+    @property
+    def better(self) -> str:
+        """What is better, higher or lower."""
+        return self.metric.better
+
+    @property
+    def heading(self) -> str:
+        """The name with its unit, above numbers without one."""
+        return f"{self.name}{self.metric.unit}"
+
+    def text(self, value: float) -> str:
+        """Writes a value without its unit: 71.20 of a percentage, or four digits of anything else."""
+        return self.metric.digits(value)
+
+    def ranked(self, value: float) -> float:
+        """Returns a number that is the smaller, the better the value is."""
+        return -value if self.better == "higher" else value
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One setting of all that were tried, with the values of its seeds that did not diverge."""
+
+    settings: Mapping[str, Any]
+    values: tuple[float, ...]
+    diverged: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Returns the mean over seeds; None if all diverged."""
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def std(self) -> float | None:
+        """Returns the standard deviation over seeds; None of fewer than two."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def text(self, yardstick: Yardstick) -> str:
+        """Writes mean and deviation, such as "71.20 +- 0.40"; a star marks seeds that diverged."""
+        star = "*" if self.diverged else ""
+        if self.mean is None:
+            return f"diverged{star}"
+        spread = "" if self.std is None else f" +- {yardstick.text(self.std)}"
+        return f"{yardstick.text(self.mean)}{spread}{star}"
+
+    @property
+    def count(self) -> str:
+        """Writes how many seeds there are, and how many of them diverged."""
+        return f"{len(self.values)}" + (f", {self.diverged} diverged" if self.diverged else "")
+
+
+class Gathered(NamedTuple):
+    """The runs that have ended, and a line for everything that is left out."""
+
+    runs: list[Run]
+    left_out: list[str]
+
+
+def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
+    """Reads runs from folders, each replica a run; what is damaged, unfinished or there twice is left out."""
+    runs: list[Run] = []
+    left_out: list[str] = []
+    seen: dict[Any, str] = {}
+    for workdir in workdirs:
+        try:
+            found = gather([workdir])
+        except (RunError, ArgumentError) as error:
+            left_out.append(str(error))
+            continue
+        for run in found:
+            name = run.name.replace(workdir.resolve().name, str(workdir), 1)
+            if run.state not in ("finished", "diverged"):
+                left_out.append(f"{name}: {run.state} at step {run.last_step:,}")
+            elif (first := seen.setdefault(_frozen(run), name)) != name:
+                left_out.append(f"{name}: the same run as {first}")
+            else:
+                runs.append(dataclasses.replace(run, name=name))
+    return Gathered(runs, left_out)
+
+
+def yardstick_of(runs: Sequence[Run], name: str | None, better: str | None) -> Yardstick:
+    """Returns by which number runs are compared; without a name, by the first of their objective.
+
+    Raises:
+      ArgumentError: no run has it, runs have several objectives, or nobody knows what is better.
+    """
+    metrics = [run.measures for run in runs]
+    headlines = list(dict.fromkeys(each[0].key for each in metrics))
+    if name is None and len(headlines) > 1:
+        raise ArgumentError(f"metric must be given where runs have several: {', '.join(headlines)}")
+    name = name or headlines[0]
+    known = sorted({key for run in runs for key in _numbers(run)})
+    if name not in known:
+        raise ArgumentError(
+            f"{did_you_mean(name, known)}metric must be one of {', '.join(known)}, got {name!r}"
+        )
+    described = [metric for each in metrics for metric in each if _is_of(name, metric.name)]
+    metric = (
+        described[0] if described else Measure(name, "lower" if name.endswith("_loss") else "", name, False)
+    )
+    metric = metric._replace(better=better or metric.better)
+    if metric.better not in BETTER:
+        raise ArgumentError(
+            f"better must be higher or lower for {name}, whose runs do not say it, got {better}"
+        )
+    return Yardstick(name, metric)
+
+
+def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list[Candidate]:
+    """Groups runs by their settings, apart from the seed; adds to `left_out` those without the metric."""
+    grouped: dict[Any, list[Run]] = {}
+    for run in runs:
+        if run.state != "diverged" and metric not in _numbers(run):
+            left_out.append(f"{run.name}: has no {metric}")
+        else:
+            grouped.setdefault(_frozen(run, "seed"), []).append(run)
+    return [
+        Candidate(
+            settings_of(those[0]),
+            tuple(_numbers(run)[metric] for run in those if run.state != "diverged"),
+            sum(run.state == "diverged" for run in those),
+        )
+        for those in grouped.values()
+    ]
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    """Returns the settings that decide a run's numbers, apart from the seed.
+
+    Options that a spelling gives stand by themselves, as method.mu, and those without a meaning are left out.
+    Of a run that was made of Python objects, "computes" tells its step from others with the same names.
+    """
+    settings: dict[str, Any] = {}
+    for name, value in run.config.to_json().items():
+        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
+            continue
+        if name in SPELT:
+            settings[name], options = _spelt(name, value)
+            settings |= {f"{name}.{option}": given for option, given in options.items()}
+        else:
+            settings[name] = value
+    computes = run.fact("computes")
+    return settings | ({"computes": str(computes)[:16]} if computes else {})
+
+
+def _spelt(name: str, text: str) -> tuple[str, dict[str, Any]]:
+    """Returns a method or ascent without its options, and these; an object of a program has them in < >."""
+    if not brought.is_object(text):
+        return (parse_method if name == "method" else parse_ascent)(text)
+    head, _, rest = text[1:-1].partition("(")
+    try:
+        return f"<{head}>", calls.parse(name, f"{name}({rest}")[1] if rest else {}
+    except ArgumentError:  # brackets of a name
+        return text, {}
+
+
+def varied(candidates: Sequence[Candidate]) -> list[str]:
+    """Lists the settings in which candidates differ."""
+    names = dict.fromkeys(name for candidate in candidates for name in candidate.settings)
+    absent = object()
+    return [name for name in names if len({_hashable(c.settings.get(name, absent)) for c in candidates}) > 1]
+
+
+def written(value: Any) -> str:
+    """Writes a setting's value in a table; None stands for one that a method does not have."""
+    if value is None:
+        return "-"
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Yardstick, list[str]]:
+    """Lists what every setting of a sweep reached; returns it with its yardstick and what is left out."""
+    runs, left_out = gather_ended(workdirs)
+    if not runs:
+        raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
+    yardstick = yardstick_of(runs, None, None)
+    candidates = candidates_of(runs, yardstick.name, left_out)
+    names = varied(candidates)
+    rows = [[*names, yardstick.heading, "seeds"]]
+    for candidate in candidates:
+        given = [written(candidate.settings.get(name)) for name in names]
+        rows.append([*given, candidate.text(yardstick), candidate.count])
+    return rows, yardstick, left_out
+
+
+def _is_of(name: str, metric: str) -> bool:
+    """Tells whether a number in a run's files is a metric: on test or training data, or the agents' mean."""
+    return name in (f"test_{metric}", f"train_{metric}", f"agent_{metric}_mean")
+
+
+def _numbers(run: Run) -> dict[str, float]:
+    """Returns the numbers of a run's result, and the last of each that only its metrics have."""
+    last = {name: value for record in run.metrics for name, value in record.items() if value is not None}
+    return {
+        name: value
+        for name, value in {**last, **run.result}.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _frozen(run: Run, *without: str) -> Any:
+    settings = {**settings_of(run), "seed": run.config.seed}
+    return tuple((name, _hashable(value)) for name, value in settings.items() if name not in without)
+
+
+def _hashable(value: Any) -> Any:
+    return str(value) if isinstance(value, list) else value
+
 
 # Settings that make another problem: what is best on one of them says nothing about the others.
 PROBLEM = ("dataset", "subset", "partition", "alpha", "agents", "model")
+
+
 _NUDGE = 1e-6  # how far beyond the edge of a grid a setting is tried, to see whether it could go on
 
 

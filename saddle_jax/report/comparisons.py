@@ -1,12 +1,15 @@
-"""A grid of runs as tables: the scores, what differs between them seed by seed, and the bare numbers."""
+"""Tables of runs that are compared: a grid of scores, what differs seed by seed, new metrics of old runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saddle_jax.report.measures import Measure
-from saddle_jax.report.statistics import signed
-from saddle_jax.report.tables import NUMBERS, Cell, numbers_of, seeds_of
+from saddle_jax.base.statistics import signed
+from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
+from saddle_jax.runs.table import NUMBERS, Cell, numbers_of, seeds_of
+from saddle_jax.settings.sweep import name_of
+from saddle_jax.training import evaluation
+from saddle_jax.training.build import Replica
 from saddle_jax.training.sweep import Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
@@ -92,3 +95,32 @@ def _at(cells: Cells, grid: Grid, place: Mapping[str, Any]) -> Cell:
 
 def _written(axis: str, value: Any) -> str:
     return number(value) if axis == "drop" else str(value)
+
+
+def evaluation_rows(
+    records: Sequence[Mapping[str, Any]], measures: Mapping[str, evaluation.Measure], replica: Replica
+) -> list[list[str]]:
+    """Lists a metric a row and a model a column; the numbers of a list have rows of their own."""
+    table = [["metric", *map(_heading, records)]]
+    for name, measure in measures.items():
+        values = [record["metrics"][name] for record in records]
+        if not isinstance(values[0], list):
+            table.append([name, *(_text(value, measure.percent) for value in values)])
+            continue
+        labels = measure.labels(replica) if measure.labels else list(map(str, range(len(values[0]))))
+        for place, label in enumerate(labels):
+            table.append([f"{name} {label}", *(_text(value[place], measure.percent) for value in values)])
+    return table
+
+
+def _heading(record: Mapping[str, Any]) -> str:
+    parts = [name_of(record["run"]), "" if record["whose"] == "consensus" else f"agent {record['whose']}"]
+    return ", ".join([*filter(None, parts), f"epoch {record['epoch']:g}"])
+
+
+def _text(value: Any, percent: bool) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if percent else f"{value:.4g}"

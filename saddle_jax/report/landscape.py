@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from saddle_jax.base.files import in_one_go
-from saddle_jax.report.page import asset
+from saddle_jax.report.page import asset, embed, meta_element
 from saddle_jax.report.plots import labels, load_matplotlib, new_figure, save
-from saddle_jax.report.policy import embed, meta_element
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 

@@ -2,8 +2,8 @@
 (() => {
   const { html, svg, colour, dash, csvButton, panel, most, hidden, redraw, redraws } = charts;
   const data = live.read(document.getElementById("data").textContent);
-  const BANDS = { interval: "95 % interval", std: "standard deviation", none: "no band" };
-  const view = { against: "epoch", band: "interval", single: false };
+  const BANDS = { std: "± standard deviation", interval: "95 % interval of the mean", none: "none" };
+  const view = { against: "epoch", band: "std", single: false };
   const hostOf = (id) => {
     // A place that scripts fill, which stays when the text around it is replaced.
     const host = document.getElementById(id);

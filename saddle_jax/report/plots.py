@@ -1,15 +1,19 @@
 """Pictures of data and partitions, as PNG files."""
 
+import colorsys
 import contextlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from saddle_jax.base.files import in_one_go
 from saddle_jax.data.partition import Partition
+from saddle_jax.runs.table import Run, settings_without
+
+SPREAD = "± standard deviation"  # what stands behind a mean, in pictures, pages and tables alike
 
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
@@ -120,3 +124,113 @@ def load_matplotlib() -> None:
     if backend:
         with contextlib.suppress(ValueError):  # as matplotlib refuses one that is not there
             matplotlib.rcParams["backend"] = backend
+
+
+# Colours and lines that pair a method with its SADDLe version: the same hue, another shade, another dash.
+
+
+# Methods that are another one with SAM's gradients.
+PLAIN = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm", "dfedsam": "dfedavgm"}
+# The settings of an ascent: what differs in these alone is a pair.
+_OF_ASCENT = ("method", "ascent", "rho", "ascent_every", "ascent_reuse")
+DASHES = ("-", "--", ":", "-.")
+# How much of a hue there is in each shade; the rest is white. The page's script has the same.
+_SHADES = (1.0, 0.58, 0.78, 0.4)
+
+
+class Look(NamedTuple):
+    """How the line of a group of runs looks: shade 0 is a full colour and a solid line."""
+
+    hue: int
+    shade: int = 0
+
+
+def looks(groups: Sequence[Sequence[Run]]) -> list[Look]:
+    """Returns the look of each group; groups that differ in the ascent alone share the hue."""
+    families = [_family(group[0]) for group in groups]
+    hues = list(dict.fromkeys(families))
+    if any(families.count(family) > len(DASHES) for family in hues):
+        return [Look(number) for number in range(len(groups))]
+    ranked = sorted(range(len(groups)), key=lambda number: not _is_sharp(groups[number][0]))
+    shades: dict[int, int] = {}
+    for number in ranked:
+        shades[number] = sum(families[other] == families[number] for other in shades)
+    return [Look(hues.index(family), shades[number]) for number, family in enumerate(families)]
+
+
+def in_matplotlib(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
+    """Returns colour and line style of each group, as matplotlib has them."""
+    found = looks(groups)
+    count = 1 + max((look.hue for look in found), default=0)
+    return [(shaded(colour_of(look.hue, count), look.shade), DASHES[look.shade]) for look in found]
+
+
+def shaded(colour: Any, shade: int) -> Any:
+    """Returns a colour with as much white as its shade has."""
+    if not shade:
+        return colour
+    load_matplotlib()
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - _SHADES[shade] * (1 - part) for part in to_rgb(colour))
+
+
+def colour_of(number: int, count: int) -> Any:
+    """Returns the colour of a line: one of matplotlib's ten, or, of more lines, a hue of its own.
+
+    Neighbours on the circle of hues differ in lightness, too.
+    """
+    if count <= 10:
+        return f"C{number}"
+    return colorsys.hls_to_rgb(number / count, (0.35, 0.55, 0.7)[number % 3], 0.75)
+
+
+def _family(run: Run) -> tuple[str, str]:
+    name, bracket, options = run.config.method.partition("(")
+    return PLAIN.get(name, name) + bracket + options, settings_without(run, *_OF_ASCENT)
+
+
+def _is_sharp(run: Run) -> bool:
+    """Tells whether a run takes sharpness-aware gradients, by its method or by its ascent."""
+    if run.config.ascent == "auto":
+        return run.config.method.partition("(")[0] in PLAIN
+    return run.config.ascent != "none"
+
+
+def band(
+    axes: Any,
+    x: Sequence[float],
+    mean: np.ndarray,
+    spread: np.ndarray,
+    label: str,
+    colour: Any,
+    line: str = "-",
+) -> None:
+    """Draws a line, and one standard deviation to both sides.
+
+    On a logarithmic axis, which must be one by now, that is to first order the deviation of the logarithm:
+    mean * exp(+-spread / mean), which never falls below zero.
+    """
+    axes.plot(x, mean, linewidth=1.2, linestyle=line, label=label, color=colour)
+    if spread.any():
+        low, high = mean - spread, mean + spread
+        if axes.get_yscale() == "log":
+            low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
+        axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+
+
+def name_bands(figure: Any, groups: Sequence[Sequence[Run]]) -> None:
+    """Says below a picture what lines and bands are, where several seeds are drawn as one line."""
+    counts = sorted({len(group) for group in groups if len(group) > 1})
+    if counts:
+        seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+        text = f"lines: mean of {seeds} seeds; bands: {SPREAD}"
+        figure.supxlabel(text, fontsize=7)
+
+
+def finish(axes: Any, x: str, y: str) -> None:
+    """Names the axes, in small letters."""
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.tick_params(which="both", labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)

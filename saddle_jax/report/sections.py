@@ -1,11 +1,31 @@
 """The sections of a page, in their order; one that has nothing to show is not there."""
 
-from collections.abc import Callable, Sequence
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from saddle_jax.report import section_figures, section_tables
-from saddle_jax.report.gathered import Run
+import numpy as np
+
+from saddle_jax.base.statistics import paired, summarise
+from saddle_jax.core.ledger import readable
+from saddle_jax.core.mixing import Graphs
+from saddle_jax.report import graphs as graph_drawings
+from saddle_jax.report.graphs import topology_of
+from saddle_jax.runs.schema import Measure
+from saddle_jax.runs.table import (
+    Run,
+    class_counts,
+    class_names,
+    distinct_seeds,
+    group_labels,
+    labels,
+    seeds_together,
+)
+from saddle_jax.settings.config import IRRELEVANT
+from saddle_jax.training.describe import of_faults, of_timing
 
 _ONE_BY_ONE = 4  # runs of several seeds that are listed at once
 
@@ -26,7 +46,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 def _results(runs: Sequence[Run]) -> str:
     """Returns the means over seeds first, if there are any, and every run by itself."""
-    means, each = section_tables.seeds(runs), section_tables.results(runs)
+    means, each = seeds(runs), results(runs)
     if means and len(runs) > _ONE_BY_ONE:
         each = f"<details><summary>Every run by itself ({len(runs)})</summary>{each}</details>"
     elif means:
@@ -41,23 +61,23 @@ def _curves(runs: Sequence[Run]) -> str:
         '<div id="controls"></div><div id="panels" class="panels"></div>'
         "<noscript><p>The curves are drawn by a script; the table has the evaluations.</p></noscript>"
         '<details class="screen"><summary>Evaluations as a table</summary>'
-        f"{section_tables.evaluations(runs)}</details>"
+        f"{evaluations(runs)}</details>"
     )
 
 
 def _agents(runs: Sequence[Run]) -> str:
-    if not any(section_figures.has_agents(run) for run in runs):
+    if not any(has_agents(run) for run in runs):
         return ""
-    return f'<div id="viewer"></div>{section_figures.agents(runs)}'
+    return f'<div id="viewer"></div>{agents(runs)}'
 
 
 def _traffic(runs: Sequence[Run]) -> str:
     said = "<p>Bytes that one agent sent: of the real encodings, and as the paper's tables count them.</p>"
-    return said + section_tables.traffic(runs)
+    return said + traffic(runs)
 
 
 def _sharpness(runs: Sequence[Run]) -> str:
-    text = section_tables.sharpness(runs)
+    text = sharpness(runs)
     return text and f'<div id="sharpness-panels" class="panels"></div>{text}'
 
 
@@ -93,16 +113,526 @@ def _more(runs: Sequence[Run]) -> str:
     return f"<p>Not measured in these runs, and how to:</p><ul>{items}</ul>"
 
 
+# Drawings that stand in a page as they are: SVG text, readable without a script.
+#
+# Everything that comes from a run's folder goes through `html.escape`.
+
+
+# What is still worth drawing; for larger ones the page says so in words.
+_MOST_BUBBLES = 40_000
+_MOST_BARS = 10_000
+
+
+def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
+    """Draws the class allocation [A, C]: agents against classes, a bubble's area the number of samples."""
+    agents, classes = counts.shape
+    places = np.argwhere(counts > 0)
+    if len(places) > _MOST_BUBBLES:
+        return f"<p>{agents:,} agents and {classes:,} classes are too many to draw.</p>"
+    labels = classes <= 60
+    step = 24.0 if labels else 6.0
+    left = 16.0 + 6.2 * min(18, max(map(len, names), default=0)) if labels else 40.0
+    width, height = left + 26.0 * agents + 20, step * classes + 50
+    parts = [
+        f'<svg class="bubbles" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'role="img" aria-label="class allocation: {agents} agents, {classes} classes">'
+    ]
+    most = counts.max()
+    for agent, label in places.tolist():
+        count = counts[agent, label]
+        radius = max(0.48 * min(step, 26.0) * math.sqrt(count / most), 0.8)
+        x, y = left + 26.0 * (agent + 0.5), height - 42 - step * (label + 0.5)
+        title = f"agent {agent}, {escape(names[label])}: {count:,}"
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.2f}"><title>{title}</title></circle>')
+    for label in range(classes) if labels else []:
+        y = height - 42 - step * (label + 0.5)
+        parts.append(f'<text class="end" x="{left - 8:.0f}" y="{y:.1f}" dy="4">{_short(names[label])}</text>')
+    every = math.ceil(agents / 50)
+    parts += [
+        f'<text x="{left + 26.0 * (agent + 0.5):.1f}" y="{height - 24:.0f}">{agent}</text>'
+        for agent in range(0, agents, every)
+    ]
+    parts.append(f'<text x="{left + 13.0 * agents:.0f}" y="{height - 6:.0f}">agent</text></svg>')
+    return "".join(parts)
+
+
+def agent_bars(scores: Sequence[float], consensus: float | None, measure: Measure) -> str:
+    """Draws each agent's result as a bar, the consensus model's as a line."""
+    if len(scores) > _MOST_BARS:
+        return f"<p>{len(scores):,} agents are too many to draw.</p>"
+    step = 22.0 if len(scores) <= 40 else 8.0
+    left, height = 44.0 if measure.percent else 64.0, 150.0
+    width = left + step * len(scores) + 12
+    top = 1.0 if measure.percent else max(*scores, consensus or 0.0, 1e-300)
+
+    def level(value: float) -> float:
+        return 12 + (height - 42) * (1 - min(max(value / top, 0.0), 1.0))
+
+    def label(value: float) -> str:
+        return f"{100 * value:.0f} %" if measure.percent else f"{value:.3g}"
+
+    meaning = f"test {escape(measure.title)} of each agent's own model"
+    parts = [
+        f'<svg class="bars" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'role="img" aria-label="{meaning}">'
+    ]
+    for value in (0.0, 0.5 * top, top):
+        y = level(value)
+        parts.append(f'<path class="grid" d="M{left - 4:.0f} {y:.1f}H{width - 8:.0f}"/>')
+        parts.append(f'<text class="end" x="{left - 8:.0f}" y="{y:.1f}" dy="4">{label(value)}</text>')
+    for agent, value in enumerate(scores):
+        x, y = left + step * agent, level(value)
+        parts.append(
+            f'<rect x="{x + 2:.1f}" y="{y:.1f}" width="{step - 4:.1f}" height="{level(0) - y:.1f}">'
+            f"<title>agent {agent}: {measure.text(value)}</title></rect>"
+        )
+        if step > 10:
+            parts.append(f'<text x="{x + step / 2:.1f}" y="{height - 16:.0f}">{agent}</text>')
+    if consensus is not None:
+        y = level(consensus)
+        title = f"consensus model: {measure.text(consensus)}"
+        parts.append(
+            f'<path class="mean" d="M{left:.0f} {y:.1f}H{width - 8:.0f}"><title>{title}</title></path>'
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def _short(name: str) -> str:
+    return escape(name if len(name) <= 18 else name[:17] + "…")
+
+
+def sparkline(values: Sequence[float], meaning: str) -> str:
+    """Draws a line without axes, as small as a word: how a number went; nothing if there are no two."""
+    if len(values) < 2:
+        return ""
+    wide, high = 96.0, 22.0
+    is_log = min(values) > 0 and max(values) > 10 * min(values)
+    heights = [math.log(value) if is_log else value for value in values]
+    low, span = min(heights), max(heights) - min(heights) or 1.0
+    points = " ".join(
+        f"{2 + (wide - 4) * number / (len(heights) - 1):.1f},{2 + (high - 4) * (1 - (y - low) / span):.1f}"
+        for number, y in enumerate(heights)
+    )
+    label = f"{escape(meaning)} from {values[0]:.3g} to {values[-1]:.3g}"
+    return (
+        f'<svg class="spark" viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" height="{high:.0f}" '
+        f'role="img" aria-label="{label}"><polyline points="{points}"/></svg>'
+    )
+
+
+# The tables of a page, which need no script, as HTML text.
+#
+# Everything that comes from a run's folder goes through `html.escape`.
+
+
+_MOST_EVALUATIONS = 1000  # in one table
+_LONG = 44  # letters from which on a text takes several lines
+# What stands at the right of a column: numbers, intervals of them, or that there is none.
+_LIKE_NUMBER = re.compile(r"-|[-+]?[\d.,]+|\[.*\]|")
+
+
+def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
+    """Makes an HTML table with a header; a cell is text, or (text, the number that its CSV has).
+
+    Columns of numbers are aligned at the right.
+    """
+    head, *body = rows
+    columns = list(zip(*body, strict=True)) if body else [()] * len(head)
+    numeric = [
+        bool(column) and all(isinstance(cell, tuple) or _LIKE_NUMBER.fullmatch(str(cell)) for cell in column)
+        for column in columns
+    ]
+    classes = [' class="number"' if is_number else "" for is_number in numeric]
+
+    def cell(content: Any, kind: str) -> str:
+        text, value = content if isinstance(content, tuple) else (content, None)
+        exact = "" if value is None else f' data-value="{escape(str(value))}"'
+        kind = kind or (' class="long"' if len(str(text)) > _LONG else "")
+        return f"<td{kind}{exact}>{escape(str(text))}</td>"
+
+    lines = "".join(f"<tr>{''.join(map(cell, row, classes))}</tr>" for row in body)
+    top = "".join(
+        f'<th scope="col"{kind}>{escape(str(one))}</th>' for one, kind in zip(head, classes, strict=True)
+    )
+    return (
+        f'<div class="wide"><table data-csv="{escape(name)}"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def notes(runs: Sequence[Run]) -> Iterable[str]:
+    """Yields what a reader must know first: runs that did not come to their end."""
+    for run in runs:
+        if run.state == "finished":
+            continue
+        steps = run.fact("steps")
+        where = f"at step {run.result.get('steps') or run.last_step:,}"
+        where += f" of {steps:,}" if isinstance(steps, int) else ""
+        state = {
+            "diverged": f"diverged at step {run.result.get('diverged_at_step')}: not all numbers were finite",
+            "interrupted": f"was interrupted {where}",
+            "running": f"is still running, {where}",
+        }.get(run.state, f"did not come to its end: it stopped {where}")
+        kind = "note calm" if run.state == "running" else "note"
+        yield f'<p class="{kind}"><strong>{escape(run.name)}</strong> {escape(state)}.</p>'
+
+
+def _score(measure: Measure, value: Any) -> Any:
+    return "-" if value is None else (measure.text(value), value)
+
+
+def _exact(value: Any, text: str = "{:.4g}") -> Any:
+    return "-" if value is None else (text.format(value), value)
+
+
+def results(runs: Sequence[Run]) -> str:
+    """Makes the table of how every run ended, beside the published figure where it reproduces one."""
+    known = list(dict.fromkeys(one for run in runs for one in run.measures))
+    headlines = list(dict.fromkeys(run.headline for run in runs))
+    others = [one for one in known if one not in headlines]
+    published = any(run.paper for run in runs)
+    named = [f"test {one.title}" for one in headlines]
+    head = ["run", "state", *named, *(["the paper's"] if published else []), "agents' mean", "std"]
+    timed = any(run.result.get("simulated_seconds") is not None for run in runs)
+    head += [*(f"test {one.title}" for one in others), "consensus distance", "steps", "seconds"]
+    head += ["simulated seconds"] if timed else []
+    rows: list[list[Any]] = [head + (["where", "our scale"] if published else [])]
+    for run in runs:
+        result = {**_last_evaluation(run), **run.result}
+        paper = run.paper or {"paper": "-", "table": "", "row": "-", "scale": "-"}
+        row = [run.name, run.state, *(_score(one, result.get(one.key)) for one in headlines)]
+        row += [paper["paper"]] if published else []
+        mean, std = (result.get(f"agent_{run.headline.name}_{what}") for what in ("mean", "std"))
+        row += [_score(run.headline, mean), _score(run.headline, std)]
+        row += [_score(one, result.get(one.key)) for one in others]
+        row += [_exact(result.get("consensus_distance")), _exact(result.get("steps", run.last_step), "{:,}")]
+        row += [_exact(result.get("seconds"), "{:.1f}")]
+        row += [_exact(result.get("simulated_seconds"))] if timed else []
+        table_name = f"Table {paper['table']}, " if paper["table"] else ""
+        rows.append(row + ([table_name + paper["row"], paper["scale"]] if published else []))
+    return table("results", rows)
+
+
+def _last_evaluation(run: Run) -> dict[str, Any]:
+    return next((r for r in reversed(run.metrics) if r.get(run.headline.key) is not None), {})
+
+
+def seeds(runs: Sequence[Run]) -> str:
+    """Makes the table of means over seeds, the best first, where there are several."""
+    groups = [group for group in seeds_together(runs) if len(group) > 1]
+    if not groups:
+        return ""
+    names = _differing([run.config.to_json() for run in runs])
+    named = [name for name in names if name not in ("seed", *IRRELEVANT)]
+    varied = [name for name in named if name != "method"]
+    rows: list[list[Any]] = [["method", *varied, "seeds", "metric", "mean", "std", "95 % interval"]]
+    for group in sorted(groups, key=_rank):
+        shared = group[0].config.to_json()
+        headline = group[0].headline
+        scores = [score for run in group if (score := run.score()) is not None]
+        found = summarise(scores)
+        scaled = summarise([headline.factor * score for score in scores]).within(headline.bounds)
+        row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(scores))]
+        rows.append([*row, headline.title, _score(headline, found.mean), _score(headline, found.std)])
+        rows[-1].append(scaled.interval(".2f" if headline.percent else ".4g"))
+    note = "<p>Runs that differ in the seed alone; of those that finished. Intervals are Student's t.</p>"
+    return f"<h3>Mean over seeds</h3>{note}{table('seeds', rows)}{_between(groups)}"
+
+
+def _rank(group: Sequence[Run]) -> tuple[bool, float]:
+    """Returns what puts groups with the better mean first, and those without any last."""
+    mean = summarise([score for run in group if (score := run.score()) is not None]).mean
+    sign = -1.0 if group[0].headline.better == "higher" else 1.0
+    return mean is None, sign * (mean or 0.0)
+
+
+# What makes losses and accuracies of runs comparable: the same samples, divided alike, and the same task.
+_PROBLEM = ("dataset", "subset", "objective", "partition", "alpha", "agents")
+
+
+def _between(groups: Sequence[Sequence[Run]]) -> str:
+    """Makes the table of differences over shared seeds, within each problem from its first group."""
+    problems: dict[Any, list[tuple[Sequence[Run], str]]] = {}
+    for group, label in zip(groups, labels(groups), strict=True):
+        config, headline = group[0].config, group[0].headline
+        problem = (headline, *(getattr(config, name) for name in _PROBLEM), *_samples(group[0]))
+        problems.setdefault(problem, []).append((group, label))
+    rows: list[list[Any]] = [["run", "minus", "difference", "95 % interval", "seeds"]]
+    for (headline, *_), ((first, subtracted), *others) in problems.items():
+        base = _shown_scores(first, headline)
+        for group, label in others:
+            difference = paired(_shown_scores(group, headline), base)
+            digits = "+.2f" if headline.percent else "+.4g"
+            mean = "-" if difference.mean is None else (f"{difference.mean:{digits}}", difference.mean)
+            rows.append([label, subtracted, mean, difference.interval(digits), str(difference.seeds)])
+    if len(rows) == 1:
+        return ""
+    note = "<p>Seed by seed, between runs on the same data, partition and number of agents.</p>"
+    return f"<h3>Differences over the same seeds</h3>{note}{table('differences', rows)}"
+
+
+def _samples(run: Run) -> tuple[Any, Any]:
+    """Returns how many samples a run had: data from Python objects may share a name."""
+    dataset = run.fact("dataset")
+    return (dataset.get("train"), dataset.get("test")) if isinstance(dataset, dict) else (None, None)
+
+
+def _shown_scores(group: Sequence[Run], headline: Measure) -> dict[int, float]:
+    """Returns the scores by seed, as they are shown."""
+    return {run.config.seed: headline.factor * s for run in group if (s := run.score()) is not None}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _differing(many: Sequence[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for one in many for name in one)
+    return [name for name in names if any(one.get(name) != many[0].get(name) for one in many)]
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """Returns versions, devices and the like in one flat table."""
+    flat = {"devices": ", ".join(map(str, run.about["devices"])) or "not recorded"}
+    for part in ("dataset", "objective", "partition", "topology", "versions"):
+        for name, value in run.about[part].items():
+            if name not in ("class_counts", "class_names", "metrics"):
+                flat[f"{part}: {name}"] = _text(value)
+    return flat | {name: _text(run.fact(name)) for name in ("parameters", "steps")}
+
+
+def settings(runs: Sequence[Run]) -> str:
+    """Makes tables of settings: what differs run by run, what they share once."""
+    parts = []
+    for title, name, many in (
+        ("Settings", "settings", [run.config.to_json() for run in runs]),
+        ("Versions, devices, data", "environment", [_facts(run) for run in runs]),
+    ):
+        names = _differing(many)
+        if names:
+            rows = [["run", *names]]
+            rows += [
+                [run.name, *(_text(one.get(n)) for n in names)] for run, one in zip(runs, many, strict=True)
+            ]
+            parts.append(f"<h3>{title} that differ</h3>{table(f'{name}-differing', rows)}")
+        shared = [["setting", "value"], *([n, _text(v)] for n, v in many[0].items() if n not in names)]
+        heading = title if len(runs) == 1 else f"{title} in common"
+        parts.append(f"<details><summary>{heading}</summary>{table(name, shared)}</details>")
+    return "".join(parts)
+
+
+def evaluations(runs: Sequence[Run]) -> str:
+    """Makes the table of evaluations, for readers who do not look at curves; of many, some of each run."""
+    known = list(dict.fromkeys(one for run in runs for one in run.measures))
+    rows = [["run", "epoch", *(f"test {one.title}" for one in known), "consensus distance"]]
+    for run in runs:
+        records = [r for r in run.metrics if r.get(run.headline.key) is not None]
+        every = -(-len(records) * len(runs) // _MOST_EVALUATIONS) or 1
+        for r in records[::-every][::-1]:  # the last one always
+            scores = [_score(one, r.get(one.key)) for one in known]
+            rows.append([run.name, f"{r['epoch']:g}", *scores, _exact(r.get("consensus_distance"))])
+    return table("evaluations", rows)
+
+
+def traffic(runs: Sequence[Run]) -> str:
+    """Makes the table of bytes sent, and of what the network loses and how long it takes, if it says so.
+
+    Runs that differ in the seed alone are one row, with their means.
+    """
+    groups = distinct_seeds(runs)
+    lossy = [of_faults(group[0].config) or "-" for group in groups]
+    slow = [of_timing(group[0].config) or "-" for group in groups]
+    has_lost = any(text != "-" for text in lossy)
+    has_time = any(_spent(group, "simulated_seconds") is not None for group in groups)
+    head = ["run", "compressor", "sent per agent", "as the paper counts", "per step"]
+    head += ["messages lost"] if has_lost else []
+    head += ["simulated seconds"] if has_time else []
+    head += ["what goes wrong"] if has_lost else []
+    head += ["network"] if has_time else []
+    rows: list[list[Any]] = [head]
+    for group, label, wrong, times in zip(groups, group_labels(groups), lossy, slow, strict=True):
+        name = label if len(group) == 1 else f"{label}, {len(group)} seeds"
+        wire, paper, steps = (
+            _spent(group, key) for key in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent", "step")
+        )
+        counts = (wire, paper, wire / steps if wire is not None and steps else None)
+        cells: list[Any] = [
+            "-" if count is None else (readable(round(count)), round(count)) for count in counts
+        ]
+        cells += [_lost(group)] if has_lost else []
+        cells += [_exact(_spent(group, "simulated_seconds"))] if has_time else []
+        cells += [wrong] if has_lost else []
+        cells += [times] if has_time else []
+        rows.append([name, group[0].config.compressor, *cells])
+    return table("traffic", rows)
+
+
+def _spent(group: Sequence[Run], name: str) -> float | None:
+    """Returns how much of something the runs had spent in the end, their mean; None if none says it."""
+    ends = [{**(run.metrics[-1] if run.metrics else {}), **run.result} for run in group]
+    ends = [{**end, "step": end.get("steps", end.get("step"))} for end in ends]
+    return summarise([end[name] for end in ends if end.get(name) is not None]).mean
+
+
+def _lost(group: Sequence[Run]) -> Any:
+    """Returns the share of messages that were lost in the steps that were logged."""
+    mean = summarise([share for run in group for share in run.curve("messages_lost")[1]]).mean
+    return "-" if mean is None else (f"{100 * mean:.1f} %", mean)
+
+
+def sharpness(runs: Sequence[Run]) -> str:
+    """Makes the table of every stage at which a Hessian was measured; nothing if none was."""
+    measured = [run for run in runs if run.sharpness]
+    if not measured:
+        return ""
+    names = ("step", "epoch", "whose", "lambda_max", "lambda_min", "residual", "trace", "trace_error")
+    rows: list[list[Any]] = [["run", "data", "images", *names]]
+    for run in measured:
+        about = run.sharpness or {}
+        for stage in about["stages"]:
+            cells = (stage[n] if isinstance(stage[n], str) else _exact(stage[n]) for n in names)
+            rows.append([run.name, about["data"], about["images"], *cells])
+    return table("sharpness", rows)
+
+
+# The figures of a page that need no script: agents, graphs and partitions, as HTML text.
+#
+# Everything that comes from a run's folder goes through `html.escape`.
+
+
+_LARGEST_MATRIX = 16
+_MOST_OPEN = 6  # charts of agents that are open at first
+_TOO_LARGE = "<p>Not drawn: the graph is too large to be recorded.</p>"
+
+
+def has_agents(run: Run) -> bool:
+    """Tells whether the agents' own models of a run were evaluated one by one, at the end or before."""
+    name = f"agent_{run.headline.name}_each"
+    return any(_is_list(record.get(name)) for record in (run.result, *run.metrics))
+
+
+def agents(runs: Sequence[Run]) -> str:
+    """Draws every agent's own result at the end, a small chart for each run; nothing if none was recorded."""
+    parts = []
+    for run in runs:
+        scores = run.result.get(f"agent_{run.headline.name}_each")
+        if scores is not None and _is_list(scores):
+            drawing = agent_bars(scores, run.result.get(run.headline.key), run.headline)
+            parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawing}</figure>")
+    if not parts:
+        return ""
+    said = "<p>Test result of each agent's own model at the end; the line is the consensus model.</p>"
+    if len(parts) <= _MOST_OPEN:
+        return said + _tiles(parts)
+    summary = f"<summary>The end of each of the {len(parts)} runs</summary>"
+    return f"<details>{summary}{said}{_tiles(parts)}</details>"
+
+
+def _is_list(values: Any) -> bool:
+    return isinstance(values, list) and bool(values) and all(isinstance(a, int | float) for a in values)
+
+
+def _grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> list[tuple[list[Run], str]]:
+    """Groups the runs with equal keys, each with the text that names its runs; one group has none."""
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    users = groups.values()
+    return [(group, "" if len(users) == 1 else f" ({', '.join(r.name for r in group)})") for group in users]
+
+
+def _tiles(figures: Iterable[str]) -> str:
+    return f'<div class="tiles">{"".join(figures)}</div>'
+
+
+def _matrices(graphs: Graphs) -> str:
+    """Makes the tables of a small graph's mixing matrix, one for each turn, which open on a click."""
+    if graphs.size > _LARGEST_MATRIX or graphs.period > _LARGEST_MATRIX:
+        return ""
+    parts = []
+    for turn, topology in enumerate(graphs.graphs):
+        rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
+        rows += [
+            [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
+            for i, row in enumerate(topology.mixing)
+        ]
+        number = "" if graphs.period == 1 else f"-{turn}"
+        said = "" if graphs.period == 1 else f" of step {turn}"
+        parts.append(
+            f"<details><summary>mixing matrix W{said}</summary>{table(f'mixing{number}', rows)}</details>"
+        )
+    return "".join(parts)
+
+
+def graphs(runs: Sequence[Run]) -> str:
+    """Draws each graph once, with the runs that used it."""
+
+    def key(run: Run) -> bytes:
+        topology = topology_of(run)
+        if topology is None:
+            return repr((run.config.topology, run.config.agents, run.fact("topology"))).encode()
+        links = b"".join(part.tobytes() for graph in topology.graphs for part in graph.links)
+        return topology.name.encode() + links
+
+    figures = []
+    for group, users in _grouped(runs, key):
+        topology = topology_of(group[0])
+        if topology is None:
+            name = str(group[0].fact("topology", "name") or group[0].config.topology)
+            figures.append(f"<figure><figcaption>{escape(name + users)}</figcaption>{_TOO_LARGE}</figure>")
+            continue
+        figures.append(
+            f'<figure data-edges="{runs.index(group[0])}" '
+            f'data-runs="{" ".join(str(runs.index(run)) for run in group)}">'
+            f"<figcaption>{escape(str(topology) + users)}</figcaption>"
+            f"{graph_drawings.graph(topology)}{_matrices(topology)}</figure>"
+        )
+    return _tiles(figures)
+
+
+def partitions(runs: Sequence[Run]) -> str:
+    """Draws each partition once, with the runs that used it; nothing if none was recorded."""
+    figures = []
+    for group, users in _grouped(runs, lambda run: str(run.fact("partition", "fingerprint") or run.name)):
+        run = group[0]
+        counts = class_counts(run)
+        if counts is None:
+            continue
+        drawing = bubbles(counts, class_names(run, counts.shape[1]))
+        title = f"{run.fact('partition', 'name') or run.config.partition}{users}"
+        figures.append(
+            f'<figure data-partition="{runs.index(run)}">'
+            f"<figcaption>{escape(title)}<br>{_skew(run)}</figcaption>{drawing}</figure>"
+        )
+    if not figures:
+        return ""
+    said = "<p>Who holds which classes; a bubble's area is the number of samples.</p>"
+    first, rest = figures[:_MOST_OPEN], figures[_MOST_OPEN:]
+    more = f"<details><summary>{len(rest)} more</summary>{_tiles(rest)}</details>" if rest else ""
+    return said + _tiles(first) + more
+
+
+def _skew(run: Run) -> str:
+    """Describes how unequal a run's agents are, as far as it was recorded."""
+    measures = {
+        "classes_per_agent": "classes per agent",
+        "entropy": "nats of entropy",
+        "earth_movers_distance": "earth-mover distance",
+    }
+    values = {meaning: run.fact("partition", name) for name, meaning in measures.items()}
+    return ", ".join(f"{v:.2f} {meaning}" for meaning, v in values.items() if isinstance(v, int | float))
+
+
 _SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Run]], str]], ...] = (
     ("results", "Results", _results),
     ("curves", "Curves", _curves),
     ("agents", "Agents", _agents),
     ("traffic", "Traffic", _traffic),
-    ("graph", "Graph", section_figures.graphs),
-    ("partition", "Partition", section_figures.partitions),
+    ("graph", "Graph", graphs),
+    ("partition", "Partition", partitions),
     ("sharpness", "Sharpness", _sharpness),
     ("landscape", "Loss landscape", _landscape),
     ("contraction", "Contraction by layer", _contraction),
-    ("settings", "Settings", section_tables.settings),
+    ("settings", "Settings", settings),
     ("more", "More", _more),
 )

@@ -1,23 +1,15 @@
 """Tables of results, read from run folders: as text, Markdown, CSV and LaTeX."""
 
 import csv
-import dataclasses
 import io
 import pathlib
 import re
-from collections.abc import Container, Iterable, Sequence
-from typing import Any
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import printable
 from saddle_jax.base.files import in_one_go
-from saddle_jax.base.reading import damaged
-from saddle_jax.report.fitting import fit
-from saddle_jax.report.measures import CLASSIFICATION, Measure, measures, same
-from saddle_jax.report.statistics import Summary, paired, summarise
-from saddle_jax.runs.run_folder import read_about, read_config
-from saddle_jax.runs.schema import read_result
-from saddle_jax.runs.source_files import short
-from saddle_jax.settings.config import Config
 
 # Methods as papers write them.
 NAMES = {
@@ -28,104 +20,6 @@ NAMES = {
     "ngm": "NGM",
     "n_saddle": "N-SADDLe",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One setting's scores, accuracies in percent, one per finished seed, and how many runs diverged."""
-
-    scores: tuple[float, ...]
-    diverged: int = 0
-    digits: str = ".2f"
-    seeds: tuple[int, ...] = ()  # of the scores, in their order; empty: not known
-
-    @property
-    def summary(self) -> Summary:
-        """Returns mean, deviation and interval over seeds."""
-        return summarise(self.scores)
-
-    @property
-    def mean(self) -> float | None:
-        """Returns the mean score; None if no run finished."""
-        return self.summary.mean
-
-    @property
-    def by_seed(self) -> dict[int, float]:
-        """Returns the scores by seed; none if a seed has several."""
-        once = len(set(self.seeds)) == len(self.scores)
-        return dict(zip(self.seeds, self.scores, strict=True)) if once and self.seeds else {}
-
-    def of(self, seeds: Container[int]) -> "Cell":
-        """Returns the scores of these seeds alone."""
-        kept = {seed: score for seed, score in self.by_seed.items() if seed in seeds}
-        return dataclasses.replace(self, scores=tuple(kept.values()), seeds=tuple(kept))
-
-    def minus(self, other: "Cell") -> Summary:
-        """Returns the difference over the seeds of both; without any, that of the means, counted as 0."""
-        found = paired(self.by_seed, other.by_seed)
-        if not found.seeds and self.mean is not None and other.mean is not None:
-            return Summary(0, self.mean - other.mean)
-        return found
-
-    def text(self, plus_minus: str = "+-") -> str:
-        """Formats the cell, such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
-        star = "*" if self.diverged else ""
-        if not self.scores:
-            return f"diverged{star}" if self.diverged else "-"
-        std = self.summary.std
-        spread = "" if std is None else f" {plus_minus} {std:{self.digits}}"
-        return f"{self.mean:{self.digits}}{spread}{star}"
-
-
-def gather(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tuple[Any, ...], Cell]:
-    """Returns cells by the settings that tell them apart, from the runs that have ended, also of sweeps."""
-    headline = headline_of(workdirs)
-    ended_by_cell: dict[tuple[Any, ...], list[_Ended]] = {}
-    for config, result in (ended for workdir in workdirs for ended in _ended(workdir)):
-        key = tuple(short(axis, getattr(config, axis)) for axis in axes)
-        ended_by_cell.setdefault(key, []).append((config, result))
-    return {key: _cell(ended, headline) for key, ended in ended_by_cell.items()}
-
-
-def headline_of(workdirs: Sequence[pathlib.Path]) -> Measure:
-    """Returns the metric by which runs are compared; runs of different ones are a RunError."""
-    return same([measures(read_about(workdir), str(workdir)) for workdir in workdirs])
-
-
-def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
-    """Returns the cell of runs that differ in the seed only, one or several to a folder, if they ended."""
-    ended = [one for workdir in workdirs for one in _ended(workdir)]
-    return _cell(ended, headline_of(workdirs) if workdirs else CLASSIFICATION[0])
-
-
-_Ended = tuple[Config, dict[str, Any]]
-
-
-def _ended(workdir: pathlib.Path) -> list[_Ended]:
-    """Returns settings and result of each run of a folder; of none if they have not ended."""
-    result = read_result(workdir)
-    if result is None:
-        return []
-    configs, results = read_config(workdir).each(), result.get("replicas", [result])
-    if len(configs) != len(results):
-        raise damaged(workdir / "result.json", f"replicas must be a list of {len(configs)} objects")
-    return list(zip(configs, results, strict=True))
-
-
-def _cell(ended: Sequence[_Ended], headline: Measure) -> Cell:
-    finished = [(config, result) for config, result in ended if result["status"] == "finished"]
-    return Cell(
-        tuple(headline.factor * result[headline.key] for _, result in finished),
-        sum(result["status"] == "diverged" for _, result in ended),
-        ".2f" if headline.percent else ".4g",
-        tuple(config.seed for config, _ in finished),
-    )
-
-
-def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
-    """Names runs in tables and pictures: by their folders, or by whole paths if two are alike."""
-    names = [workdir.resolve().name for workdir in workdirs]
-    return names if len(set(names)) == len(names) else [str(workdir) for workdir in workdirs]
 
 
 def as_text(rows: Sequence[Sequence[str]], width: int | None = None) -> str:
@@ -222,16 +116,87 @@ def write_all(
     return paths
 
 
-NUMBERS = ("n", "mean", "std", "low", "high", "diverged")
+# Tables of text that fit a terminal: less important columns are left out, then long cells are wrapped.
 
 
-def numbers_of(cell: Cell, seeds: Sequence[int]) -> list[str]:
-    """Lists a cell's NUMBERS, then the score of each of these seeds, as a CSV has them; empty: none."""
-    summary, by_seed = cell.summary, cell.by_seed
-    found = [summary.seeds, *summary[1:], cell.diverged, *(by_seed.get(seed) for seed in seeds)]
-    return ["" if value is None else f"{value:.12g}" for value in found]
+_GAP = 2  # blanks between columns
+_NARROWEST = 8  # what a column of words is wrapped to at the least
 
 
-def seeds_of(cells: Iterable[Cell]) -> list[int]:
-    """Lists the seeds of some cells, in order."""
-    return sorted({seed for cell in cells for seed in cell.seeds})
+class Fitted(NamedTuple):
+    """A table that fits, and the headings of the columns that it does without."""
+
+    lines: list[str]  # the heading, of one line or several, then a rule, then the rows
+    heading: int  # how many of the lines are the heading
+    left_out: list[str]
+
+
+def fit(rows: Sequence[Sequence[str]], width: int | None = None, spare: Sequence[str] = ()) -> Fitted:
+    """Aligns the columns of rows, the first of which is the heading, in at most `width` characters.
+
+    `spare` are the headings of columns that may be left out, the least important first. None is any width.
+    """
+    left_out: list[str] = []
+    for name in spare:
+        if width is None or _total(_natural(rows)) <= width:
+            break
+        if name in rows[0] and len(rows[0]) > 1:
+            column = list(rows[0]).index(name)
+            rows = [[*row[:column], *row[column + 1 :]] for row in rows]
+            left_out.append(name)
+    widths = _natural(rows) if width is None else _squeezed(rows, width)
+    wrapped = [_lines(row, widths) for row in rows]
+    shown = [line for lines in wrapped for line in lines]
+    heading = len(wrapped[0])
+    rule = "-" * max(map(len, wrapped[0]))
+    return Fitted([*shown[:heading], rule, *shown[heading:]], heading, left_out)
+
+
+def _natural(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _squeezed(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Returns widths of columns whose sum fits: the widest are narrowed first, if possible between words."""
+    widths = _natural(rows)
+    words = [
+        max(len(word) for row in rows for word in row[column].split() or [""])
+        for column in range(len(widths))
+    ]
+    for least in (
+        [max(_NARROWEST, word) for word in words],
+        [min(_NARROWEST, w) for w in widths],
+        [1] * len(widths),
+    ):
+        while _total(widths) > width:
+            room = [w - at_least for w, at_least in zip(widths, least, strict=True)]
+            if max(room) <= 0:
+                break
+            widest = max((w for w, r in zip(widths, room, strict=True) if r > 0))
+            column = next(i for i, w in enumerate(widths) if w == widest and room[i] > 0)
+            widths[column] -= 1
+    return widths
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Returns the lines of one row, whose cells are wrapped where they are wider than their column."""
+    cells = [
+        textwrap.wrap(cell, width) or [""] if len(cell) > width else [cell]
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    height = max(len(cell) for cell in cells)
+    full = [[*cell, *[""] * (height - len(cell))] for cell in cells]
+    return [
+        (" " * _GAP).join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in zip(*full, strict=True)
+    ]
+
+
+# A grid of runs as tables: the scores, what differs between them seed by seed, and the bare numbers.
+
+
+# New metrics of old runs as a table.

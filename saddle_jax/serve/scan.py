@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import DamagedError, RunError, printable
-from saddle_jax.report.listing import LETTERS
-from saddle_jax.report.measures import measures
 from saddle_jax.runs.metrics import newest, sampled
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_settings
-from saddle_jax.runs.schema import read_result
+from saddle_jax.runs.schema import measures, read_result
+from saddle_jax.runs.table import LETTERS
 
 # All that is read of a run's folder; where it holds several runs, some files have a number.
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report.gathered import gather
+from saddle_jax.runs.table import gather
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen

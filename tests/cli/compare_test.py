@@ -47,7 +47,8 @@ def test_a_mistake_in_a_grid_is_one_line_and_leaves_nothing(case, tmp_path, caps
 
 def table(folder):
     """The table that people read."""
-    head, _, *body = (folder / "comparison.md").read_text().splitlines()
+    caption, _, head, _, *body = (folder / "comparison.md").read_text().splitlines()
+    assert re.fullmatch(r"test .*, mean \+- standard deviation over seeds \(n = \d+\)", caption)
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in (head, *body)]
 
 

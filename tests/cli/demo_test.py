@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import demo
 from saddle_jax.papers.saddle import demonstration
-from saddle_jax.report.statistics import Summary, summarise
-from saddle_jax.report.tables import Cell
+from saddle_jax.runs.table import Cell
 
 TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_every_epochs": 25}
 

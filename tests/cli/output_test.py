@@ -15,8 +15,7 @@ from folders import write_run
 from saddle_jax.base import terminal
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import command
-from saddle_jax.report.fitting import fit
-from saddle_jax.report.tables import as_records
+from saddle_jax.report.tables import as_records, fit
 from saddle_jax.training.progress import Screen
 
 ROWS = [

@@ -14,7 +14,7 @@ from saddle_jax.papers.saddle.experiments import EXPERIMENTS
 from saddle_jax.papers.saddle.printed import Printed
 from saddle_jax.papers.saddle.reproduced import beside_the_paper, contrasts, numbers
 from saddle_jax.papers.saddle.scales import SCALES
-from saddle_jax.report.tables import Cell
+from saddle_jax.runs.table import Cell
 from saddle_jax.training import batches, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -155,7 +155,7 @@ def main(jobs):
     import tqdm
 
     import saddle_jax.cli.running
-    import saddle_jax.report.curves
+    import saddle_jax.report.figures
     import saddle_jax.training.loop
 
     del matplotlib, orbax, tensorboardX, tqdm, saddle_jax

@@ -9,8 +9,8 @@ import saddle_jax as sj
 from saddle_jax.base.about import About, about
 from saddle_jax.base.tables import options
 from saddle_jax.methods import METHODS
-from saddle_jax.report import algorithm_texts, algorithms
-from saddle_jax.report.fitting import fit
+from saddle_jax.report import algorithms
+from saddle_jax.report.tables import fit
 from saddle_jax.sam import ASCENTS
 
 # By hand, from the papers: models (and numbers) per link and step, backward passes on a ring.
@@ -41,10 +41,10 @@ def test_every_method_says_what_cannot_be_measured_in_its_own_file(name):
     assert re.search(r"\d{4}$", said.citation)
     assert facts.citation == said.citation
     assert facts.requires
-    doc = algorithm_texts.describe_method(name)
+    doc = algorithms.describe_method(name)
     assert facts.sends in doc
     assert ("It is exact on heterogeneous data" in " ".join(doc.split())) == said.exact
-    for option in algorithm_texts.options_of_method(name):
+    for option in algorithms.options_of_method(name):
         assert option.meaning, option.name
         assert option.line() in doc
 
@@ -89,11 +89,11 @@ def test_what_the_theorem_alone_asks_is_told_apart():
     facts = algorithms.facts_of_method("d2")
     assert (facts.requires, facts.theory) == ("doubly stochastic", "a fixed symmetric W")
     assert sj.d2(sj.directed_ring(8), 0.1).name == sj.d2(sj.one_peer_exponential(8), 0.1).name == "d2"
-    ((_, *cells),) = [row for row in algorithm_texts.method_rows([facts]) if row[0] == "d2"]
+    ((_, *cells),) = [row for row in algorithms.method_rows([facts]) if row[0] == "d2"]
     assert "doubly stochastic (theory for: a fixed symmetric W)" in cells
-    assert "  theory for a fixed symmetric W\n" in algorithm_texts.describe_method("d2")
-    assert "theory for" not in algorithm_texts.describe_method("qgm")
-    assert algorithm_texts.describe_method("qgm").count("QGM (Lin et al., 2021)") == 1
+    assert "  theory for a fixed symmetric W\n" in algorithms.describe_method("d2")
+    assert "theory for" not in algorithms.describe_method("qgm")
+    assert algorithms.describe_method("qgm").count("QGM (Lin et al., 2021)") == 1
 
 
 def test_states_are_counted_in_models():
@@ -102,11 +102,11 @@ def test_states_are_counted_in_models():
 
 
 def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
-    rows = algorithm_texts.method_rows([algorithms.facts_of_method(name) for name in METHODS])
+    rows = algorithms.method_rows([algorithms.facts_of_method(name) for name in METHODS])
     assert [row[0] for row in rows[1:]] == [*METHODS]
     for width in (60, 80):
         assert max(map(len, fit(rows, width, ("citation", "requires", "exact")).lines)) <= width
-    about = algorithm_texts.about_methods()
+    about = algorithms.about_methods()
     assert "slowmo_every" in about
     assert max(map(len, about.splitlines())) <= 80
 
@@ -118,14 +118,14 @@ def test_the_table_of_ascents():
     assert {name: facts[name].passes for name in passes} == passes
     assert (facts["looksam"].state, facts["sam"].state) == (1, 0)
     for name in facts:
-        text = algorithm_texts.describe_ascent(name)
+        text = algorithms.describe_ascent(name)
         assert f"--config.ascent='{name}(" in text or f"--config.ascent={name}" in text
-        assert all(option.meaning for option in algorithm_texts.options_of_ascent(name))
-    listed = "\n".join(fit(algorithm_texts.ascent_rows([*facts.values()])).lines)
+        assert all(option.meaning for option in algorithms.options_of_ascent(name))
+    listed = "\n".join(fit(algorithms.ascent_rows([*facts.values()])).lines)
     assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
     # The Dirichlet alpha, a setting, is not LookSAM's, and the setting rho is SAM's alone.
     settings = {
-        name: {option.name for option in algorithm_texts.options_of_ascent(name) if option.is_setting}
+        name: {option.name for option in algorithms.options_of_ascent(name) if option.is_setting}
         for name in facts
     }
     assert settings == {name: {"rho"} if name == "sam" else set() for name in facts}
@@ -135,6 +135,6 @@ def test_the_table_of_ascents():
 def test_an_option_is_a_setting_only_if_it_means_the_same(name):
     """The setting `missing` is about lost messages, RelaySGD's about models; `point` is no setting at all."""
     method = {"missing": "relay_sgd", "point": "gut"}[name]
-    (option,) = [each for each in algorithm_texts.options_of_method(method) if each.name == name]
+    (option,) = [each for each in algorithms.options_of_method(method) if each.name == name]
     assert not option.is_setting
-    assert f"{method}({name}=" in algorithm_texts.describe_method(method)
+    assert f"{method}({name}=" in algorithms.describe_method(method)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from saddle_jax.report import curves, figures, plots
+from saddle_jax.report import figures, plots
 
 
 @pytest.fixture
@@ -18,5 +18,4 @@ def drawn(monkeypatch):
     original = plots.new_figure
     monkeypatch.setattr(figures, "new_figure", spy)
     monkeypatch.setattr(plots, "new_figure", spy)
-    monkeypatch.setattr(curves, "new_figure", spy)
     return made

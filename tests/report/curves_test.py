@@ -9,7 +9,7 @@ from folders import COMPRESSED, lines_of
 
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report import curves, figures
+from saddle_jax.report import figures
 
 
 def test_curves_are_means_over_the_seeds_that_did_not_diverge(tmp_path, drawn):
@@ -68,7 +68,7 @@ def test_curves_against_what_they_cost(tmp_path, drawn):
         loss, accuracy, _ = drawn[-1].axes
         np.testing.assert_allclose(accuracy.lines[0].get_xdata(), expected)
         np.testing.assert_allclose(loss.lines[0].get_xdata()[[3, 7]], expected)
-        assert accuracy.get_xlabel() == curves.AXES[x].title
+        assert accuracy.get_xlabel() == figures.AXES[x].title
     figures.draw("curves", runs, tmp_path / "out.png")  # epochs, and the accuracy against all of that
     titles = [cell.get_xlabel() for cell in drawn[-1].axes]
     costs = ["bytes sent per agent", "backward passes per agent", "simulated seconds"]

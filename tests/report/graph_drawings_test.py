@@ -11,11 +11,11 @@ from browser import Tree, browse, needs_browser
 
 import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report import graph_drawings
+from saddle_jax.report import graphs as graph_drawings
 from saddle_jax.report.figures import _bits_per_number
-from saddle_jax.report.gathered import gather
-from saddle_jax.report.graph_picture import plot_graph
+from saddle_jax.report.graphs import plot_graph
 from saddle_jax.report.page import page
+from saddle_jax.runs.table import gather
 from saddle_jax.settings.config import Config
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from browser import Tree, browse, needs_browser
 
 from saddle_jax.report import landscape
-from saddle_jax.report.policy import embed
+from saddle_jax.report.page import embed
 from saddle_jax.settings.config import Config
 
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash

@@ -9,14 +9,14 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.methods import METHODS
-from saddle_jax.report import looks, plots
-from saddle_jax.report.gathered import Run
+from saddle_jax.report import plots
+from saddle_jax.runs.table import Run
 from saddle_jax.settings.config import Config
 
 
 @pytest.mark.parametrize("count", [2, 10, 16, 24])
 def test_lines_have_colours_that_differ(count):
-    colours = [matplotlib.colors.to_rgb(looks.colour_of(number, count)) for number in range(count)]
+    colours = [matplotlib.colors.to_rgb(plots.colour_of(number, count)) for number in range(count)]
     between = [np.abs(np.subtract(one, other)).max() for one, other in itertools.combinations(colours, 2)]
     assert min(between) > 0.1
 
@@ -42,14 +42,14 @@ def group(**settings):
 
 def test_a_method_and_its_saddle_version_share_a_hue():
     pairs = [group(method=method, ascent=ascent) for method in ("qgm", "d2") for ascent in ("none", "sam")]
-    assert looks.looks(pairs) == [(0, 1), (0, 0), (1, 1), (1, 0)]  # sharp ones are solid
+    assert plots.looks(pairs) == [(0, 1), (0, 0), (1, 1), (1, 0)]  # sharp ones are solid
     named = [group(method=method) for method in ("dpsgd", "d_saddle", "q_saddle", "qgm", "d2")]
-    assert looks.looks(named) == [(0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
+    assert plots.looks(named) == [(0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
     tuned = [group(method="qgm"), group(method="q_saddle", rho=0.2), group(method="q_saddle", alpha=0.5)]
-    assert looks.looks(tuned) == [(0, 1), (0, 0), (1, 0)]  # another problem is another hue
+    assert plots.looks(tuned) == [(0, 1), (0, 0), (1, 0)]  # another problem is another hue
     swept = [group(method="q_saddle", rho=rho / 10) for rho in range(1, 7)]
-    assert looks.looks(swept) == [(number, 0) for number in range(6)]  # too many for shades of one hue
-    drawn = looks.in_matplotlib(named)
+    assert plots.looks(swept) == [(number, 0) for number in range(6)]  # too many for shades of one hue
+    drawn = plots.in_matplotlib(named)
     assert [line for _, line in drawn] == ["--", "-", "-", "--", "-"]
     assert drawn[1][0] == "C0"
     full, pale = (matplotlib.colors.to_rgb(colour) for colour, _ in drawn[1::-1])
@@ -59,11 +59,11 @@ def test_a_method_and_its_saddle_version_share_a_hue():
 
 
 def test_the_pairs_are_those_of_the_methods_themselves():
-    for name, plain in looks.PLAIN.items():
+    for name, plain in plots.PLAIN.items():
         made = METHODS[name](sj.ring(3), 0.1, rho=0.1)
         bare = METHODS[plain](sj.ring(3), 0.1)
         assert (made.rule.demands, made.name, bare.name) == (bare.rule.demands, name, plain)
         assert made.ascent.name != bare.ascent.name
     wrapped = {name for name in METHODS if inspect.unwrap(METHODS[name]).__name__ != name}
     assert wrapped
-    assert wrapped <= set(looks.PLAIN)
+    assert wrapped <= set(plots.PLAIN)

@@ -9,10 +9,12 @@ import pytest
 from folders import SMALL, make_page, write_run
 from scipy import stats
 
-from saddle_jax.report.comparisons import differences, intervals, numbers
-from saddle_jax.report.measures import CLASSIFICATION
-from saddle_jax.report.statistics import Summary, paired, summarise
-from saddle_jax.report.tables import Cell, as_csv, as_latex, gather
+from saddle_jax.base.statistics import Summary, paired, summarise
+from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
+from saddle_jax.report.figures import plot_curves
+from saddle_jax.report.tables import as_csv, as_latex, in_form
+from saddle_jax.runs.schema import CLASSIFICATION
+from saddle_jax.runs.table import Cell, cells_by
 from saddle_jax.training.sweep import parse_grid
 
 
@@ -28,6 +30,14 @@ def test_the_interval_is_students():
     assert summarise([]) == Summary(0)
     assert summarise([5.0]).interval() == "-"
     assert summarise([4.0, 4.0]).interval() == "[4.00, 4.00]"
+
+
+def test_an_interval_of_accuracies_ends_at_100_percent():
+    cell = Cell((99.0, 90.0, 98.0), seeds=(0, 1, 2), bounds=CLASSIFICATION[0].bounds)
+    assert summarise(cell.scores).high > 100
+    assert (cell.summary.low, cell.summary.high) == (summarise(cell.scores).low, 100.0)
+    assert cell.minus(Cell((1.0, 9.0, 2.0), seeds=(0, 1, 2))).high > 100  # a difference may be anything
+    assert CLASSIFICATION[1].bounds == (-np.inf, np.inf)
 
 
 def test_differences_are_over_the_seeds_of_both():
@@ -62,7 +72,7 @@ def write_grid(folder):
 
 def test_a_grid_in_numbers_and_differences(tmp_path):
     grid = parse_grid("qgm,q_saddle", "none,sign", "0,1")
-    cells = gather(list(write_grid(tmp_path)), grid.axes)
+    cells = cells_by(list(write_grid(tmp_path)), grid.axes)
     rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, grid, CLASSIFICATION[0])))))
     assert [(row["method"], row["compressor"], row["n"], row["diverged"]) for row in rows] == [
         ("qgm", "none", "2", "0"),
@@ -73,13 +83,13 @@ def test_a_grid_in_numbers_and_differences(tmp_path):
     assert [float(rows[0][name]) for name in ("mean", "std", "seed 0", "seed 1")] == pytest.approx(
         [60.0, 200**0.5, 50.0, 70.0]
     )
-    assert float(rows[0]["low"]) == pytest.approx(60 - 127.062, abs=1e-3)
+    assert float(rows[0]["low"]) == 0.0  # 60 - 127.06 is no accuracy
     assert (rows[1]["seed 0"], rows[1]["seed 1"], rows[3]["mean"]) == ("25", "", "")
     assert intervals(cells, grid) == [
         ["method", "compressor", "mean", "deviation", "95 % interval", "seeds"],
-        ["qgm", "none", "60.00", "14.14", "[-67.06, 187.06]", "2"],
+        ["qgm", "none", "60.00", "14.14", "[0.00, 100.00]", "2"],
         ["qgm", "sign", "25.00", "-", "-", "1"],
-        ["q_saddle", "none", "75.00", "21.21", "[-115.59, 265.59]", "2"],
+        ["q_saddle", "none", "75.00", "21.21", "[0.00, 100.00]", "2"],
         ["q_saddle", "sign", "-", "-", "-", "0"],
     ]
     found = differences(cells, grid)
@@ -109,6 +119,43 @@ def test_latex_has_rules_of_booktabs_and_the_papers_names():
 
 def test_the_page_has_intervals_and_differences(tmp_path):
     page = make_page(tmp_path, *write_grid(tmp_path / "runs")).read_text()
-    assert "[-67.06, 187.06]" in page  # 60 +- 127.06
+    assert "[0.00, 100.00]" in page  # 60 +- 127.06, of accuracies
     assert "Differences over the same seeds" in page
     assert '<td class="number">[-48.53, +78.53]</td>' in page
+
+
+def test_differences_stay_within_a_problem(tmp_path):
+    """The same seeds of other data, of another partition or of more agents are no pair."""
+    runs = [*write_grid(tmp_path / "runs")]
+    others = {"data": {"dataset": "synthetic"}, "agents": {"agents": 2}, "parts": {"alpha": 0.7}}
+    for name, changes in others.items():
+        for seed in (0, 1):
+            config = dataclasses.replace(SMALL, seed=seed, **changes)
+            about = {"partition": {"class_counts": [[4, 2]] * config.agents}}
+            runs.append(write_run(tmp_path / f"{name}-{seed}", config, about=about))
+    page = make_page(tmp_path, *runs).read_text()
+    table = page.partition('data-csv="differences"')[2].partition("</table>")[0]
+    assert table.count("<tr>") == 1 + 2  # the heading, and what else was tried on the one problem
+    for seed in (0, 1):
+        config = dataclasses.replace(SMALL, seed=seed, method="dpsgd", agents=2)
+        runs.append(
+            write_run(tmp_path / f"dpsgd-{seed}", config, about={"partition": {"class_counts": [[4, 2]] * 2}})
+        )
+    page = make_page(tmp_path, *runs).read_text()
+    table = page.partition('data-csv="differences"')[2].partition("</table>")[0]
+    assert table.count("<tr>") == 1 + 3  # and the pair of two agents
+
+
+def test_bands_are_named_alike_in_picture_page_and_latex(tmp_path, drawn):
+    runs = [*write_grid(tmp_path / "runs")]
+    plot_curves(runs, tmp_path / "curves.png")
+    assert drawn[-1].get_supxlabel() == "lines: mean of 2 seeds; bands: ± standard deviation"
+    plot_curves(runs[:1], tmp_path / "curves.png")
+    assert drawn[-1].get_supxlabel() == ""  # one run has no band
+    page = make_page(tmp_path, *runs).read_text()
+    assert 'std: "± standard deviation"' in page
+    assert 'band: "std"' in page  # what the page begins with
+    cells = {("qgm", "none"): Cell((1.0, 2.0), seeds=(0, 1))}
+    caption = "mean +- standard deviation over seeds (n = 2)"
+    shown = in_form(comparison(cells, parse_grid("qgm", "none", "0,1")), "tex", caption)
+    assert shown.startswith(f"% {caption}\n")

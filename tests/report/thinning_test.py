@@ -8,9 +8,8 @@ import pytest
 from folders import SMALL, metrics, write_run
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.report.gathered import gather
-from saddle_jax.report.tables import cell_of
-from saddle_jax.report.thinning import means
+from saddle_jax.runs.downsample import means
+from saddle_jax.runs.table import cell_of, gather
 
 SHARPNESS = {"stages": [{"step": 8, "epoch": 2, "whose": "consensus", "lambda_max": 3.0, "density": None}]}
 

@@ -124,6 +124,12 @@ def test_seeds_are_a_mean_with_a_band_that_never_falls_below_zero(tmp_path, tab)
     page = folders.make_page(tmp_path, *(tmp_path / f"seed{seed}" for seed in range(3)))
     tab.go(page.as_uri())
     data = "document.querySelector('[data-panel=train_loss] svg').dataset"
+
+    def choose(element, value):
+        tab.evaluate(f"""{{const one = document.getElementById("{element}"); one.value = "{value}";
+            one.dispatchEvent(new Event("change"))}}""")
+
+    choose("band", "interval")
     drawn = lines_of(tab, "train_loss")
     assert list(drawn) == ["qgm, mean of 3 seeds"]
     curve, band = drawn["qgm, mean of 3 seeds"]
@@ -136,10 +142,6 @@ def test_seeds_are_a_mean_with_a_band_that_never_falls_below_zero(tmp_path, tab)
     place = 212 + (np.log(mean) - np.log(float(low))) / np.log(float(high) / float(low)) * (14 - 212)
     np.testing.assert_allclose([y for _, y in curve], place, atol=0.01)
     assert all(10 <= y <= 213 for _, y in band)
-
-    def choose(element, value):
-        tab.evaluate(f"""{{const one = document.getElementById("{element}"); one.value = "{value}";
-            one.dispatchEvent(new Event("change"))}}""")
 
     choose("band", "std")
     _, band = lines_of(tab, "train_loss")["qgm, mean of 3 seeds"]

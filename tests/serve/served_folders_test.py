@@ -14,8 +14,7 @@ from damage import CONTENTS, swapped
 from serving import ask, keys_of, served
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.serve.listed import STATES
-from saddle_jax.serve.pages import Site
+from saddle_jax.serve.pages import STATES, Site
 from saddle_jax.serve.scan import Runs
 
 

@@ -9,8 +9,8 @@ import pytest
 from dying import Deadly, Killed
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report.gathered import gather
 from saddle_jax.runs import run_folder
+from saddle_jax.runs.table import gather
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop, more_seeds
 from saddle_jax.training.progress import Screen

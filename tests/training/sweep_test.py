@@ -15,10 +15,8 @@ from folders import OBJECTIVE
 
 import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
-from saddle_jax.report.gathered import gather
-from saddle_jax.report.seeds import seeds_together
-from saddle_jax.report.tables import cell_of
 from saddle_jax.runs import run_folder
+from saddle_jax.runs.table import cell_of, gather, seeds_together
 from saddle_jax.settings import sweep as replicas
 from saddle_jax.settings.config import Config
 from saddle_jax.training import batches, describe, loop

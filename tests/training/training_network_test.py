@@ -12,8 +12,8 @@ from folders import OBJECTIVE
 import saddle_jax as sj
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli.__main__ import main
-from saddle_jax.report.gathered import gather
 from saddle_jax.runs import run_folder
+from saddle_jax.runs.table import gather
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe, loop

@@ -4,13 +4,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from saddle_jax.base.statistics import Summary, paired, signed, summarise
 from saddle_jax.papers.saddle.evidence import Runs, values_of
 from saddle_jax.papers.saddle.experiments import Entry, all_entries
 from saddle_jax.papers.saddle.pairs import BASES
 from saddle_jax.papers.saddle.plan import ended_below, endings_below
 from saddle_jax.papers.saddle.scales import Scale
-from saddle_jax.report.statistics import Summary, paired, signed, summarise
-from saddle_jax.report.tables import Cell, cell_of
+from saddle_jax.runs.table import Cell, cell_of
 
 
 def accuracy_rows(runs: Runs) -> list[list[str]]:

@@ -8,7 +8,7 @@ from saddle_jax.papers.saddle.costs import ratios
 from saddle_jax.papers.saddle.experiments import Entry, all_entries
 from saddle_jax.papers.saddle.plan import ended_below
 from saddle_jax.papers.saddle.scales import Scale
-from saddle_jax.report.tables import cell_of
+from saddle_jax.runs.table import cell_of
 
 
 def means_below(folder: pathlib.Path, scale: Scale) -> dict[Entry, float]:

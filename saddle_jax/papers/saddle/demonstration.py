@@ -4,9 +4,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report.sharpness import Sharp
-from saddle_jax.report.statistics import Summary, summarise
-from saddle_jax.report.tables import NAMES, Cell
+from saddle_jax.report.tables import NAMES
+from saddle_jax.runs.table import Cell
 
 BASE, SADDLE = "qgm", "q_saddle"
 _WIDTH = 80

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from saddle_jax.base.statistics import Summary, differences, holm, in_percent, signed, summarise
 from saddle_jax.papers.saddle.experiments import Entry, all_entries
 from saddle_jax.papers.saddle.plan import ended_below
 from saddle_jax.papers.saddle.printed import Printed
 from saddle_jax.papers.saddle.scales import Scale
 from saddle_jax.papers.saddle.statements import STATEMENTS, Contrast, Quantity, Statement
-from saddle_jax.report.gathered import Run, consensus_stages, gather
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.statistics import Summary, differences, holm, in_percent, signed, summarise
+from saddle_jax.runs.table import Run, consensus_stages, gather
 
 SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
 # What is no matter of chance, and what has too few runs to tell.

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from saddle_jax.base.statistics import signed
 from saddle_jax.core.ledger import readable
 from saddle_jax.papers.saddle import experiments, figures
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, Entry
@@ -14,9 +15,9 @@ from saddle_jax.papers.saddle.pairs import BASES
 from saddle_jax.papers.saddle.plan import Planned, Remaining
 from saddle_jax.papers.saddle.scales import SCALES, Scale
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.report.statistics import signed
-from saddle_jax.report.tables import NUMBERS, Cell, cell_of, numbers_of, seeds_of, write_all
+from saddle_jax.report.tables import write_all
 from saddle_jax.runs.run_name import safe
+from saddle_jax.runs.table import NUMBERS, Cell, cell_of, numbers_of, seeds_of
 
 _NO_RESULT = "smoke test, not a result"
 

@@ -10,8 +10,7 @@ from saddle_jax.papers.saddle.theory.corollary import Case
 from saddle_jax.papers.saddle.theory.runs import MeasuredRun
 from saddle_jax.papers.saddle.theory.speedup import Point, Slope
 from saddle_jax.papers.saddle.theory.testbed import Measured
-from saddle_jax.report.looks import DASHES
-from saddle_jax.report.plots import new_figure, save
+from saddle_jax.report.plots import DASHES, new_figure, save
 from saddle_jax.report.tables import as_text
 
 # The terms of the bound as the paper prints them, by their names in `Bound`.

@@ -34,6 +34,12 @@ class Summary(NamedTuple):
             return None
         return float(2 * stdtr(self.seeds - 1, -abs(self.mean) * math.sqrt(self.seeds) / self.std))
 
+    def within(self, bounds: tuple[float, float]) -> "Summary":
+        """Cuts the interval of a mean where no number can lie, such as an accuracy above 100 %."""
+        if self.low is None or self.high is None:
+            return self
+        return self._replace(low=max(self.low, bounds[0]), high=min(self.high, bounds[1]))
+
     def interval(self, digits: str = ".2f") -> str:
         """Formats the interval, such as "[70.21, 72.19]"; "-" if there is none."""
         return "-" if self.low is None else f"[{self.low:{digits}}, {self.high:{digits}}]"

@@ -5,12 +5,22 @@ them one after the other in one place.
 """
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
+import numpy as np
+
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import RunError
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
+from saddle_jax.graphs import recorded, spelling
+from saddle_jax.report.plots import new_figure, save
+from saddle_jax.runs.table import Run
+from saddle_jax.settings.config import build_topology
 
 # What is still worth drawing; for larger ones the page says so in words.
 _MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_TURNS = 200, 2000, 24, 32
@@ -126,3 +136,97 @@ def _passes_over(points: Sequence[tuple[float, float]], i: int, j: int) -> bool:
         if agent not in (i, j) and 0 < along < 1 and aside < 10:
             return True
     return False
+
+
+# The graph of a run that is read from its folder: nothing of a user's own is imported for it.
+
+
+def topology_of(run: Run) -> Graphs | None:
+    """Returns the graph of a run; of one that is not ours what was recorded, None if it was too large."""
+    if spelling.is_ours(run.config.topology):
+        return build_topology(run.config)
+    links = run.fact("topology", "graphs")
+    if links is None:
+        return None
+    name = str(run.fact("topology", "name"))
+    try:
+        return recorded.from_record(name, run.config.agents, links)
+    except ArgumentError as error:
+        raise RunError(f"{run.name}: topology of config.json cannot be read: {error}") from error
+
+
+# Pictures of graphs with their weights, as image files: of graphs that take turns, one panel per step.
+
+
+# What can still be told apart on a page.
+_PICTURE_AGENTS, _PICTURE_EDGES, _PICTURE_LABELS, _PICTURE_TURNS, _IN_A_ROW = 500, 10_000, 40, 64, 8
+
+
+def plot_graph(graphs: Graphs, path: str | os.PathLike) -> None:
+    """Draws who hears whom: a line's width is its weight, arrows point to the agent that hears.
+
+    Beside each agent is its weight for itself. A few links have their weights written on them.
+    """
+    most = max(int(graph.degree.sum()) for graph in graphs.graphs)
+    too_large = graphs.size > _PICTURE_AGENTS or most > 2 * _PICTURE_EDGES
+    if too_large or graphs.period > _PICTURE_TURNS:
+        raise ArgumentError(
+            f"a picture must have at most {_PICTURE_AGENTS} agents, {2 * _PICTURE_EDGES:,} directed links "
+            f"and {_PICTURE_TURNS} steps, got {graphs.size:,}, {most:,} and {graphs.period}"
+        )
+    columns = min(graphs.period, _IN_A_ROW)
+    rows = math.ceil(graphs.period / columns)
+    where, wide, high = places(graphs)
+    side = max(3.0, 0.09 * graphs.size) * (1.6 if graphs.period == 1 else 1.0)
+    scale = side / max(wide, high)
+    figure, grid = new_figure(columns * wide * scale, rows * (high * scale + 0.3) + 0.5, rows, columns)
+    panels = np.ravel(grid)
+    largest = max((w for graph in graphs.graphs for _, _, w in links_of(graph)), default=1.0)
+    for turn, panel in enumerate(panels):
+        panel.set_axis_off()
+        if turn < graphs.period:
+            panel.set(xlim=(0, wide), ylim=(high, 0), aspect="equal")
+            _draw(panel, graphs.graphs[turn], where, largest)
+            if graphs.period > 1:
+                panel.set_title(f"step {turn}", fontsize=8)
+    figure.suptitle(str(graphs), fontsize=8, wrap=True)
+    save(figure, path)
+
+
+def _draw(panel: Any, topology: Topology, where: Places, largest: float) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    links, directed = links_of(topology), topology.is_directed
+    for i, j, weight in links:
+        bend = bend_of(where, i, j, directed)
+        arrow = FancyArrowPatch(
+            where[j],
+            where[i],  # i hears j
+            arrowstyle="-|>" if directed else "-",
+            connectionstyle=f"arc3,rad={bend:g}",
+            mutation_scale=9,
+            shrinkA=6,
+            shrinkB=6,
+            linewidth=0.4 + 1.8 * weight / largest,
+            color="#777777",
+            zorder=1,
+        )
+        panel.add_patch(arrow)
+        if len(links) <= _PICTURE_LABELS:
+            (x1, y1), (x2, y2) = where[j], where[i]
+            middle = (x1 + x2) / 2 - bend / 2 * (y2 - y1), (y1 + y2) / 2 + bend / 2 * (x2 - x1)
+            _write(panel, middle, f"{weight:.3g}", "#333333")
+    points = np.array(where)
+    panel.scatter(*points.T, s=110, color="#4063d8", zorder=3)
+    away = points - points.mean(axis=0)  # outwards there is room on a circle, aslant on a grid
+    far = np.hypot(*away.T)[:, None]
+    away = np.where(far < 0.99 * far.max(), np.sqrt(0.5), away / np.maximum(far, 1e-9))
+    for agent, own in enumerate(own_weights(topology)):
+        panel.text(*points[agent], str(agent), fontsize=6, color="white", ha="center", va="center", zorder=4)
+        if topology.size <= _PICTURE_LABELS:
+            _write(panel, points[agent] + 21 * away[agent], f"{own:.3g}", "#4063d8")
+
+
+def _write(panel: Any, place: Any, text: str, colour: str) -> None:
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    panel.text(*place, text, fontsize=5, ha="center", va="center", color=colour, bbox=box, zorder=2)
