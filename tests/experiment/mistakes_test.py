@@ -75,7 +75,7 @@ MISTAKES = {
     ),
     "a seed": (run(seeds=3), r"seeds must be a list, such as \[0, 1\], got 3"),
     "arguments": (run(method=lambda eta: METHOD), "function of what is swept alone: missing .* 'eta'"),
-    "one metric": (with_problem(metrics=sj.Metric("a", "lower")), "metrics must be a list of training"),
+    "one metric": (with_problem(metrics=sj.Metric("a", "lower")), "metrics must be a list of sj"),
     "no function": (
         with_problem(metrics=[sj.Metric("a", "lower")]),
         "metric a must have a function, or",

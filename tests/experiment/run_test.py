@@ -181,7 +181,7 @@ def test_runs_are_compared_by_name(problem, tmp_path, capsys):
     assert "slow (seed 0)" in page
     with pytest.raises(ValueError, match="runs must have folders of their own"):
         sj.compare({"one": runs["slow"], "two": runs["slow"]})
-    with pytest.raises(ValueError, match=r"runs must be training\.Run by name"):
+    with pytest.raises(ValueError, match=r"runs must be sj\.Run by name"):
         sj.compare({})
 
 
