@@ -17,7 +17,7 @@ from saddle_jax.graphs.named import chain
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam import ASCENTS
-from saddle_jax.tasks import classification
+from saddle_jax.tasks import supervised
 
 BASE = "dpsgd"
 _STEPS = 10  # of each call: whole rounds of local steps, and whole periods of ascents
@@ -80,7 +80,7 @@ class MethodSteps:
         topology = chain(work.agents) if name in _TREES else work.topology
         self._method = _built(name, placement.graph(topology))
         self._active, self._t = placement.active, 0
-        loss_fn = classification.cross_entropy(work.network())
+        loss_fn = supervised.cross_entropy(work.network())
         params = jax.tree.map(placement.by_agents, work.params())
         self._batch = jax.tree.map(placement.by_agents, work.batch())
         with self._active():

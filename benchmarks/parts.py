@@ -26,7 +26,7 @@ from saddle_jax.data.recipes import RECIPES
 from saddle_jax.devices.lifting import agent_mesh
 from saddle_jax.graphs.named import complete, ring, torus
 from saddle_jax.methods import METHODS, options_of
-from saddle_jax.tasks import classification, named_objectives, objectives
+from saddle_jax.tasks import objectives, supervised
 
 _RESNET20_SIZE = 272_474
 _KEY = jax.random.key(0)
@@ -101,7 +101,7 @@ def evaluations(work: Work, count: int) -> dict[str, Callable[[], dict[str, floa
     images = random.integers(0, 256, (count, *work.image_shape), np.uint8)
     labels = random.integers(0, 10, count)
     params = work.params()
-    objective = named_objectives.make("classification", models.functions(work.network()))
+    objective = objectives.make("classification", models.functions(work.network()))
     samples, mesh = {"inputs": images, "targets": labels}, agent_mesh() if jax.device_count() > 1 else None
     runs: dict[str, Callable[[], dict[str, float]]] = {
         "ours": lambda: objectives.evaluate(objective, consensus(params), samples, recipe, mesh)
@@ -152,7 +152,7 @@ def input_share(
         return {"inputs": chosen, "targets": data.take(labels, samples), "mask": mask}
 
     batch = jax.jit(make_batch)
-    step = jax.jit(lambda p, s, b: method.step(classification.cross_entropy(model), p, s, b)[:2])
+    step = jax.jit(lambda p, s, b: method.step(supervised.cross_entropy(model), p, s, b)[:2])
     ready = batch(samples, mask, key)
     runs = {"input": lambda: batch(samples, mask, key), "step": lambda: step(params, state, ready)}
     timing = interleaved(runs, repeats)

@@ -17,7 +17,7 @@ from benchmarks.child import resident_bytes
 from benchmarks.measure import Row, spread
 from benchmarks.work import Job, Options
 from saddle_jax.base.errors import RunError
-from saddle_jax.data.builtin import load_digits
+from saddle_jax.data.sources import load_digits
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.settings.config import Config

@@ -26,7 +26,7 @@ from saddle_jax.graphs.named import circulant, ring
 from saddle_jax.kernels.convolution import LOWERINGS, Lowering
 from saddle_jax.methods import METHODS
 from saddle_jax.models.small import CNN, MLP
-from saddle_jax.tasks import classification
+from saddle_jax.tasks import supervised
 
 # As in the paper but for the learning rate: random labels at 0.1 for many steps would overflow.
 OPTIONS = {"learning_rate": 0.01, "rho": 0.1, "beta": 0.9, "weight_decay": 1e-4}
@@ -104,7 +104,7 @@ class Work:
         """Counts the operations of a step's backward passes in XLA's plain program, without gossip."""
         batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.batch())
         params = _one_model(self.model, self.width, self.image_shape)
-        gradient = jax.jit(jax.grad(classification.cross_entropy(self.network("plain")), has_aux=True))
+        gradient = jax.jit(jax.grad(supervised.cross_entropy(self.network("plain")), has_aux=True))
         costs = gradient.lower(params, batch).cost_analysis()
         assert costs is not None
         passes = passes_per_step(self.build_method(self.topology), replicate(params, self.agents))
@@ -141,7 +141,7 @@ class OurStep:
     def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
         self.placement = place(work.agents, work.batch_size)
         method = work.build_method(self.placement.graph(work.topology))
-        loss_fn = classification.cross_entropy(work.network())
+        loss_fn = supervised.cross_entropy(work.network())
         self._params = jax.tree.map(self.placement.by_agents, work.params())
         self._batch = jax.tree.map(self.placement.by_agents, work.batch())
         step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b, group=work.group), donate_argnums=(0, 1))

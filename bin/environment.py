@@ -91,11 +91,11 @@ def _extras_for_hardware() -> tuple[str, ...]:
     if "SADDLE_EXTRAS" in os.environ:
         return ()
     # By itself: the package around this file needs what is not installed yet.
-    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "devices" / "gpus.py"
-    spec = importlib.util.spec_from_file_location("gpus", file)
-    gpus = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(gpus)
-    if not gpus.is_seen():
+    file = pathlib.Path(__file__).resolve().parent.parent / "saddle_jax" / "devices" / "machine.py"
+    spec = importlib.util.spec_from_file_location("machine", file)
+    machine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(machine)
+    if not machine.has_gpu():
         return ()
     _say("found an NVIDIA GPU: installing JAX for CUDA (SADDLE_EXTRAS= in the environment leaves it out)")
     return ("cuda",)

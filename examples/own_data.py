@@ -3,7 +3,6 @@
 import numpy as np
 
 import saddle_jax as sj
-from saddle_jax import training
 
 random = np.random.default_rng(0)
 labels = random.integers(0, 3, size=1200)  # three clusters in the plane
@@ -15,10 +14,10 @@ owned = [
 ]
 
 problems = {
-    "dealt out": training.Problem(train, test, partition="dirichlet", alpha=0.1),
-    "divided": training.Problem(owned, test),
+    "dealt out": sj.Problem(train, test, partition="dirichlet", alpha=0.1),
+    "divided": sj.Problem(owned, test),
 }
 for name, problem in problems.items():
-    run = training.Run(problem, sj.qgm(sj.ring(8), 0.05), epochs=20, workdir=f"runs/own/{name}")
+    run = sj.Run(problem, sj.qgm(sj.ring(8), 0.05), epochs=20, workdir=f"runs/own/{name}")
     result = run.train(quiet=True)
     print(f"{name}: the consensus model tells {100 * result['test_accuracy']:.1f} % of the points apart")

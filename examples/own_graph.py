@@ -3,7 +3,6 @@
 import networkx as nx
 
 import saddle_jax as sj
-from saddle_jax import training
 
 
 def two_rings(n):
@@ -14,12 +13,12 @@ def two_rings(n):
     return sj.from_networkx(graph, name=f"two_rings({n})")
 
 
-problem = training.Problem("digits", model="mlp", alpha=0.1)
+problem = sj.Problem("digits", model="mlp", alpha=0.1)
 runs = {
-    graph.name: training.Run(problem, sj.qgm(graph, 0.1), epochs=8, workdir=f"runs/own/{graph.name}")
+    graph.name: sj.Run(problem, sj.qgm(graph, 0.1), epochs=8, workdir=f"runs/own/{graph.name}")
     for graph in (two_rings(10), sj.ring(10))
 }
-print(training.compare(runs, quiet=True))
+print(sj.compare(runs, quiet=True))
 for name, run in runs.items():
     gap, apart = run.method.topology.spectral_gap, run.result()["consensus_distance"]
     print(f"{name}: spectral gap {gap:.3f}, consensus distance {apart:.3f}")

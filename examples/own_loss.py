@@ -5,7 +5,6 @@ import numpy as np
 import optax
 
 import saddle_jax as sj
-from saddle_jax import training
 
 random = np.random.default_rng(0)
 features = random.normal(size=(900, 4))
@@ -36,9 +35,7 @@ def of(part):
     return {name: array[part] for name, array in houses.items()}
 
 
-metric = training.Metric("median_error", "lower", median)  # the first is what tables show
-problem = training.Problem(
-    of(slice(800)), of(slice(800, 900)), model=(init, predict), loss=huber, metrics=[metric]
-)
-run = training.Run(problem, sj.gradient_tracking(sj.ring(8), 0.2), epochs=30, workdir="runs/own/huber")
+metric = sj.Metric("median_error", "lower", median)  # the first is what tables show
+problem = sj.Problem(of(slice(800)), of(slice(800, 900)), model=(init, predict), loss=huber, metrics=[metric])
+run = sj.Run(problem, sj.gradient_tracking(sj.ring(8), 0.2), epochs=30, workdir="runs/own/huber")
 print(f"median error {run.train(quiet=True)['test_median_error']:.3f}")

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 
 import saddle_jax as sj
-from saddle_jax import training
 
 
 class Tracked(NamedTuple):
@@ -30,12 +29,12 @@ def gradient_tracking(topology, eta):
     return sj.Method("tracking", topology, sj.Rule(init, step, demands="average"))
 
 
-ring, problem = sj.ring(10), training.Problem("convex")  # a task whose optimum is known
+ring, problem = sj.ring(10), sj.Problem("convex")  # a task whose optimum is known
 options = {"epochs": 500, "batch_size": 0, "eval_every_epochs": 100, "eval_agents": "never"}
-compared = training.compare(
+compared = sj.compare(
     {
-        "D-PSGD": training.Run(problem, sj.dpsgd(ring, 0.2), workdir="runs/own/dpsgd", **options),
-        "mine": training.Run(problem, gradient_tracking(ring, 0.2), workdir="runs/own/mine", **options),
+        "D-PSGD": sj.Run(problem, sj.dpsgd(ring, 0.2), workdir="runs/own/dpsgd", **options),
+        "mine": sj.Run(problem, gradient_tracking(ring, 0.2), workdir="runs/own/mine", **options),
     },
     quiet=True,
 )

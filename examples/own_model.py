@@ -4,7 +4,6 @@ import flax.linen as nn
 import jax
 
 import saddle_jax as sj
-from saddle_jax import training
 
 
 class Maxout(nn.Module):
@@ -26,12 +25,12 @@ def apply(params, images):
 
 method = sj.q_saddle(sj.ring(10), learning_rate=0.1, rho=0.05)
 runs = {
-    "maxout": training.Problem("digits", model=Maxout()),
-    "linear": training.Problem("digits", model=(init, apply)),
+    "maxout": sj.Problem("digits", model=Maxout()),
+    "linear": sj.Problem("digits", model=(init, apply)),
 }
-compared = training.compare(
+compared = sj.compare(
     {
-        name: training.Run(problem, method, epochs=8, seeds=[0, 1], workdir=f"runs/own/{name}")
+        name: sj.Run(problem, method, epochs=8, seeds=[0, 1], workdir=f"runs/own/{name}")
         for name, problem in runs.items()
     },
     quiet=True,

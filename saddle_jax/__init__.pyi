@@ -1,5 +1,9 @@
 """The public names and where each lives: type checkers read it, and names are imported when asked for."""
 
+from . import data as data
+from . import models as models
+from . import tasks as tasks
+from . import testing as testing
 from .base.checks import ArgumentError as ArgumentError
 from .compression.base import Compressor as Compressor
 from .compression.base import Payload as Payload
@@ -41,6 +45,10 @@ from .core.trees import consensus_distance as consensus_distance
 from .core.trees import replicate as replicate
 from .devices.lifting import agent_mesh as agent_mesh
 from .devices.lifting import stacked_sharding as stacked_sharding
+from .experiment import Comparison as Comparison
+from .experiment import Problem as Problem
+from .experiment import Run as Run
+from .experiment import compare as compare
 from .graphs.base_graph import base_graph as base_graph
 from .graphs.directed import directed as directed
 from .graphs.directed import directed_ring as directed_ring
@@ -106,4 +114,7 @@ from .sam.gsam import gsam as gsam
 from .sam.lesam import lesam as lesam
 from .sam.looksam import looksam as looksam
 from .sam.sam import sam as sam
+from .tasks.objectives import Metric as Metric
+from .tasks.objectives import Objective as Objective
+from .tasks.objectives import own_loss as own_loss
 from .version import __version__ as __version__

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import optax
 
-from saddle_jax.analysis import landscape, landscape_runs, sharpness, sharpness_runs
+from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base import brought, checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
-from saddle_jax.data import given, others, sources
+from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.functions import Functions, functions
@@ -33,11 +33,9 @@ from saddle_jax.runs.schema import read_result
 from saddle_jax.runs.table import cell_of, headline_of
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
-from saddle_jax.tasks.named_objectives import objective_of
-from saddle_jax.tasks.objectives import Metric, Objective
+from saddle_jax.tasks.objectives import Metric, Objective, objective_of
 from saddle_jax.training import loop, program, reopen
-from saddle_jax.training.build import Replica
-from saddle_jax.training.parts import Parts
+from saddle_jax.training.build import Parts, Replica
 from saddle_jax.training.progress import Screen
 
 
@@ -92,7 +90,7 @@ class Problem:
 
     >>> x = np.linspace(-1, 1, 80)[:, None]
     >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    >>> problem = training.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line)
+    >>> problem = sj.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line)
     >>> problem.dataset.objective, problem.dataset.size
     ('regression', 80)
 
@@ -106,7 +104,7 @@ class Problem:
         the name of one of ours; None is the data's own, cnn for images and mlp for other inputs.
       loss: "classification", "regression", "language"; a function (params, batch) -> loss, or (loss, aux), of
         one agent; or "auto": what the data are for.
-      metrics: metrics of your own, `training.Metric(name, better, function)`; tables show the first.
+      metrics: metrics of your own, `sj.Metric(name, better, function)`; tables show the first.
       partition: how samples are dealt out, as the setting of this name.
       alpha: concentration of the Dirichlet partitions, less is more skewed; for "sorted", shards per agent.
       norm: normalization of a network of ours.
@@ -133,7 +131,7 @@ class Problem:
                 f"{brought.shown(self.loss)}"
             )
         if isinstance(self.metrics, Metric):
-            raise ArgumentError(f"metrics must be a list of training.Metric, got {self.metrics!r}")
+            raise ArgumentError(f"metrics must be a list of sj.Metric, got {self.metrics!r}")
         self.network("auto")  # refuses what is no model
         self.objective(self.network("auto"))  # and what is no loss
 
@@ -197,7 +195,7 @@ def shown(name: str) -> str:
 
 def _dataset(problem: Problem) -> Dataset:
     train, test = problem.train, problem.test
-    brings_test = isinstance(train, str | os.PathLike | Dataset) or given.is_huggingface(train)
+    brings_test = isinstance(train, str | os.PathLike | Dataset) or user_data.is_huggingface(train)
     if brings_test != (test is None):
         kind = type(train).__name__
         expected = f"must not be given beside a {kind}, which brings it" if brings_test else "must be given"
@@ -205,9 +203,9 @@ def _dataset(problem: Problem) -> Dataset:
     if isinstance(train, str | os.PathLike):
         return sources.load(os.fspath(train), problem.data_dir)
     if test is None:
-        return others.dataset_of(train, problem.name or "data")
+        return sources.dataset_of(train, problem.name or "data")
     objective = problem.loss if isinstance(problem.loss, str) and problem.loss != "auto" else None
-    return given.from_samples(train, test, objective=objective)
+    return user_data.from_samples(train, test, objective=objective)
 
 
 # A run as an object: it trains, resumes and shows as the command does, in the same loop and folder.
@@ -255,8 +253,8 @@ class Run:
 
     >>> x = np.linspace(-1, 1, 80)[:, None]
     >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    >>> problem = training.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
-    >>> training.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
+    >>> problem = sj.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
+    >>> sj.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
     Run(line, qgm, workdir='runs/line')
     """
 
@@ -275,7 +273,7 @@ class Run:
         **settings: Any,
     ):
         if not isinstance(problem, Problem):
-            raise ArgumentError(f"problem must be a training.Problem, got {brought.shown(problem)}")
+            raise ArgumentError(f"problem must be a sj.Problem, got {brought.shown(problem)}")
         for name in settings:
             if name not in SETTINGS:
                 raise ArgumentError(f"settings of a run must be of {', '.join(SETTINGS)}, got {name!r}")
@@ -362,20 +360,20 @@ class Run:
     def sharpness(self, epochs: Sequence[str] = ("all",), **how: Any) -> list[dict[str, Any]]:
         """Measures the Hessian of the consensus model at the checkpoints; `how` is `Measurement`'s."""
         self._alone("sharpness")
-        runs = [sharpness_runs.Opened(self.workdir, self._whole)]
-        targets = sharpness_runs.targets_of(runs, list(epochs), ["none"])
+        runs = [sharpness.Opened(self.workdir, self._whole)]
+        targets = sharpness.targets_of(runs, list(epochs), ["none"])
         with contextlib.closing(Screen()) as screen:
-            sharpness_runs.measure_missing(runs, targets, sharpness_runs.Measurement(**how), screen)
-        return sharpness_runs.measured_stages(runs, targets)[0]
+            sharpness.measure_missing(runs, targets, sharpness.Measurement(**how), screen)
+        return sharpness.measured_stages(runs, targets)[0]
 
     def landscape(
         self, points: int = 21, span: float = 1.0, images: int = 1024, directions: landscape.Kind = "filter"
     ) -> Picture:
         """Draws the loss around the consensus model, along two random directions, into the run's folder."""
         self._alone("landscape")
-        x, scan = landscape.grid(points, span), landscape_runs.Scan(directions, 0, images)
+        x, scan = landscape.grid(points, span), landscape.Scan(directions, 0, images)
         with contextlib.closing(Screen()) as screen:
-            loss = landscape_runs.surfaces([self.method.name], [self._open(None)], x, scan, screen)
+            loss = landscape.surfaces([self.method.name], [self._open(None)], x, scan, screen)
         folder = self.workdir / "landscape"
         folder.mkdir(exist_ok=True)
         write_all(x, loss, [self.method.name], folder)
@@ -491,7 +489,7 @@ def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
       quiet: whether nothing is printed while they train.
     """
     if not runs or not all(isinstance(run, Run) for run in runs.values()):
-        raise ArgumentError(f"runs must be training.Run by name, got {brought.shown(runs)}")
+        raise ArgumentError(f"runs must be sj.Run by name, got {brought.shown(runs)}")
     folders = [run.workdir.resolve() for run in runs.values()]
     if len(set(folders)) < len(folders):
         raise ArgumentError(f"runs must have folders of their own, got {', '.join(map(str, folders))}")

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.devices import hosts, joining
+from saddle_jax.devices import hosts
 from saddle_jax.settings.config import Config
-from saddle_jax.training import feeding
+from saddle_jax.training import batches
 from saddle_jax.training.program import build
 
 
@@ -45,7 +45,7 @@ def decode_own_agents_alone():
     counted = Counted(replica.dataset.train["inputs"])
     dataset = dataclasses.replace(replica.dataset, train={**replica.dataset.train, "inputs": counted})
     streamed = dataclasses.replace(program, replicas=(dataclasses.replace(replica, dataset=dataset),))
-    tree, order, _ = next(feeding.streamed(streamed, 0))
+    tree, order, _ = next(batches.streamed(streamed, 0))
     samples = np.asarray(replica.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle
     assert (counted.asked[0] == own.reshape(-1)).all()
@@ -64,7 +64,7 @@ def decode_own_agents_alone():
 
 
 def main(port, processes, process, folder):
-    joining.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
+    hosts.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
     with hosts.ending_together():
         agree(processes, process, folder)
 

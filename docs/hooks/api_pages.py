@@ -10,16 +10,20 @@ import re
 from typing import Any
 
 import saddle_jax as sj
-from saddle_jax import training
 
 # The pages, and of which folders each has the names.
 _PAGES = {
     "methods": ("Methods", ("methods",), "Each returns a method: an algorithm on a graph."),
-    "ascents": ("Sharpness-aware gradients", ("ascents",), "Each says how the gradient of a model is taken."),
+    "ascents": ("Sharpness-aware gradients", ("sam",), "Each says how the gradient of a model is taken."),
     "graphs": ("Graphs", ("graphs",), "Each returns a topology: who hears whom, with which weight."),
     "compressors": ("Compressors", ("compression",), "Each makes the messages of a method shorter."),
     "parts": ("Parts of a method", ("core", "base"), "What methods are made of, and what they return."),
     "devices": ("Devices", ("devices",), "How agents are divided among devices."),
+    "runs": (
+        "Runs",
+        ("experiment", "tasks"),
+        "Runs as Python objects: [own.md](../own.md) shows them at work.",
+    ),
 }
 _MOVED = {"plain": "ascents", "Ascent": "ascents", "Topology": "graphs", "from_matrix": "graphs"}
 _MOVED |= {"Cycle": "graphs", "cycle": "graphs"}
@@ -33,10 +37,6 @@ def api_pages() -> dict[str, tuple[str, str]]:
         names = [name for name, room in named if _MOVED.get(name) == page or _stays(name, room, rooms)]
         parts = [f"# {title}", f"{about} `import saddle_jax as sj` first.", *map(_entry, names)]
         pages[f"api/{page}.md"] = (title, "\n\n".join(parts) + "\n")
-    about = "Runs as Python objects: [own.md](../own.md) shows them at work."
-    names = sorted(training.__all__)
-    parts = ["# Runs", about, *(f"::: saddle_jax.training.{name}" for name in names)]
-    pages["api/training.md"] = ("Runs", "\n\n".join(parts) + "\n")
     return pages
 
 

@@ -1,26 +1,35 @@
-"""The curvature of a run's models: on which images it is measured, and where it is written down.
+"""The curvature of runs' models at their checkpoints: on which images it is measured, and sharpness.json.
 
 The images are a fixed random choice from the training data of all agents together, not augmented;
 or, for agents with data="own", from their own share.
 """
 
+import dataclasses
 import functools
 import math
 import pathlib
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.analysis import hessian
+from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
+from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.reading import TOO_LARGE, read_object, reading
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.models.precision import products
 from saddle_jax.runs.run_folder import write_json
+from saddle_jax.settings.sweep import name_of as sweep_name
+from saddle_jax.settings.sweep import settings_of
+from saddle_jax.training import reopen
 from saddle_jax.training.build import Replica
+from saddle_jax.training.program import Program
+from saddle_jax.training.progress import Screen
 
 DATA = ("train", "own")
 FILE = "sharpness.json"
@@ -143,3 +152,199 @@ def write_stages(path: pathlib.Path, settings: dict[str, Any], stages: list[dict
         return entry["step"], -1 if entry["whose"] == "consensus" else entry["whose"]
 
     write_json(path, {**settings, "stages": sorted(stages, key=order)})
+
+
+# ---- which models of which runs are asked for, and measuring what is missing ----
+
+
+CONSENSUS = "consensus"
+Whose = str | int  # CONSENSUS, or the number of an agent
+
+
+class Opened(NamedTuple):
+    """One run of a folder: alone in it, or one of several replicas."""
+
+    workdir: pathlib.Path
+    whole: Program
+    number: int = 0
+
+    @property
+    def replica(self) -> Replica:
+        """The parts that the run is made of."""
+        return self.whole.replicas[self.number]
+
+    @property
+    def file(self) -> pathlib.Path:
+        """Where its measurements are written down."""
+        return file_of(self.workdir, self.number if self.whole.config.has_replicas else None)
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What tells it from the other runs of its folder, such as {"seed": 1}; a run alone has nothing."""
+        config = self.whole.config
+        return settings_of(config.seeds, config.sweep)[self.number] if config.has_replicas else {}
+
+    def name(self, folder: str) -> str:
+        """Names the run, whose folder is called so, as "folder (seed 1)"."""
+        return f"{folder} ({sweep_name(self.setting)})" if self.setting else folder
+
+
+class Target(NamedTuple):
+    """One model whose Hessian is asked for: the consensus model or an agent's own, at a checkpoint."""
+
+    run: Opened
+    step: int
+    whose: Whose
+
+    @property
+    def key(self) -> tuple[pathlib.Path, int, Whose]:
+        """What tells it from all others."""
+        return self.run.file, self.step, self.whose
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """The settings with which Hessians are measured.
+
+    Attributes:
+      data: whether agents' own models are measured on all training data ("train") or each on its "own".
+      images: how many training images are used at most.
+      iterations: how many steps Lanczos takes for each probe.
+      probes: how many random start vectors there are.
+      density: whether the spectral density is kept too.
+    """
+
+    data: str = "train"
+    images: int = 1024
+    iterations: int = ITERATIONS
+    probes: int = 1
+    density: bool = False
+
+
+def name_of(whose: Whose) -> str:
+    """Names the owner of a model as tables do."""
+    return CONSENSUS if whose == CONSENSUS else f"agent {whose}"
+
+
+def open_runs(
+    workdirs: Sequence[pathlib.Path],
+    replica: int | None = None,
+    data_dir: str | None = None,
+    code: Sequence[str] = (),
+) -> list[Opened]:
+    """Opens the runs of folders: all replicas of each, or the one of that number."""
+    runs = []
+    for workdir in workdirs:
+        whole = reopen.open_whole(workdir, data_dir, replica, code)
+        numbers = range(len(whole.replicas)) if replica is None else [replica]
+        runs += [Opened(workdir, whole, number) for number in numbers]
+    return runs
+
+
+def targets_of(runs: Sequence[Opened], epochs: Sequence[str], agents: Sequence[str]) -> list[Target]:
+    """Lists the models that a user asks for: ["all"] or some epochs, ["none"], ["all"] or some agents."""
+    return [
+        Target(run, step, whose)
+        for run in runs
+        for owners in [_owners(agents, run.replica.config.agents)]
+        for step in reopen.steps_at(epochs, run.workdir, run.replica)
+        for whose in owners
+    ]
+
+
+def _owners(agents: Sequence[str], count: int) -> list[Whose]:
+    """Returns whose models are asked for: always the consensus model, then these agents."""
+    if agents in (["none"], ["all"]):
+        return [CONSENSUS, *(range(count) if agents == ["all"] else ())]
+    if not agents or not all(spells_whole(agent) and int(agent) < count for agent in agents):
+        raise ArgumentError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
+    return [CONSENSUS, *dict.fromkeys(map(int, agents))]
+
+
+class _Record:
+    """One run's sharpness.json, to which measurements are added one by one.
+
+    Attributes:
+      settings: how its entries are measured, as the file states it.
+      is_replaced: whether the file holds measurements with other settings, which the first new one replaces.
+    """
+
+    def __init__(self, run: Opened, how: Measurement):
+        self.run, self._how = run, how
+        samples = int(run.replica.partition.sizes.sum())
+        self.settings = {
+            "data": how.data,
+            "images": min(how.images, samples),
+            "iterations": how.iterations,
+            "probes": how.probes,
+        }
+        self._entries = read_stages(run.file, self.settings)
+        self.is_replaced = not self._entries and bool(read_stages(run.file))
+
+    def lacks(self, target: Target) -> bool:
+        """Tells whether a model is still to be measured, or measured again with its density."""
+        return not any(
+            (entry["step"], entry["whose"]) == (target.step, target.whose)
+            and (entry["density"] or not self._how.density)
+            for entry in self._entries
+        )
+
+    def epoch(self, target: Target) -> float:
+        """Returns the epoch of a model's checkpoint."""
+        return target.step / self.run.replica.batches.steps_per_epoch
+
+    def measure(self, target: Target, params: Params, progress: Callable[[], None]) -> Spectrum:
+        """Measures one of the models `params` [A, ...] and writes it down."""
+        agent = None if target.whose == CONSENSUS else int(target.whose)
+        spectrum = measure(
+            self.run.replica,
+            reopen.choose(params, agent),
+            self._how.images,
+            agent if self._how.data == "own" else None,
+            iterations=self._how.iterations,
+            probes=self._how.probes,
+            progress=progress,
+        )
+        entry = stage(target.step, self.epoch(target), target.whose, spectrum, self._how.density)
+        place = (target.step, target.whose)
+        self._entries = [e for e in self._entries if (e["step"], e["whose"]) != place] + [entry]
+        write_stages(self.run.file, self.settings, self._entries)
+        return spectrum
+
+
+def measure_missing(
+    runs: Sequence[Opened], targets: Sequence[Target], how: Measurement, screen: Screen
+) -> None:
+    """Adds to every run's sharpness.json the models that it lacks, checkpoint by checkpoint."""
+    records = {run.file: _Record(run, how) for run in runs}
+    for file, record in records.items():
+        if record.is_replaced:
+            screen.line(f"{file} was measured with other settings: it is replaced")
+    missing = [target for target in targets if records[target.run.file].lacks(target)]
+    if not missing:
+        return
+    source = "each agent's own data" if how.data == "own" else "the agents' training data together"
+    for workdir, record in {record.run.workdir: record for record in records.values()}.items():
+        screen.line(f"{workdir}: {record.settings['images']:,} samples of {source}, not augmented")
+    screen.start(len(missing) * how.iterations * how.probes, 0)
+    opened, params = None, None
+    for number, target in enumerate(missing, 1):
+        record = records[target.run.file]
+        if opened != target.key[:2]:
+            opened = target.key[:2]
+            params = reopen.open_models(target.run.workdir, target.run.whole, target.step, target.run.number)
+        spectrum = record.measure(target, params, lambda: screen.advance(1))
+        screen.line(
+            f"[{number} of {len(missing)}] {target.run.name(target.run.workdir.name)} epoch "
+            f"{record.epoch(target):g}, {name_of(target.whose)}: lambda_max {spectrum.lambda_max:.4g}"
+        )
+    screen.stop()
+
+
+def measured_stages(runs: Sequence[Opened], targets: Sequence[Target]) -> list[list[dict[str, Any]]]:
+    """Reads the entries of sharpness.json that were asked for, of each run."""
+    wanted = {target.key for target in targets}
+    return [
+        [entry for entry in read_stages(run.file) if (run.file, entry["step"], entry["whose"]) in wanted]
+        for run in runs
+    ]

@@ -292,9 +292,7 @@ def _module(what: str, text: str) -> types.ModuleType:
 
 def _check_no_object(what: str, text: str) -> None:
     if not parse(what, text).place:
-        raise ArgumentError(
-            f"{what} {text} was made from Python objects: open it with saddle_jax.training.Run"
-        )
+        raise ArgumentError(f"{what} {text} was made from Python objects: open it with saddle_jax.Run")
 
 
 def _imported(what: str, text: str, find: Callable[[str], _T]) -> _T:

@@ -61,8 +61,7 @@ def _set_up() -> None:
     surroundings.import_jax()
 
     from saddle_jax.devices.compilations import keep_compiled
-    from saddle_jax.devices.cores import use_every_core
-    from saddle_jax.devices.malloc import keep_freed_memory
+    from saddle_jax.devices.machine import keep_freed_memory, use_every_core
 
     keep_freed_memory()
     use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)

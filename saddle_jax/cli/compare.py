@@ -25,10 +25,10 @@ def run(arguments: Sequence[str]) -> int:
     grid = read_grid(options)
     settings, folder = read_for_many(options), pathlib.Path(options.workdir)
 
-    from saddle_jax.training.comparison import runs_of
+    from saddle_jax.training.sweep import runs_of_grid
 
     with mistakes():
-        runs, notes, impossible = runs_of(settings, grid, folder, together=options.together)
+        runs, notes, impossible = runs_of_grid(settings, grid, folder, together=options.together)
     if not runs:
         raise UsageError(impossible[0])
     output = Output(options)

@@ -9,7 +9,7 @@ from saddle_jax.cli.usage import mistakes
 from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
 from saddle_jax.report.tables import as_records, write_all
 from saddle_jax.runs.table import cells_by, headline_of
-from saddle_jax.training.grid import Grid
+from saddle_jax.training.sweep import Grid
 
 _TEXTS = ("method", "compressor", "ascent", "topology", "metric", "minus")
 

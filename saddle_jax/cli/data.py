@@ -10,7 +10,7 @@ from saddle_jax.cli.data_shown import data_options
 from saddle_jax.cli.helping import HelpWanted
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.data import catalogue, prepared
+from saddle_jax.data import prepared, sources
 from saddle_jax.data.sources import is_builtin
 
 
@@ -29,7 +29,7 @@ def _list(arguments: Sequence[str]) -> None:
     output_options(options)
     parse(options, arguments)
     output, folder = Output(options), prepared.data_dir_or_default(options.data_dir)
-    states = catalogue.states(folder)
+    states = sources.states(folder)
     output.note(f"prepared datasets are looked for in {folder}")
     output.table([["dataset", "state"], *([name, state] for name, state in states.items())])
     output.give([{"dataset": name, "state": state} for name, state in states.items()])
@@ -42,7 +42,7 @@ def _prepare(arguments: Sequence[str]) -> None:
         print(f"{name} is embedded: there is nothing to prepare")
         return
     with mistakes():
-        print(f"{name} is prepared in {catalogue.prepare(name, options.data_dir)}")
+        print(f"{name} is prepared in {sources.prepare(name, options.data_dir)}")
 
 
 _VERBS: dict[str, Callable[[Sequence[str]], None]] = {

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.analysis import landscape as surfaces
-from saddle_jax.analysis.landscape_runs import Scan
-from saddle_jax.analysis.sharpness_runs import Measurement
+from saddle_jax.analysis.landscape import Scan
+from saddle_jax.analysis.sharpness import Measurement
 from saddle_jax.cli import landscape, sharpness
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.running import run_several
@@ -18,9 +18,8 @@ from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.page import write_page
 from saddle_jax.runs.table import cells_by
 from saddle_jax.settings.config import Config
-from saddle_jax.training.comparison import runs_of
-from saddle_jax.training.grid import parse_grid
 from saddle_jax.training.progress import Screen
+from saddle_jax.training.sweep import parse_grid, runs_of_grid
 
 # The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
 SETTINGS = {"alpha": 0.001, "learning_rate": 0.3, "rho": 0.2}
@@ -39,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     output, folder = Output(options), pathlib.Path(options.workdir)
     with mistakes():
         grid = parse_grid(_METHODS, "none", options.seeds)
-        found = runs_of(Config().to_json() | SETTINGS, grid, folder, together=True)
+        found = runs_of_grid(Config().to_json() | SETTINGS, grid, folder, together=True)
     output.note(demonstration.introduction())
     output.note(f"\n1 of 3: training QGM and Q-SADDLe, {len(grid.seeds)} seeds each")
     refused, status = run_several(found.runs, quiet=output.is_silent, lines=False)

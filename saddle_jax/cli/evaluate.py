@@ -21,23 +21,23 @@ def run(arguments: Sequence[str]) -> None:
         return
 
     from saddle_jax.report.comparisons import evaluation_rows
-    from saddle_jax.training import evaluations, reopen
+    from saddle_jax.training import evaluation, reopen
 
     with mistakes():
         whole = reopen.open_whole(workdir, options.data_dir, options.replica, options.code)
         names = calls.split(options.metrics or "")
-        records, measures = evaluations.evaluate(
+        records, measures = evaluation.evaluate(
             workdir, whole, names, options.epochs, warn, options.replica, options.agent
         )
     output = Output(options)
     output.table(evaluation_rows(records, measures, whole.replica))
-    output.note(f"written: {workdir / evaluations.FILE}")
+    output.note(f"written: {workdir / evaluation.FILE}")
     output.give(records)
 
 
 def _newest(workdir: pathlib.Path, options: flags.FlagValues) -> None:
     """Prints the metrics of the objective of one model at the newest checkpoint, in one line."""
-    from saddle_jax.training.phrases import score
+    from saddle_jax.training.describe import score
     from saddle_jax.training.reopen import choose, open_run
 
     with mistakes():
@@ -52,7 +52,7 @@ def _newest(workdir: pathlib.Path, options: flags.FlagValues) -> None:
 
 
 def _options() -> flags.FlagValues:
-    from saddle_jax.training.measuring import MEASURES
+    from saddle_jax.training.evaluation import MEASURES
 
     options = model_options()
     meaning = (

@@ -3,7 +3,7 @@
 from absl import flags
 
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.training.grid import Grid, parse_grid
+from saddle_jax.training.sweep import Grid, parse_grid
 
 # The lists of the grid: the setting that each varies, its default, its meaning.
 _LISTS = {

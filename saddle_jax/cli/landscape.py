@@ -8,7 +8,7 @@ import numpy as np
 from absl import flags
 
 from saddle_jax.analysis import landscape
-from saddle_jax.analysis.landscape_runs import Scan, open_runs, replica_in, surfaces
+from saddle_jax.analysis.landscape import Scan, open_runs, replica_in, surfaces
 from saddle_jax.base.files import check_no_link
 from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options

@@ -30,8 +30,7 @@ def run(arguments: Sequence[str]) -> int:
             # Before anything asks JAX for devices: it would look for those that programs are compiled for.
             jax.config.update("jax_platforms", "cpu")
 
-        from saddle_jax.planning.forecast import forecast
-        from saddle_jax.planning.texts import forecast_lines, forecast_rows
+        from saddle_jax.planning.forecast import forecast, forecast_lines, forecast_rows
 
         with doing(f"compiling a step for {options.target} ..."):
             found = forecast(config, targets.target_of(options.target))

@@ -7,10 +7,10 @@ from saddle_jax.cli.usage import mistakes
 
 def join(options: flags.FlagValues) -> None:
     """Waits for the other processes of a run, if there are any; this does not start JAX's backends."""
-    from saddle_jax.devices import joining
+    from saddle_jax.devices import hosts
 
     with mistakes():
-        joining.join(
+        hosts.join(
             options.coordinator,
             options.processes,
             options.process,

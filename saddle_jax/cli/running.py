@@ -9,7 +9,7 @@ from typing import Any
 from saddle_jax.cli import clock
 from saddle_jax.cli.extras import require
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.devices import gpus, policy
+from saddle_jax.devices import machine, policy
 from saddle_jax.settings.config import Config
 from saddle_jax.training import signals
 
@@ -49,11 +49,11 @@ def run_training(
 def tell_unused_gpu() -> None:
     """Prints one line if a GPU is here that JAX does not use, with what would make JAX use it."""
 
-    if not policy.is_cpu() or gpus.is_hidden() or not gpus.is_seen():
+    if not policy.is_cpu() or machine.hides_gpus() or not machine.has_gpu():
         return
     print(
-        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {gpus.remedy()}; JAX_PLATFORMS=cpu if it is "
-        "meant",
+        f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {machine.gpu_remedy()}; JAX_PLATFORMS=cpu if "
+        "it is meant",
         file=sys.stderr,
     )
 

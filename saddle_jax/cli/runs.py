@@ -37,7 +37,7 @@ def show_list(arguments: Sequence[str]) -> None:
 def export(arguments: Sequence[str]) -> None:
     """Writes a run's model as one file of named arrays."""
     from saddle_jax import models
-    from saddle_jax.runs.export import FORMATS, encode
+    from saddle_jax.runs.checkpoints import FORMATS, encode
     from saddle_jax.training.reopen import choose, open_run
 
     options = model_options()

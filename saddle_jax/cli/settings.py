@@ -8,8 +8,7 @@ from absl import flags
 
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.settings.config import Config, check_setting
-from saddle_jax.settings.settings_file import load_settings
+from saddle_jax.settings.config import Config, check_setting, load_settings
 
 _DEFINERS: dict[Any, Any] = {
     str: flags.DEFINE_string,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from saddle_jax.analysis.hessian import ITERATIONS
-from saddle_jax.analysis.sharpness import DATA
-from saddle_jax.analysis.sharpness_runs import (
+from saddle_jax.analysis.sharpness import (
+    DATA,
     Measurement,
     measure_missing,
     measured_stages,

@@ -8,7 +8,7 @@ from saddle_jax.cli.output import Output
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.training.comparison import Runs
+from saddle_jax.training.sweep import Runs
 
 
 def run_sweep(found: Runs, folder: pathlib.Path, output: Output, picture: str) -> int:

@@ -41,13 +41,13 @@ def _run(settings: dict[str, Any], options: flags.FlagValues) -> int:
     from saddle_jax.cli.running import run_training, tell_unused_gpu
     from saddle_jax.cli.sweep import run_sweep
     from saddle_jax.devices import hosts
-    from saddle_jax.training.sweeping import runs_of
+    from saddle_jax.training.sweep import runs_of_sweep
 
     output = Output(options)
     output.is_silent |= not hosts.writes()
     folder = pathlib.Path(options.workdir or f"runs/{sweep_name(settings)}")
     with mistakes():
-        found = runs_of(settings, folder)
+        found = runs_of_sweep(settings, folder)
     if list(found.runs) != [folder]:
         return run_sweep(found, folder, output, options.picture)
     if not output.is_silent:

@@ -12,7 +12,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Tree
 from saddle_jax.core.trees import agent_keys
-from saddle_jax.data.skew import Partition
+from saddle_jax.data.partition import Partition
 
 # What the random numbers of a run are for. Each purpose has its own stream.
 _ORDER, _AUGMENTATION = 0, 1

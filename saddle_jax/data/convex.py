@@ -20,7 +20,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.data.skew import Partition
+from saddle_jax.data.partition import Partition
 
 Kind = Literal["ridge", "logistic"]
 CONVEX_KINDS = ("ridge", "logistic")

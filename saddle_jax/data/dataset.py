@@ -25,7 +25,7 @@ class Dataset:
     A tree of samples has arrays [N, ...] as leaves. Most trees are {"inputs": ..., "targets": ...}, which the
     objectives of the package read; an objective of your own may read any other. A leaf may also be anything
     that has a `shape` and a `dtype` and takes an array of sample numbers as an index, such as
-    `saddle_jax.data.streaming.StreamedImages` for images that do not fit into memory.
+    `saddle_jax.data.prepared.StreamedImages` for images that do not fit into memory.
 
     Attributes:
       name: such as "cifar10".

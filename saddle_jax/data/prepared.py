@@ -3,11 +3,13 @@
 The folder is checked before it is opened, because the errors of tfds do not say that it is missing.
 """
 
+import concurrent.futures
 import contextlib
 import json
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +17,56 @@ import numpy as np
 
 from saddle_jax.base.errors import short_line
 from saddle_jax.data.dataset import DataError
-from saddle_jax.data.features import check_features
+
+# ---- features.json may name only classes of tensorflow_datasets itself ----
+#
+# tfds imports any module that this file names, and a dataset may come from somebody else. So the file is read
+# here before tfds sees it.
+
+
+# The keys whose text tfds takes for a class: in its older files, in its newer ones, and in protobuf's form.
+_NAMES_A_CLASS = ("type", "pythonClassName", "python_class_name")
+_OWN = re.compile(r"tensorflow_datasets\.core\.features(\.[A-Za-z_]\w*)+", re.ASCII)
+
+
+def check_features(version: pathlib.Path) -> None:
+    """Checks every class that features.json of a prepared version names.
+
+    Raises:
+      DataError: one of them is not tensorflow_datasets' own, or the file is not JSON.
+    """
+    path = version / "features.json"
+    try:
+        pending: list[Any] = [json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be understood ({type(error).__name__}); prepare it again") from error
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            for key in _NAMES_A_CLASS:
+                name = value.get(key)
+                if isinstance(name, str) and not _OWN.fullmatch(name):
+                    raise DataError(
+                        f"{path} is not opened: it names the class {name[:100]!r}, which is not one of "
+                        "tensorflow_datasets.core.features and could execute anything"
+                    )
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, str):
+            pending += _inside(value, path)
+
+
+def _inside(text: str, path: pathlib.Path) -> list[Any]:
+    """Returns the content of a text that is JSON itself: tfds unpacks such texts and what they name."""
+    try:
+        content = json.loads(text)
+    except RecursionError as error:
+        raise DataError(f"{path} cannot be understood (RecursionError); prepare it again") from error
+    except ValueError:
+        return []
+    return [content] if isinstance(content, dict | list | str) else []
+
 
 _BULK = 1024  # records read at a time
 Resize = Callable[[np.ndarray], np.ndarray]
@@ -179,3 +230,52 @@ def _version(path: pathlib.Path) -> tuple[int, ...]:
         return tuple(int(part) for part in path.name.split("."))
     except ValueError:
         return ()
+
+
+# ---- images that do not fit into memory: decoded when they are asked for, by several threads ----
+
+
+_PER_TASK = 16  # records that one thread decodes at a time
+
+
+class StreamedImages:
+    """Images that look like an array uint8 [N, size, size, 3]: indexing with sample numbers decodes them.
+
+    `ahead` starts to decode a batch that is needed later.
+    """
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, source: Any, what: str, resize: Resize, size: int, chosen: np.ndarray | None = None):
+        """Numbers the records in the order of `chosen`, or all of them where that is None."""
+        self._source, self._what, self._resize, self._size = source, what, resize, size
+        self._chosen = np.arange(len(source)) if chosen is None else chosen
+        self.shape = (len(self._chosen), size, size, 3)
+        self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "saddle-decode")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, samples: Any) -> np.ndarray:
+        """Decodes uint8 [..., size, size, 3] for sample numbers of any shape [...], or for a slice."""
+        if isinstance(samples, slice):
+            samples = np.arange(len(self))[samples]
+        return self.ahead(np.asarray(samples))()
+
+    def subset(self, samples: np.ndarray) -> "StreamedImages":
+        """Returns the images with these sample numbers, streamed too."""
+        return StreamedImages(self._source, self._what, self._resize, self._size, self._chosen[samples])
+
+    def ahead(self, samples: np.ndarray) -> Callable[[], np.ndarray]:
+        """Starts decoding, and returns a function that waits for the images."""
+        flat = samples.reshape(-1)
+        tasks = [
+            self._pool.submit(self._decode, flat[start : start + _PER_TASK])
+            for start in range(0, len(flat), _PER_TASK)
+        ]
+        shape = (*samples.shape, *self.shape[1:])
+        return lambda: np.concatenate([task.result() for task in tasks]).reshape(shape)
+
+    def _decode(self, samples: np.ndarray) -> np.ndarray:
+        records = read_records(self._source, self._what, self._chosen[samples])
+        return np.stack([self._resize(record["image"]) for record in records])

@@ -1,26 +1,121 @@
-"""Loads a dataset by name: from the package, from a folder that tfds prepared, or streamed."""
+"""Datasets by name: of the package, of a folder that tfds prepared, or loaded by a user's program."""
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from saddle_jax.base import calls, checks, tables
+from saddle_jax.base import brought, calls, checks, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.data import builtin, others, prepared
+from saddle_jax.data import prepared, user_data
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset
-from saddle_jax.data.recipes import RECIPES
-from saddle_jax.data.streaming import StreamedImages
+from saddle_jax.data.prepared import StreamedImages
+from saddle_jax.data.recipes import RECIPES, measured_recipe
+
+# ---- without a download: the embedded digits, and synthetic clusters ----
+
+
+_DIGITS = pathlib.Path(__file__).with_name("digits.npz")
+_DIGITS_SPLIT_SEED = 0
+_DIGITS_TEST = 360  # one in five, as scikit-learn's examples split them
+_SYNTHETIC_SEED = 0
+
+
+def load_digits() -> Dataset:
+    """Loads 1,797 real handwritten digits, 8x8 grey: the test set of UCI's "optical recognition" data.
+
+    They are by E. Alpaydin and C. Kaynak, 1998, CC BY 4.0, as scikit-learn ships them. A fixed permutation
+    splits them into 1,437 for training and 360 for testing.
+    """
+    with np.load(_DIGITS, allow_pickle=False) as file:
+        images, labels = file["images"], file["labels"].astype(np.int32)
+    images = np.round(images[..., None] * (255 / 16)).astype(np.uint8)  # stored as 0 to 16
+    order = np.random.RandomState(_DIGITS_SPLIT_SEED).permutation(len(labels))
+    train, test = order[_DIGITS_TEST:], order[:_DIGITS_TEST]
+    return Dataset(
+        name="digits",
+        train={"inputs": images[train], "targets": labels[train]},
+        test={"inputs": images[test], "targets": labels[test]},
+        class_names=tuple("0123456789"),
+        recipe=measured_recipe(images[train]),
+        source="embedded in saddle_jax",
+    )
+
+
+def load_synthetic() -> Dataset:
+    """Makes ten Gaussian clusters in the pixels of 8x8 grey images, from a fixed seed, for tests.
+
+    Each class has a random mean image; its samples scatter around it with a deviation of 40 grey levels.
+    """
+    random = np.random.RandomState(_SYNTHETIC_SEED)
+    means = random.uniform(64, 192, size=(10, 8, 8, 1))
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = random.permutation(np.arange(count) % 10).astype(np.int32)
+        noise = random.normal(scale=40, size=(count, 8, 8, 1))
+        return np.clip(np.round(means[labels] + noise), 0, 255).astype(np.uint8), labels
+
+    train_images, train_labels = draw(2000)
+    test_images, test_labels = draw(500)
+    return Dataset(
+        name="synthetic",
+        train={"inputs": train_images, "targets": train_labels},
+        test={"inputs": test_images, "targets": test_labels},
+        class_names=tuple(f"cluster {c}" for c in range(10)),
+        recipe=measured_recipe(train_images),
+        source="made from a fixed seed",
+    )
+
+
+# ---- of files, and what a user's program loads ----
+
+
+def is_other(name: str) -> bool:
+    """Tells by its form alone whether a dataset is of a file, or brought as FILE.py:NAME or module:NAME."""
+    return brought.is_brought(name) or user_data.is_path(name)
+
+
+def load_other(name: str) -> Dataset:
+    """Loads a dataset of files, or calls the function that a text spells and takes what it returns."""
+    if not brought.is_brought(name):
+        return user_data.from_path(name)
+    spelt = brought.parse("dataset", name)
+    data = brought.load("dataset", name)
+    if callable(data) and not isinstance(data, Dataset):
+        data = brought.call("dataset", spelt.head, data, spelt.options, object)
+    return dataset_of(data, spelt.head)
+
+
+def dataset_of(data: Any, name: str, **options: Any) -> Dataset:
+    """Returns what a user has as a dataset; options are those of `given.from_samples`.
+
+    It may be a Dataset; a dict with "train" and "test" or a pair (train, test), each of them samples; or a
+    dict of Hugging Face splits.
+    """
+    if isinstance(data, Dataset):
+        return data
+    if user_data.is_huggingface(data):
+        return user_data.from_huggingface(data)
+    if isinstance(data, Mapping) and set(data) == {"train", "test"}:
+        data = data["train"], data["test"]
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise DataError(
+            f"dataset {name} must be a data.Dataset, or samples to train and to test with, each (inputs, "
+            f"targets) or a tree of arrays [N, ...], got a {type(data).__name__}"
+        )
+    return user_data.from_samples(*data, name=name, source=name, **options)
+
 
 # What needs no download. A new dataset is a file in this folder and a line here.
 BUILTIN: tables.Table[Callable[..., Dataset]] = tables.load(
     {
-        "digits": "saddle_jax.data.builtin:load_digits",
-        "synthetic": "saddle_jax.data.builtin:load_synthetic",
+        "digits": "saddle_jax.data.sources:load_digits",
+        "synthetic": "saddle_jax.data.sources:load_synthetic",
         "convex": "saddle_jax.data.convex:load_convex",
         "characters": "saddle_jax.data.characters:load_characters",
     }
@@ -51,8 +146,8 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     checks.instance("dataset", name, str, "'digits' or 'cifar10'")
     if is_builtin(name):
         return _made(name)
-    if others.is_other(name):
-        return others.load_other(name)
+    if is_other(name):
+        return load_other(name)
     folder = prepared.data_dir_or_default(data_dir)
     tfds_name = TFDS_NAMES.get(name, name)
     leaves_the_folder = pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts
@@ -73,7 +168,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
         train=train,
         test=read(version, test, records[test], _STORED_SIZE.get(name)),
         class_names=prepared.class_names(version),
-        recipe=RECIPES.get(name) or builtin.measured_recipe(train["inputs"]),
+        recipe=RECIPES.get(name) or measured_recipe(train["inputs"]),
         source=str(version),
     )
 
@@ -102,7 +197,7 @@ def _made(spelling: str) -> Dataset:
         loaded = BUILTIN[name](**options)
     except ArgumentError as error:
         raise ArgumentError(f"dataset {name}: {error}") from error
-    return dataclasses.replace(others.dataset_of(loaded, name), name=spelling)
+    return dataclasses.replace(dataset_of(loaded, name), name=spelling)
 
 
 def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None) -> dict[str, Any]:
@@ -139,3 +234,43 @@ def _unknown(name: str, folder: pathlib.Path) -> str:
         f"{checks.did_you_mean(name, KNOWN)}dataset must be one of {', '.join(KNOWN)}, or a tfds dataset "
         f"prepared in {folder} ('saddle data prepare NAME'), got {name!r}"
     )
+
+
+# ---- which datasets there are, whether they are prepared, and how one is prepared ----
+
+
+def states(folder: pathlib.Path) -> dict[str, str]:
+    """Returns the state of every known dataset, and of the others that are prepared in `folder`, by name."""
+    folders = {TFDS_NAMES.get(name, name).partition("/")[0] for name in KNOWN}
+    others = [path.name for path in sorted(folder.glob("*")) if path.is_dir() and path.name not in folders]
+    return {name: _state(name, folder) for name in (*KNOWN, *others)}
+
+
+def _state(name: str, folder: pathlib.Path) -> str:
+    if name in BUILTIN:
+        return "embedded, always there"
+    try:
+        version = prepared.find_version(TFDS_NAMES.get(name, name), folder)
+        prepared.list_records(version)
+    except DataError as error:
+        return str(error) if "half" in str(error) else f"not prepared: saddle data prepare {name}"
+    return f"prepared: {version}"
+
+
+def prepare(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """Downloads and prepares a dataset with tfds and TensorFlow; returns the folder that holds it."""
+    try:
+        import tensorflow  # noqa: F401  # tfds needs it to prepare, and says so less clearly
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise DataError(
+            f"preparing {name} needs TensorFlow: {sys.executable} -m pip install 'saddle_jax[prepare]'"
+        ) from error
+    folder = prepared.data_dir_or_default(data_dir)
+    try:
+        builder = tfds.builder(TFDS_NAMES.get(name, name), data_dir=str(folder), file_format="array_record")
+        builder.download_and_prepare()
+    except Exception as error:  # tfds raises whatever its downloader and parsers do
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(f"{name} could not be prepared in {folder}: {reason}") from error
+    return folder

@@ -31,7 +31,7 @@ MODELS: tables.Table[Callable[..., Any]] = tables.load(
         "mlp": "saddle_jax.models.small:MLP",
         "logistic": "saddle_jax.models.small:logistic",
         "linear": "saddle_jax.models.small:Product",
-        "causal_mlp": "saddle_jax.models.text:CausalMLP",
+        "causal_mlp": "saddle_jax.models.small:CausalMLP",
     }
 ).and_installed("saddle_jax.models")
 NAMES = tuple(MODELS)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key
-from saddle_jax.kernels import evonorm_native, native
+from saddle_jax.kernels import native
 from saddle_jax.kernels.convolution import Lowering, convolve
-from saddle_jax.kernels.evonorm import GROUPS, Gate, evonorm, evonorm_plain
+from saddle_jax.kernels.evonorm import GROUPS, Gate, evonorm, evonorm_native, evonorm_plain, native_takes
 
 Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
@@ -97,8 +97,8 @@ class EvoNorm(nn.Module):
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
-        if evonorm_native.takes(self.gate, x) and native.used(self.lowering, x, scale, bias):
-            return evonorm_native.evonorm(x, scale, bias)
+        if native_takes(self.gate, x) and native.used(self.lowering, x, scale, bias):
+            return evonorm_native(x, scale, bias)
         run = evonorm_plain if self.lowering == "plain" else evonorm
         return run(self.gate, x, scale, bias)
 

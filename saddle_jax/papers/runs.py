@@ -27,13 +27,13 @@ from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.spelling import make_model
 from saddle_jax.papers.common import SCALES, Entry, Paper, Scale
-from saddle_jax.planning.stand_ins import stand_in
+from saddle_jax.planning.forecast import stand_in
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import check_same, write_json
 from saddle_jax.runs.run_name import safe
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings.config import Config, build_topology
-from saddle_jax.training import methods
+from saddle_jax.training import build
 
 # ---- what a paper leaves open, read otherwise than our defaults do ----
 
@@ -149,7 +149,7 @@ def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, Ledger]
     one = _shapes(model, inputs)
     stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
     rate = optax.constant_schedule(config.learning_rate)
-    method = methods.build(config, build_topology(config), rate)
+    method = build.build_method(config, build_topology(config), rate)
     return passes_per_step(method, stacked), open_ledger(method, stacked)
 
 

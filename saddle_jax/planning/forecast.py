@@ -1,28 +1,177 @@
 """A run's own step, compiled for devices that may not be there: what it takes there, and whether it fits."""
 
+import collections
 import dataclasses
 import re
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from saddle_jax.core.ledger import readable
 from saddle_jax.data import sources
+from saddle_jax.data.dataset import Dataset
+from saddle_jax.data.recipes import RECIPES
 from saddle_jax.devices import lifting, policy
-from saddle_jax.devices.placement import place
+from saddle_jax.devices.placement import place, spread
 from saddle_jax.models.precision import check_precision
 from saddle_jax.planning import compiled_text
 from saddle_jax.planning.compiled_text import Collective
-from saddle_jax.planning.remedies import remedies
-from saddle_jax.planning.stand_ins import stand_in
 from saddle_jax.planning.targets import Target
 from saddle_jax.settings.config import Config
-from saddle_jax.training import memory, parts, work
+from saddle_jax.training import memory
+from saddle_jax.training.build import Parts, make, of_settings
 from saddle_jax.training.memory import Footprint
-from saddle_jax.training.parts import Parts
-from saddle_jax.training.program import Program, build
-from saddle_jax.training.step import Inputs
+from saddle_jax.training.program import Inputs, Program, build
+
+# ---- datasets with the shapes of real ones and nothing in them, for data that is elsewhere ----
+
+
+class _Shape(NamedTuple):
+    """How many images there are to train and to test with, their stored size, and the number of classes."""
+
+    train: int
+    test: int
+    size: int
+    classes: int
+    is_streamed: bool = False
+
+
+_SHAPES = {
+    "cifar10": _Shape(50_000, 10_000, 32, 10),
+    "cifar100": _Shape(50_000, 10_000, 32, 100),
+    "imagenette": _Shape(9_469, 3_925, 32, 10),
+    "imagenet": _Shape(1_281_167, 50_000, 256, 1000, is_streamed=True),
+}
+
+
+class _Stream:
+    """Black images that look like streamed ones."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, shape: tuple[int, ...]):
+        """Makes images uint8 of this shape, [N, H, W, C]."""
+        self.shape = shape
+
+    def __getitem__(self, samples: Any) -> np.ndarray:
+        """Returns black images [..., H, W, C] for sample numbers [...]."""
+        return np.zeros((*np.shape(samples), *self.shape[1:]), self.dtype)
+
+    def subset(self, samples: np.ndarray) -> "_Stream":
+        """Returns as many images as there are sample numbers."""
+        return _Stream((len(samples), *self.shape[1:]))
+
+
+def stand_in(name: str) -> Dataset:
+    """Returns black images in place of a known dataset: as many, as large, and of classes of equal size."""
+    known = _SHAPES[name]
+
+    def samples(count: int) -> dict[str, Any]:
+        shape = (count, known.size, known.size, 3)
+        images = _Stream(shape) if known.is_streamed else np.broadcast_to(np.uint8(0), shape)
+        return {"inputs": images, "targets": (np.arange(count) % known.classes).astype(np.int32)}
+
+    return Dataset(
+        name=name,
+        train=samples(known.train),
+        test=samples(known.test),
+        class_names=tuple(str(number) for number in range(known.classes)),
+        recipe=RECIPES[name],
+        source="none: black images stand in for it",
+    )
+
+
+# ---- what to change so that a run fits: tried on the estimate, corrected by what the compiler needed ----
+
+
+_LAST = ("fewer agents, a smaller model or devices with more memory",)
+
+
+def remedies(program: Program, working: int, room: int) -> tuple[str, ...]:
+    """Returns lines that each say what would suffice.
+
+    `working` are the bytes of working memory that the compiler needed, `room` those that each device has.
+    """
+    excess = working / max(1, memory.estimate(program).working)
+
+    def needed(changed: Program) -> int:
+        told = memory.estimate(changed)
+        return told.carried + told.data + int(excess * told.working)
+
+    found = [remedy(program, needed, room) for remedy in (_group, _devices, _compressor)]
+    lines = [line for line in found if line] or [_batch(program, needed, room)]
+    return tuple(line for line in lines if line) or _LAST
+
+
+_Needed = Callable[[Program], int]
+
+
+def _group(program: Program, needed: _Needed, room: int) -> str:
+    """Says which smaller group suffices, the largest one."""
+    at_a_time = program.group * program.at_once
+    while at_a_time > 1:
+        at_a_time //= 2
+        smaller = _with(program, group=at_a_time)
+        if (bytes_needed := needed(smaller)) <= room:
+            return f"group={at_a_time}: about {readable(bytes_needed)}, with {at_a_time} agents at a time"
+    return ""
+
+
+def _devices(program: Program, needed: _Needed, room: int) -> str:
+    """Says how many devices suffice, the fewest."""
+    config, batch = program.config, program.replica.batches.size
+    if policy.devices_share_memory():  # more of them bring no more of it
+        return ""
+    used = program.placement.devices * program.placement.batch_devices
+
+    def on(count: int) -> Program:
+        own = dataclasses.replace(config, group=0, devices="auto")
+        return Program(own, program.replicas, spread(config.agents, batch, count))
+
+    counts = [*range(used + 1, config.agents + 1), *(config.agents * n for n in range(2, batch + 1))]
+    counts = [count for count in counts if count > used]
+    low, high = 0, len(counts)
+    while low < high:  # more devices never need more of each
+        middle = (low + high) // 2
+        low, high = (low, middle) if needed(on(counts[middle])) <= room else (middle + 1, high)
+    if low == len(counts):
+        return ""
+    enough = on(counts[low])
+    also = " and group=0" if config.group else ""
+    return f"{counts[low]} such devices{also} instead of {used}: about {readable(needed(enough))} on each"
+
+
+def _compressor(program: Program, needed: _Needed, room: int) -> str:
+    """Says whether it suffices to compress nothing: methods then remember no public copies of models."""
+    if program.config.compressor == "none":
+        return ""
+    plain = dataclasses.replace(program.config, compressor="none")
+    bytes_needed = needed(_made_again(program, plain))
+    return f"compressor=none: about {readable(bytes_needed)}" if bytes_needed <= room else ""
+
+
+def _batch(program: Program, needed: _Needed, room: int) -> str:
+    """Says which smaller batch suffices, the largest one; it is the last resort, since it changes the run."""
+    size = program.config.batch_size
+    while size > 1:
+        size //= 2
+        smaller = _made_again(program, dataclasses.replace(program.config, batch_size=size))
+        if (bytes_needed := needed(smaller)) <= room:
+            return f"batch_size={size}: about {readable(bytes_needed)}, but what is learned changes with it"
+    return ""
+
+
+def _with(program: Program, group: int) -> Program:
+    return Program(dataclasses.replace(program.config, group=group), program.replicas, program.placement)
+
+
+def _made_again(program: Program, config: Config) -> Program:
+    replicas = tuple(make(each, program.replica.parts) for each in config.each())
+    return Program(config, replicas, program.placement)
+
 
 # A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
@@ -128,7 +277,7 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
     """
     has_data = shared is not None or not sources.is_missing(config.dataset, config.data_dir or None)
     if shared is None:
-        shared = parts.of_settings(config, None if has_data else stand_in(config.dataset))
+        shared = of_settings(config, None if has_data else stand_in(config.dataset))
     with policy.targeting(target.kind, target.memory):
         check_precision(config.precision)
         program = program_on(config, target, shared)
@@ -169,7 +318,7 @@ def compile_step(program: Program, options: dict[str, Any] | None = None) -> tup
 
 
 def input_shapes(program: Program) -> Inputs:
-    """Returns shapes and places of what steps are fed with, see `feeding`, without any samples."""
+    """Returns shapes and places of what steps are fed with, see `training.batches`, without any samples."""
     placement, batches, replicas = program.placement, program.replica.batches, program.replicas
     is_streamed = program.replica.dataset.is_streamed
     train = program.replica.dataset.train
@@ -195,7 +344,7 @@ def input_shapes(program: Program) -> Inputs:
 def _before(program: Program, target: Target, has_data: bool) -> Forecast:
     """Returns what is known before anything is compiled: what a device holds, and what it has room for."""
     placement, told = program.placement, memory.estimate(program)
-    models = work.size_of(program.carry_shapes.params) // placement.devices
+    models = memory.size_of(program.carry_shapes.params) // placement.devices
     return Forecast(
         target=target,
         placement=str(placement),
@@ -221,7 +370,7 @@ def _before(program: Program, target: Target, has_data: bool) -> Forecast:
 
 def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Forecast:
     """Reads the compiled program of `steps` steps."""
-    carried = work.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
+    carried = memory.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
     found, text = compiled.memory_analysis(), compiled.as_text()
     # What is carried is donated: it is an argument and takes no room among the results.
     beside = found.output_size_in_bytes - found.alias_size_in_bytes
@@ -235,3 +384,64 @@ def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Foreca
         largest_window=compiled_text.largest_window(text),
         steps=steps,
     )
+
+
+# ---- the same as text ----
+
+
+def forecast_lines(found: Forecast) -> tuple[list[str], list[str]]:
+    """Writes what stands above and below the table of memory: the verdict, and what else was found."""
+    above = [
+        f"target      {found.target.text}: {found.placement}, {found.at_a_time} at a time",
+        f"fits        {_verdict(found)}",
+        *([] if found.has_data else ["data        not here: black images of its shapes stand in for it"]),
+    ]
+    advice = [f"to change   {line}" for line in found.advice]
+    if not found.kernels:
+        return above, [*advice, "compiled    not at all: the compiler refuses what does not fit"]
+    below = [
+        f"exchanges   {_exchanges(found)}",
+        f"kernels     {', '.join(f'{count:,} x {kind}' for kind, count in found.kernels.items())}",
+        f"window      {_window(found)}",
+        f"compiled    {found.steps:,} {'step' if found.steps == 1 else 'steps'} a call, "
+        f"in {found.compile_seconds:.1f} s",
+    ]
+    return above, advice + below
+
+
+def _verdict(found: Forecast) -> str:
+    shared = f" on {found.sharing} devices that share one memory" if found.sharing > 1 else ""
+    taken = f"{readable(found.total * found.sharing)}{shared}"
+    if found.memory is None:
+        return f"nobody tells how much memory there is: it takes {taken}"
+    return f"{'yes' if found.fits else 'NO'}: {taken} of {readable(found.memory)}"
+
+
+def forecast_rows(found: Forecast) -> list[list[str]]:
+    """Lists the bytes of a device as text: what the compiler said, and our own estimate beside it."""
+    told = found.estimate
+    rows = [
+        ("models and state", found.models + found.state, told.carried),
+        ("  models", found.models, None),
+        ("  state", found.state, None),
+        ("data", found.data, told.data),
+        ("working", found.working, told.working),
+        ("all", found.total, told.total // told.sharing),
+    ]
+    header = ["bytes of a device", "compiled", "estimated"]
+    return [header, *([name, readable(a), "" if b is None else readable(b)] for name, a, b in rows)]
+
+
+def _exchanges(found: Forecast) -> str:
+    if not found.collectives:
+        return "none between devices"
+    counted = collections.Counter(found.collectives)
+    each = [f"{count} x {one.kind} of {one.shape}" for one, count in counted.items()]
+    total = sum(one.bytes for one in found.collectives)
+    return f"{', '.join(each)}: {readable(total)} to each device in a step"
+
+
+def _window(found: Forecast) -> str:
+    if not found.largest_window:
+        return "no convolutions"
+    return f"at most {found.largest_window} long in a convolution"

@@ -31,8 +31,8 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.sam import ASCENTS
 from saddle_jax.sam.spelling import make_ascent, parse_ascent
 from saddle_jax.settings.config import Config, build_topology
-from saddle_jax.training import methods
-from saddle_jax.training.methods import SETTINGS
+from saddle_jax.training import build
+from saddle_jax.training.build import SETTINGS
 
 _AGENTS = 8
 _WEIGHTS = (100, 100)  # so many that single numbers do not show in a count of models
@@ -122,7 +122,7 @@ def _on_a_graph(name: str) -> tuple[str, Method]:
         config = Config(method=name, topology=graph, agents=_AGENTS)
         try:
             rate = optax.constant_schedule(config.learning_rate)
-            return graph, methods.build(config, build_topology(config), rate)
+            return graph, build.build_method(config, build_topology(config), rate)
         except ArgumentError as error:
             refusal = refusal or error
     assert refusal is not None

@@ -13,7 +13,7 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Run, gather
 from saddle_jax.sam.spelling import parse_ascent
-from saddle_jax.settings import consistency
+from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
 
@@ -163,7 +163,7 @@ def settings_of(run: Run) -> dict[str, Any]:
     """
     settings: dict[str, Any] = {}
     for name, value in run.config.to_json().items():
-        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or consistency.surely_lacks(run.config, name):
+        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
         if name in SPELT:
             settings[name], options = _spelt(name, value)

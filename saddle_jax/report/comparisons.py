@@ -8,9 +8,9 @@ from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
 from saddle_jax.runs.table import NUMBERS, Cell, numbers_of, seeds_of
 from saddle_jax.settings.sweep import name_of
-from saddle_jax.training import measuring
+from saddle_jax.training import evaluation
 from saddle_jax.training.build import Replica
-from saddle_jax.training.grid import Grid, number
+from saddle_jax.training.sweep import Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
 
@@ -98,7 +98,7 @@ def _written(axis: str, value: Any) -> str:
 
 
 def evaluation_rows(
-    records: Sequence[Mapping[str, Any]], measures: Mapping[str, measuring.Measure], replica: Replica
+    records: Sequence[Mapping[str, Any]], measures: Mapping[str, evaluation.Measure], replica: Replica
 ) -> list[list[str]]:
     """Lists a metric a row and a model a column; the numbers of a list have rows of their own."""
     table = [["metric", *map(_heading, records)]]

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.data.skew import Partition
+from saddle_jax.data.partition import Partition
 
 
 def describe_dataset(dataset: Dataset) -> str:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from saddle_jax.base import files
 from saddle_jax.base.errors import short_line
-from saddle_jax.devices import gpus
+from saddle_jax.devices import machine
 from saddle_jax.version import __version__
 
 # Without what is broken nothing can be trained; what is missing makes something slower or impossible.
@@ -127,12 +127,12 @@ def _devices() -> list[Finding]:
         found.append(Finding("devices", "broken", "0 + 1 + 2 + 3 is not 6 there"))
     if devices[0].platform != "cpu":
         return found
-    if not gpus.is_seen():
+    if not machine.has_gpu():
         return [*found, Finding("GPU", "ok", "none is seen: runs use the CPU")]
-    if gpus.is_hidden():
+    if machine.hides_gpus():
         seen = "one is here, and JAX_PLATFORMS or CUDA_VISIBLE_DEVICES hides it"
         return [*found, Finding("GPU", "ok", seen)]
-    return [*found, Finding("GPU", "missing", "one is here, and JAX uses the CPU", gpus.remedy())]
+    return [*found, Finding("GPU", "missing", "one is here, and JAX uses the CPU", machine.gpu_remedy())]
 
 
 def _memory() -> list[Finding]:
@@ -144,11 +144,11 @@ def _memory() -> list[Finding]:
 
 
 def _compiler() -> list[Finding]:
-    from saddle_jax.kernels import compiler
+    from saddle_jax.kernels import native
 
     try:
-        program = compiler.program()
-    except compiler.UnavailableError as error:
+        program = native.program()
+    except native.UnavailableError as error:
         return [Finding("compiler", "missing", f"convolutions run without kernels of our own: {error}")]
     made = len(list((files.cache_folder() / "native").glob("*.so")))
     state = f"{made} compiled" if made else "compiled at their first use"
@@ -200,10 +200,10 @@ def _size(folder: pathlib.Path) -> str:
 
 
 def _data(data_dir: str | None) -> list[Finding]:
-    from saddle_jax.data import catalogue, prepared
+    from saddle_jax.data import prepared, sources
 
     folder = prepared.data_dir_or_default(data_dir)
-    states = catalogue.states(folder)
+    states = sources.states(folder)
     there = [name for name, state in states.items() if state.startswith("prepared")]
     absent = [name for name, state in states.items() if state.startswith("not prepared")]
     embedded = [name for name, state in states.items() if state.startswith("embedded")]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.files import in_one_go
-from saddle_jax.data.skew import Partition
+from saddle_jax.data.partition import Partition
 from saddle_jax.runs.table import Run, settings_without
 
 SPREAD = "± standard deviation"  # what stands behind a mean, in pictures, pages and tables alike

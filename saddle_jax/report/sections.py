@@ -25,7 +25,7 @@ from saddle_jax.runs.table import (
     seeds_together,
 )
 from saddle_jax.settings.config import IRRELEVANT
-from saddle_jax.training.phrases import of_faults, of_timing
+from saddle_jax.training.describe import of_faults, of_timing
 
 _ONE_BY_ONE = 4  # runs of several seeds that are listed at once
 

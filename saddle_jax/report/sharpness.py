@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.analysis.sharpness_runs import CONSENSUS, Opened, name_of
+from saddle_jax.analysis.sharpness import CONSENSUS, Opened, name_of
 from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report.plots import labels, new_figure, save
 from saddle_jax.runs.table import run_names

@@ -1,16 +1,18 @@
-"""Reading metrics.jsonl: all of it, its newest lines, or some from all over it; see also `thinned`.
+"""Reading metrics.jsonl, all of it or its newest lines, and writing TensorBoard's event files.
 
 A line is an object with `step` and `epoch`; its other values are numbers or null. Lists are allowed where
 names end in _by_layer, _each or _by_replica. A long run has millions of lines, so nothing but `read_metrics`
-holds all of them in memory. What a crash may leave, half a line or none of ours, is passed over. A line of
-ours with other values than these is damage, and told.
+holds all of them in memory; `downsample` reads few. What a crash may leave, half a line or none of ours, is
+passed over. A line of ours with other values than these is damage, and reported.
 """
 
 import functools
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from saddle_jax.base.errors import one_line
@@ -174,3 +176,50 @@ def _checked(name: str, value: Any, depth: int) -> Any:
 def _shown(value: Any) -> str:
     """Returns a value as a message shows it, which may be long, or lists in lists."""
     return repr(str(value)[:40]) if not isinstance(value, list | dict) else f"a {type(value).__name__}"
+
+
+# ---- TensorBoard's event files, without a thread: a full disk is an error of whoever writes ----
+
+
+_EVERY = 30.0  # seconds after which what was written becomes visible to others
+
+
+class Events:
+    """A writer of one event file. Numbers of one step are one event."""
+
+    def __init__(self, folder: pathlib.Path, purge_step: int):
+        """Makes the file; TensorBoard hides what earlier files say of `purge_step` and later steps."""
+        from tensorboardX import RecordWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+        # An absolute path, which is never taken for an address such as gs:...
+        self._records = RecordWriter(os.path.abspath(folder / name))
+        self._flushed = 0.0
+        version = "brain.Event:2"
+        self._write(Event(wall_time=time.time(), file_version=version))
+        self._write(Event(step=purge_step, file_version=version))
+        self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Appends one event: the numbers of a step, by name."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+        if time.monotonic() - self._flushed > _EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes to disk what was appended so far."""
+        self._records.flush()
+        self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        """Closes the file; nothing can be appended afterwards."""
+        self._records.close()
+
+    def _write(self, event: object) -> None:
+        self._records.write(event.SerializeToString())  # type: ignore[attr-defined]

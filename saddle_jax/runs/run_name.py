@@ -1,4 +1,4 @@
-"""The name of a run's folder where the user gives none."""
+"""In which settings runs differ, and the name of a run's folder that follows from its settings."""
 
 import hashlib
 import json
@@ -51,3 +51,22 @@ def _short_hash(settings: Mapping[str, Any]) -> str:
 def safe(text: str) -> str:
     """Writes a setting such as gut(mu=0.5, point=mixed) for a folder: gut_mu=0.5,point=mixed."""
     return re.sub(r"[^\w.,=+-]", "_", re.sub(r"[\s'\"]", "", text)).rstrip("_")
+
+
+def differing(one: Config, other: Config) -> list[str]:
+    """Lists the names of the settings in which two runs differ."""
+    mine, others = one.to_json(), other.to_json()
+    return [
+        name
+        for name in mine
+        if source_files.short(name, mine[name]) != source_files.short(name, others[name])
+        and name not in IRRELEVANT
+    ]
+
+
+def differences(one: Config, other: Config) -> list[str]:
+    """Lists the same as text, with the values."""
+    return [
+        f"{name} {json.dumps(getattr(one, name))} -> {json.dumps(getattr(other, name))}"
+        for name in differing(one, other)
+    ]

@@ -157,7 +157,7 @@ def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> 
         if thing.is_object:
             raise RunError(
                 f"{workdir}: {thing.setting} {thing.text} was made from Python objects: open it with "
-                "saddle_jax.training.Run"
+                "saddle_jax.Run"
             )
         entry = entries.get((thing.setting, thing.text))
         if entry is None:

@@ -15,9 +15,8 @@ from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.base.statistics import Summary, paired, summarise
 from saddle_jax.runs.downsample import Thinned, read_thinned
-from saddle_jax.runs.lock import is_locked
 from saddle_jax.runs.metrics import Record, newest, read_metrics
-from saddle_jax.runs.run_folder import folders_below, read_about, read_config, read_settings
+from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_config, read_settings
 from saddle_jax.runs.schema import CLASSIFICATION, Measure, measures, read_result, same
 from saddle_jax.runs.source_files import short
 from saddle_jax.settings.config import IRRELEVANT, Config

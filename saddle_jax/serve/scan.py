@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import DamagedError, RunError, printable
-from saddle_jax.runs.lock import is_locked
 from saddle_jax.runs.metrics import newest, sampled
-from saddle_jax.runs.run_folder import folders_below, read_about, read_settings
+from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_settings
 from saddle_jax.runs.schema import measures, read_result
 from saddle_jax.runs.table import LETTERS
 

@@ -16,8 +16,8 @@ from saddle_jax.data import convex
 from saddle_jax.data.convex import Kind, Samples
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.models.functions import Functions
-from saddle_jax.tasks.classification import LOSS
 from saddle_jax.tasks.objectives import Ground, Metric, Objective, masked_mean
+from saddle_jax.tasks.supervised import LOSS
 
 _METRICS = (
     Metric("distance", "lower", title="distance to optimum"),

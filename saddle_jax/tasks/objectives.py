@@ -1,12 +1,12 @@
 """What is learned, and how well: the loss of one agent, and the metrics of a model on a whole test set.
 
-Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`. Those with
-names stand in `named_objectives.py`, and `own_losses.py` makes one of a loss of your own.
+Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`: by its name
+in OBJECTIVES, or of a loss of your own by `own_loss`.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from saddle_jax.base import checks
+from saddle_jax.base import brought, checks, tables
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.data.dataset import Dataset
+from saddle_jax.data.partition import Partition
 from saddle_jax.data.recipes import Recipe, prepared
-from saddle_jax.data.skew import Partition
-from saddle_jax.devices.dispatch import in_turn
+from saddle_jax.devices.placement import in_turn
+from saddle_jax.models.functions import Functions
 from saddle_jax.models.precision import products
 
 Better = Literal["higher", "lower"]
@@ -40,7 +41,7 @@ class Metric:
       percent: whether it is a share, which is shown in percent.
 
     >>> worst = lambda params, batch: jnp.max(jnp.abs(params["w"] - batch))
-    >>> training.Metric("worst", "lower", worst).name
+    >>> sj.Metric("worst", "lower", worst).name
     'worst'
     """
 
@@ -88,7 +89,7 @@ class Objective:
         after the last whole batch is not seen in it.
       check: (what the model gives for inputs [1, ...], dataset) -> None, or an ArgumentError if it cannot be.
 
-    >>> training.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
+    >>> sj.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
     'regression'
     """
 
@@ -185,3 +186,127 @@ def _scored_in_parts(
         score, mesh=mesh, in_specs=(PartitionSpec(), by_samples), out_specs=by_samples
     )(params, batch)
     return parts
+
+
+# ---- a loss of your own ----
+
+
+def own_loss(
+    loss: Callable[[Params, Batch], Any], metrics: Sequence[Metric] = (), name: str | None = None
+) -> Objective:
+    """Makes an objective of (params, batch) -> loss, or -> (loss, aux), of one agent.
+
+    Args:
+      loss: the mean over a batch of samples [B, ...]; there is no mask, batches are whole. Numbers in aux, a
+        dict, are logged as train_NAME, and measured on the test set too.
+      metrics: the metrics of an evaluation, the one that tables show first; one without a function is a
+        number of aux. "loss" is added where it is not named.
+      name: what the objective is called; the default is the loss's own name.
+
+    >>> objective = sj.own_loss(lambda params, batch: jnp.mean((params["w"] - batch) ** 2), name="mean")
+    >>> objective.name, [metric.name for metric in objective.metrics]
+    ('mean', ['loss'])
+    """
+    if not callable(loss):
+        raise ArgumentError(f"loss must be a function (params, batch) -> loss, got {brought.shown(loss)}")
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            raise ArgumentError(
+                f"metrics must be sj.Metric(name, better, function), got {brought.shown(metric)}"
+            )
+    names = [metric.name for metric in metrics]
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"metrics must have different names, got {', '.join(names)}")
+    listed = (*metrics, *(() if "loss" in names else (Metric("loss", "lower"),)))
+
+    def both(params: Params, batch: Batch) -> tuple[Array, dict[str, Any]]:
+        result = loss(params, batch)
+        value, aux = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+        return value, {key: jnp.mean(number) for key, number in aux.items()} if _is_named(aux) else {}
+
+    def score(params: Params, batch: Batch) -> dict[str, Any]:
+        value, aux = both(params, batch)
+        computed = {**aux, "loss": value}
+        for metric in listed:
+            if metric.function is None and metric.name not in computed:
+                raise ArgumentError(
+                    f"metric {metric.name} must have a function, or be a number of the loss's aux, got aux "
+                    f"with {', '.join(aux) or 'nothing'}"
+                )
+        return computed
+
+    title = str(name or getattr(loss, "__name__", type(loss).__name__))
+    return Objective(title, listed, both, score, masked=False)
+
+
+def is_loss(thing: Any) -> bool:
+    """Tells whether a function is a loss of (params, batch); one of `apply` alone makes such a loss."""
+    parameters = brought.options_of(thing).values()
+    needed = [each for each in parameters if each.default is each.empty and each.kind != each.KEYWORD_ONLY]
+    return len(needed) == 2
+
+
+def _is_named(aux: Any) -> bool:
+    return isinstance(aux, Mapping) and all(isinstance(key, str) for key in aux)
+
+
+# ---- objectives by name, and whatever settings or a script mean by one ----
+
+
+# A new objective is a file in this folder and a line here: a function from a model to an Objective.
+OBJECTIVES: tables.Table[Callable[[Functions], Objective]] = tables.load(
+    {
+        "classification": "saddle_jax.tasks.supervised:classification",
+        "regression": "saddle_jax.tasks.supervised:regression",
+        "language": "saddle_jax.tasks.supervised:language",
+        "ridge": "saddle_jax.tasks.convex:ridge",
+        "logistic": "saddle_jax.tasks.convex:logistic",
+    }
+).and_installed("saddle_jax.objectives")
+
+
+@functools.lru_cache(maxsize=64)
+def make(name: str, model: Functions) -> Objective:
+    """Makes a named objective for a model; the same one again for equal models, which compile once."""
+    checks.known("objective", name, OBJECTIVES)
+    return OBJECTIVES[name](model)
+
+
+def make_objective(text: str, model: Functions) -> Objective:
+    """Makes the objective that a text names: one of the table, or a loss that is brought."""
+    if not brought.is_brought(text):
+        return make(text, model)
+    thing = brought.factory("objective", text)
+    spelt = brought.parse("objective", text)
+    if is_loss(thing) and not spelt.options:
+        return own_loss(thing)
+    made = brought.call("objective", spelt.head, thing, spelt.options, object, model.apply)
+    return objective_of(made, model, name=spelt.name)
+
+
+def objective_of(
+    thing: Any, model: Functions, metrics: Sequence[Metric] = (), name: str | None = None
+) -> Objective:
+    """Returns what a user means by a loss as an objective for a model.
+
+    Args:
+      thing: the name of an objective; an Objective; a loss (params, batch); or a function that makes a loss
+        or an Objective of the model's `apply`.
+      model: what learns.
+      metrics: metrics that go before the objective's own.
+      name: what a loss is called; the default is its own name.
+    """
+    if callable(thing) and not isinstance(thing, Objective) and not is_loss(thing):
+        thing = thing(model.apply)
+    if isinstance(thing, str):
+        thing = make(thing, model)
+    if not isinstance(thing, Objective):
+        return own_loss(thing, metrics, name)
+    names, known = [metric.name for metric in metrics], [metric.name for metric in thing.metrics]
+    for metric in metrics:
+        if metric.function is None and metric.name not in known:
+            raise ArgumentError(
+                f"metric {metric.name} must have a function, or be of {thing.name}: {', '.join(known)}"
+            )
+    own = tuple(metric for metric in thing.metrics if metric.name not in names)
+    return dataclasses.replace(thing, metrics=(*metrics, *own)) if metrics else thing

@@ -10,8 +10,8 @@ import numpy as np
 
 from saddle_jax.base.types import Tree
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.data.others import dataset_of
 from saddle_jax.data.partition import make_partition
+from saddle_jax.data.sources import dataset_of
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 
 _AGENTS = 5

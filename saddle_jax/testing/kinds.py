@@ -16,8 +16,7 @@ from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.data.others import dataset_of
-from saddle_jax.data.sources import BUILTIN, is_builtin, load
+from saddle_jax.data.sources import BUILTIN, dataset_of, is_builtin, load
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.graphs.spelling import parse_topology
 from saddle_jax.methods import METHODS
@@ -27,9 +26,7 @@ from saddle_jax.models.functions import parameters
 from saddle_jax.models.spelling import make_model
 from saddle_jax.sam import ASCENTS
 from saddle_jax.sam.spelling import parse_ascent
-from saddle_jax.tasks.named_objectives import OBJECTIVES
-from saddle_jax.tasks.objectives import Objective
-from saddle_jax.tasks.own_losses import is_loss
+from saddle_jax.tasks.objectives import OBJECTIVES, Objective, is_loss
 from saddle_jax.testing.invariants import Result
 
 KINDS = ("method", "ascent", "compressor", "graph", "model", "dataset", "objective")

@@ -14,7 +14,7 @@ from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import load
 from saddle_jax.models import count, initialise
 from saddle_jax.models.functions import Functions, functions, parameters
-from saddle_jax.tasks import named_objectives
+from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective
 from saddle_jax.testing.invariants import Invariant, InvariantError, Result, results_of, verify
 from saddle_jax.testing.randomness import draws_of
@@ -46,7 +46,7 @@ class ModelTrial:
     @functools.cached_property
     def objective(self) -> Objective:
         """What the dataset has models learn."""
-        return named_objectives.make(self.dataset.objective, self.model)
+        return objectives.make(self.dataset.objective, self.model)
 
     def init(self, seed: int = 0) -> Params:
         """Draws the parameters that a run with this seed begins with."""

@@ -17,8 +17,7 @@ from saddle_jax.models import initialise
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.spelling import make_model
 from saddle_jax.tasks import objectives
-from saddle_jax.tasks.named_objectives import objective_of
-from saddle_jax.tasks.objectives import Ground, Objective
+from saddle_jax.tasks.objectives import Ground, Objective, objective_of
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 from saddle_jax.testing.models import DATASET, ModelTrial, batch_of
 from saddle_jax.testing.randomness import draws_of

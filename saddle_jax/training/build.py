@@ -1,32 +1,228 @@
-"""From the parts that all runs of a program share to one run's own: its samples, partition and batches."""
+"""From settings to what a run is made of: method, data, model, objective, partition and batches.
+
+`Parts` are what all runs of a program share, made of settings by `of_settings`, or of objects by a script; a
+`Replica` is one run of them. Nothing is known here of devices or of other runs: see `program`.
+"""
 
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from saddle_jax.base import brought
-from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Batch, Key, LossFn, Params
+from saddle_jax.base import brought, spelt, tables
+from saddle_jax.base.checks import ArgumentError, is_traced
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
+from saddle_jax.compression.spelling import parse_compressor
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.trees import replicate
-from saddle_jax.data import Batches, Dataset, Partition, given_partition, make_partition
+from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
+from saddle_jax.data.recipes import Augmentation
 from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.methods import METHODS
+from saddle_jax.methods.saddle import climbs, saddle
+from saddle_jax.methods.slowmo import slowmo
+from saddle_jax.methods.spelling import make_method, parse_method
 from saddle_jax.models import initialise
 from saddle_jax.models.functions import Functions
+from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
-from saddle_jax.settings.config import Config
+from saddle_jax.models.spelling import make_model
+from saddle_jax.sam.spelling import make_ascent, parse_ascent
+from saddle_jax.settings import network
+from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported
+from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
 from saddle_jax.tasks import objectives
-from saddle_jax.tasks.objectives import Ground, Objective
-from saddle_jax.training import methods, parts
-from saddle_jax.training.parts import Parts
+from saddle_jax.tasks.objectives import Ground, Objective, make_objective
+
+# ---- the learning rate over a run ----
+
+
+_MILESTONES = {"step": (0.5, 0.75), "imagenet": (0.33, 0.67, 0.9)}  # parts of the epochs
+_DECAY_AT_MILESTONES = 0.1
+_DECAY_PER_EPOCH = 0.981
+
+
+def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
+    """Builds the schedule that the settings name. Like the paper's, it changes at whole epochs."""
+    eta, total = config.learning_rate, config.epochs * steps_per_epoch
+    if config.schedule == "constant":
+        schedule = optax.constant_schedule(eta)
+    elif config.schedule == "cosine":
+        schedule = optax.cosine_decay_schedule(eta, total)
+    elif config.schedule == "exponential":
+        schedule = optax.exponential_decay(eta, steps_per_epoch, _DECAY_PER_EPOCH, staircase=True)
+    else:
+        boundaries: dict[int, float] = {}
+        for part in _MILESTONES[config.schedule]:
+            step = int(part * config.epochs) * steps_per_epoch
+            if step:  # in very short runs, milestones can fall on the start or on each other
+                boundaries[step] = boundaries.get(step, 1.0) * _DECAY_AT_MILESTONES
+        schedule = optax.piecewise_constant_schedule(eta, boundaries)
+    warmup = config.warmup_epochs * steps_per_epoch
+    if not warmup:
+        return schedule
+    # The rate rises to the schedule's own value, and then follows the schedule.
+    return lambda step: schedule(step) * optax.linear_schedule(0.0, 1.0, warmup)(step + 1)
+
+
+# ---- the method: its options, its gradient, what wraps it, and its network ----
+
+
+# The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
+# it is what stands in the place of a model, and as a setting what becomes of a lost message's weight.
+SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "form")
+
+
+def with_numbers(
+    config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
+) -> tuple[Method, optax.Schedule]:
+    """Returns method and learning rate on a graph; `numbers`, which may be traced, replace swept settings."""
+    own = {name: value for name, value in numbers.items() if own_option(name)}
+    config = dataclasses.replace(config, **{name: numbers[name] for name in numbers if name not in own})
+    schedule = build_schedule(config, steps_per_epoch)
+    return build_method(config, topology, schedule, own), schedule
+
+
+def build_method(
+    config: Config, topology: Graphs, schedule: optax.Schedule, numbers: Mapping[str, Any] | None = None
+) -> Method:
+    """Returns the method that the settings name, on a graph; numbers of the settings may be traced.
+
+    `numbers` replace options that the spelling of the method or ascent gives, such as "method.mu".
+    """
+    own = {own_option(option): value for option, value in (numbers or {}).items()}
+    check_imported(config)
+    name, _ = parse_method(config.method)
+    options = _options(config, spelt.factory("method", name, METHODS))
+    method = make_method(config.method, topology, schedule, _of("method", own), **options)
+    if method.topology.size != topology.size:
+        raise ArgumentError(
+            f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
+            f"one of {method.topology.size}"
+        )
+    if config.ascent != "auto":
+        ascent = make_ascent(
+            config.ascent,
+            share=lambda t: schedule(t) / config.learning_rate,
+            instead=_of("ascent", own),
+            **_options_of_sam(config),
+        )
+        # The settings name it beside the method: here it takes the place of an ascent that the method has.
+        instead = config.ascent == "none" or climbs(method)
+        method = dataclasses.replace(method, ascent=ascent) if instead else saddle(method, ascent)
+    if config.slowmo_every:
+        method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
+    return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
+
+
+def _of(whose: str, own: Mapping[Any, Any]) -> dict[str, Any]:
+    return {option: value for (spelt, option), value in own.items() if spelt == whose}
+
+
+def weight_decay_of(config: Config) -> float:
+    """Returns the weight decay that the method of a run applies: none if it has no such option."""
+    if brought.is_object(config.method):
+        return config.weight_decay  # which the program says
+    _, given = parse_method(config.method)
+    return float(given.get("weight_decay", in_force(config).get("weight_decay") or 0.0))
+
+
+def in_force(config: Config) -> dict[str, Any]:
+    """Returns the options that the method has and its spelling leaves open, with the values they have."""
+    name, given = parse_method(config.method)
+    factory = spelt.factory("method", name, METHODS)
+    own = {option: parameter.default for option, parameter in tables.options(factory).items()}
+    in_force = own | _options(config, factory)
+    return {option: value for option, value in in_force.items() if option not in given}
+
+
+def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
+    """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
+    names = [name for name in tables.options(factory) if name in SETTINGS]
+    options = {name: getattr(config, name) for name in names}
+    if "mu" in options and not is_traced(config.mu) and config.mu < 0:
+        del options["mu"]
+    if "local_steps" in options and not config.local_steps:
+        del options["local_steps"]
+    if "compressor" in options:
+        options["compressor"] = parse_compressor(config.compressor)
+    return options
+
+
+def _options_of_sam(config: Config) -> dict[str, Any]:
+    """Returns the settings of SAM; the options of other ascents are said where they are named."""
+    name, _ = parse_ascent(config.ascent)
+    if name != "sam":
+        return {}
+    return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
+
+
+# ---- what all runs of a program share ----
+
+
+# (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
+MethodMaker = Callable[[Config, Graphs, int, Mapping[str, Any]], tuple[Method, optax.Schedule | None]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts of runs that differ in the seed, or in numbers of their settings.
+
+    Attributes:
+      dataset: the samples of all runs, before a subset is chosen.
+      model: lowering -> the network of every agent; see `models.convolution` for the ways to compile one.
+      objective: a model -> what it learns.
+      topology: settings -> who hears whom, without idle agents.
+      method: settings, graph, steps per epoch and swept numbers, which replace settings and may be traced ->
+        method and learning rate. The learning rate is None where only the method knows it.
+    """
+
+    dataset: Dataset
+    model: Callable[[Lowering], Functions]
+    objective: Callable[[Functions], Objective]
+    topology: Callable[[Config], Graphs]
+    method: MethodMaker
+
+
+def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
+    """Makes the parts that the settings name; the data is loaded, unless what stands in for it is given."""
+    dataset = load(config.dataset, config.data_dir or None) if dataset is None else dataset
+    if config.objective == "regression":  # of classes, too, which are then numbers
+        dataset = dataclasses.replace(dataset, outputs=user_data.outputs_of(dataset.train))
+    objective = dataset.objective if config.objective == "auto" else config.objective
+    return Parts(
+        dataset=_augmented(dataset, config),
+        # The same functions again and again: they are compiled once.
+        model=functools.cache(lambda lowering: _network(config, dataset, lowering)),
+        objective=functools.cache(lambda model: make_objective(objective, model)),
+        topology=build_topology,
+        method=with_numbers,
+    )
+
+
+def _augmented(dataset: Dataset, config: Config) -> Dataset:
+    if config.augmentation == "auto":
+        return dataset
+    if dataset.recipe is None:
+        raise ArgumentError(
+            f"augmentation must be auto for {dataset.name}, which has no images, got {config.augmentation!r}"
+        )
+    recipe = dataclasses.replace(dataset.recipe, augmentation=cast(Augmentation, config.augmentation))
+    return dataclasses.replace(dataset, recipe=recipe)
+
+
+def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
+    name = dataset.model if config.model == "auto" else config.model
+    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), lowering)
+
 
 # What the random numbers of a run are for, beside the batches' own.
 _INITIALISATION, _METHOD = 10, 11
@@ -83,7 +279,7 @@ class Replica:
     @property
     def ground(self) -> Ground:
         """What the metrics of a model alone may depend on."""
-        return Ground(self.dataset, self.partition, methods.weight_decay_of(self.config))
+        return Ground(self.dataset, self.partition, weight_decay_of(self.config))
 
     @property
     def loss_fn(self) -> LossFn:
@@ -145,7 +341,7 @@ def method_key(root: Key, step: Any) -> Key:
 
 def build(config: Config) -> Replica:
     """Loads the data and makes the parts of one run."""
-    return make(config, parts.of_settings(config))
+    return make(config, of_settings(config))
 
 
 def make(config: Config, shared: Parts) -> Replica:
@@ -263,3 +459,78 @@ def _failing(replica: Replica, line: str) -> Iterator[None]:
 def _shapes(inputs: Any) -> str:
     leaves = [f"{leaf.dtype} {['B', *leaf.shape[1:]]}" for leaf in jax.tree.leaves(inputs)]
     return ", ".join(leaves).replace("'", "")
+
+
+# ---- which numbers one compiled step takes as arguments ----
+#
+# Nobody lists them: a step of a small model is traced with the number unknown. If the trace succeeds and the
+# step depends on the number, runs that differ in it can share a program.
+
+
+# What a number is to a step: an argument of it; part of its program; nothing.
+Role = Literal["argument", "program", "nothing"]
+_SHAPE = (64, 64)  # of the small model: a matrix, which some compressors want, with many entries
+_SAMPLES = 4  # of an agent's batch
+
+
+def small_models(agents: int) -> dict[str, Any]:
+    """Returns the shapes of all agents' small models, [A, ...], for traces that compute nothing."""
+    return {"w": jax.ShapeDtypeStruct((agents, *_SHAPE), jnp.float32)}
+
+
+def role(config: Config, name: str, shared: Parts | None = None) -> Role:
+    """Tells what a number of the settings, or "method.NAME" of a spelling, is to the step of a run.
+
+    `shared` are parts that are made already; None takes those that the settings name.
+
+    Raises:
+      ArgumentError: there is no such run, whatever the number.
+    """
+    make = with_numbers if shared is None else shared.method
+    topology = (build_topology if shared is None else shared.topology)(config)
+    make(config, topology, 1, {})  # what is wrong without a sweep is told as ever
+
+    def step(number: Array, x: Any, batch: Any, seed: Array) -> Any:
+        method, schedule = make(config, topology, 1, {name: number})
+        state = method.init(x)
+        taken = method.step(_loss, x, state, batch, jax.random.key(seed), diagnostics=config.diagnostics)
+        return state, taken[:2], dict(taken[2]), schedule and schedule(state.t)
+
+    number = jax.ShapeDtypeStruct((), jnp.float32)
+    samples = jax.ShapeDtypeStruct((config.agents, _SAMPLES), jnp.float32)
+    batch = {"inputs": samples, "mask": samples}
+    seed = jax.ShapeDtypeStruct((), jnp.int32)
+    try:
+        traced = jax.make_jaxpr(step)(number, small_models(config.agents), batch, seed).jaxpr
+    except Exception:  # whatever a method does with a number that it wants to know
+        return "program"
+    unknown = traced.invars[0]
+    used = any(unknown is operand for equation in traced.eqns for operand in equation.invars)
+    return "argument" if used or any(unknown is result for result in traced.outvars) else "nothing"
+
+
+def is_one_program(config: Config, name: str, values: Sequence[float], shared: Parts | None = None) -> bool:
+    """Tells whether runs that differ in this number can be one program."""
+    if not own_option(name):
+        field = Config.__dataclass_fields__[name]
+        if field.type is not float or field.metadata["no_number"] in values:
+            return False
+    return role(config, name, shared) == "argument"
+
+
+def check_one_program(config: Config, shared: Parts) -> None:
+    """Checks that everything which the settings sweep can be one program of these parts."""
+    numbers = parse_sweep(config.sweep)
+    # A number that is zero may be an option that is not there, and others with it.
+    largest = in_settings(vars(config), {name: max(values) for name, values in numbers.items()})
+    base = dataclasses.replace(config, seeds="", sweep="", **largest)
+    for name, values in numbers.items():
+        if not is_one_program(base, name, values, shared):
+            raise ArgumentError(
+                f"sweep must name numbers on which a step of {config.method} depends and which it need not "
+                f"know in advance, got {name}: runs of their own can have it, as saddle train --sweep makes"
+            )
+
+
+def _loss(x: Any, batch: Any) -> Array:
+    return jnp.sum(batch["inputs"] * batch["mask"]) * jnp.sum(x["w"] ** 2)

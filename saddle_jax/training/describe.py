@@ -1,28 +1,240 @@
-"""A run in words: what is about to happen, and how it ended."""
+"""A run in words: what is about to happen, how it goes and how it ended; and what config.json says of it."""
 
+import functools
+import hashlib
 import importlib.metadata
+import math
 import pathlib
-from collections.abc import Callable
+import re
+import textwrap
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from saddle_jax import models
+from saddle_jax.base import brought, tables
 from saddle_jax.core.ledger import passes_per_step, readable
+from saddle_jax.core.method import Method
 from saddle_jax.core.trees import layer_names
-from saddle_jax.data import others
+from saddle_jax.data import sources
 from saddle_jax.devices import hosts
 from saddle_jax.graphs.recorded import to_record
 from saddle_jax.graphs.spelling import is_ours
 from saddle_jax.kernels import native
+from saddle_jax.models import MODELS
+from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import read_about
+from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
-from saddle_jax.settings.sweep import name_of
-from saddle_jax.tasks.objectives import Objective
-from saddle_jax.training import computed, phrases
+from saddle_jax.settings.sweep import name_of, parse_sweep
+from saddle_jax.tasks.objectives import Objective, scored
+from saddle_jax.training import build
 from saddle_jax.training.build import Replica
 from saddle_jax.training.program import Program
 from saddle_jax.version import __version__
+
+# ---- its parts, as far as it has them, and how numbers are written ----
+
+
+_SWEPT = "swept"
+
+
+def of_method(config: Config, method: Method) -> str:
+    """Names the method, its ascent and the options that it has, as they are in force."""
+    swept = parse_sweep(config.sweep)
+    options = {} if brought.is_object(config.method) else build.in_force(config)
+
+    def number(name: str) -> str:
+        return _SWEPT if name in swept else f"{options[name]:g}"
+
+    parts = [config.method]
+    if not method.ascent.is_linear:
+        name = method.ascent.name
+        parts.append(re.sub(r"rho=[^,)]*", f"rho={_SWEPT}", name) if "rho" in swept else name)
+    if "beta" in options:
+        kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]
+        parts.append(f"momentum {number('beta')}{kind}")
+    for name, meaning in (("mu", "mu"), ("weight_decay", "weight decay"), ("gamma", "gamma")):
+        if name in swept or isinstance(options.get(name), int | float):
+            parts.append(f"{meaning} {number(name)}")
+    if options.get("local_steps", 1) > 1:
+        parts.append(f"gossip in every {_ordinal(options['local_steps'])} step")
+    if config.slowmo_every:
+        parts.append(f"SlowMo every {config.slowmo_every} steps (momentum {config.slowmo_beta:g})")
+    if options.get("compressor") is not None:
+        parts.append(config.compressor + (f" ({options['order']} order)" if "order" in options else ""))
+    return ", ".join(parts)
+
+
+def of_data(replica: Replica) -> str:
+    """Names the dataset, with how many samples it has and where they are from."""
+    dataset = replica.dataset
+    what = "images" if dataset.recipe is not None else "samples"
+    return f"{dataset.name}, {dataset.size:,} + {dataset.test_size:,} {what}, from {dataset.source}"
+
+
+def of_task(replica: Replica) -> str:
+    """Says what is learned, if it is not classification, and what is known of it."""
+    objective = replica.objective
+    facts = {} if objective.facts is None else objective.facts(replica.ground)
+    if objective.name == "classification" and not facts:
+        return ""
+    headline = objective.headline
+    known = "".join(f", {name} {value:.4g}" for name, value in facts.items())
+    return f"{objective.name}, by {headline.record()['title']} ({headline.better} is better){known}"
+
+
+def of_partition(replica: Replica) -> str:
+    """Names the partition, and says how the agents' classes, or numbers of samples, differ."""
+    partition = replica.partition
+    if replica.dataset.labels is not None:
+        classes, whole = partition.skew.classes_per_agent, len(replica.dataset.class_names)
+        return f"{partition.name}: an agent has {classes:.1f} of {whole} classes on average"
+    least, most = int(partition.sizes.min()), int(partition.sizes.max())
+    counts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{partition.name}: {counts} samples for each agent"
+
+
+def of_model(replica: Replica, count: int) -> str:
+    """Names the network, with how many parameters it has and, if it is one of ours, how it normalises."""
+    config = replica.config
+    name = replica.dataset.model if config.model == "auto" else config.model
+    norm = f", {config.norm}" if name in MODELS and "norm" in tables.options(MODELS[name]) else ""
+    products = "" if config.precision == "float32" else f", products in {config.precision}"
+    return f"{name}, {count:,} parameters{norm}{products}"
+
+
+def of_rate(config: Config) -> str:
+    """Says what the learning rate is at first and how it falls; nothing where the method alone knows it."""
+    if brought.is_object(config.method):
+        return ""
+    rate = _SWEPT if "learning_rate" in parse_sweep(config.sweep) else f"{config.learning_rate:g}"
+    return f", learning rate {rate} (schedule: {config.schedule})"
+
+
+def span(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
+    """Writes the lowest and the highest of a metric over all replicas: "12.00 to 95.28 %"."""
+    name = name or f"test_{metric['name']}"
+    values = [x for x in found.get(f"{name}_by_replica", []) if x is not None and math.isfinite(x)]
+    if not values:
+        return "-"
+    low, high = (score({name: value}, metric, name) for value in (min(values), max(values)))
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def newest(found: Mapping[str, Any], objective: Objective, swept: bool = False) -> dict[str, str]:
+    """Writes the training loss and the headline of the test, as far as a record has them, by short names."""
+    headline = objective.record()["metrics"][0]
+    shown = {}
+    if found.get("train_loss") is not None:
+        shown["loss"] = f"{found['train_loss']:.4g}"
+    key = f"test_{headline['name']}"
+    if found.get(key) is not None:
+        shown[headline["title"]] = span(found, headline) if swept else score({key: found[key]}, headline)
+    return shown
+
+
+def wrapped(name: str, text: str) -> str:
+    """Lays out a line of a heading, so that it fits a terminal of 80 columns."""
+    indent = " " * 11
+    return textwrap.fill(
+        text, 80, initial_indent=f"{name:<10} ", subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def score(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
+    """Writes a metric as people read it, with its spread if it has one: "95.28 +- 0.40 %".
+
+    `metric` is what config.json says of it. Its number stands under `name`, the default being test_NAME.
+    """
+    name = name or f"test_{metric['name']}"
+    if metric["percent"]:
+        return f"{number(found, name, '.2f', 100)}{'' if found[name] is None else ' %'}"
+    return number(found, name, ".4f" if metric["name"] == "loss" else ".4g")
+
+
+def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> str:
+    """Writes a number of a record, with its spread over replicas if it has one; null was not finite."""
+    if found[name] is None:
+        return "not finite"
+    std = found.get(f"{name}_std")
+    spread = "" if std is None else f" +- {scale * std:{digits}}"
+    return f"{scale * found[name]:{digits}}{spread}"
+
+
+def of_faults(config: Config) -> str:
+    """Says what goes wrong on the network; an empty text if nothing does."""
+    swept, parts = parse_sweep(config.sweep), []
+
+    def share(name: str) -> str:
+        return f"a {_SWEPT} share" if name in swept else f"{100 * getattr(config, name):g} %"
+
+    if config.drop or "drop" in swept:
+        ways = "both ways" if config.symmetric else "each way by itself"
+        bursts = f", {config.burst:g} steps in a row" if config.burst else ""
+        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.missing]})")
+    if config.delay:
+        parts.append(f"messages {_count(config.delay, 'round')} late")
+    if config.offline or "offline" in swept:
+        stay = f", {config.absence:g} steps in a row" if config.absence else ""
+        parts.append(f"{share('offline')} of agents offline ({_AWAY[config.offline_computes]}{stay})")
+    for text, verb in ((config.joins, "joins"), (config.leaves, "leaves")):
+        parts += [f"agent {a} {verb} at step {t:,}" for a, t in network.check_steps(verb, text).items()]
+    return ", ".join(parts)
+
+
+def of_timing(config: Config) -> str:
+    """Says how long messages and gradients take; an empty text if the settings do not say."""
+    spread = f" (log-normal, sigma {config.straggling:g})" if config.straggling else ""
+    said = (
+        ("latency", network.check_seconds, lambda value: f"latency {_seconds(value)}"),
+        ("bandwidth", network.check_bandwidth, _bits),
+        ("compute_time", network.check_seconds, lambda value: f"{_seconds(value)} per backward pass"),
+    )
+    parts = []
+    for name, check, words in said:
+        if getattr(config, name):
+            value = check(name, getattr(config, name))
+            parts.append(f"{name} from {value}" if isinstance(value, str) else words(value))
+    return ", ".join(parts) + (spread if config.compute_time else "")
+
+
+def duration(seconds: float) -> str:
+    """Writes a time for people: 738 becomes "12.3 min"."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return _seconds(seconds)
+
+
+_WEIGHTS = {"self": "weight to self", "renormalise": "the others' weights scaled up"}
+_AWAY = {False: "standing still", True: "training alone"}
+
+
+def _seconds(seconds: float) -> str:
+    for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:g} s"
+
+
+def _bits(rate: float) -> str:
+    for unit, size in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)):
+        if rate >= size:
+            return f"{rate / size:g} {unit}/s"
+    return f"{rate:g} bit/s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number // 10 % 10 != 1 else "th"
+    return f"{number}{ending}"
+
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint", "tensorflow-datasets")
 
@@ -64,7 +276,7 @@ def record(program: Program) -> dict[str, Any]:
             "train": program.replica.dataset.size,
             "class_names": list(program.replica.dataset.class_names),
         },
-        **({"computes": computes} if (computes := computed.fingerprint(program)) else {}),
+        **({"computes": computes} if (computes := fingerprint(program)) else {}),
         "objective": {**program.replica.objective.record(), **_facts(program.replica)},
         "partition": _about(program.replica),
         **({"partitions": [_about(one) for one in program.replicas]} if several else {}),
@@ -78,7 +290,7 @@ def record(program: Program) -> dict[str, Any]:
 
 def _may_change(program: Program) -> bool:
     """Tells whether data of the same name may be others another time: those of files, programs, objects."""
-    return others.is_other(program.config.dataset)
+    return sources.is_other(program.config.dataset)
 
 
 def _facts(replica: Replica) -> dict[str, Any]:
@@ -114,7 +326,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     """Returns the lines that say what is about to run."""
     config, replica, method = program.config, program.replica, program.method
     count = models.count(jax.eval_shape(replica.first_params)) // config.agents
-    rate = phrases.of_rate(config)
+    rate = of_rate(config)
     per_step = program.ledger.wire_bytes_per_agent(1)
     group = program.group
     taken = "" if group >= program.placement.per_device else f", computed {group} at a time"
@@ -122,14 +334,14 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     whose = f" (of seed {replica.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
-        "method": phrases.of_method(config, method),
+        "method": of_method(config, method),
         "graph": str(method.topology),
-        "network": phrases.of_faults(config),
-        "time": phrases.of_timing(config),
-        "data": phrases.of_data(replica),
-        "task": phrases.of_task(replica),
-        "partition": phrases.of_partition(replica) + whose,
-        "model": phrases.of_model(replica, count),
+        "network": of_faults(config),
+        "time": of_timing(config),
+        "data": of_data(replica),
+        "task": of_task(replica),
+        "partition": of_partition(replica) + whose,
+        "model": of_model(replica, count),
         "devices": f"{program.placement}{taken}",
         "faster": _faster(config, replica),
         "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}){rate}",
@@ -140,7 +352,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     if config.has_replicas:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
         rows["replicas"] = f"{len(program.replicas)} in one program: {' x '.join(named)}"
-    return "\n".join(phrases.wrapped(name, text) for name, text in rows.items() if text)
+    return "\n".join(wrapped(name, text) for name, text in rows.items() if text)
 
 
 def _faster(config: Config, replica: Replica) -> str:
@@ -156,14 +368,14 @@ def progress(epoch: float, found: dict[str, Any], objective: Objective, swept: b
     Numbers of different settings have no mean: of those that are swept the line has the lowest and highest.
     """
     if "lambda_max" in found:
-        curvature = [f"{name} {phrases.number(found, name, '.4g')}" for name in ("lambda_max", "trace")]
+        curvature = [f"{name} {number(found, name, '.4g')}" for name in ("lambda_max", "trace")]
         return f"epoch {epoch:g}: {', '.join(curvature)}"
     metrics = objective.record()["metrics"]
     if swept:
-        shown = [f"{metric['title']} {phrases.span(found, metric)}" for metric in metrics]
+        shown = [f"{metric['title']} {span(found, metric)}" for metric in metrics]
         return f"epoch {epoch:g}: test {', '.join(shown)}, over all settings"
-    shown = [f"{metric['title']} {phrases.score(found, metric)}" for metric in metrics]
-    distance = phrases.number(found, "consensus_distance", ".3g")
+    shown = [f"{metric['title']} {score(found, metric)}" for metric in metrics]
+    distance = number(found, "consensus_distance", ".3g")
     return f"epoch {epoch:g}: test {', '.join(shown)}, consensus distance {distance}"
 
 
@@ -185,24 +397,22 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
         rows[f"test {headline['title']}"] = "of each setting  (consensus model, mean +- std over seeds)"
     elif f"test_{headline['name']}" in result:
         mean = ", mean +- std" if each else ""
-        rows[f"test {headline['title']}"] = f"{phrases.score(result, headline)}  (consensus model{mean})"
+        rows[f"test {headline['title']}"] = f"{score(result, headline)}  (consensus model{mean})"
     for one in result.get("settings", each):
         name = name_of({key: one[key] for key in ("seed", *result.get("swept", ())) if key in one})
         missing = "diverged" if one.get("diverged") or one.get("status") == "diverged" else "not evaluated"
         known = one.get(f"test_{headline['name']}") is not None
-        rows[f"  {name}"] = phrases.score(one, headline) if known else missing
+        rows[f"  {name}"] = score(one, headline) if known else missing
     agents = f"agent_{headline['name']}_mean"
     if agents in result and not swept:
         spread = {"test": result[agents], "test_std": result[f"agent_{headline['name']}_std"]}
-        rows["agents"] = f"{phrases.score(spread, headline, 'test')}  (each on its own)"
+        rows["agents"] = f"{score(spread, headline, 'test')}  (each on its own)"
     for metric in others if not swept else ():
         if f"test_{metric['name']}" in result:
-            rows[f"test {metric['title']}"] = phrases.score(
-                {**result, f"test_{metric['name']}_std": None}, metric
-            )
+            rows[f"test {metric['title']}"] = score({**result, f"test_{metric['name']}_std": None}, metric)
     if "consensus_distance" in result and not swept:
         alone = {"distance": result["consensus_distance"]}  # replicas show the mean without its spread
-        rows["consensus distance"] = phrases.number(alone, "distance", ".4g")
+        rows["consensus distance"] = number(alone, "distance", ".4g")
     rows |= _costs(result)
     width = max(20, *map(len, rows))
     return "\n".join(f"{name:<{width}} {text}" for name, text in rows.items())
@@ -214,8 +424,8 @@ def _costs(result: dict[str, Any]) -> dict[str, str]:
     rows = {"sent per agent": f"{readable(wire)}  ({readable(paper)} as the paper counts)"}
     if result.get("simulated_seconds") is not None:
         std = result.get("simulated_seconds_std")
-        spread = f" +- {phrases.duration(std)}" if std else ""
-        rows["simulated time"] = f"{phrases.duration(result['simulated_seconds'])}{spread}  (on this network)"
+        spread = f" +- {duration(std)}" if std else ""
+        rows["simulated time"] = f"{duration(result['simulated_seconds'])}{spread}  (on this network)"
     rows["steps, time"] = f"{result['steps']:,} in {result['seconds']:.1f} s"
     if "ready_seconds" in result:
         rows["steps, time"] += f"  (ready in {result['ready_seconds']:.1f} s)"
@@ -224,3 +434,38 @@ def _costs(result: dict[str, Any]) -> dict[str, str]:
         shares = (f"{name} {100 * seconds / sum(spent.values()):.1f} %" for name, seconds in spent.items())
         rows["where it went"] = ", ".join(shares)
     return rows
+
+
+# ---- what a run of Python objects computes: there is no file whose hash would tell ----
+
+
+def fingerprint(program: Program) -> str | None:
+    """Returns the fingerprint of a step, if the settings name objects that no file holds; else None."""
+    config = program.config
+    named = (config.method, config.model, config.dataset, config.objective, config.topology)
+    if not any(map(brought.is_object, named)):
+        return None
+    replica = program.replica
+    numbers = {name: values[0] for name, values in parse_sweep(config.sweep).items()}
+    method, _ = replica.method_on(replica.topology, numbers)
+    params = jax.eval_shape(replica.first_params)
+    state = jax.eval_shape(method.init, params)
+    batch = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), replica.batch_shapes()
+    )
+
+    def step(params: Any, state: Any, batch: Any, key: Any) -> Any:
+        return method.step(replica.loss_fn, params, state, batch, key)[:2]
+
+    digest = hashlib.sha256(tree_sha256(replica.first_model()).encode())
+    for traced in (
+        jax.make_jaxpr(step)(params, state, batch, jax.random.key(0)),
+        jax.make_jaxpr(functools.partial(scored, replica.objective, replica.dataset.recipe))(
+            jax.eval_shape(replica.first_model), replica.test_shapes(2)
+        ),
+    ):
+        digest.update(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())
+        for constant in traced.consts:
+            array = np.asarray(constant)
+            digest.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+    return digest.hexdigest()[:16]

@@ -1,16 +1,21 @@
 """The training loop: build, step, log, evaluate, save; stop and go on. There is no other."""
 
 import contextlib
+import dataclasses
+import json
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.base import sources
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.files import in_one_go
 from saddle_jax.base.types import Params
 from saddle_jax.core.ledger import table
 from saddle_jax.core.metrics import Axes
@@ -18,21 +23,233 @@ from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
-from saddle_jax.runs.lock import Held, locked
 from saddle_jax.runs.metrics import last_evaluation, read_metrics
-from saddle_jax.runs.run_folder import Metrics, NoMetrics, claim, write_json
+from saddle_jax.runs.run_folder import Held, Metrics, NoMetrics, claim, locked, read_config, write_json
+from saddle_jax.runs.run_name import differing
+from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
-from saddle_jax.training import describe, evaluation, here, more_seeds, phrases
-from saddle_jax.training.build import Replica
-from saddle_jax.training.continuing import check_longer, result_of
-from saddle_jax.training.due import calendar_of
-from saddle_jax.training.feeding import Feed
-from saddle_jax.training.parts import Parts
-from saddle_jax.training.profile import Profile
+from saddle_jax.training import describe, evaluation, memory, more_seeds
+from saddle_jax.training.batches import Feed
+from saddle_jax.training.build import Parts, Replica
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.signals import Noted
+
+# ---- what is due after which step: logging, evaluating, measuring, saving ----
+
+
+class Due(NamedTuple):
+    """What is to be done after a step."""
+
+    log: bool
+    evaluate: bool
+    measure: bool  # the curvature of the consensus model
+    save: bool
+    end: bool  # it was the last step
+
+    @property
+    def stop(self) -> bool:
+        """Whether the models are looked at, so that a run that diverged is noticed."""
+        return self.evaluate or self.measure or self.save or self.end
+
+
+@dataclasses.dataclass(frozen=True)
+class Calendar:
+    """When things are due in a run.
+
+    Attributes:
+      config: the settings.
+      steps: how many steps the run takes.
+      steps_per_epoch: how many of them are an epoch.
+      steps_per_dispatch: how many one call takes where it can.
+    """
+
+    config: Config
+    steps: int
+    steps_per_epoch: int
+    steps_per_dispatch: int
+
+    @property
+    def keep_every(self) -> int:
+        """After how many steps a checkpoint is kept for good; 0: never."""
+        return self.config.keep_every_epochs * self.steps_per_epoch
+
+    def due(self, step: int) -> Due:
+        """Returns what is due once `step` steps are taken."""
+        config = self.config
+        epoch, within = divmod(step, self.steps_per_epoch)
+        is_kept = self.keep_every > 0 and step % self.keep_every == 0
+        is_last = step == self.steps
+        return Due(
+            log=step % config.log_every_steps == 0 or is_last,
+            evaluate=within == 0 and epoch % config.eval_every_epochs == 0,
+            measure=within == 0
+            and config.sharpness_every_epochs > 0
+            and epoch % config.sharpness_every_epochs == 0,
+            save=is_kept or step % config.checkpoint_every_steps == 0,
+            end=is_last,
+        )
+
+    def together(self, step: int) -> int:
+        """Returns how many steps the next call takes: several only if nothing is to be done between them.
+
+        Calls of several steps start at multiples of their number, whether a run was resumed or not:
+        that keeps a resumed run the same, bit for bit.
+        """
+        several = self.steps_per_dispatch
+        stops = (self.config.log_every_steps, self.config.checkpoint_every_steps, self.steps_per_epoch)
+        free = min(stop - step % stop for stop in stops)
+        return several if step % several == 0 and free >= several else 1
+
+
+def calendar_of(program: Program) -> Calendar:
+    """Returns the calendar of a program's runs, which is the same for all of them."""
+    replica = program.replica
+    return Calendar(
+        program.config, replica.steps, replica.batches.steps_per_epoch, program.steps_per_dispatch
+    )
+
+
+# ---- where the time of a session goes ----
+
+
+# The calls of the step that are traced: after compilation, and few enough to look at.
+_TRACE_FROM, _TRACE_TO = 5, 25
+
+
+class Profile:
+    """Clocks for the parts of the loop; the time that none of them covers is the loop itself."""
+
+    def __init__(self, workdir: pathlib.Path):
+        self._folder = workdir / "trace"
+        self._spent = {
+            "start": 0.0,
+            "compilation": 0.0,
+            "steps": 0.0,
+            "evaluation": 0.0,
+            "saving": 0.0,
+            "trace": 0.0,
+        }
+        self._seen: set[Any] = set()
+        self._calls, self._tracing = 0, False
+        self._started = time.perf_counter()
+
+    @contextlib.contextmanager
+    def clock(self, what: str, key: Any) -> Iterator[None]:
+        """Adds the time of a block to its part. The first step with each `key` counts as compilation.
+
+        The time before the very first step is the start: it makes the first models and compiles that.
+        """
+        if what == "steps":
+            if not self._calls:
+                self._spent["start"] = time.perf_counter() - self._started
+            if key not in self._seen:
+                self._seen.add(key)
+                what = "compilation"
+            started = time.perf_counter()
+            self._trace()
+            self._spent["trace"] += time.perf_counter() - started
+        started = time.perf_counter()
+        yield
+        self._spent[what] += time.perf_counter() - started
+
+    def _trace(self) -> None:
+        self._calls += 1
+        if self._calls == _TRACE_FROM:
+            jax.profiler.start_trace(str(self._folder))
+            self._tracing = True
+        elif self._calls == _TRACE_TO:
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends the trace, if one is being written."""
+        if self._tracing:
+            self._tracing = False
+            jax.profiler.stop_trace()
+
+    def shares(self) -> dict[str, float]:
+        """Returns the seconds of this session by part; "loop" is the rest."""
+        total = time.perf_counter() - self._started
+        return {**self._spent, "loop": total - sum(self._spent.values())}
+
+
+# ---- more epochs for a run that is there: where it can be the longer run, bit for bit ----
+
+
+def check_longer(workdir: pathlib.Path, program: Program) -> dict[str, Any] | None:
+    """Returns what config.json will say of how a folder's run went on; None if it has this length already.
+
+    Raises:
+      RunError: it cannot go on as the longer run; the message says why.
+    """
+    if not (workdir / "config.json").exists():
+        return None
+    before, config = read_config(workdir), program.config
+    if differing(before, config) != ["epochs"]:
+        return None
+    refused = f"{workdir} cannot go on from {before.epochs} to {config.epochs} epochs"
+    if config.epochs < before.epochs:
+        raise RunError(f"{refused}: they must not be lowered; choose another workdir")
+    result = read_result(workdir)
+    if result is not None and result["status"] == "diverged":
+        raise RunError(f"{refused}: it diverged at step {result.get('diverged_at_step', result['steps'])}")
+    steps = result["steps"] if result else max([0, *Checkpoints(workdir, 1).steps()])
+    _check_rates(refused, program.replica, before, steps)
+    return {"from": {"epochs": before.epochs}, "at_step": steps}
+
+
+def result_of(workdir: pathlib.Path, program: Program, screen: Screen) -> dict[str, Any] | None:
+    """Returns how a folder's run has ended; None if it has not.
+
+    A run that finished with fewer steps is made unfinished: its files become those of the longer run.
+    """
+    result: dict[str, Any] | None = hosts.one_for_all(read_result, workdir)
+    if result is None or result["status"] != "finished" or result["steps"] >= program.replica.steps:
+        return result
+    screen.line(f"{workdir} holds the first {result['steps']:,} steps of this run")
+    with hosts.agreement():
+        if hosts.writes():
+            _take_out_end(workdir, calendar_of(program), result["steps"])
+    return None
+
+
+def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
+    """Takes out what was logged and measured at the end alone; to do it twice does no harm."""
+    due = calendar.due(step)
+    kept = {"train_loss": due.log, "test_loss": due.evaluate, "lambda_max": due.measure}
+    always = calendar.config.eval_agents == "always"
+    lines = []
+    for record in read_metrics(workdir):
+        if record["step"] == step:
+            if not all(is_due for name, is_due in kept.items() if name in record):
+                continue
+            if "test_loss" in record and not always:
+                record = {name: value for name, value in record.items() if not name.startswith("agent_")}
+        lines.append(json.dumps(record) + "\n")
+    with in_one_go(workdir / "metrics.jsonl") as partial:
+        partial.write_text("".join(lines))
+    (workdir / "result.json").unlink(missing_ok=True)
+
+
+def _check_rates(refused: str, replica: Replica, before: Config, steps: int) -> None:
+    """Checks that the steps which were taken had the learning rates that the longer run has."""
+    per_epoch, topology = replica.batches.steps_per_epoch, replica.topology
+    shorter = dataclasses.replace(replica.config, epochs=before.epochs)
+    rates = []
+    for config in (shorter, replica.config):
+        _, schedule = replica.parts.method(config, topology, per_epoch, {})
+        if schedule is None or not steps:  # the method alone knows it, and knows no epochs
+            return
+        rates.append(np.asarray(jax.vmap(lambda t, at=schedule: jnp.asarray(at(t)))(jnp.arange(steps))))
+    other = np.flatnonzero(rates[0] != rates[1])
+    if other.size:
+        step, (had, has) = other[0], (rate[other[0]] for rate in rates)
+        raise RunError(
+            f"{refused}: schedule {before.schedule} depends on epochs, and step {step + 1:,} would have had "
+            f"the learning rate {has:.4g}, not {had:.4g}; choose another workdir"
+        )
+
 
 # What is measured of one model: (replica, params) -> numbers by name.
 Measure = Callable[[Replica, Params], dict[str, Any]]
@@ -73,7 +290,7 @@ def train(
         stack.enter_context(sources.reading_once())
         with hosts.agreement():
             program = build(config, parts)  # first of all: settings that cannot be run leave no trace
-            if warning := here.check(program):
+            if warning := memory.check(program):
                 screen.warn(warning)
             kept = source_files.collect(config)
             held = stack.enter_context(locked(workdir)) if hosts.writes() else Held(workdir, None)
@@ -209,7 +426,7 @@ class _Run:
         self._note_bad([int(record.pop("first_bad")) for record in records])
         joined = self._joined(records)
         self.metrics.write({"step": step, "epoch": step / self.per_epoch, **joined})
-        self.screen.note(**phrases.newest(joined, self.program.replica.objective, bool(self.config.sweep)))
+        self.screen.note(**describe.newest(joined, self.program.replica.objective, bool(self.config.sweep)))
         self._note_finite([{"step": step, **record} for record in records])
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -253,7 +470,7 @@ class _Run:
         self.screen.line(
             describe.progress(epoch, record, self.program.replica.objective, bool(self.config.sweep))
         )
-        self.screen.note(**phrases.newest(record, self.program.replica.objective, bool(self.config.sweep)))
+        self.screen.note(**describe.newest(record, self.program.replica.objective, bool(self.config.sweep)))
         return records
 
     def _spent(self, number: int) -> dict[str, Any]:

@@ -23,16 +23,14 @@ from saddle_jax.core.ledger import table
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
-from saddle_jax.runs.differing import differing
-from saddle_jax.runs.lock import locked
 from saddle_jax.runs.metrics import read_metrics
-from saddle_jax.runs.run_folder import Metrics, claim, read_about, read_config, write_json
+from saddle_jax.runs.run_folder import Metrics, claim, locked, read_about, read_config, write_json
+from saddle_jax.runs.run_name import differing
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import IRRELEVANT, Config
 from saddle_jax.training import describe, evaluation
-from saddle_jax.training import parts as all_parts
-from saddle_jax.training.parts import Parts
+from saddle_jax.training.build import Parts, of_settings
 from saddle_jax.training.program import Program, build
 
 _JOINED = ".joined"
@@ -88,7 +86,7 @@ def join(workdir: pathlib.Path, lacking: Config, config: Config, parts: Parts | 
     """Joins a run with that of the seeds that it lacked; from here on it is the run of all of them."""
     beside = folder_of(workdir, lacking)
     with locked(workdir):
-        shared = all_parts.of_settings(config) if parts is None else parts
+        shared = of_settings(config) if parts is None else parts
         halves = [
             _half(workdir, read_config(workdir), shared),
             _half(beside, lacking, shared),

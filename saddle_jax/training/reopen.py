@@ -13,12 +13,11 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
-from saddle_jax.data.files import is_path
 from saddle_jax.data.prepared import data_dir_or_default
 from saddle_jax.data.sources import is_builtin
+from saddle_jax.data.user_data import is_path
 from saddle_jax.runs.checkpoints import Checkpoints
-from saddle_jax.runs.lock import is_locked
-from saddle_jax.runs.run_folder import read_config
+from saddle_jax.runs.run_folder import is_locked, read_config
 from saddle_jax.runs.source_files import consented, things
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config

@@ -139,7 +139,7 @@ MISSING = {
     "folder.no:thing": "method must be in a module, got no 'folder.no'",
     "no.such.thing:f": "method must be in a module, got no 'no.such.thing'",
     "math:sqrtt": "did you mean 'sqrt'? method must be in math, got no 'sqrtt' there",
-    "<mine>": "method <mine> was made from Python objects: open it with saddle_jax.training.Run",
+    "<mine>": "method <mine> was made from Python objects: open it with saddle_jax.Run",
 }
 
 

@@ -16,7 +16,7 @@ from benchmarks.work import NO_PYTORCH, Options, Work
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import lifting
 from saddle_jax.methods import METHODS
-from saddle_jax.tasks import classification
+from saddle_jax.tasks import supervised
 
 MLP = Work("q_saddle", "mlp", 3, 8, (8, 8, 1))
 
@@ -149,7 +149,7 @@ def test_a_step_is_not_twice_as_slow_as_pytorchs(case):
 def test_a_loop_over_agents_takes_as_long_as_its_agents():
     """XLA:CPU has a library for some forms of convolution; in a loop others are a hundred times slower."""
     work = Work("q_saddle", "resnet8", agents=3, batch_size=8)
-    loss_fn = classification.cross_entropy(work.network())
+    loss_fn = supervised.cross_entropy(work.network())
     gradient = jax.grad(lambda params, batch: loss_fn(params, batch)[0])
     params, batch = jax.device_put((work.params(), work.batch()))
     one = jax.jit(gradient).lower(*jax.tree.map(lambda x: x[0], (params, batch))).compile()

@@ -16,7 +16,7 @@ import safetensors.numpy
 from absl import flags
 
 from saddle_jax.cli import __main__, clock, usage
-from saddle_jax.runs import lock
+from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -239,7 +239,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("finished") == 8
     locks = {path: path.read_text() for path in tmp_path.rglob(".lock")}
-    with lock.locked(tmp_path / "qgm-none-seed1"):
+    with run_folder.locked(tmp_path / "qgm-none-seed1"):
         assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
         assert re.search(r"qgm-none-seed1 +running", capsys.readouterr().out)
         assert (

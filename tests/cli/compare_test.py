@@ -10,8 +10,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs.run_name import run_name, safe
 from saddle_jax.settings.config import Config
-from saddle_jax.training.comparison import runs_of
-from saddle_jax.training.grid import parse_grid
+from saddle_jax.training.sweep import parse_grid, runs_of_grid
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
 BAD = {
@@ -108,7 +107,7 @@ def settings(**changes):
 
 def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_path):
     grid = parse_grid("qgm,kgt,ngm", "none", "0")
-    found = runs_of(settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, together=False)
+    found = runs_of_grid(settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, together=False)
     assert found.refused == []
     configs = {path.name.partition("-")[0]: config for path, config in found.runs.items()}
     assert {name: config.nesterov for name, config in configs.items()} == {
@@ -124,7 +123,7 @@ def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_p
 
 
 def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
-    found = runs_of(settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, together=False)
+    found = runs_of_grid(settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, together=False)
     assert [path.name for path in found.runs] == [
         f"{method}-{compressor}-seed{seed}"
         for seed in (0, 1)
@@ -135,7 +134,7 @@ def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
 
 def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds(tmp_path):
     grid = parse_grid("dpsgd", "none,sign", "0,1,2", drops="0,0.1")
-    found = runs_of(settings(), grid, tmp_path, together=False)
+    found = runs_of_grid(settings(), grid, tmp_path, together=False)
     assert len(found.refused) == 1
     assert found.refused[0].startswith("dpsgd-sign-drop0.1: faults must")
     assert len(found.runs) == 9

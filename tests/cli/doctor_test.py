@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.devices import gpus
-from saddle_jax.kernels import compiler
+from saddle_jax.devices import machine
+from saddle_jax.kernels import native
 from saddle_jax.report import health
 
 
@@ -46,7 +46,7 @@ def test_here_everything_works(capsys, tmp_path, monkeypatch):
 def test_a_gpu_that_jax_does_not_use(capsys, monkeypatch, nvidia_smi):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None)
     nvidia_smi("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)")
     (found,) = [one for one in health._devices() if one.what == "GPU"]
     assert found.state == "missing"
@@ -82,10 +82,10 @@ def test_what_is_needed_and_broken_is_told_and_status_two(capsys, monkeypatch):
 
 def test_no_compiler_and_no_cache_are_no_reason_to_give_up(capsys, monkeypatch, tmp_path):
     def none():
-        raise compiler.UnavailableError("no C++ compiler was found (c++): install g++")
+        raise native.UnavailableError("no C++ compiler was found (c++): install g++")
 
     (tmp_path / "file").write_text("x" * 1000)
-    monkeypatch.setattr(compiler, "program", none)
+    monkeypatch.setattr(native, "program", none)
     monkeypatch.setenv("SADDLE_CACHE_DIR", str(tmp_path / "file" / "below"))
     found = findings(capsys)
     assert found["compiler"]["state"] == "missing"
@@ -99,7 +99,7 @@ def test_no_compiler_and_no_cache_are_no_reason_to_give_up(capsys, monkeypatch, 
 @pytest.mark.parametrize("prepared", [True, False])
 def test_data_that_is_found_and_data_that_is_not(capsys, monkeypatch, tmp_path, prepared):
     monkeypatch.setattr(
-        "saddle_jax.data.catalogue.states",
+        "saddle_jax.data.sources.states",
         lambda folder: {
             "digits": "embedded, always there",
             "cifar10": "prepared: x" if prepared else "not prepared",

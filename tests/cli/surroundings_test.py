@@ -13,8 +13,7 @@ from folders import write_run
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import surroundings
-from saddle_jax.settings.config import Config
-from saddle_jax.settings.settings_file import load_settings
+from saddle_jax.settings.config import Config, load_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANY = "9" * 400

@@ -7,8 +7,8 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax import data, models
-from saddle_jax.data import augment
-from saddle_jax.tasks import classification, named_objectives, objectives
+from saddle_jax.data import recipes
+from saddle_jax.tasks import objectives, supervised
 
 LABELS = np.arange(103) % 4
 
@@ -88,7 +88,7 @@ def test_the_masked_loss_divides_by_the_true_count():
     model = models.build("logistic", 4)
     images = jax.random.normal(jax.random.key(0), (8, 2, 2, 1))
     params = models.init(model, (2, 2, 1), jax.random.key(1))
-    loss_fn = classification.cross_entropy(model)
+    loss_fn = supervised.cross_entropy(model)
     labels = jnp.arange(8) % 4
     mask = jnp.array([1.0, 1, 1, 0, 0, 0, 0, 0])
     masked, aux = loss_fn(params, {"inputs": images, "targets": labels, "mask": mask})
@@ -113,7 +113,7 @@ def test_evaluation_counts_every_image_once(batch_size, monkeypatch):
     params = models.init(model, dataset.input_shape, jax.random.key(0))
     count = 23 if batch_size == 1 else 360
     images, labels = dataset.test["inputs"][:count], dataset.test["targets"][:count]
-    objective = named_objectives.make("classification", models.functions(model))
+    objective = objectives.make("classification", models.functions(model))
     score = objectives.evaluate(objective, params, {"inputs": images, "targets": labels}, dataset.recipe)
     logits = model.apply({"params": params}, dataset.recipe.for_evaluation(jnp.asarray(images)))
     assert score["accuracy"] == pytest.approx(np.mean(np.asarray(jnp.argmax(logits, axis=1)) == labels))
@@ -131,7 +131,7 @@ def test_ten_agents_learn_the_digits():
     params = sj.replicate(models.init(model, dataset.input_shape, jax.random.key(0)), 10)
     state = method.init(params)
     images, labels = jnp.asarray(dataset.train["inputs"]), jnp.asarray(dataset.train["targets"])
-    loss_fn = classification.cross_entropy(model)
+    loss_fn = supervised.cross_entropy(model)
 
     @jax.jit
     def step(params, state, samples, mask, key):
@@ -146,7 +146,7 @@ def test_ten_agents_learn_the_digits():
         for number in range(made.steps_per_epoch):
             samples, mask = made.step(epoch, number)
             params, state = step(params, state, samples, mask, made.augmentation_key(epoch, number))
-    objective = named_objectives.make("classification", models.functions(model))
+    objective = objectives.make("classification", models.functions(model))
     score = objectives.evaluate(objective, sj.consensus(params), dataset.test, dataset.recipe)
     assert score["accuracy"] > 0.88  # logistic regression on all digits reaches 0.96
 
@@ -156,7 +156,7 @@ def test_ten_agents_learn_the_digits():
 
 def test_flip_and_crop_gives_a_window_of_the_padded_image_or_of_its_mirror():
     images = np.random.default_rng(0).integers(1, 256, size=(64, 6, 5, 3), dtype=np.uint8)
-    out = np.asarray(augment.flip_and_crop(jax.random.key(0), jnp.asarray(images), padding=2))
+    out = np.asarray(recipes.flip_and_crop(jax.random.key(0), jnp.asarray(images), padding=2))
     seen = set()
     for image, result in zip(images, out, strict=True):
         windows = {}
@@ -174,10 +174,10 @@ def test_flip_and_crop_gives_a_window_of_the_padded_image_or_of_its_mirror():
 def test_resized_crop_keeps_a_plain_image_plain_and_follows_a_slope():
     plain = jnp.full((3, 20, 24, 3), 77, jnp.uint8)
     np.testing.assert_array_equal(
-        augment.flip_and_resized_crop(jax.random.key(0), plain, 8), np.full((3, 8, 8, 3), 77)
+        recipes.flip_and_resized_crop(jax.random.key(0), plain, 8), np.full((3, 8, 8, 3), 77)
     )
     slope = jnp.broadcast_to(jnp.arange(64, dtype=jnp.uint8)[None, None, :, None] * 2, (200, 64, 64, 1))
-    out = np.asarray(augment.flip_and_resized_crop(jax.random.key(1), slope, 16)).astype(float)[..., 0]
+    out = np.asarray(recipes.flip_and_resized_crop(jax.random.key(1), slope, 16)).astype(float)[..., 0]
     assert out.std(axis=1).max() < 0.6  # columns of a horizontal slope are constant
     span = np.abs(out[:, 0, -1] - out[:, 0, 0]) / 2 * 16 / 15  # pixels that the window is wide
     assert span.min() > 64 * np.sqrt(0.08 * 3 / 4) - 2
@@ -188,7 +188,7 @@ def test_resized_crop_keeps_a_plain_image_plain_and_follows_a_slope():
 def test_boxes_have_the_area_and_aspect_of_torchvision():
     top, left, height, width = (
         np.asarray(side)
-        for side in jax.vmap(lambda k: augment._random_box(k, 50, 60))(
+        for side in jax.vmap(lambda k: recipes._random_box(k, 50, 60))(
             jax.random.split(jax.random.key(0), 2000)
         )
     )

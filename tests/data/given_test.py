@@ -7,7 +7,7 @@ from PIL import Image
 
 from saddle_jax import data
 from saddle_jax.data.dataset import DataError
-from saddle_jax.data.others import dataset_of
+from saddle_jax.data.sources import dataset_of
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.normal(size=(30, 4)), np.arange(30) % 3

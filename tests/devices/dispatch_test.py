@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax._src.interpreters import pxla  # there is no public way to see what is run
 
-from saddle_jax.devices import dispatch
-from saddle_jax.devices.placement import Placement
+from saddle_jax.devices import placement
+from saddle_jax.devices.placement import Placement, in_turn
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
@@ -80,7 +80,7 @@ def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, mo
     def watched(self, *arguments):
         if len(self.xla_executable.local_devices()) > 1:
             called.add(self.name)
-            if not dispatch._turn.locked():
+            if not placement._turn.locked():
                 out_of_turn.add(self.name)
         return execute(self, *arguments)
 
@@ -95,19 +95,18 @@ def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, mo
 
 
 def test_a_program_waits_for_the_one_before_it_on_cpus_alone(monkeypatch):
-    placement = Placement(agents=4, devices=4)
-    rows = placement.by_agents(jnp.arange(4.0))
+    rows = Placement(agents=4, devices=4).by_agents(jnp.arange(4.0))
     waited = []
     monkeypatch.setattr(jax, "block_until_ready", waited.append)
     double = jax.jit(lambda x: (2 * x, jnp.sum(x)))
-    doubled, total = dispatch.in_turn(double, rows)
-    np.testing.assert_array_equal(dispatch.in_turn(double, doubled)[0], 4 * np.arange(4.0))
+    doubled, total = in_turn(double, rows)
+    np.testing.assert_array_equal(in_turn(double, doubled)[0], 4 * np.arange(4.0))
     assert waited[1] is total  # the smallest of what it returned is kept, and no more
-    assert dispatch.in_turn(lambda: "no array") == "no array"
-    dispatch.in_turn(jax.jit(jnp.sum), jnp.ones(3))  # one device: nobody need wait for it
-    assert dispatch._running is None
+    assert in_turn(lambda: "no array") == "no array"
+    in_turn(jax.jit(jnp.sum), jnp.ones(3))  # one device: nobody need wait for it
+    assert placement._running is None
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     before = len(waited)
-    dispatch.in_turn(double, rows)
-    dispatch.in_turn(double, rows)
+    in_turn(double, rows)
+    in_turn(double, rows)
     assert len(waited) == before

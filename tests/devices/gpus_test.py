@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from saddle_jax.cli import __main__, running
-from saddle_jax.devices import gpus
+from saddle_jax.devices import machine
 from saddle_jax.settings.config import Config
 
 ONE_GPU = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)"
@@ -17,8 +17,8 @@ WARNING = "saddle: JAX uses the CPU, and an NVIDIA GPU is here: "
 @pytest.fixture(autouse=True)
 def machine_without(tmp_path, monkeypatch):
     """Removes the driver, and every setting of what JAX should use."""
-    monkeypatch.setattr(gpus, "_DEVICE", tmp_path / "nvidia0")
-    monkeypatch.setattr(gpus, "_DRIVER", tmp_path / "driver")
+    monkeypatch.setattr(machine, "_DEVICE", tmp_path / "nvidia0")
+    monkeypatch.setattr(machine, "_DRIVER", tmp_path / "driver")
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
@@ -29,19 +29,19 @@ def train(folder):
 
 def test_what_shows_a_gpu(tmp_path, nvidia_smi, monkeypatch):
     nvidia_smi("No devices were found")
-    assert not gpus.is_seen()
+    assert not machine.has_gpu()
     (tmp_path / "driver").mkdir()
-    assert not gpus.is_seen()  # a driver, and nothing that it drives
+    assert not machine.has_gpu()  # a driver, and nothing that it drives
     (tmp_path / "driver" / "0000:01:00.0").mkdir()
-    assert gpus.is_seen()
+    assert machine.has_gpu()
     (tmp_path / "driver" / "0000:01:00.0").rmdir()
     (tmp_path / "nvidia0").touch()
-    assert gpus.is_seen()
+    assert machine.has_gpu()
     (tmp_path / "nvidia0").unlink()
     nvidia_smi(ONE_GPU)
-    assert gpus.is_seen()
-    monkeypatch.setattr(gpus.sys, "platform", "win32")  # JAX has no CUDA there
-    assert not gpus.is_seen()
+    assert machine.has_gpu()
+    monkeypatch.setattr(machine.sys, "platform", "win32")  # JAX has no CUDA there
+    assert not machine.has_gpu()
 
 
 def test_a_driver_that_hangs_shows_none(nvidia_smi, monkeypatch):
@@ -50,8 +50,8 @@ def test_a_driver_that_hangs_shows_none(nvidia_smi, monkeypatch):
     def hang(command, timeout, **_):
         raise subprocess.TimeoutExpired(command, timeout)
 
-    monkeypatch.setattr(gpus.subprocess, "run", hang)
-    assert not gpus.is_seen()
+    monkeypatch.setattr(machine.subprocess, "run", hang)
+    assert not machine.has_gpu()
 
 
 def test_training_tells_in_one_line_that_a_gpu_is_not_used(tmp_path, nvidia_smi, capsys):

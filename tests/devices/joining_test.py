@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.devices import joining
+from saddle_jax.devices import hosts
 
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # an allocation, not a step of it
 MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
@@ -31,8 +31,8 @@ def test_the_environment_says_whether_there_are_several(environment, expected, m
             monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert joining.initialize_options(None, None, None) == expected
-    assert joining.initialize_options(None, 1, None) is None
+    assert hosts.initialize_options(None, None, None) == expected
+    assert hosts.initialize_options(None, 1, None) is None
 
 
 def test_open_mpi_that_does_not_say_where_process_0_is(monkeypatch):
@@ -40,8 +40,8 @@ def test_open_mpi_that_does_not_say_where_process_0_is(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)
     with pytest.raises(RunError, match="give --coordinator=HOST:PORT"):
-        joining.initialize_options(None, None, None)
-    options = joining.initialize_options("node1:1234", None, None)
+        hosts.initialize_options(None, None, None)
+    options = hosts.initialize_options("node1:1234", None, None)
     assert (options["num_processes"], options["process_id"]) == (4, 2)
     assert options["local_device_ids"] == [1]
 
@@ -53,7 +53,7 @@ def test_a_variable_that_is_no_number_is_named(name, value, monkeypatch):
     with pytest.raises(
         RunError, match=rf"{name} in the environment must be a whole number >= 0, got '{value}'"
     ):
-        joining.initialize_options(None, None, None)
+        hosts.initialize_options(None, None, None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -61,13 +61,13 @@ def test_a_port_in_use_is_told_before_jax_tries_it(host, monkeypatch):
     def never(**_):
         pytest.fail("JAX was asked, which may end the process from C++")
 
-    monkeypatch.setattr(joining.jax.distributed, "initialize", never)
+    monkeypatch.setattr(hosts.jax.distributed, "initialize", never)
     with socket.create_server((host, 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(
             RunError, match=rf"the port of coordinator must be free .* got localhost:{port}: Addr"
         ):
-            joining.join(f"localhost:{port}", 2, 0)
+            hosts.join(f"localhost:{port}", 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_port_in_use_is_told_before_jax_tries_it(host, monkeypatch):
 )
 def test_mistakes_in_flags(given, message):
     with pytest.raises(RunError, match=message):
-        joining.join(*given)
+        hosts.join(*given)

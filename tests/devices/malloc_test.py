@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from saddle_jax.devices.malloc import keep_freed_memory
+from saddle_jax.devices.machine import keep_freed_memory
 
 if {keep}:
     assert keep_freed_memory()

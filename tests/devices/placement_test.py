@@ -12,7 +12,7 @@ import pytest
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.devices.cores import use_every_core
+from saddle_jax.devices.machine import use_every_core
 from saddle_jax.devices.placement import Placement, place
 from saddle_jax.runs import checkpoints, run_folder
 from saddle_jax.settings.config import Config

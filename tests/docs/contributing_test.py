@@ -22,7 +22,7 @@ ADDED = {
 }
 LAWS = (
     "core/method", "methods/methods_common", "sam/ascents", "compression/compression", "core/topology",
-    "data/builtin", "models/models", "package/imports",
+    "data/sources", "models/models", "package/imports",
 )  # fmt: skip
 # The laws of the new things, then a run of all that settings can name.
 PROGRAM = """

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax import training
 from saddle_jax.base.errors import RunError
 
 METHOD = sj.dpsgd(sj.ring(4), 0.1)
@@ -23,7 +22,7 @@ def vector(params, batch):
     return batch["inputs"][:, 0]
 
 
-PROBLEM = training.Problem(SAMPLES, SAMPLES, model=linear(2, 3))
+PROBLEM = sj.Problem(SAMPLES, SAMPLES, model=linear(2, 3))
 
 
 def with_problem(**changes):
@@ -32,23 +31,23 @@ def with_problem(**changes):
 
 def run(problem=PROBLEM, method=METHOD, **options):
     chosen = {"epochs": 1, "batch_size": 16} | options
-    return lambda workdir: training.Run(problem, method, workdir=workdir, **chosen).train(quiet=True)
+    return lambda workdir: sj.Run(problem, method, workdir=workdir, **chosen).train(quiet=True)
 
 
 def divided(workdir):
-    problem = training.Problem([SAMPLES] * 3, SAMPLES, model=linear(2, 3))
+    problem = sj.Problem([SAMPLES] * 3, SAMPLES, model=linear(2, 3))
     return run(problem)(workdir)
 
 
 MISTAKES = {
-    "no test": (lambda _: training.Problem(SAMPLES), "test must be given"),
-    "both": (lambda _: training.Problem("digits", SAMPLES), "test must not be given beside a str"),
+    "no test": (lambda _: sj.Problem(SAMPLES), "test must be given"),
+    "both": (lambda _: sj.Problem("digits", SAMPLES), "test must not be given beside a str"),
     "no model": (with_problem(model=3), "model must be a flax module"),
     "no loss": (with_problem(loss=3), "loss must be the name of an objective"),
     "unknown loss": (with_problem(loss="hinge"), "objective must be one of classification"),
-    "no metric": (with_problem(loss=vector, metrics=["top5"]), "metrics must be training.Metric"),
+    "no metric": (with_problem(loss=vector, metrics=["top5"]), "metrics must be sj.Metric"),
     "partition": (with_problem(partition="dirichle"), "did you mean 'dirichlet'.*partition must be one of"),
-    "no problem": (run("digits"), "problem must be a training.Problem, got 'digits'"),
+    "no problem": (run("digits"), "problem must be a sj.Problem, got 'digits'"),
     "no method": (run(method=3), "method must be a Method, or a function that makes one, got 3"),
     "makes none": (run(method=lambda: 3), "function that makes a Method, got 3 from it"),
     "setting": (run(beta=0.5), "settings of a run must be of .* got 'beta'"),
@@ -76,13 +75,13 @@ MISTAKES = {
     ),
     "a seed": (run(seeds=3), r"seeds must be a list, such as \[0, 1\], got 3"),
     "arguments": (run(method=lambda eta: METHOD), "function of what is swept alone: missing .* 'eta'"),
-    "one metric": (with_problem(metrics=training.Metric("a", "lower")), "metrics must be a list of training"),
+    "one metric": (with_problem(metrics=sj.Metric("a", "lower")), "metrics must be a list of sj"),
     "no function": (
-        with_problem(metrics=[training.Metric("a", "lower")]),
+        with_problem(metrics=[sj.Metric("a", "lower")]),
         "metric a must have a function, or",
     ),
     "failing metric": (
-        with_problem(metrics=[training.Metric("a", "lower", lambda params, batch: batch["zz"])]),
+        with_problem(metrics=[sj.Metric("a", "lower", lambda params, batch: batch["zz"])]),
         "the metrics of classification failed: KeyError: 'zz'",
     ),
     "failing step": (

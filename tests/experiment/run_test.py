@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax import training
 from saddle_jax.base.errors import RunError
 from saddle_jax.training import loop
 
@@ -41,14 +40,12 @@ def descent(topology, eta):
 
 @pytest.fixture(scope="module")
 def problem():
-    return training.Problem(
-        (POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:]), model=Net(), alpha=0.5
-    )
+    return sj.Problem((POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:]), model=Net(), alpha=0.5)
 
 
 def make(problem, workdir, method=None, **options):
     chosen = {"epochs": 4, "batch_size": 16, "eval_every_epochs": 2, "log_every_steps": 3} | options
-    return training.Run(problem, method or descent(RING, 0.1), workdir=workdir, **chosen)
+    return sj.Run(problem, method or descent(RING, 0.1), workdir=workdir, **chosen)
 
 
 def test_a_run_trains_and_shows(problem, tmp_path, capsys):
@@ -81,7 +78,7 @@ def test_it_is_the_run_of_the_command(problem, tmp_path):
 
     data = dict(zip(("x_train", "y_train"), (POINTS[:200], LABELS[:200]), strict=True))
     np.savez(tmp_path / "points.npz", **data, x_test=POINTS[200:], y_test=LABELS[200:])
-    by_name = training.Problem(str(tmp_path / "points.npz"), model="mlp", alpha=0.5)
+    by_name = sj.Problem(str(tmp_path / "points.npz"), model="mlp", alpha=0.5)
     method = sj.qgm(RING, 0.1, beta=0.9, weight_decay=0.0)
     ours = make(by_name, tmp_path / "objects", method, devices="1").train(quiet=True)
     settings = {
@@ -170,7 +167,7 @@ def test_runs_are_compared_by_name(problem, tmp_path, capsys):
         "slow": make(problem, tmp_path / "a", descent(RING, 0.01), seeds=[0, 1]),
         "fast": make(problem, tmp_path / "b", descent(RING, 0.1), seeds=[0, 1]),
     }
-    compared = training.compare(runs, quiet=True)
+    compared = sj.compare(runs, quiet=True)
     assert capsys.readouterr().out == ""
     head, slow, fast = compared.table.rows
     assert head == ["run", "test accuracy, %", "seeds"]
@@ -183,9 +180,9 @@ def test_runs_are_compared_by_name(problem, tmp_path, capsys):
     page = compared.report().path.read_text()
     assert "slow (seed 0)" in page
     with pytest.raises(ValueError, match="runs must have folders of their own"):
-        training.compare({"one": runs["slow"], "two": runs["slow"]})
-    with pytest.raises(ValueError, match=r"runs must be training\.Run by name"):
-        training.compare({})
+        sj.compare({"one": runs["slow"], "two": runs["slow"]})
+    with pytest.raises(ValueError, match=r"runs must be sj\.Run by name"):
+        sj.compare({})
 
 
 def test_faults_time_compression_and_books(problem, tmp_path):
@@ -212,8 +209,8 @@ def test_data_that_is_divided_already_and_a_loss_of_ones_own(tmp_path):
         return jnp.mean(errors), {"largest": jnp.max(errors)}
 
     line = (lambda key: {"w": jnp.zeros(2)}, lambda params, x: x @ params["w"])
-    largest = training.Metric("largest", "lower", title="largest error")
-    problem = training.Problem(shares, test, model=line, loss=loss, metrics=[largest])
+    largest = sj.Metric("largest", "lower", title="largest error")
+    problem = sj.Problem(shares, test, model=line, loss=loss, metrics=[largest])
     run = make(problem, tmp_path, descent(RING, 0.05), epochs=10)
     result = run.train(quiet=True)
     assert result["test_loss"] < 0.3
@@ -241,7 +238,7 @@ class Source:
 
 def test_a_source_of_samples_trains_as_the_array_does(problem, tmp_path):
     points, labels = POINTS.astype(np.float32), LABELS.astype(np.int32)
-    fetched = training.Problem(
+    fetched = sj.Problem(
         (Source(points[:200]), labels[:200]), (points[200:], labels[200:]), model=Net(), alpha=0.5
     )
     assert fetched.dataset.is_streamed
@@ -279,10 +276,9 @@ FOUR_DEVICES = """
 import sys
 import jax, numpy as np, optax
 import saddle_jax as sj
-from saddle_jax import training
 
 x = np.random.default_rng(0).normal(size=(240, 3))
-problem = training.Problem((x, x @ [1.0, 2.0, 3.0]), (x, x @ [1.0, 2.0, 3.0]), model="mlp")
+problem = sj.Problem((x, x @ [1.0, 2.0, 3.0]), (x, x @ [1.0, 2.0, 3.0]), model="mlp")
 
 def descent(topology, eta):
     def step(s, x, state):
@@ -293,7 +289,7 @@ def chain(graph):
     return sj.Method("mine", graph, sj.rule_of(optax.chain(optax.sgd(0.05), sj.gossip(graph))))
 
 method, devices = MADE, sys.argv[1]
-run = training.Run(problem, method, epochs=3, batch_size=20, devices=devices, workdir=devices)
+run = sj.Run(problem, method, epochs=3, batch_size=20, devices=devices, workdir=devices)
 print(run.train(quiet=True)["test_loss"])
 """
 
@@ -313,8 +309,8 @@ def test_a_run_goes_on_with_the_same_samples_first_model_and_metrics_alone(probl
         make(dataclasses.replace(problem, train=samples), tmp_path).train(quiet=True)
     line = (lambda key: {"w": jnp.zeros((2, 3))}, lambda params, x: x @ params["w"])
     other = (lambda key: {"w": jnp.ones((2, 3))}, line[1])
-    first = training.Metric("size", "lower", lambda params, batch: jnp.sum(params["w"]))
-    twice = training.Metric("size", "lower", lambda params, batch: 2 * jnp.sum(params["w"]))
+    first = sj.Metric("size", "lower", lambda params, batch: jnp.sum(params["w"]))
+    twice = sj.Metric("size", "lower", lambda params, batch: 2 * jnp.sum(params["w"]))
 
     def of(model, metric):
         return make(dataclasses.replace(problem, model=model, metrics=[metric]), tmp_path / "line")
@@ -336,11 +332,11 @@ def test_agents_that_only_gossip(problem, tmp_path):
 
 
 def test_the_optimum_is_that_of_the_weight_decay_that_is_told(tmp_path):
-    convex = training.Problem("convex")
+    convex = sj.Problem("convex")
     method = sj.gradient_tracking(sj.ring(4), 0.3, weight_decay=0.05)
     options = {"epochs": 200, "batch_size": 0, "eval_every_epochs": 200, "eval_agents": "never"}
     distances = [
-        training.Run(convex, method, workdir=tmp_path / str(told), weight_decay=told, **options).train(True)
+        sj.Run(convex, method, workdir=tmp_path / str(told), weight_decay=told, **options).train(True)
         for told in (0.0, 0.05)
     ]
     assert distances[0]["test_distance"] > 0.01

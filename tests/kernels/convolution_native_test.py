@@ -18,13 +18,13 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import models
 from saddle_jax.devices import policy
-from saddle_jax.kernels import compiler, convolution, convolution_native, native
-from saddle_jax.kernels.convolution_forms import ORDINARY, Window
+from saddle_jax.kernels import convolution, native
+from saddle_jax.kernels.convolution import ORDINARY, Window
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe
 
 pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, compiler._COMPILERS)), reason="there is no C++ compiler"
+    not any(map(shutil.which, native._COMPILERS)), reason="there is no C++ compiler"
 )
 
 SHAPES = [  # batch, height, width, inputs, outputs, size, stride, padding
@@ -99,7 +99,7 @@ def test_kernels_that_matrix_products_replace_are_right_too(shape):
     """1x1 kernels are computed otherwise where they are faster; these are all three, in every shape."""
     x, kernel, g = arrays(shape)
     window = Window(*shape[-2:], 1)
-    call = functools.partial(convolution_native._call, window=window)
+    call = functools.partial(convolution._call, window=window)
     ours = [
         call("forward", shape=g.shape, left=x, right=kernel),
         call("input_gradient", shape=x.shape, left=g, right=kernel),
@@ -225,7 +225,7 @@ def test_nothing_is_compiled_before_a_convolution_is_traced(tmp_path):
 
 def test_no_sanitizer_complains(tmp_path):
     folder = pathlib.Path(__file__).parent
-    command = compiler._command()[:1]
+    command = native._command()[:1]
     checks = [
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",

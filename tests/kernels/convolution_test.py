@@ -11,7 +11,7 @@ from layers_by_hand import convolve_by_hand
 from traced import equations
 
 from saddle_jax.devices import policy
-from saddle_jax.kernels import convolution, convolution_forms
+from saddle_jax.kernels import convolution
 
 KEY = jax.random.key(0)
 
@@ -122,7 +122,7 @@ SHAPES = [  # height, width, inputs, outputs, size, stride, padding, batch
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_form_of_a_convolution_is_the_ordinary_one(shape):
     height, width, inputs, outputs, size, stride, padding, batch = shape
-    window = convolution_forms.Window(stride, padding, 1)
+    window = convolution.Window(stride, padding, 1)
 
     def all_three(form, x, kernel):
         y = form.forward(window, x, kernel)
@@ -142,7 +142,7 @@ def test_every_form_of_a_convolution_is_the_ordinary_one(shape):
         with jax.enable_x64(dtype == jnp.float64):
             x = jax.random.normal(KEY, (batch, height, width, inputs), dtype)
             kernel = jax.random.normal(KEY, (size, size, inputs, outputs), dtype)
-            forms = (convolution_forms.ORDINARY, convolution_forms.BY_PATCHES, convolution_forms.ON_CPU)
+            forms = (convolution.ORDINARY, convolution.BY_PATCHES, convolution.ON_CPU)
             run = jax.jit(lambda x, kernel, forms=forms: [all_three(form, x, kernel) for form in forms])
             ordinary, patches, cpu = run(x, kernel)
             assert worst(patches, ordinary) < limit

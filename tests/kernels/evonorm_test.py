@@ -10,11 +10,11 @@ import pytest
 from layers_by_hand import evonorm_by_hand
 
 from saddle_jax.devices import policy
-from saddle_jax.kernels import compiler, evonorm, evonorm_native
+from saddle_jax.kernels import evonorm, native
 from saddle_jax.models.layers import EvoNorm
 
 with_kernels = pytest.mark.skipif(
-    not any(map(shutil.which, compiler._COMPILERS)), reason="there is no C++ compiler"
+    not any(map(shutil.which, native._COMPILERS)), reason="there is no C++ compiler"
 )
 
 
@@ -78,7 +78,7 @@ def plain(x, scale, bias):
 )
 def test_kernels_are_evonorm_and_its_derivative(shape):
     arrays = numbers(shape)
-    ours = jax.jit(with_gradients(evonorm_native.evonorm))(*arrays)
+    ours = jax.jit(with_gradients(evonorm.evonorm_native))(*arrays)
     with jax.enable_x64(True):
         exact = with_gradients(plain)(*(jnp.asarray(np.asarray(a, np.float64)) for a in arrays))
         exact = [np.asarray(a) for a in exact]
@@ -91,7 +91,7 @@ def test_kernels_are_evonorm_and_its_derivative(shape):
 def test_kernels_give_agents_the_same_bits_batched_or_alone():
     arrays = numbers((3, 4, 4, 16))
     stacked = [jnp.stack([(i + 1) * a for i in range(4)]) for a in arrays]
-    run = with_gradients(evonorm_native.evonorm)
+    run = with_gradients(evonorm.evonorm_native)
     alone = [run(*(a[i] for a in stacked)) for i in range(4)]
     alone = jax.tree.map(lambda *rows: jnp.stack(rows), *alone)
     chex.assert_trees_all_equal(jax.jit(jax.vmap(run))(*stacked), alone)
@@ -114,7 +114,7 @@ def test_hessian_vector_products_through_kernels_are_those_of_autodiff():
         backward = jax.grad(lambda a: sum(map(jnp.vdot, jax.grad(loss)(a), along)))(point)
         return forward, backward
 
-    for one, other in zip(*map(jax.tree.leaves, map(products, (evonorm_native.evonorm, plain))), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, map(products, (evonorm.evonorm_native, plain))), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=2e-5 * float(jnp.abs(other).max()))
 
 

@@ -12,7 +12,7 @@ from saddle_jax import models
 from saddle_jax.devices import policy
 from saddle_jax.kernels import convolution
 from saddle_jax.models.precision import PRECISIONS, check_precision, in_precision
-from saddle_jax.tasks.classification import cross_entropy
+from saddle_jax.tasks.supervised import cross_entropy
 
 KEY = jax.random.key(0)
 ULP = 2.0**-8  # of bfloat16: twice what rounding changes at most, relative to a number

@@ -10,7 +10,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax.core.trees import tree_map
 from saddle_jax.models import count
-from saddle_jax.models.text import CausalMLP
+from saddle_jax.models.small import CausalMLP
 
 MODEL = CausalMLP(num_classes=11, context=3, embedding=4, width=6)
 TOKENS = jax.random.randint(jax.random.key(1), (2, 7), 0, 11).astype(jnp.uint8)

@@ -13,7 +13,7 @@ from saddle_jax.papers.common import SCALES, Printed, lines_of
 from saddle_jax.papers.evidence import beside_the_paper, contrasts, numbers
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 from saddle_jax.runs.table import Cell
-from saddle_jax.training import feeding, program
+from saddle_jax.training import batches, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -167,7 +167,7 @@ def programs():
 def test_two_steps_of_every_experiment(entry):
     parts = program.build(SCALES["smoke"].apply(entry.config()))
     assert parts.replica.steps == 2
-    inputs, carry = feeding.stored(parts, 0), parts.start()
+    inputs, carry = batches.stored(parts, 0), parts.start()
     for step in range(2):
         carry, metrics = parts.steps(carry, inputs, step)
     assert int(metrics[0]["first_bad"]) == -1

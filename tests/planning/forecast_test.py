@@ -14,13 +14,11 @@ from saddle_jax.devices import policy
 from saddle_jax.devices.placement import spread
 from saddle_jax.planning import forecast as forecasts
 from saddle_jax.planning import targets
-from saddle_jax.planning.forecast import forecast
-from saddle_jax.planning.remedies import remedies
-from saddle_jax.planning.stand_ins import stand_in
-from saddle_jax.planning.texts import forecast_lines
+from saddle_jax.planning.forecast import forecast, forecast_lines, remedies, stand_in
 from saddle_jax.settings.config import Config
-from saddle_jax.training import memory, parts
-from saddle_jax.training.feeding import Feed
+from saddle_jax.training import memory
+from saddle_jax.training.batches import Feed
+from saddle_jax.training.build import of_settings
 from saddle_jax.training.program import build
 
 MLP = Config(agents=6, model="mlp")
@@ -107,7 +105,7 @@ def test_remedies_are_tried_before_they_are_told():
     """On an accelerator, by the estimate alone: nothing is compiled."""
     config = Config(agents=8, model="cnn", dataset="imagenette", group=8, batch_size=256)
     with policy.targeting("gpu", 10**9):
-        made = build(config, parts.of_settings(config, stand_in("imagenette")))
+        made = build(config, of_settings(config, stand_in("imagenette")))
         run = dataclasses.replace(made, placement=spread(8, 256, 1))
 
         def needed(count, group):
@@ -134,9 +132,9 @@ def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_pa
     assert not found.has_data
     assert found.data == pytest.approx(50_000 * (32 * 32 * 3 + 4), rel=0.05)
     streamed = Config(agents=2, model="logistic", dataset="imagenet", devices="1")
-    assert parts.of_settings(streamed, stand_in("imagenet")).dataset.is_streamed
+    assert of_settings(streamed, stand_in("imagenet")).dataset.is_streamed
     with pytest.raises(DataError, match="is not prepared"):
-        parts.of_settings(config)  # which training does
+        of_settings(config)  # which training does
 
 
 def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):

@@ -7,10 +7,11 @@ import pytest
 
 from saddle_jax.devices import policy
 from saddle_jax.devices.placement import spread
-from saddle_jax.planning.stand_ins import stand_in
+from saddle_jax.planning.forecast import stand_in
 from saddle_jax.settings.config import Config
-from saddle_jax.training import loop, memory, parts
-from saddle_jax.training.feeding import stored
+from saddle_jax.training import loop, memory
+from saddle_jax.training.batches import stored
+from saddle_jax.training.build import of_settings
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
@@ -45,7 +46,7 @@ def test_the_estimate_is_what_is_compiled(changes):
 
 def test_an_accelerator_takes_as_many_agents_at_a_time_as_find_room():
     config = Config(agents=16, model="cnn", dataset="imagenette", batch_size=64)
-    shared = parts.of_settings(config, stand_in("imagenette"))
+    shared = of_settings(config, stand_in("imagenette"))
     groups = []
     for room in (10**9, 200 * 10**6, 100 * 10**6):
         with policy.targeting("gpu", room):
@@ -56,7 +57,7 @@ def test_an_accelerator_takes_as_many_agents_at_a_time_as_find_room():
     assert groups == sorted(groups, reverse=True)
     assert groups[0] == 16
     assert 1 < groups[1] < 16
-    streamed = build(config, parts.of_settings(config, stand_in("imagenet")))
+    streamed = build(config, of_settings(config, stand_in("imagenet")))
     told = memory.estimate(dataclasses.replace(streamed, placement=spread(16, 64, 1)))
     assert told.data == 16 * 64 * (256 * 256 * 3 + 4)  # a batch for each agent, as it is stored
 
@@ -85,7 +86,7 @@ def test_what_cannot_fit_is_refused_and_what_may_not_is_told(monkeypatch, tmp_pa
     assert "memory may not suffice" in capsys.readouterr().err
     monkeypatch.setattr(memory, "available", lambda: None)
     assert memory.fits(build(config))
-    assert memory.check(build(config)) is None
+    assert memory.warning(build(config)) is None
 
 
 def test_there_is_memory():

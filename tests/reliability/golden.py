@@ -27,7 +27,6 @@ import numpy as np
 from golden_cases import CASES
 
 import saddle_jax as sj
-from saddle_jax import training
 from saddle_jax.runs import run_folder
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
@@ -138,7 +137,7 @@ def run_of(settings, folder):
         train = (_Streamed(train[0]), train[1])
     if with_loss:
         train, test = {"a": train[0], "b": train[1]}, {"a": test[0], "b": test[1]}
-    problem = training.Problem(
+    problem = sj.Problem(
         train, test, model=(_init, _apply), loss=_loss if with_loss else "classification",
         partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
     )  # fmt: skip
@@ -153,7 +152,7 @@ def run_of(settings, folder):
     same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "group", "lowering",
             "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
             "checkpoint_every_steps", "keep_checkpoints", "keep_every_epochs")  # fmt: skip
-    return training.Run(
+    return sj.Run(
         problem, method if settings["sweep"] else method(settings["beta"]), seed=settings["seed"],
         sweep=settings["sweep"], devices=str(settings["devices"]), workdir=folder,
         **{name: settings[name] for name in same},

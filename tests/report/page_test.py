@@ -12,7 +12,7 @@ import pytest
 from browser import Tree, browse, needs_browser
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.runs import lock, run_folder
+from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
 from saddle_jax.version import RUN_FORMAT
 
@@ -113,7 +113,7 @@ def test_a_run_that_did_not_finish_says_so_first(tmp_path, status, result, said)
     lines[-1]["train_loss"] = None  # what was not finite
     run = folders.write_run(tmp_path / "run", status=status, lines=lines, result=ends | result)
     assert said in folders.make_page(tmp_path, run).read_text()
-    with lock.locked(run):
+    with run_folder.locked(run):
         assert "is still running" in folders.make_page(tmp_path, run).read_text()
 
 

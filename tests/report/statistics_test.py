@@ -15,7 +15,7 @@ from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.tables import as_csv, as_latex, in_form
 from saddle_jax.runs.schema import CLASSIFICATION
 from saddle_jax.runs.table import Cell, cells_by
-from saddle_jax.training.grid import parse_grid
+from saddle_jax.training.sweep import parse_grid
 
 
 def test_the_interval_is_students():

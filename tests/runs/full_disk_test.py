@@ -13,7 +13,7 @@ import pytest
 
 from saddle_jax.base.files import in_one_go
 from saddle_jax.cli import streams
-from saddle_jax.runs import lock
+from saddle_jax.runs import run_folder
 from saddle_jax.runs.run_folder import Metrics, write_json
 from saddle_jax.training import signals
 
@@ -98,7 +98,7 @@ def test_files_in_one_go_name_themselves_and_not_their_partial_file(tmp_path, mo
 
 def test_the_lock_on_a_full_disk_names_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="No space left") as caught, lock.locked(tmp_path):
+    with pytest.raises(OSError, match="No space left") as caught, run_folder.locked(tmp_path):
         pytest.fail("it is not locked")
     assert caught.value.filename == str(tmp_path / ".lock")
 
@@ -119,8 +119,8 @@ def test_an_event_loop_without_descriptors_says_nothing_twice():
     """asyncio complains of a loop that it could not make, too, while the failure itself is told."""
     program = """
 import asyncio, gc, os, resource
-from saddle_jax.training import interruption
-interruption.listen()
+from saddle_jax.training import signals
+signals.listen()
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, 4096))
 try:
     asyncio.new_event_loop()

@@ -17,8 +17,8 @@ from saddle_jax import data
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.data.features import check_features
-from saddle_jax.runs import lock, run_folder
+from saddle_jax.data.prepared import check_features
+from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -202,7 +202,7 @@ def test_verbs_leave_what_links_point_to_alone(tmp_path):
 
 def test_every_file_of_a_run_is_written_in_one_go():
     """Nothing else in the package opens a file to write it, but for places that cannot be planted."""
-    exceptions = {"hosts.py", "checkpoint.py", "cache.py", "prepared.py", "soak.py", "processes.py"}
+    exceptions = {"hosts.py", "checkpoints.py", "cache.py", "prepared.py", "soak.py", "processes.py"}
     for path in (ROOT / "saddle_jax").rglob("*.py"):
         text = path.read_text()
         writes = any(
@@ -219,15 +219,15 @@ def test_a_run_refuses_links_in_its_folder(name, tmp_path):
     run.mkdir()
     (run / name).symlink_to(victim)
     told = f"{name} is a link: what a run writes must lie in its own folder"
-    with pytest.raises(RunError, match=told), lock.locked(run):
+    with pytest.raises(RunError, match=told), run_folder.locked(run):
         pytest.fail("was locked")
     assert victim.is_dir() or victim.read_text() == "precious"
 
 
 def test_a_pipe_as_lock_is_refused_and_hangs_nobody(tmp_path):
     os.mkfifo(tmp_path / ".lock")
-    assert lock.is_locked(tmp_path) is False
-    with pytest.raises(RunError, match="is no regular file"), lock.locked(tmp_path):
+    assert run_folder.is_locked(tmp_path) is False
+    with pytest.raises(RunError, match="is no regular file"), run_folder.locked(tmp_path):
         pytest.fail("was locked")
 
 

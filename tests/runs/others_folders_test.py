@@ -14,8 +14,8 @@ from folders import write_run
 
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.runs import identity, lock, run_folder
-from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs import run_folder
+from saddle_jax.runs.checkpoints import Checkpoints, identity_of
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
@@ -94,20 +94,20 @@ def test_runs_below_a_run_are_listed_and_its_checkpoints_are_not_searched(tmp_pa
 
 def test_looking_at_a_lock_does_not_keep_a_run_from_it(tmp_path):
     """Whoever looks holds the lock for a moment; who wants it tries again."""
-    with lock.locked(tmp_path):
+    with run_folder.locked(tmp_path):
         pass
     ended = threading.Event()
 
     def look():
         while not ended.is_set():
-            lock.is_locked(tmp_path)
+            run_folder.is_locked(tmp_path)
 
     workers = [threading.Thread(target=look) for _ in range(2)]
     for worker in workers:
         worker.start()
     try:
         for _ in range(50):
-            with lock.locked(tmp_path) as held:
+            with run_folder.locked(tmp_path) as held:
                 held.check()
     finally:
         ended.set()
@@ -116,9 +116,9 @@ def test_looking_at_a_lock_does_not_keep_a_run_from_it(tmp_path):
 
 
 def test_a_lock_that_stays_is_told_within_two_seconds(tmp_path):
-    with lock.locked(tmp_path):
+    with run_folder.locked(tmp_path):
         began = time.monotonic()
-        with pytest.raises(RunError, match="is in use by another run"), lock.locked(tmp_path):
+        with pytest.raises(RunError, match="is in use by another run"), run_folder.locked(tmp_path):
             pytest.fail("was locked twice")
         assert time.monotonic() - began < 2
 
@@ -266,13 +266,13 @@ def test_an_older_seal_without_the_run_is_taken(copied):
 
 def test_a_setting_that_is_new_makes_no_other_run(copied):
     about = json.loads((copied / "config.json").read_text())
-    before = identity.identity_of(copied)
+    before = identity_of(copied)
     about["config"].pop("slowmo_beta")  # as if an earlier version had not had it
     (copied / "config.json").write_text(json.dumps(about))
-    assert identity.identity_of(copied) == before
+    assert identity_of(copied) == before
     about["config"]["rho"] = 0.7
     (copied / "config.json").write_text(json.dumps(about))
-    assert identity.identity_of(copied) != before
+    assert identity_of(copied) != before
 
 
 def test_a_longer_run_still_knows_its_own_checkpoints(copied):

@@ -7,9 +7,8 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.models import functions
-from saddle_jax.tasks import named_objectives, objectives
-from saddle_jax.tasks.named_objectives import objective_of
-from saddle_jax.training import Metric, own_loss
+from saddle_jax.tasks import objectives
+from saddle_jax.tasks.objectives import Metric, objective_of, own_loss
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(11, 3)).astype(np.float32)
@@ -33,7 +32,7 @@ def evaluate(objective, **samples):
 
 
 def test_classification():
-    found = evaluate(named_objectives.make("classification", LINEAR), inputs=X, targets=CLASSES)
+    found = evaluate(objectives.make("classification", LINEAR), inputs=X, targets=CLASSES)
     losses = -log_softmax(LOGITS)[np.arange(11), CLASSES]
     assert found["loss"] == pytest.approx(losses.mean(), rel=1e-5)
     assert found["accuracy"] == np.mean(LOGITS.argmax(axis=1) == CLASSES)
@@ -41,7 +40,7 @@ def test_classification():
 
 def test_regression():
     targets = RANDOM.normal(size=(11, 4)).astype(np.float32)
-    objective = named_objectives.make("regression", LINEAR)
+    objective = objectives.make("regression", LINEAR)
     found = evaluate(objective, inputs=X, targets=targets)
     assert found["loss"] == pytest.approx(((LOGITS - targets) ** 2).mean(), rel=1e-5)
     assert found["rmse"] == pytest.approx(np.sqrt(found["loss"]))
@@ -53,9 +52,7 @@ def test_regression():
 
 def test_language():
     texts, targets = RANDOM.normal(size=(11, 5, 3)), RANDOM.integers(0, 4, (11, 5))
-    found = evaluate(
-        named_objectives.make("language", LINEAR), inputs=texts.astype(np.float32), targets=targets
-    )
+    found = evaluate(objectives.make("language", LINEAR), inputs=texts.astype(np.float32), targets=targets)
     logits = texts @ np.asarray(PARAMS["w"], np.float64)
     losses = -np.take_along_axis(log_softmax(logits), targets[..., None], axis=-1)[..., 0]
     assert found["loss"] == pytest.approx(losses.mean(), rel=1e-5)
@@ -105,14 +102,14 @@ def test_a_loss_alone_and_one_that_is_made_of_the_model():
 
 MISTAKES = {
     "no loss": (lambda: own_loss(3), "loss must be a function"),
-    "no metric": (lambda: own_loss(absolute, ["accuracy"]), "metrics must be training.Metric"),
+    "no metric": (lambda: own_loss(absolute, ["accuracy"]), "metrics must be sj.Metric"),
     "twice": (lambda: own_loss(absolute, [Metric("a", "lower")] * 2), "different names, got a, a"),
     "better": (
         lambda: Metric("a", "best"),
         "better of metric a must be one of 'higher', 'lower', got 'best'",
     ),
     "name": (lambda: Metric("a b", "lower"), "name of a metric must be a word such as 'top5', got 'a b'"),
-    "unknown": (lambda: named_objectives.make("clasification", LINEAR), "did you mean 'classification'"),
+    "unknown": (lambda: objectives.make("clasification", LINEAR), "did you mean 'classification'"),
 }
 
 
@@ -124,7 +121,7 @@ def test_a_mistake_is_one_line(mistake):
 
 
 def test_gradients_of_a_masked_batch_do_not_see_what_is_masked():
-    objective = named_objectives.make("classification", LINEAR)
+    objective = objectives.make("classification", LINEAR)
     batch = {"inputs": X, "targets": CLASSES, "mask": np.ones(11, np.float32)}
     batch["mask"][4:] = 0
     other = {**batch, "inputs": np.where(batch["mask"][:, None] > 0, X, 100.0)}
@@ -139,7 +136,7 @@ def test_gradients_of_a_masked_batch_do_not_see_what_is_masked():
 def test_devices_share_the_samples_and_the_numbers_are_the_same(devices):
     mesh = sj.agent_mesh(devices)
     for name, targets in (("classification", CLASSES), ("regression", np.ones((11, 4), np.float32))):
-        objective = named_objectives.make(name, LINEAR)
+        objective = objectives.make(name, LINEAR)
         samples = {"inputs": X, "targets": targets}
         alone, shared = (
             objectives.evaluate(objective, PARAMS, samples, None, where) for where in (None, mesh)

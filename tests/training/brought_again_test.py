@@ -120,7 +120,7 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
         ({"config": {"dataset": "mine.py:f("}}, "dataset must be FILE.py:NAME"),
         (
             {"config": {"method": "<qgm>"}},
-            "was made from Python objects: open it with saddle_jax.training.Run",
+            "was made from Python objects: open it with saddle_jax.Run",
         ),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) else "",

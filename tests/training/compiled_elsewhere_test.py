@@ -10,7 +10,7 @@ from saddle_jax.data.recipes import RECIPES
 from saddle_jax.planning import targets
 from saddle_jax.planning.forecast import forecast
 from saddle_jax.settings.config import Config
-from saddle_jax.training import parts
+from saddle_jax.training import build
 
 METHODS = ["dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle"]
 SETTINGS = Config(model="resnet20", dataset="synthetic")
@@ -36,7 +36,7 @@ def like_cifar(config):
         labels = (np.arange(count) % 10).astype(np.int32)
         return {"inputs": np.zeros((count, 32, 32, 3), np.uint8), "targets": labels}
 
-    made = parts.of_settings(config)
+    made = build.of_settings(config)
     dataset = dataclasses.replace(
         made.dataset, train=images(2000), test=images(10), recipe=RECIPES["cifar10"]
     )

@@ -10,11 +10,10 @@ import pytest
 from dying import Deadly, Killed
 
 import saddle_jax as sj
-from saddle_jax import training
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
-from saddle_jax.training import continuing, loop
+from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 # Epochs of 15 steps.
@@ -84,7 +83,7 @@ def test_a_process_that_dies_before_the_files_are_changed_does_no_harm(tmp_path,
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(continuing, "_take_out_end", die)
+        patch.setattr(loop, "_take_out_end", die)
         with pytest.raises(Killed):
             train(longer(SHORT, 3), tmp_path)
     assert about(tmp_path)["config"]["epochs"] == 3
@@ -159,14 +158,12 @@ def test_the_same_command_with_more_epochs_goes_on(tmp_path, capsys):
 def test_runs_of_python_objects_go_on_too(tmp_path):
     random = np.random.default_rng(0)
     points, labels = random.normal(size=(90, 5)).astype(np.float32), random.integers(0, 2, 90)
-    problem = training.Problem(
+    problem = sj.Problem(
         (points[:60], labels[:60]), (points[60:], labels[60:]), model=nn.Dense(2), partition="iid"
     )
 
     def run(name, **options):
-        return training.Run(
-            problem, sj.dpsgd(sj.ring(3), 0.1), workdir=tmp_path / name, batch_size=8, **options
-        )
+        return sj.Run(problem, sj.dpsgd(sj.ring(3), 0.1), workdir=tmp_path / name, batch_size=8, **options)
 
     run("parts", epochs=1, seeds=[0]).train(quiet=True)
     run("parts", epochs=2, seeds=[0]).train(quiet=True)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from saddle_jax.settings.config import Config
-from saddle_jax.training.due import Calendar
+from saddle_jax.training.loop import Calendar
 
 CONFIG = Config(
     epochs=6, log_every_steps=4, eval_every_epochs=2, checkpoint_every_steps=7, keep_every_epochs=3,

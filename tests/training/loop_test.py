@@ -10,13 +10,13 @@ from dying import Deadly, Killed
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices.compilations import compilations
-from saddle_jax.runs import lock, run_folder
+from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop, reopen
+from saddle_jax.training.build import build_schedule
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.schedules import build_schedule
 
 # A small run: three agents, 15 steps of an epoch, seconds.
 SMALL = Config(
@@ -256,7 +256,7 @@ def test_a_finished_run_is_left_alone(uninterrupted, capsys):
 def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
     _, workdir = uninterrupted
     with (
-        lock.locked(workdir),
+        run_folder.locked(workdir),
         pytest.raises(RunError, match=r"in use by another run \(process \d+\)"),
     ):
         loop.train(SMALL, workdir, QUIET)

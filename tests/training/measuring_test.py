@@ -10,7 +10,7 @@ import pytest
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data import load
 from saddle_jax.runs.run_folder import read_result
-from saddle_jax.training import evaluations, measuring
+from saddle_jax.training import evaluation
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.devices=1", "--config.alpha=1", "--quiet"]
 
@@ -25,33 +25,33 @@ def look(logits, labels, classes=3, **more):
 
 def test_metrics_of_classes_by_hand():
     seen = look([[3, 1, 0], [0, 2, 1], [2, 1, 0], [0, 0, 5]], [0, 1, 1, 2])
-    assert measuring.class_accuracy(seen) == [1.0, 0.5, 1.0]
-    assert measuring.confusion(seen) == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
-    assert measuring.MEASURES["worst_class"].function(seen) == 0.5
-    assert np.isnan(measuring.class_accuracy(look([[1, 0, 0]], [0]))[1])
+    assert evaluation.class_accuracy(seen) == [1.0, 0.5, 1.0]
+    assert evaluation.confusion(seen) == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert evaluation.MEASURES["worst_class"].function(seen) == 0.5
+    assert np.isnan(evaluation.class_accuracy(look([[1, 0, 0]], [0]))[1])
 
 
 def test_the_five_likeliest():
     logits = [[6, 5, 4, 3, 2, 1, 0]] * 3
-    assert measuring.top5(look(logits, [0, 4, 5], classes=7)) == pytest.approx(2 / 3)
-    assert measuring.top5(look([[1, 0, 2]], [1])) == 1.0
+    assert evaluation.top5(look(logits, [0, 4, 5], classes=7)) == pytest.approx(2 / 3)
+    assert evaluation.top5(look([[1, 0, 2]], [1])) == 1.0
 
 
 def test_calibration_by_hand():
     """Two samples of confidence 0.9, one right; one of confidence 0.6, right: gaps 0.4 and 0.4."""
     logits = np.log([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]])
-    found = measuring.expected_calibration_error(look(logits, [0, 1, 1], classes=2))
+    found = evaluation.expected_calibration_error(look(logits, [0, 1, 1], classes=2))
     assert found == pytest.approx((2 * 0.4 + 1 * 0.4) / 3)
     sure = look([[100.0, 0.0], [0.0, 100.0]], [0, 1], classes=2)
-    assert measuring.expected_calibration_error(sure) == pytest.approx(0)
+    assert evaluation.expected_calibration_error(sure) == pytest.approx(0)
 
 
 def test_disagreement_is_the_mean_over_pairs(monkeypatch):
     """Of three agents, on the first sample all agree; on the second one differs: two of three pairs."""
     votes = {0: [[1, 0], [1, 0]], 1: [[1, 0], [1, 0]], 2: [[1, 0], [0, 1]]}
-    monkeypatch.setattr(measuring, "choose", lambda params, agent: agent)
-    monkeypatch.setattr(measuring, "_outputs", lambda replica, agent: np.array(votes[agent]))
-    assert measuring.disagreement(look(votes[0], [0, 0], 2, params=None)) == pytest.approx((0 + 2 / 3) / 2)
+    monkeypatch.setattr(evaluation, "choose", lambda params, agent: agent)
+    monkeypatch.setattr(evaluation, "_outputs", lambda replica, agent: np.array(votes[agent]))
+    assert evaluation.disagreement(look(votes[0], [0, 0], 2, params=None)) == pytest.approx((0 + 2 / 3) / 2)
 
 
 def evaluate(capsys, *arguments, status=0):
@@ -94,7 +94,7 @@ def test_checkpoints_and_agents_are_kept_in_one_file(trained, capsys):
     assert re.search(r"class_accuracy 9 +\d+\.\d\d % ", told)
     evaluate(capsys, trained, "--metrics=accuracy", "--agent=1", "--epochs=1,2")
     evaluate(capsys, trained, "--metrics=worst_class", "--epochs=1")
-    kept = {(each["whose"], each["epoch"]): each["metrics"] for each in evaluations.read(trained)}
+    kept = {(each["whose"], each["epoch"]): each["metrics"] for each in evaluation.read(trained)}
     assert {("consensus", 1.0), ("consensus", 2.0), (1, 1.0), (1, 2.0)} <= set(kept)
     assert set(kept["consensus", 1.0]) == {"accuracy", "class_accuracy", "worst_class"}
     assert kept["consensus", 1.0]["accuracy"] != kept["consensus", 2.0]["accuracy"]

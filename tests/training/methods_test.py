@@ -10,12 +10,12 @@ import pytest
 import saddle_jax as sj
 from saddle_jax.methods import METHODS
 from saddle_jax.settings.config import Config, build_topology
-from saddle_jax.training import methods
+from saddle_jax.training import build
 
 
 def built(**settings):
     config = Config(agents=8, **settings)
-    return methods.build(config, build_topology(config), optax.constant_schedule(config.learning_rate))
+    return build.build_method(config, build_topology(config), optax.constant_schedule(config.learning_rate))
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_the_ascent_is_the_one_that_is_named(settings, ascent):
 
 def test_gsam_follows_the_learning_rate():
     config = Config(agents=8, method="qgm", ascent="gsam(rho_max=0.4, rho_min=0.1)", learning_rate=0.2)
-    method = methods.build(config, sj.ring(8), optax.piecewise_constant_schedule(0.2, {3: 0.5}))
-    constant = methods.build(config, sj.ring(8), optax.constant_schedule(0.2))
+    method = build.build_method(config, sj.ring(8), optax.piecewise_constant_schedule(0.2, {3: 0.5}))
+    constant = build.build_method(config, sj.ring(8), optax.constant_schedule(0.2))
     assert method.ascent.needs == ("t",)
     model, ends = {"x": jax.numpy.ones(2)}, []
     for each in (method, constant):
@@ -134,7 +134,7 @@ def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("numpy.load", lambda *_, **__: pytest.fail("a file was opened"))
     config = Config(latency=str(tmp_path / "latency.npy"))
     with pytest.raises(sj.ArgumentError, match="latency must be a file, got"):
-        methods.build(config, sj.ring(10), optax.constant_schedule(0.1))
+        build.build_method(config, sj.ring(10), optax.constant_schedule(0.1))
     assert dataclasses.replace(config, latency="10ms").latency == "10ms"
 
 

@@ -10,7 +10,7 @@ import pytest
 from dying import Deadly, Killed
 from traced import products
 
-from saddle_jax import training
+import saddle_jax as sj
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import policy
@@ -19,7 +19,7 @@ from saddle_jax.methods import METHODS
 from saddle_jax.planning import forecast
 from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
-from saddle_jax.training import loop, work
+from saddle_jax.training import loop, memory
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
@@ -83,7 +83,7 @@ def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
 
 def test_less_is_kept_for_the_backward_pass():
     kept = [
-        work.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
+        memory.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
         for precision in ("float32", "bfloat16")
     ]
     assert kept[1] < 0.65 * kept[0]
@@ -119,10 +119,8 @@ def test_mistakes(tmp_path):
     x = np.linspace(-1, 1, 80, dtype=np.float32)[:, None]
     samples = {"x": x, "y": 3 * x[:, 0]}
     model = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    problem = training.Problem(samples, samples, model=model, loss=loss)
+    problem = sj.Problem(samples, samples, model=model, loss=loss)
     method = METHODS["dpsgd"](GRAPHS["ring"](4), 0.1)
-    run = training.Run(
-        problem, method, epochs=1, batch_size=20, precision="bfloat16", workdir=tmp_path / "run"
-    )
+    run = sj.Run(problem, method, epochs=1, batch_size=20, precision="bfloat16", workdir=tmp_path / "run")
     with pytest.raises(ValueError, match="precision must be float32 for the loss loss, which does not call"):
         run.train(quiet=True)

@@ -19,7 +19,7 @@ from saddle_jax.runs import run_folder
 from saddle_jax.runs.table import cell_of, gather, seeds_together
 from saddle_jax.settings import sweep as replicas
 from saddle_jax.settings.config import Config
-from saddle_jax.training import describe, feeding, loop
+from saddle_jax.training import batches, describe, loop
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
@@ -48,7 +48,7 @@ def after_steps(config, steps=3):
     """The parts, models and last metrics after some steps of one compiled program."""
     parts = build(config)
     vars(parts)["compiled"] = Quickly(parts.compiled)
-    carry, inputs = parts.start(), feeding.stored(parts, 0)
+    carry, inputs = parts.start(), batches.stored(parts, 0)
     for t in range(steps):
         carry, metrics = parts.steps(carry, inputs, t)
     return parts, carry, parts.of_each(jax.device_get(metrics))

@@ -13,9 +13,9 @@ from saddle_jax.methods import METHODS
 from saddle_jax.runs.run_folder import read_config
 from saddle_jax.sam import ASCENTS
 from saddle_jax.settings.config import Config
+from saddle_jax.training.build import role
 from saddle_jax.training.program import build
-from saddle_jax.training.sweeping import runs_of
-from saddle_jax.training.swept import role
+from saddle_jax.training.sweep import runs_of_sweep
 
 TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
 
@@ -44,7 +44,7 @@ def test_a_trace_tells_what_a_number_is_to_a_step(settings, name, expected):
 
 
 def swept(tmp_path, text, **settings):
-    return runs_of({**Config().to_json(), **settings, "sweep": text}, tmp_path)
+    return runs_of_sweep({**Config().to_json(), **settings, "sweep": text}, tmp_path)
 
 
 def names(found):

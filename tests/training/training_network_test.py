@@ -16,7 +16,8 @@ from saddle_jax.runs import run_folder
 from saddle_jax.runs.table import gather
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
-from saddle_jax.training import describe, loop, methods, phrases
+from saddle_jax.training import describe, loop
+from saddle_jax.training.build import build_method
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
@@ -90,7 +91,7 @@ def test_settings_become_faults_and_times(tmp_path):
     assert timing.latency[2, 0] == 7
     assert timing.bandwidth.shape == (3, 3)
     assert timing.compute.shape == (5, 3)
-    method = methods.build(small(**TIMED, drop=0.2), sj.ring(3), lambda t: 0.1)
+    method = build_method(small(**TIMED, drop=0.2), sj.ring(3), lambda t: 0.1)
     assert (method.faults.drop, method.timing.latency) == (0.2, 0.01)
 
 
@@ -297,7 +298,7 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
 )  # fmt: skip
 def test_the_heading_names_what_the_method_has(changes, said):
     program = build(small(**changes))
-    assert phrases.of_method(program.config, program.method) == said
+    assert describe.of_method(program.config, program.method) == said
 
 
 @pytest.mark.parametrize(
@@ -316,17 +317,17 @@ def test_the_heading_names_what_the_method_has(changes, said):
     ids=str,
 )  # fmt: skip
 def test_the_heading_says_what_goes_wrong(changes, said):
-    assert phrases.of_faults(small(**changes)) == said
+    assert describe.of_faults(small(**changes)) == said
 
 
 def test_times_are_written_for_people():
-    assert phrases.of_timing(SMALL) == ""
+    assert describe.of_timing(SMALL) == ""
     timed = small(**TIMED, straggling=0.3)
-    assert phrases.of_timing(timed).endswith("50 ms per backward pass (log-normal, sigma 0.3)")
-    assert phrases.of_timing(small(bandwidth="links.npy")) == "bandwidth from links.npy"
+    assert describe.of_timing(timed).endswith("50 ms per backward pass (log-normal, sigma 0.3)")
+    assert describe.of_timing(small(bandwidth="links.npy")) == "bandwidth from links.npy"
     written = {738: "12.3 min", 7300: "2.0 h", 100: "100 s", 0.0123: "12.3 ms", 2e-6: "2 us", 0: "0 s"}
     for seconds, text in written.items():
-        assert phrases.duration(seconds) == text
+        assert describe.duration(seconds) == text
 
 
 def test_what_was_not_finite_at_the_last_evaluation_is_told():

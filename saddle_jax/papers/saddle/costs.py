@@ -28,7 +28,7 @@ from saddle_jax.core.trees import replicate
 from saddle_jax.graphs.named import ring
 from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.printed import SETTINGS
-from saddle_jax.planning.stand_ins import stand_in
+from saddle_jax.planning.forecast import stand_in
 
 # What the printed table calls 1 bit in the second of two rounds: 64 / 33, rounded.
 _NGM_RATIO = 1.94

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.base.types import Array
-from saddle_jax.training.program import Program
-from saddle_jax.training.step import Inputs
+from saddle_jax.training.program import Inputs, Program
 
 
 class Feed:

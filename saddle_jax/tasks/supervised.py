@@ -1,5 +1,6 @@
-"""Classification: the cross-entropy of one agent, and how many samples a model gets right."""
+"""The tasks of labelled samples: classification, regression, and language modelling."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -57,3 +58,58 @@ def check_logits(outputs: Any, dataset: Dataset) -> None:
         letters = "".join(f", {size}" for size in (*places, dataset.num_outputs))
         got = "".join(f", {size}" for size in shape[1:])
         raise ArgumentError(f"model must give logits [B{letters}] for {dataset.name}, got [B{got}]")
+
+
+# ---- regression: the mean squared error, and its square root over a test set ----
+
+
+def regression(model: Functions) -> Objective:
+    """Makes the objective of a model that predicts targets [B, ...]; [B, 1] serves for [B] as well.
+
+    The loss of a sample is the mean over its targets of (prediction - target)^2.
+    """
+
+    def errors(params: Params, batch: Batch) -> Array:
+        targets = batch["targets"]
+        difference = model.apply(params, batch["inputs"]).reshape(targets.shape) - targets
+        return jnp.mean(difference**2, axis=tuple(range(1, targets.ndim)))
+
+    def loss(params: Params, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        return masked_mean(errors(params, batch), batch), {}
+
+    def finish(means: dict[str, float]) -> dict[str, float]:
+        return {"rmse": math.sqrt(means["loss"]), **means}
+
+    metrics = (Metric("rmse", "lower", title="root mean squared error"), LOSS)
+    score = lambda params, batch: {"loss": errors(params, batch)}  # noqa: E731
+    return Objective("regression", metrics, loss, score, finish, check=_check_predictions)
+
+
+def _check_predictions(outputs: Any, dataset: Dataset) -> None:
+    wanted = tuple(dataset.train["targets"].shape[1:])
+    given = tuple(outputs.shape[1:])
+    if given != wanted and not (wanted == () and given == (1,)):
+        raise ArgumentError(
+            f"model must predict targets {list(wanted)} for each sample of {dataset.name}, got {list(given)}"
+        )
+
+
+# ---- language modelling: the cross-entropy of the next token, and its perplexity ----
+
+
+def language(model: Functions) -> Objective:
+    """Makes the objective of a model that gives logits [B, T, V] for tokens [B, T] with targets [B, T].
+
+    The loss is in nats per token, and the perplexity is exp of its mean over the test set.
+    """
+
+    def score(params: Params, batch: Batch) -> dict[str, Array]:
+        losses, hits = losses_and_hits(model.apply(params, batch["inputs"]), batch["targets"])
+        return {"loss": losses, "accuracy": hits}
+
+    def finish(means: dict[str, float]) -> dict[str, float]:
+        perplexity = math.exp(means["loss"]) if means["loss"] < 700 else math.inf  # exp overflows there
+        return {"perplexity": perplexity, **means}
+
+    metrics = (Metric("perplexity", "lower"), LOSS, ACCURACY)
+    return Objective("language", metrics, cross_entropy(model), score, finish, check=check_logits)
