@@ -257,23 +257,44 @@ class Rehearsal:
 
 
 @dataclasses.dataclass(eq=False)
-class Given:
-    """The oracle of a transform in an optax chain hands out the gradients [A, ...] that it was given."""
+class FixedGradients:
+    """The oracle of an optax transform hands out the gradients [A, ...] that were taken before the step.
+
+    Attributes:
+      gradients: one gradient of each agent [A, ...].
+      x: the models [A, ...] that they were taken at: whoever asks elsewhere is refused.
+      name: of the method that asks.
+    """
 
     gradients: Params
+    x: Params
+    name: str
+    states: list[Any] = dataclasses.field(default_factory=list)
+    evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
+    asked: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
-        """Returns the given gradients, whatever x is."""
-        del x, along
+        """Returns the gradients, at the models of the step and once."""
+        del along
+        here = jax.tree.map(lambda leaf, other: leaf is other, x, self.x)
+        if not all(jax.tree.leaves(here)):
+            raise self._refusal("one that asks elsewhere")
+        self.asked.append("own")
+        if len(self.asked) > 1:
+            raise self._refusal("one that asks twice")
         return self.gradients
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """Raises an error: a transform is given gradients and cannot ask for others."""
-        raise ArgumentError(
-            "a transform must live on the gradients it is given, got a rule that asks for pairs"
-        )
+        """Raises an error: gradients on the neighbours' data were not taken."""
+        raise self._refusal("one that asks for its neighbours' gradients")
 
     pairs = mean
+
+    def _refusal(self, what: str) -> ArgumentError:
+        return ArgumentError(
+            "method must be one that asks for one gradient, at the models of the step, to be an optax "
+            f"transform, got {self.name}, {what}"
+        )
 
 
 def of_one_model(

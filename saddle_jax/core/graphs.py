@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -152,3 +153,8 @@ def cycle(*graphs: Topology | Cycle, name: str | None = None, connected: bool = 
     if connected:
         require_connected(*turns)
     return joined
+
+
+def check_topology(topology: Any) -> None:
+    """Checks that an argument is a graph."""
+    checks.instance("topology", topology, (Topology, Cycle), "sj.ring(10)")

@@ -1,7 +1,10 @@
 """What a method is: a topology, a rule, and how gradients are taken. The algorithm itself is the rule."""
 
 import dataclasses
-from typing import Any, NamedTuple
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +16,15 @@ from saddle_jax.core import demands, metrics, trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.conditions import FaultState
 from saddle_jax.core.faults import Faults
-from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.gradients import (
+    Evaluation,
+    FixedGradients,
+    Gradients,
+    Kind,
+    Rehearsal,
+    initial_states,
+)
+from saddle_jax.core.graphs import check_topology
 from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
 from saddle_jax.core.mixing import Graphs
@@ -22,7 +32,9 @@ from saddle_jax.core.network import Network
 from saddle_jax.core.printed import Call, text_of
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.timing import Clock, Timing
-from saddle_jax.core.topology import Topology
+
+# Which kind of step it is: the rule's kind, such as a local step, and the gradient's, such as SAM's reuse.
+StepKind: TypeAlias = tuple[int, int]
 
 # What the random numbers of a step are for, beside those that the network hands out one after the other.
 _FAULTS, _TIMING = 2**30, 2**30 + 1
@@ -81,7 +93,7 @@ class Method:
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
-        checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
+        check_topology(self.topology)
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
         self.rule.check()
@@ -100,7 +112,7 @@ class Method:
 
     def init(self, params: Params) -> MethodState:
         """Makes the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
-        trees.check_params(params, self.topology.size)
+        trees.check_params("params", params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
         demands.check_state(self.name, state, self.topology.size)
@@ -123,11 +135,11 @@ class Method:
         batch: Batch,
         key: Key | None = None,
         *,
-        phase: int | None = None,
+        kind: StepKind | None = None,
         diagnostics: bool = False,
         group: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes one step of all agents. It is pure: jit it with loss_fn, phase, diagnostics and group static.
+        """Takes one step of all agents. It is pure: jit it with loss_fn, kind, diagnostics and group static.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
@@ -136,7 +148,7 @@ class Method:
           batch: one batch per agent, stacked [A, B, ...].
           key: consumed; compressors and ascents that draw random numbers need one, and so do faults and
             agents that straggle.
-          phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
+          kind: which kind of step this is, see `kind`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.
           group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
@@ -151,30 +163,76 @@ class Method:
           [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
           these norms, and zeta, the measured contraction. `metrics.axes` says which axes each one has.
         """
-        trees.check_params(params, self.topology.size)
+        trees.check_params("params", params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
-        self._check_phase(phase)
+        self._check_kind(kind)
         batch = jax.tree.map(jnp.asarray, batch)
-        call = _Call(loss_fn, params, state, batch, key, diagnostics, group)
-        kinds, stride = self.rule.kinds, self._ascent_kinds
-        if phase is not None:
-            return self._take(call, phase // stride, phase % stride)
-        if len(kinds) == 1:
-            return self._take(call, kinds[0], None)
-        branches = [lambda kind=kind: self._take(call, kind, None) for kind in kinds]
+        gradient_kind = None if kind is None else kind[1]
+
+        def oracle(network: Network) -> Gradients:
+            states = list(state.ascent)
+            return Gradients(loss_fn, self.ascent, batch, network, state.t, states, gradient_kind, group)
+
+        return self.step_with(oracle, params, state, key, kind=kind, diagnostics=diagnostics)
+
+    def step_with(
+        self,
+        oracle: Callable[[Network], Gradients | FixedGradients],
+        params: Params,
+        state: MethodState,
+        key: Key | None = None,
+        *,
+        kind: StepKind | None = None,
+        diagnostics: bool = False,
+    ) -> tuple[Params, MethodState, Metrics]:
+        """Takes one step as `step` does, with the gradients of an oracle, which is made for its network."""
+        call = _Call(oracle, params, state, key, diagnostics)
+        kinds = self.rule.kinds if kind is None else (kind[0],)
+        gradient_kind = None if kind is None else kind[1]
+        branches = [lambda each=each: self._take(call, each, gradient_kind) for each in kinds]
+        if len(branches) == 1:
+            return branches[0]()
         taken: tuple[Params, MethodState, Metrics] = jax.lax.switch(
             self.rule.place(state.t), metrics.aligned(branches)
         )
         return taken
 
-    def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
-        """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""
+    def compile(
+        self, loss_fn: LossFn, *, diagnostics: bool = False, group: int = 0
+    ) -> Callable[..., tuple[Params, MethodState, Metrics]]:
+        """Makes a jitted step (params, state, batch, key=None) -> (params, state, metrics) for your own loop.
+
+        Steps of each kind are a program of their own, which the state's t chooses. See `step` for the rest.
+
+        >>> method, x = sj.dpsgd(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
+        >>> step, state = method.compile(lambda x, d: x * d), method.init(x)
+        >>> for _ in range(2):
+        ...     x, state, metrics = step(x, state, jnp.array([10.0, 0.0]))
+        >>> x  # (0 - 1 - 1 + 2) / 2
+        Array([0., 0.], dtype=float32)
+        """
+        of_loss = functools.partial(self.step, loss_fn, diagnostics=diagnostics, group=group)
+        compiled = jax.jit(of_loss, static_argnames="kind")
+        is_one_kind = len(self.rule.kinds) == len(set(self.ascent.phases)) == 1
+
+        def step(
+            params: Params, state: MethodState, batch: Batch, key: Key | None = None
+        ) -> tuple[Params, MethodState, Metrics]:
+            decides_itself = is_one_kind or checks.is_traced(state.t)
+            kind = None if decides_itself else self.kind(int(state.t))
+            taken: tuple[Params, MethodState, Metrics] = compiled(params, state, batch, key, kind=kind)
+            return taken
+
+        return step
+
+    def _take(
+        self, call: "_Call", kind: int, gradient_kind: int | None
+    ) -> tuple[Params, MethodState, Metrics]:
+        """Takes a step of one kind of the rule; None decides by t which kind of gradient it takes."""
         params, state = call.params, call.state
         network = Network(self.topology, self.rule.turns(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
-        oracle = Gradients(
-            call.loss_fn, self.ascent, call.batch, network, state.t, list(state.ascent), phase, call.group
-        )
+        oracle = call.oracle(network)
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
         demands.check_alike("models", new, params)
@@ -194,10 +252,10 @@ class Method:
             if kind in self.rule.talking and self.faults is not None and self.faults.loses:
                 step.note("messages_lost", network.conditions.lost(network.table), "")
         if self.timing is not None:
-            clock = self._advance(self.timing, call, phase, network, oracle)
+            clock = self._advance(self.timing, call, gradient_kind, network, oracle.asked)
             step.note("simulated_seconds", clock.seconds, "")
             after = after._replace(clock=clock)
-        return new, after, self._metrics(step.notes, oracle)
+        return new, after, self._metrics(step.notes, oracle.evaluations)
 
     def _first_faults(self, faults: Faults, params: Params) -> FaultState:
         talking = self.rule.talking
@@ -217,28 +275,24 @@ class Method:
         return state
 
     def _advance(
-        self, timing: Timing, call: "_Call", phase: int | None, network: Network, oracle: Gradients
+        self, timing: Timing, call: "_Call", kind: int | None, network: Network, asked: Sequence[Kind]
     ) -> Clock:
         """Returns the agents' clocks after the step."""
         key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
         t, ascent = call.state.t, self.ascent
         by_phase = jnp.array([ascent.passes(each) for each in ascent.phases], jnp.float32)
-        passes = by_phase[t % ascent.period] if phase is None else jnp.float32(ascent.passes(phase))
+        passes = by_phase[t % ascent.period] if kind is None else jnp.float32(ascent.passes(kind))
         degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
-        asked = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.asked]
-        total = passes * sum(asked, start=jnp.zeros(self.topology.size, jnp.float32))
+        batches = [jnp.float32(1) if each == "own" else degrees for each in asked]
+        total = passes * sum(batches, start=jnp.zeros(self.topology.size, jnp.float32))
         return timing.advance(key, t, network, total, call.state.clock)
 
-    def phase(self, t: int) -> int:
-        """Returns the kind of step number t, counted from 0, for loops that count steps themselves.
+    def kind(self, t: int) -> StepKind:
+        """Returns the kinds of rule and gradient in step number t, counted from 0.
 
-        It tells both the rule's kind and the ascent's: steps of one kind are one compiled program.
+        Steps of one kind are one compiled program: loops that count steps themselves name it.
         """
-        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._ascent_kinds + self.ascent.phase(t)
-
-    @property
-    def _ascent_kinds(self) -> int:
-        return max(self.ascent.phases) + 1
+        return self.rule.phase(checks.whole("t", t, at_least=0)), self.ascent.phase(t)
 
     def asked(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
@@ -305,22 +359,19 @@ class Method:
                 f"got {self.topology.name}"
             )
 
-    def _check_phase(self, phase: Any) -> None:
-        if phase is None:
+    def _check_kind(self, kind: Any) -> None:
+        if kind is None:
             return
-        if not isinstance(phase, int):
-            raise ArgumentError(
-                f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
-            )
-        stride = self._ascent_kinds
-        allowed = sorted({kind * stride + other for kind in self.rule.kinds for other in self.ascent.phases})
-        if phase not in allowed:
-            raise ArgumentError(f"phase must be one of {allowed}, got {phase}")
+        if checks.is_traced(kind) or (isinstance(kind, tuple) and any(map(checks.is_traced, kind))):
+            raise ArgumentError("kind must be static, got a traced one: jit with static_argnames=('kind',)")
+        allowed = list(itertools.product(self.rule.kinds, sorted(set(self.ascent.phases))))
+        if kind not in allowed:
+            raise ArgumentError(f"kind must be one of {allowed}, got {kind!r}")
 
-    def _metrics(self, notes: dict[str, tuple[Any, Axes]], oracle: Gradients) -> Metrics:
+    def _metrics(self, notes: dict[str, tuple[Any, Axes]], evaluations: Sequence[Evaluation]) -> Metrics:
         """Makes metrics of all notes, without the rows of idle agents."""
-        if oracle.evaluations:
-            first = oracle.evaluations[0]
+        if evaluations:
+            first = evaluations[0]
             notes = {"loss": (first.loss, "A"), "aux": (first.aux, "A"), **notes}
         count = self.topology.size - self.topology.idle
 
@@ -335,12 +386,10 @@ class Method:
 
 
 class _Call(NamedTuple):
-    """What `Method.step` was called with, for steps of all kinds."""
+    """What a step was called with, for steps of all kinds."""
 
-    loss_fn: LossFn
+    oracle: Callable[[Network], Gradients | FixedGradients]
     params: Params
     state: MethodState
-    batch: Batch
     key: Key | None
     diagnostics: bool
-    group: int

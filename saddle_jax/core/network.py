@@ -148,10 +148,9 @@ class Network:
         It is charged as a ring of all agents does it, whatever the graph is: each agent sends
         2 (A - 1) / A times its model. A network with faults refuses it.
         """
-        check_params(x, self.topology.size, "x")
         if self.faults is not None:
             raise ArgumentError(f"faults must be None for an average of all agents, got {self.faults!r}")
-        self._begin(x, None, axes=1)
+        self._begin(x, None, axes=1, check=check_params)
         self.book.append(self.book.pop()._replace(everyone=True))
         present = self.topology.present if self.topology.idle else None
         return jax.tree.map(lambda leaf, mean: jnp.broadcast_to(mean, leaf.shape), x, consensus(x, present))
@@ -225,8 +224,7 @@ class Network:
         return self._by_graph(lambda graph: mixing.gathered(graph.neighbours, x, arrived))
 
     def _weigh(self, x: Tree, sent: Any, form: Form, apply: Callable[..., Array]) -> Tree:
-        check_params(x, self.topology.size, "x")
-        self._begin(x, sent, axes=1)
+        self._begin(x, sent, axes=1, check=check_params)
         # The rounding of bfloat16 would drown what W tells apart.
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
@@ -240,8 +238,9 @@ class Network:
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
-    def _begin(self, x: Tree, sent: Any, axes: int) -> None:
-        check_stacked("x", x, self.topology.size)
+    def _begin(self, x: Tree, sent: Any, axes: int, check: Callable[..., None] = check_stacked) -> None:
+        """Begins a round: its argument is checked here, and nowhere else."""
+        check("x", x, self.topology.size)
         self.charge(Message(x) if sent is None else sent, axes)
 
     def _by_graph(self, run: Callable[[Topology], Tree]) -> Tree:

@@ -12,10 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
-import jax
-import numpy as np
-
-from saddle_jax.base.checks import is_traced
+from saddle_jax.base import checks
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.topology import Topology
 
@@ -66,13 +63,4 @@ def _parts(method: "Method") -> dict[str, str]:
 
 
 def _shown(value: Any) -> str:
-    if is_traced(value):
-        return "..."
-    if isinstance(value, Topology | Cycle):
-        return value.name
-    if inspect.isfunction(value):  # such as a schedule: what optax returns is named after what made it
-        maker = value.__qualname__.split(".<locals>")[0].rpartition(".")[2]
-        return f"{maker}(...)" if value.__closure__ else value.__name__
-    is_number = isinstance(value, np.generic | jax.Array) and value.ndim == 0
-    text = repr(value.item() if is_number else value)
-    return text if text.isprintable() and " at 0x" not in text else f"{type(value).__name__}(...)"
+    return value.name if isinstance(value, Topology | Cycle) else checks.shown(value)

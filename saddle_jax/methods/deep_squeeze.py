@@ -46,13 +46,14 @@ def deep_squeeze(
 
     Args:
       compressor: the operator Q on models; None sends them as they are, and with gamma = 1 that is D-PSGD.
-      gamma: averaging rate in (0, 1]; strong compression needs a small one.
+      gamma: averaging rate, a number or a function of the step, see `sj.exact`; small for few bits.
 
     >>> method, x = sj.deep_squeeze(sj.complete(2), 0.1, gamma=1.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
     Array([0.5, 0.5], dtype=float32)
     """
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    gamma_at = check_rate(gamma, topology)
     momentum = local_momentum(beta, nesterov)
     check_optional_compressor(compressor)
     checks.choice("form", form, FORMS)
@@ -61,13 +62,13 @@ def deep_squeeze(
         return DeepSqueezeState(momentum.init(x), zeros_like(x))
 
     def step(s: Step, x: Params, state: DeepSqueezeState) -> tuple[Params, DeepSqueezeState]:
-        eta = rate(s.t)
+        eta, gamma_t = rate(s.t), gamma_at(s.t)
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         h = tree_map(lambda x, d: x - eta * d, x, direction)
         v = jax.tree.map(jnp.add, h, state.e)
         c, sent = compressed(s, compressor, v)
         e = jax.tree.map(jnp.subtract, v, c)
         pulled = s.network.pull(c, sent, form)
-        return tree_map(lambda h, p: h + gamma * p, h, pulled), DeepSqueezeState(m, e)
+        return tree_map(lambda h, p: h + gamma_t * p, h, pulled), DeepSqueezeState(m, e)
 
     return Method("deep_squeeze", topology, Rule(init, step, demands="average"))

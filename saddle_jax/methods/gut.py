@@ -33,10 +33,10 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import check_rate, of_models
+from saddle_jax.core.gossip import Gossip, GossipOptions, gossip_of, known_options
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -60,7 +60,8 @@ class GUTState(NamedTuple):
 def gut(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     mu: Any = None, beta: Any = 0.0, nesterov: bool = False, point: Literal["mixed", "current"] = "mixed",
-    weight_decay: Any = 0.0, gamma: Any = 1.0, compressor: Operator | None = None, form: Form = "auto",
+    weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes GUT; with momentum, QG-GUTm. The options that are not named here are those of `sj.dpsgd`.
 
@@ -74,9 +75,11 @@ def gut(
     >>> x, state.rule.d  # from 1, the mean model; the second agent moved by gossip alone
     (Array([0., 1.], dtype=float32), Array([ 0., 10.], dtype=float32))
     """
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     checks.choice("point", point, ("mixed", "current"))
-    momentum, gossip = local_momentum(beta, nesterov), of_models(compressor, gamma, "choco", form)
+    momentum, gossip = local_momentum(beta, nesterov), gossip_of(topology, gossip, compressor, gamma)
+    options = known_options(gossip)
+    checks.choice("order", options.order, ("choco",))
     beta = momentum.beta
     if mu is None:
         mu = 0.9 if momentum.is_none else (1 - beta) / 2
@@ -92,7 +95,7 @@ def gut(
         pulled = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
-        tracked = _mixed_direction(s, state, way, compressor, gamma, form)
+        tracked = _mixed_direction(s, state, way, options)
 
         def track(g: Array, pulled: Array, tracked: Array, c: Array) -> Any:
             return g - pulled * per_eta + mu * (tracked - c)
@@ -103,22 +106,21 @@ def gut(
         return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), way)
 
     method = Method("gut", topology, Rule(init, step, demands="average"))
-    _check_stable(topology, mu, beta, nesterov, gamma)
+    _check_stable(topology, mu, beta, nesterov, options.gamma)
     return method
 
 
-def _mixed_direction(
-    s: Step, state: GUTState, way: Any, compressor: Operator | None, gamma: Any, form: Form
-) -> Params:
+def _mixed_direction(s: Step, state: GUTState, way: Any, options: GossipOptions) -> Params:
     """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
-    if compressor is None:
+    if options.compressor is None:
         known = state.d
         copied = s.network.topology.has_fixed_links and s.network.faults is None
         sent: Any = () if copied else Message(known)
     else:
         old, new = state.way.public, way.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
-    pulled = s.network.pull(known, sent, form)
+    pulled, gamma = s.network.pull(known, sent, options.mixing), options.gamma
+    gamma = gamma(s.t) if callable(gamma) else gamma
     return tree_map(lambda d, p: d + gamma * p, state.d, pulled)
 
 

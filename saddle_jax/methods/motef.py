@@ -44,5 +44,5 @@ def motef(
     def estimate(g: Params, M: Params) -> Params:
         return tree_map(lambda g, M: (1 - lam) * M + lam * g, g, M)
 
-    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, form, estimate)
+    rule = beer_rule(topology, learning_rate, compressor, gamma, weight_decay, form, estimate)
     return Method("motef", topology, rule)

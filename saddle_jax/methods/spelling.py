@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from saddle_jax.base import brought, calls, spelt, tables
+from saddle_jax.core.gossip import choco, exact
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.methods import METHODS, options_of
 
 # What the settings of a run say elsewhere, and a spelling does not.
 _ELSEWHERE = ("topology", "learning_rate", "compressor")
+# Settings that are no options of their own where a method has a gossip, which says them.
+OF_GOSSIP = ("order", "form")
 
 
 @functools.lru_cache(maxsize=256)
@@ -34,7 +37,10 @@ def is_ours(text: str) -> bool:
 def leaves_open(text: str, option: str) -> bool:
     """Tells whether a spelt method has an option that its spelling leaves open; imports what is not ours."""
     name, options = parse_method(text)
-    return option in options_of(name) and option not in options
+    takes = options_of(name)
+    if option in OF_GOSSIP and option not in takes:
+        return "gossip" in takes and "gossip" not in options
+    return option in takes and option not in options
 
 
 def parameter(text: str, option: str) -> inspect.Parameter:
@@ -61,12 +67,25 @@ def make_method(
     name, options = parse_method(text)
     options = {**options, **(instead or {})}
     factory = spelt.factory("method", name, METHODS)
-    if is_ours(text):
-        return factory(topology, learning_rate=learning_rate, **settings | options)
-    _check_options(name, options)
     given = {"learning_rate": learning_rate} | settings | options
+    if "gossip" in tables.options(factory):
+        given = with_gossip(given)
+    if is_ours(text):
+        return factory(topology, **given)
+    _check_options(name, options)
     made: Method = brought.call("method", name, factory, given, Method, topology)
     return made
+
+
+def with_gossip(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a method's options with one `gossip` in the place of the settings that say parts of it."""
+    rest = dict(options)
+    order, mixing = rest.pop("order", "choco"), rest.pop("form", "auto")
+    if "gossip" in rest or (order, mixing) == ("choco", "auto"):
+        return rest
+    compressor, gamma = rest.pop("compressor", None), rest.pop("gamma", 1.0)
+    rest["gossip"] = exact(gamma, mixing) if compressor is None else choco(compressor, gamma, order, mixing)
+    return rest
 
 
 def _check_options(name: str, options: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def _has(config: Config, name: str) -> bool:
     if name == "biased":
         return config.compressor.startswith("quantize")
     if name == "order":
-        return config.compressor != "none" and "order" in options_of(config.method)
+        return config.compressor != "none" and "gossip" in options_of(config.method)
     if name == "ascent_reuse":
         return config.ascent_every > 1
     return name == "norm" or name in options_of(config.method)

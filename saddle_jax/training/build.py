@@ -29,7 +29,7 @@ from saddle_jax.kernels.convolution import Lowering
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
-from saddle_jax.methods.spelling import make_method, parse_method
+from saddle_jax.methods.spelling import OF_GOSSIP, make_method, parse_method
 from saddle_jax.models import initialise
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
@@ -146,7 +146,8 @@ def in_force(config: Config) -> dict[str, Any]:
 
 def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
     """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
-    names = [name for name in tables.options(factory) if name in SETTINGS]
+    takes = tables.options(factory)
+    names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
     if "mu" in options and not is_traced(config.mu) and config.mu < 0:
         del options["mu"]

@@ -397,7 +397,7 @@ class _Run:
         """Takes the steps of one call of the program."""
         count = self.calendar.together(self.step)
         inputs = feed.at(self.step)
-        with self._clock("steps", key=(count, self.program.phase(self.step, count))):
+        with self._clock("steps", key=(count, self.program.kind(self.step, count))):
             self.carry, self.newest = self.program.steps(self.carry, inputs, self.step, count)
             if self.profile:
                 jax.block_until_ready(self.carry)

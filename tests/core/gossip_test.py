@@ -36,7 +36,7 @@ def test_gossip_preserves_the_mean_and_contracts_on_any_graph(n, seed, form, gam
     topology = sj.from_networkx(graph)
     with jax.enable_x64(True):
         params = jax.tree.map(jnp.asarray, stacked_tree(n, seed))
-        transform = sj.gossip(topology, gamma, form=form)
+        transform = sj.gossip(topology, gamma, mixing=form)
         zero = jax.tree.map(jnp.zeros_like, params)
         updates, _ = transform.update(zero, transform.init(params), params)
         mixed = optax.apply_updates(params, updates)
@@ -81,7 +81,7 @@ def test_rounding_does_not_drive_the_mean(form, dtype, tolerance):
     """Thousands of rounds with small noise: the mean model must not grow or shrink by W's rounding."""
     topology = sj.ring(9)
     start = sj.replicate(jnp.linspace(1, 2, 50).astype(dtype), 9)
-    transform = sj.gossip(topology, form=form)
+    transform = sj.gossip(topology, mixing=form)
 
     def step(params, key):
         noise = (1e-3 * jax.random.normal(key, params.shape)).astype(dtype)
@@ -131,9 +131,9 @@ def test_low_precision_models_stay_low_precision():
 
 BAD = {
     "topology": (lambda: sj.gossip(np.eye(3)), "topology must be a Topology"),
-    "gamma": (lambda: sj.gossip(sj.ring(3), 0.0), r"gamma must be a number > 0 and <= 1, got 0.0"),
+    "gamma": (lambda: sj.gossip(sj.ring(3), 0.0), r"gamma must be a number > 0, got 0.0"),
     "gamma nan": (lambda: sj.gossip(sj.ring(3), float("nan")), "gamma .* got nan"),
-    "form": (lambda: sj.gossip(sj.ring(3), form="sparse"), "form must be one of .* got 'sparse'"),
+    "mixing": (lambda: sj.gossip(sj.ring(3), mixing="sparse"), "mixing must be one of .* got 'sparse'"),
     "of": (lambda: sj.gossip(sj.ring(3), of="old"), "of must be one of .* got 'old'"),
     "compressor": (
         lambda: sj.choco_gossip(sj.ring(3), "sign"),

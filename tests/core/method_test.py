@@ -109,10 +109,10 @@ def test_graphs_take_turns_by_the_one_counter(name):
     for first, graphs in ((0, sj.cycle(a, b)), (length, sj.cycle(b, a))):
         method = dataclasses.replace(make(name, graphs), ascent=sj.plain())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
-        step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
+        step = jax.jit(method.step, static_argnums=0, static_argnames="kind")
         for t in range(2 * length):
-            phase = method.phase(first + t)
-            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), phase=phase)
+            kind = method.kind(first + t)
+            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), kind=kind)
         assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)

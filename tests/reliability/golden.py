@@ -144,6 +144,9 @@ def run_of(settings, folder):
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
     names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "form", "local_steps")
     options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
+    if not {"order", "form"}.isdisjoint(options):
+        gamma, mixing, _ = (options.pop(name) for name in ("gamma", "form", "order"))  # nothing is compressed
+        options["gossip"] = sj.exact(gamma, mixing)
     graph = sj.ring(settings["agents"])
 
     def method(beta):
