@@ -87,12 +87,12 @@ from .methods.beer import beer as beer
 from .methods.cga import cga as cga
 from .methods.d2 import d2 as d2
 from .methods.dcd import dcd as dcd
+from .methods.dcd import ecd as ecd
 from .methods.decentlam import decentlam as decentlam
 from .methods.deep_squeeze import deep_squeeze as deep_squeeze
 from .methods.dfedavgm import dfedavgm as dfedavgm
 from .methods.dfedavgm import dfedsam as dfedsam
 from .methods.dpsgd import dpsgd as dpsgd
-from .methods.ecd import ecd as ecd
 from .methods.gradient_tracking import gradient_tracking as gradient_tracking
 from .methods.gut import gut as gut
 from .methods.kgt import kgt as kgt

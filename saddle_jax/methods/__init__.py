@@ -25,7 +25,7 @@ METHODS: tables.Table[Callable[..., Method]] = tables.load(
         "relay_sgd": "saddle_jax.methods.relay_sgd:relay_sgd",
         "deep_squeeze": "saddle_jax.methods.deep_squeeze:deep_squeeze",
         "dcd": "saddle_jax.methods.dcd:dcd",
-        "ecd": "saddle_jax.methods.ecd:ecd",
+        "ecd": "saddle_jax.methods.dcd:ecd",
         "beer": "saddle_jax.methods.beer:beer",
         "motef": "saddle_jax.methods.motef:motef",
         "ada_gossip": "saddle_jax.methods.ada_gossip:ada_gossip",
