@@ -22,7 +22,7 @@ from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.graphs import check_topology
 from saddle_jax.core.messages import Message
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
 
@@ -41,7 +41,7 @@ class GossipOptions(NamedTuple):
     compressor: Operator | None  # None: exact gossip
     gamma: Any
     order: Order
-    mixing: Form
+    mixing: Mixing
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -101,7 +101,7 @@ class Gossip(Generic[State]):
         return f"{'exact' if compressor is None else 'choco'}({', '.join(words)})"
 
 
-def exact(gamma: Any = 1.0, mixing: Form = "auto") -> Gossip[tuple[()]]:
+def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
     """Makes a round of exact gossip: x becomes x + gamma (W - I) x.
 
     Args:
@@ -115,13 +115,13 @@ def exact(gamma: Any = 1.0, mixing: Form = "auto") -> Gossip[tuple[()]]:
     Array([2., 3., 4., 3.], dtype=float32)
     """
     rate = checks.schedule(gamma, "gamma")
-    checks.choice("mixing", mixing, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
         check_settles(gamma, step.network.topology, step.network.faults)
         x = trees.in_memory(x)  # each neighbour reads it
-        gamma_t, pulled = rate(step.t), step.network.pull(x, form=mixing)
-        return trees.in_memory(tree_map(lambda x, p: x + gamma_t * p, x, pulled)), state
+        gamma_t, correction = rate(step.t), step.network.correction(x, mixing=mixing)
+        return trees.in_memory(tree_map(lambda x, p: x + gamma_t * p, x, correction)), state
 
     return Gossip(lambda x: (), mix, GossipOptions(None, gamma, "choco", mixing))
 
@@ -133,7 +133,7 @@ class ChocoState(NamedTuple):
 
 
 def choco(
-    compressor: Operator, gamma: Any = 1.0, order: Order = "choco", mixing: Form = "auto"
+    compressor: Operator, gamma: Any = 1.0, order: Order = "choco", mixing: Mixing = "auto"
 ) -> Gossip[ChocoState]:
     """Makes a round of compressed gossip. The public copy x-hat starts at zero:
 
@@ -164,7 +164,7 @@ def choco(
     rate = checks.schedule(gamma, "gamma")
     check_compressor(compressor)
     checks.choice("order", order, ORDERS)
-    checks.choice("mixing", mixing, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
         check_settles(gamma, step.network.topology, step.network.faults)
@@ -172,13 +172,13 @@ def choco(
         gamma_t, public = rate(step.t), state.public
         if order == "choco":
             public, sent = publish(step, compressor, x, public)
-            pulled = step.network.pull(public, sent, mixing)
-            return tree_map(lambda x, p: x + gamma_t * p, x, pulled), ChocoState(public)
+            correction = step.network.correction(public, sent, mixing)
+            return tree_map(lambda x, p: x + gamma_t * p, x, correction), ChocoState(public)
         # What is mixed now travelled in the step before; what travels now is mixed in the next step.
-        pulled = step.network.pull(public, (), mixing)
-        x = tree_map(lambda x, p: x + gamma_t * p, x, pulled)
+        correction = step.network.correction(public, (), mixing)
+        x = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         public, sent = publish(step, compressor, x, public)
-        step.network.charge(sent)
+        step.network.record(sent)
         return x, ChocoState(public)
 
     options = GossipOptions(compressor, gamma, order, mixing)

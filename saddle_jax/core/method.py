@@ -12,16 +12,16 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core import demands, metrics, trees
-from saddle_jax.core.ascent import Ascent, plain
+from saddle_jax.core import metrics, requirements, trees
 from saddle_jax.core.conditions import FaultState
+from saddle_jax.core.estimator import GradientEstimator, plain_gradient
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.gradients import (
+    AbstractGradients,
     Evaluation,
     FixedGradients,
     Gradients,
     Kind,
-    Rehearsal,
     initial_states,
 )
 from saddle_jax.core.graphs import check_topology
@@ -41,14 +41,14 @@ _FAULTS, _TIMING = 2**30, 2**30 + 1
 
 
 class MethodState(NamedTuple):
-    """A method remembers its step number and the states of its ascent and of its rule.
+    """A method remembers its step number and the states of its estimator and of its rule.
 
     >>> sj.qgm(sj.ring(2), 0.1).init(jnp.zeros(2)).t
     Array(0, dtype=int32)
     """
 
     t: Array  # steps taken, int32 []: the only counter of a run
-    ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
+    gradient: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
     faults: Any = ()  # what the network's faults remember; () without faults
     clock: Any = ()  # the agents' clocks; () if nobody measures time
@@ -58,7 +58,7 @@ class Trace(NamedTuple):
     """A trace lists what a step of one kind does; an abstract run of the step finds it."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
-    asked: tuple[Kind, ...]  # which gradients the rule asked for
+    calls: tuple[Kind, ...]  # which gradients the rule asked for
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
@@ -77,7 +77,7 @@ class Method:
       name: the method's name.
       topology: who hears whom.
       rule: the algorithm.
-      ascent: how the gradient of one model is taken, such as `sj.plain()` or `sj.sam(0.05)`.
+      gradient: how the gradient of one model is taken, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
       call: what the named ones print, see `saddle_jax.core.printed`.
@@ -86,7 +86,7 @@ class Method:
     name: str
     topology: Graphs
     rule: Rule[Any]
-    ascent: Ascent[Any] = plain()
+    gradient: GradientEstimator[Any] = plain_gradient()
     faults: Faults | None = None
     timing: Timing | None = None
     call: Call | None = None
@@ -95,14 +95,14 @@ class Method:
         checks.instance("name", self.name, str, "'mine'")
         check_topology(self.topology)
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
-        checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
+        checks.instance("gradient", self.gradient, GradientEstimator, "sj.sam(0.05)")
         self.rule.check()
-        demands.check_keeps(self.name, self.rule.demands, self.topology)
+        requirements.check_stochasticity(self.name, self.rule.requires, self.topology)
         agents = self.topology.size - self.topology.idle
         if self.faults is not None:
             checks.instance("faults", self.faults, Faults, "sj.Faults(drop=0.1)")
             self.faults.check_agents(agents)
-            demands.check_faults(self.faults, self.topology, self.rule)
+            requirements.check_faults(self.faults, self.topology, self.rule)
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
@@ -115,13 +115,13 @@ class Method:
         trees.check_params("params", params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
-        demands.check_state(self.name, state, self.topology.size)
-        asked = self.asked(params)  # raises an error if a step would fail
-        self._check_kept_per_link(asked, params)
-        ascent = initial_states(self.ascent, params, asked, self.topology.slots)
+        requirements.check_state(self.name, state, self.topology.size)
+        calls = self.calls(params)  # raises an error if a step would fail
+        self._check_kept_per_link(calls, params)
+        estimator = initial_states(self.gradient, params, calls, self.topology.slots)
         return MethodState(
             jnp.zeros([], jnp.int32),
-            ascent,
+            estimator,
             state,
             () if self.faults is None else self._first_faults(self.faults, params),
             () if self.timing is None else self.timing.init(self.topology.size),
@@ -137,21 +137,21 @@ class Method:
         *,
         kind: StepKind | None = None,
         diagnostics: bool = False,
-        group: int = 0,
+        agents_per_call: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes one step of all agents. It is pure: jit it with loss_fn, kind, diagnostics and group static.
+        """Takes one step of all agents. It is pure: jit it with loss_fn, kind, diagnostics and agents_per_call static.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
           params: stacked models [A, ...].
           state: the state from `init` or from the step before.
           batch: one batch per agent, stacked [A, B, ...].
-          key: consumed; compressors and ascents that draw random numbers need one, and so do faults and
+          key: consumed; compressors and estimators that draw random numbers need one, and so do faults and
             agents that straggle.
           kind: which kind of step this is, see `kind`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.
-          group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
+          agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
 
         Returns:
           The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
@@ -170,8 +170,10 @@ class Method:
         gradient_kind = None if kind is None else kind[1]
 
         def oracle(network: Network) -> Gradients:
-            states = list(state.ascent)
-            return Gradients(loss_fn, self.ascent, batch, network, state.t, states, gradient_kind, group)
+            states = list(state.gradient)
+            return Gradients(
+                loss_fn, self.gradient, batch, network, state.t, states, gradient_kind, agents_per_call
+            )
 
         return self.step_with(oracle, params, state, key, kind=kind, diagnostics=diagnostics)
 
@@ -187,7 +189,7 @@ class Method:
     ) -> tuple[Params, MethodState, Metrics]:
         """Takes one step as `step` does, with the gradients of an oracle, which is made for its network."""
         call = _Call(oracle, params, state, key, diagnostics)
-        kinds = self.rule.kinds if kind is None else (kind[0],)
+        kinds = self.rule.all_kinds if kind is None else (kind[0],)
         gradient_kind = None if kind is None else kind[1]
         branches = [lambda each=each: self._take(call, each, gradient_kind) for each in kinds]
         if len(branches) == 1:
@@ -198,7 +200,7 @@ class Method:
         return taken
 
     def compile(
-        self, loss_fn: LossFn, *, diagnostics: bool = False, group: int = 0
+        self, loss_fn: LossFn, *, diagnostics: bool = False, agents_per_call: int = 0
     ) -> Callable[..., tuple[Params, MethodState, Metrics]]:
         """Makes a jitted step (params, state, batch, key=None) -> (params, state, metrics) for your own loop.
 
@@ -211,9 +213,11 @@ class Method:
         >>> x  # (0 - 1 - 1 + 2) / 2
         Array([0., 0.], dtype=float32)
         """
-        of_loss = functools.partial(self.step, loss_fn, diagnostics=diagnostics, group=group)
+        of_loss = functools.partial(
+            self.step, loss_fn, diagnostics=diagnostics, agents_per_call=agents_per_call
+        )
         compiled = jax.jit(of_loss, static_argnames="kind")
-        is_one_kind = len(self.rule.kinds) == len(set(self.ascent.phases)) == 1
+        is_one_kind = len(self.rule.all_kinds) == len(set(self.gradient.phases)) == 1
 
         def step(
             params: Params, state: MethodState, batch: Batch, key: Key | None = None
@@ -230,13 +234,13 @@ class Method:
     ) -> tuple[Params, MethodState, Metrics]:
         """Takes a step of one kind of the rule; None decides by t which kind of gradient it takes."""
         params, state = call.params, call.state
-        network = Network(self.topology, self.rule.turns(state.t), call.key)
+        network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
         oracle = call.oracle(network)
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
-        demands.check_alike("models", new, params)
-        demands.check_alike("state", rule_state, state.rule)
+        requirements.check_alike("models", new, params)
+        requirements.check_alike("state", rule_state, state.rule)
         if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
@@ -244,46 +248,48 @@ class Method:
         after = MethodState(state.t + 1, tuple(oracle.states), rule_state, faults)
         if network.conditions is not None:
             # Whoever is away stands still, with all that it remembers.
-            old = (params, state.ascent, state.rule)
-            new, ascent, rule_state = network.conditions.frozen(old, (new, after.ascent, after.rule))
-            after = after._replace(ascent=ascent, rule=rule_state)
+            old = (params, state.gradient, state.rule)
+            new, estimator, rule_state = network.conditions.frozen(old, (new, after.gradient, after.rule))
+            after = after._replace(gradient=estimator, rule=rule_state)
             after = after._replace(faults=faults._replace(past=tuple(network.conditions.past or ())))
             step.note("sent", faults.sent, "A")
-            if kind in self.rule.talking and self.faults is not None and self.faults.loses:
+            if kind in self.rule.comm_kinds and self.faults is not None and self.faults.loses:
                 step.note("messages_lost", network.conditions.lost(network.table), "")
         if self.timing is not None:
-            clock = self._advance(self.timing, call, gradient_kind, network, oracle.asked)
+            clock = self._advance(self.timing, call, gradient_kind, network, oracle.calls)
             step.note("simulated_seconds", clock.seconds, "")
             after = after._replace(clock=clock)
         return new, after, self._metrics(step.notes, oracle.evaluations)
 
     def _first_faults(self, faults: Faults, params: Params) -> FaultState:
-        talking = self.rule.talking
+        comm_kinds = self.rule.comm_kinds
         late = [
             trace.late
-            for kind, trace in zip(self.rule.kinds, self.trace(params), strict=True)
-            if kind in talking
+            for kind, trace in zip(self.rule.all_kinds, self.trace(params), strict=True)
+            if kind in comm_kinds
         ]
         first = self.topology.graphs[0].occupied
-        return faults.init(first, len(talking), late[0] if late else ())
+        return faults.init(first, len(comm_kinds), late[0] if late else ())
 
     def _draw(self, faults: Faults, call: "_Call", kind: int, network: Network) -> FaultState:
         """Draws what goes wrong in this step and tells the network; returns what the faults remember."""
         key = None if call.key is None else jax.random.fold_in(call.key, _FAULTS)
-        talking = self.rule.talking.index(kind) if kind in self.rule.talking else None
-        network.conditions, state = faults.draw(key, call.state.t, network.table, call.state.faults, talking)
+        comm_kinds = self.rule.comm_kinds.index(kind) if kind in self.rule.comm_kinds else None
+        network.conditions, state = faults.draw(
+            key, call.state.t, network.table, call.state.faults, comm_kinds
+        )
         return state
 
     def _advance(
-        self, timing: Timing, call: "_Call", kind: int | None, network: Network, asked: Sequence[Kind]
+        self, timing: Timing, call: "_Call", kind: int | None, network: Network, calls: Sequence[Kind]
     ) -> Clock:
         """Returns the agents' clocks after the step."""
         key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
-        t, ascent = call.state.t, self.ascent
-        by_phase = jnp.array([ascent.passes(each) for each in ascent.phases], jnp.float32)
-        passes = by_phase[t % ascent.period] if kind is None else jnp.float32(ascent.passes(kind))
+        t, estimator = call.state.t, self.gradient
+        by_phase = jnp.array([estimator.passes(each) for each in estimator.phases], jnp.float32)
+        passes = by_phase[t % estimator.period] if kind is None else jnp.float32(estimator.passes(kind))
         degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
-        batches = [jnp.float32(1) if each == "own" else degrees for each in asked]
+        batches = [jnp.float32(1) if each == "own" else degrees for each in calls]
         total = passes * sum(batches, start=jnp.zeros(self.topology.size, jnp.float32))
         return timing.advance(key, t, network, total, call.state.clock)
 
@@ -292,71 +298,71 @@ class Method:
 
         Steps of one kind are one compiled program: loops that count steps themselves name it.
         """
-        return self.rule.phase(checks.whole("t", t, at_least=0)), self.ascent.phase(t)
+        return self.rule.phase(checks.whole("t", t, at_least=0)), self.gradient.phase(t)
 
-    def asked(self, params: Params) -> tuple[Kind, ...]:
+    def calls(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
 
-        Steps of other kinds may ask for fewer; the ascent's states are kept for each question.
+        Steps of other kinds may ask for fewer; the estimator's states are kept for each question.
         """
-        lists = [trace.asked for trace in self.trace(params)]
+        lists = [trace.calls for trace in self.trace(params)]
         most = max(lists, key=len)
-        for asked in lists:
-            if asked != most[: len(asked)]:
+        for calls in lists:
+            if calls != most[: len(calls)]:
                 raise ArgumentError(
                     f"{self.name} must ask for the same gradients in the same order in steps of all kinds, "
-                    f"got {asked} and {most}"
+                    f"got {calls} and {most}"
                 )
         return most
 
     def trace(self, params: Params) -> tuple[Trace, ...]:
         """Lists what a step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
 
-        There is one trace for each kind of step, in the order of `Rule.kinds`. The ledger, the memory
+        There is one trace for each kind of step, in the order of `Rule.all_kinds`. `comm_cost`, the memory
         estimate and `init` all ask for them: they are remembered for each set of shapes.
         """
         leaves, structure = jax.tree.flatten(params)
         shapes = (structure, *((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
         traces: dict[Any, tuple[Trace, ...]] = self.__dict__.setdefault("_traces", {})
         if shapes not in traces:
-            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.kinds)
+            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.all_kinds)
         return traces[shapes]
 
     def _trace(self, params: Params, kind: int) -> Trace:
-        book: list[Round] = []
-        oracle = Rehearsal(self.topology.slots)
+        rounds: list[Round] = []
+        oracle = AbstractGradients(self.topology.slots)
 
-        def rehearse(x: Params, t: Array, key: Key) -> Any:
-            network = Network(self.topology, t, key, book=book)
+        def abstract_step(x: Params, t: Array, key: Key) -> Any:
+            network = Network(self.topology, t, key, rounds=rounds)
             if self.faults is not None:
-                network.conditions = self.faults.rehearsal(network.table)
+                network.conditions = self.faults.abstract_conditions(network.table)
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
-            demands.check_alike("models", new, x)
-            demands.check_alike("state", new_state, state)
+            requirements.check_alike("models", new, x)
+            requirements.check_alike("state", new_state, state)
             return () if network.conditions is None else tuple(network.conditions.noted)
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
-        late = jax.eval_shape(rehearse, params, t, key)
-        if book and kind in self.rule.silent:
+        late = jax.eval_shape(abstract_step, params, t, key)
+        if rounds and kind in self.rule.local_kinds:
             raise ArgumentError(
-                f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"
+                f"{self.name} must send nothing in steps of kind {kind}, which it calls local"
             )
-        return Trace(tuple(book), tuple(oracle.asked), late)
+        return Trace(tuple(rounds), tuple(oracle.calls), late)
 
-    def _check_kept_per_link(self, asked: tuple[Kind, ...], params: Params) -> None:
-        """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
+    def _check_kept_per_link(self, calls: tuple[Kind, ...], params: Params) -> None:
+        """Checks that an estimator which remembers something of pairs meets the same ones in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
-        per_pair = set(asked) - {"own"} and self.ascent.keeps_state(one)
+        per_pair = set(calls) - {"own"} and self.gradient.keeps_state(one)
         if per_pair and self.faults is not None and self.faults.loses:
             raise ArgumentError(
-                f"faults must lose nothing for {self.ascent}, which remembers pairs, got {self.faults!r}"
+                f"faults must lose nothing for {self.gradient}, which remembers pairs, got {self.faults!r}"
             )
         if per_pair and not self.topology.has_fixed_links:
             raise ArgumentError(
-                f"topology must have the same links in every step for {self.ascent}, which remembers pairs, "
-                f"got {self.topology.name}"
+                f"topology must have the same links in every step for {self.gradient}, which remembers "
+                f"pairs, got {self.topology.name}"
             )
 
     def _check_kind(self, kind: Any) -> None:
@@ -364,7 +370,7 @@ class Method:
             return
         if checks.is_traced(kind) or (isinstance(kind, tuple) and any(map(checks.is_traced, kind))):
             raise ArgumentError("kind must be static, got a traced one: jit with static_argnames=('kind',)")
-        allowed = list(itertools.product(self.rule.kinds, sorted(set(self.ascent.phases))))
+        allowed = list(itertools.product(self.rule.all_kinds, sorted(set(self.gradient.phases))))
         if kind not in allowed:
             raise ArgumentError(f"kind must be one of {allowed}, got {kind!r}")
 

@@ -20,12 +20,12 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Key, LossFn, Operator, Params, State, Tree
 from saddle_jax.core import trees
-from saddle_jax.core.ascent import Ascent, plain
+from saddle_jax.core.estimator import GradientEstimator, plain
 from saddle_jax.core.gossip import Gossip, Order, choco, exact, gossip_of
 from saddle_jax.core.gradients import FixedGradients, Gradients
 from saddle_jax.core.graphs import check_topology
 from saddle_jax.core.method import Method, MethodState
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.network import Network
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.topology import Links, Topology
@@ -80,10 +80,10 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
     Array([0.95, 0.95], dtype=float32)
     """
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
-    if method.ascent.name != plain().name:
+    if method.gradient.name != plain().name:
         raise ArgumentError(
             "method must have plain gradients to be an optax transform: others are taken outside of it, by "
-            f"sj.local_gradients(loss_fn, {method.ascent}), got {method!r}"
+            f"sj.local_gradients(loss_fn, {method.gradient}), got {method!r}"
         )
     if method.timing is not None:
         raise ArgumentError(f"timing must be None for an optax transform, got {method.timing!r}")
@@ -113,7 +113,7 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
         else:
             _check_within(method, step)
             given = FixedGradients(updates, x, method.name)
-            within = dataclasses.replace(step, x=x, oracle=given, phase=method.rule.kinds[0])
+            within = dataclasses.replace(step, x=x, oracle=given, phase=method.rule.all_kinds[0])
             new, rule = method.rule.step(within, x, state.rule)
             state = state._replace(t=state.t + 1, rule=rule)
         return jax.tree.map(jnp.subtract, new, x), state
@@ -132,7 +132,7 @@ def _taken(
 def _check_within(method: Method, step: Step) -> None:
     """Checks a transform inside the rule of another method, which has the network and counts the steps."""
     _check_same(step.network.topology, method.topology)
-    if len(method.rule.kinds) > 1 or method.faults is not None:
+    if len(method.rule.all_kinds) > 1 or method.faults is not None:
         raise ArgumentError(
             "method must have steps of one kind and no faults of its own inside the chain of another method, "
             f"got {method!r}"
@@ -167,7 +167,9 @@ def decentralize(
     return as_optax(Method("decentralize", topology, rule_of(chain)))  # which counts the steps
 
 
-def local_gradients(loss_fn: LossFn, estimator: Ascent[Any] | None = None) -> Callable[..., Params]:
+def local_gradients(
+    loss_fn: LossFn, estimator: GradientEstimator[Any] | None = None
+) -> Callable[..., Params]:
     """Makes a function that takes every agent's gradient of its own loss at its own model.
 
     Args:
@@ -194,7 +196,7 @@ def local_gradients(loss_fn: LossFn, estimator: Ascent[Any] | None = None) -> Ca
 
 
 def cross_gradients(
-    loss_fn: LossFn, topology: Graphs, estimator: Ascent[Any] | None = None
+    loss_fn: LossFn, topology: Graphs, estimator: GradientEstimator[Any] | None = None
 ) -> Callable[..., Params]:
     """Makes a function that takes every agent's gradients at its own model on its neighbours' batches.
 
@@ -222,9 +224,9 @@ def cross_gradients(
     return gradients
 
 
-def _oracle_of(loss_fn: LossFn, estimator: Ascent[Any] | None) -> Callable[..., Gradients]:
+def _oracle_of(loss_fn: LossFn, estimator: GradientEstimator[Any] | None) -> Callable[..., Gradients]:
     estimator = plain() if estimator is None else estimator
-    checks.instance("estimator", estimator, Ascent, "sj.sam(0.05)")
+    checks.instance("estimator", estimator, GradientEstimator, "sj.sam(0.05)")
 
     def oracle(topology: Graphs, params: Params, batch: Batch, key: Key | None, t: Any) -> Gradients:
         trees.check_params("params", params, topology.size)
@@ -246,7 +248,7 @@ def gossip(
     gamma: Any = 1.0,
     *,
     of: Literal["updated", "current"] = "updated",
-    mixing: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of exact gossip to the updates; it comes after the learning rate in a chain.
 
@@ -277,7 +279,7 @@ def choco_gossip(
     gamma: Any = 1.0,
     order: Order = "choco",
     *,
-    mixing: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of compressed gossip to the updates; it comes after the learning rate in a chain.
 

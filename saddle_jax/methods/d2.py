@@ -51,7 +51,7 @@ class PlusState(NamedTuple):
     """The variant "plus" remembers by how much a step differed from that of the mean gradient."""
 
     q: Params  # (x' - x) / eta' - g', [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 class OriginalState(NamedTuple):
@@ -59,7 +59,7 @@ class OriginalState(NamedTuple):
 
     x: Params  # x' [A, ...]
     g: Params  # g' [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 class RelayState(NamedTuple):
@@ -67,7 +67,7 @@ class RelayState(NamedTuple):
 
     c: Params  # in units of a model [A, ...]
     m: Any  # momentum [A, ...]; None without momentum
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -116,16 +116,16 @@ def _plus(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum)
         eta = rate(s.t)
         g = decayed(s.gradient(x), x, weight_decay)
         half = tree_map(lambda x, q, g: x - eta * (q + g), x, state.q, g)
-        new, way = gossip.mix(s, half, state.way)
+        new, gossip_state = gossip.mix(s, half, state.gossip_state)
         per_eta = inverse(eta)
 
         def correct(q: Array, x: Array, new: Array, g: Array) -> Array:
             # A step of rate zero, with which a warm-up begins, tells nothing of the gradients.
             return jnp.where(per_eta == 0, q, (x - new) * per_eta - g)
 
-        return new, PlusState(tree_map(correct, state.q, x, new, g), way)
+        return new, PlusState(tree_map(correct, state.q, x, new, g), gossip_state)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, requires="doubly")
 
 
 def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[OriginalState]:
@@ -139,10 +139,10 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
         eta = rate(s.t)
         g = decayed(s.gradient(x), x, weight_decay)
         half = tree_map(lambda x, x_old, g, g_old: 2 * x - x_old - eta * (g - g_old), x, state.x, g, state.g)
-        new, way = gossip.mix(s, half, state.way)
-        return new, OriginalState(x, g, way)
+        new, gossip_state = gossip.mix(s, half, state.gossip_state)
+        return new, OriginalState(x, g, gossip_state)
 
-    return Rule(init, step, demands="average", movable=False)
+    return Rule(init, step, requires="doubly", restartable=False)
 
 
 def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[RelayState]:
@@ -154,10 +154,10 @@ def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum
         g = decayed(s.gradient(x), x, weight_decay)
         d, m = momentum.direction(g, state.m)
         moved = tree_map(lambda x, d: x - eta * d, x, d)  # x + u
-        new, way = gossip.mix(s, tree_map(lambda y, c: y + c, moved, state.c), state.way)
-        return new, RelayState(tree_map(lambda new, y: new - y, new, moved), m, way)
+        new, gossip_state = gossip.mix(s, tree_map(lambda y, c: y + c, moved, state.c), state.gossip_state)
+        return new, RelayState(tree_map(lambda new, y: new - y, new, moved), m, gossip_state)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, requires="doubly")
 
 
 def _check_stable(topology: Graphs, gamma: Any) -> None:

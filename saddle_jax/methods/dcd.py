@@ -28,7 +28,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, compressed
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
@@ -74,17 +74,17 @@ def _rule_of_copies(
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         theta, receive = exchange(s, x, state._replace(m=m), tree_map(lambda d: eta * d, direction))
         q, sent = compressed(s, compressor, theta)
-        s.network.charge(sent)
+        s.network.record(sent)
         return receive(q)
 
-    return Rule(lambda x: begin(momentum.init(x), x), step, demands="average")
+    return Rule(lambda x: begin(momentum.init(x), x), step, requires="doubly")
 
 
 @printed
 def dcd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DCD-PSGD: differences of models are compressed. The options are those of `sj.dpsgd`.
 
@@ -95,10 +95,10 @@ def dcd(
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 + 2) / 2 - 0.1 g
     Array([0., 1.], dtype=float32)
     """
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def exchange(s: Step, x: Params, state: DCDState, move: Params) -> tuple[Params, Receive]:
-        z = jax.tree.map(jnp.subtract, s.network.pull(x, (), form), move)
+        z = jax.tree.map(jnp.subtract, s.network.correction(x, (), mixing), move)
         return z, lambda q: (jax.tree.map(jnp.add, x, q), state)
 
     rule = _rule_of_copies(
@@ -111,7 +111,7 @@ def dcd(
 def ecd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes ECD-PSGD: extrapolated models are compressed. The options are those of `sj.dpsgd`.
 
@@ -123,11 +123,11 @@ def ecd(
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 + 2) / 2 - 0.1 g
     Array([0., 1.], dtype=float32)
     """
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def exchange(s: Step, x: Params, state: ECDState, move: Params) -> tuple[Params, Receive]:
         t = jnp.asarray(s.t + 1, float)
-        new = jax.tree.map(jnp.subtract, s.network.mix(state.y_hat, (), form), move)
+        new = jax.tree.map(jnp.subtract, s.network.mix(state.y_hat, (), mixing), move)
         z = tree_map(lambda x, new: (1 - t / 2) * x + t / 2 * new, x, new)
 
         def receive(q: Params) -> tuple[Params, ECDState]:

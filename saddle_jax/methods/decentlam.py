@@ -28,7 +28,7 @@ class DecentLaMState(NamedTuple):
     """DecentLaM remembers its momentum and what its gossip remembers."""
 
     m: Params  # in units of a gradient [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -56,12 +56,12 @@ def decentlam(
         per_eta = inverse(eta)  # at rate zero the step is no multiple of eta, and m only decays
         g = decayed(s.gradient(x), x, weight_decay)
         half = tree_map(lambda x, g: x - eta * g, x, g)
-        mixed, way = gossip.mix(s, half, state.way)
+        mixed, gossip_state = gossip.mix(s, half, state.gossip_state)
 
         def remember(m: Array, x: Array, mixed: Array) -> Any:
             return beta * m + (x - mixed) * per_eta
 
         new = tree_map(lambda mixed, m: mixed - eta * beta * m, mixed, state.m)  # x - eta m, without division
-        return new, DecentLaMState(tree_map(remember, state.m, x, mixed), way)
+        return new, DecentLaMState(tree_map(remember, state.m, x, mixed), gossip_state)
 
-    return Method("decentlam", topology, Rule(init, step, demands="average"))
+    return Method("decentlam", topology, Rule(init, step, requires="doubly"))

@@ -35,7 +35,7 @@ class DFedAvgMState(NamedTuple):
     """DFedAvgM remembers its last displacement and what its gossip remembers."""
 
     v: Params  # y_j - y_{j-1}, zero when a round starts [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -69,17 +69,17 @@ def dfedavgm(
         return DFedAvgMState(zeros_like(x), gossip.init(x))
 
     def step(s: Step, y: Params, state: DFedAvgMState) -> tuple[Params, DFedAvgMState]:
-        eta, way = rate(s.t), state.way
+        eta, gossip_state = rate(s.t), state.gossip_state
         g = decayed(s.gradient(y), y, weight_decay)
         v = tree_map(lambda v, g: beta * v - eta * g, state.v, g)
         y = tree_map(lambda y, v: y + v, y, v)
         if s.phase == LOCAL:
-            return y, DFedAvgMState(v, way)
+            return y, DFedAvgMState(v, gossip_state)
         for _ in range(gossips):
-            y, way = gossip.mix(s, y, way)
-        return y, DFedAvgMState(zeros_like(v), way)
+            y, gossip_state = gossip.mix(s, y, gossip_state)
+        return y, DFedAvgMState(zeros_like(v), gossip_state)
 
-    return Method("dfedavgm", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("dfedavgm", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))
 
 
 @printed
@@ -90,13 +90,13 @@ def dfedsam(
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
 
-    `sj.saddle(sj.dfedavgm(...), ascent)` is the same with another ascent.
+    `sj.saddle(sj.dfedavgm(...), gradient)` is the same with another estimator.
 
-    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).ascent
+    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).gradient
     sam(rho=0.01)
     """
     method = dfedavgm(
         topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,
         weight_decay=weight_decay, gamma=gamma, compressor=compressor, gossip=gossip,
     )  # fmt: skip
-    return dataclasses.replace(method, name="dfedsam", ascent=sam(rho))
+    return dataclasses.replace(method, name="dfedsam", gradient=sam(rho))

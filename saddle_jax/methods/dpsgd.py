@@ -30,7 +30,7 @@ class DPSGDState(NamedTuple):
     """D-PSGD remembers its momentum and what its gossip remembers."""
 
     m: Any  # momentum [A, ...]; None without momentum
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 Variant = Literal["atc", "awc", "double"]
@@ -86,14 +86,14 @@ def dpsgd(
             return tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
 
         if s.phase == LOCAL:
-            return descend(x), DPSGDState(m, state.way)
+            return descend(x), DPSGDState(m, state.gossip_state)
         if variant == "awc":
-            mixed, way = gossip.mix(s, x, state.way)
-            return descend(mixed), DPSGDState(m, way)
+            mixed, gossip_state = gossip.mix(s, x, state.gossip_state)
+            return descend(mixed), DPSGDState(m, gossip_state)
         if averages_m:
-            (new, m), way = gossip.mix(s, (descend(x), m), state.way)
+            (new, m), gossip_state = gossip.mix(s, (descend(x), m), state.gossip_state)
         else:
-            new, way = gossip.mix(s, descend(x), state.way)  # 7, 8
-        return new, DPSGDState(m, way)
+            new, gossip_state = gossip.mix(s, descend(x), state.gossip_state)  # 7, 8
+        return new, DPSGDState(m, gossip_state)
 
-    return Method("dpsgd", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("dpsgd", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))

@@ -53,7 +53,7 @@ class GUTState(NamedTuple):
     c: Params  # g' + (b - 1) L x' / eta', [A, ...]
     m: Any  # momentum [A, ...]; None without momentum
     per_eta: Array  # 1 / eta', zero before the first step, []
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -91,37 +91,37 @@ def gut(
     def step(s: Step, x: Params, state: GUTState) -> tuple[Params, GUTState]:
         eta = rate(s.t)
         per_eta = inverse(eta)  # at rate zero the models stand still
-        z, way = gossip.mix(s, x, state.way)
-        pulled = tree_map(lambda z, x: z - x, z, x)  # L x
+        z, gossip_state = gossip.mix(s, x, state.gossip_state)
+        correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
-        tracked = _mixed_direction(s, state, way, options)
+        tracked = _mixed_direction(s, state, gossip_state, options)
 
-        def track(g: Array, pulled: Array, tracked: Array, c: Array) -> Any:
-            return g - pulled * per_eta + mu * (tracked - c)
+        def track(g: Array, correction: Array, tracked: Array, c: Array) -> Any:
+            return g - correction * per_eta + mu * (tracked - c)
 
-        d, m = momentum.direction(tree_map(track, g, pulled, tracked, state.c), state.m)
+        d, m = momentum.direction(tree_map(track, g, correction, tracked, state.c), state.m)
         new = tree_map(lambda x, d: x - eta * d, x, d)
-        c = tree_map(lambda g, pulled: g + (b - 1) * pulled * per_eta, g, pulled)
-        return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), way)
+        c = tree_map(lambda g, correction: g + (b - 1) * correction * per_eta, g, correction)
+        return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), gossip_state)
 
-    method = Method("gut", topology, Rule(init, step, demands="average"))
+    method = Method("gut", topology, Rule(init, step, requires="doubly"))
     _check_stable(topology, mu, beta, nesterov, options.gamma)
     return method
 
 
-def _mixed_direction(s: Step, state: GUTState, way: Any, options: GossipOptions) -> Params:
+def _mixed_direction(s: Step, state: GUTState, gossip_state: Any, options: GossipOptions) -> Params:
     """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
     if options.compressor is None:
         known = state.d
         copied = s.network.topology.has_fixed_links and s.network.faults is None
         sent: Any = () if copied else Message(known)
     else:
-        old, new = state.way.public, way.public
+        old, new = state.gossip_state.public, gossip_state.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
-    pulled, gamma = s.network.pull(known, sent, options.mixing), options.gamma
+    correction, gamma = s.network.correction(known, sent, options.mixing), options.gamma
     gamma = gamma(s.t) if callable(gamma) else gamma
-    return tree_map(lambda d, p: d + gamma * p, state.d, pulled)
+    return tree_map(lambda d, p: d + gamma * p, state.d, correction)
 
 
 def _check_stable(topology: Graphs, mu: Any, beta: Any, nesterov: bool, gamma: Any) -> None:

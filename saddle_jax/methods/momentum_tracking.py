@@ -24,7 +24,7 @@ from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
 ABOUT = About("Takezawa et al., TMLR 2023", exact=True)
 
-OPENING = 1  # the kind of the first step of init="mean"
+FIRST = 1  # the kind of the first step of init="mean"
 
 
 class MomentumTrackingState(NamedTuple):
@@ -32,7 +32,7 @@ class MomentumTrackingState(NamedTuple):
 
     u: Params  # local momentum [A, ...]
     c: Params  # its correction [A, ...]
-    way: Any  # the state of the gossip of both quantities
+    gossip_state: Any  # the state of the gossip of both quantities
 
 
 @printed
@@ -61,14 +61,16 @@ def momentum_tracking(
 
     def step(s: Step, x: Params, state: MomentumTrackingState) -> tuple[Params, MomentumTrackingState]:
         g, u, c = s.gradient(x), state.u, state.c
-        if s.phase == OPENING:
+        if s.phase == FIRST:
             u = c = tree_map(lambda g, mean: (g - mean) / (1 - beta), g, s.network.all_reduce(g))
         u = tree_map(lambda u, g: beta * u + g, u, decayed(g, x, weight_decay))
         y = tree_map(lambda u, c: u - c, u, c)
-        (mixed_x, mixed_y), way = gossip.mix(s, (x, y), state.way)
+        (mixed_x, mixed_y), gossip_state = gossip.mix(s, (x, y), state.gossip_state)
         new = tree_map(lambda x, y: x - rate(s.t) * y, mixed_x, y)
         c = tree_map(lambda u, y: u - y, u, mixed_y)
-        return new, MomentumTrackingState(u, c, way)
+        return new, MomentumTrackingState(u, c, gossip_state)
 
-    opening = (OPENING,) if init == "mean" else ()
-    return Method("momentum_tracking", topology, Rule(begin, step, demands="average", opening=opening))
+    first_kinds = (FIRST,) if init == "mean" else ()
+    return Method(
+        "momentum_tracking", topology, Rule(begin, step, requires="doubly", first_kinds=first_kinds)
+    )

@@ -33,7 +33,7 @@ class QGMState(NamedTuple):
     """QGM remembers its quasi-global momentum and what its gossip remembers."""
 
     m_hat: Params  # in units of a gradient [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
     total: Any = None  # the sum of d over this round's steps [A, ...]; None where every step talks
 
 
@@ -61,24 +61,26 @@ def quasi_global_rule(
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
-        new, way = (half, state.way) if s.phase == LOCAL else gossip.mix(s, half, state.way)  # 7, 8
+        new, gossip_state = (
+            (half, state.gossip_state) if s.phase == LOCAL else gossip.mix(s, half, state.gossip_state)
+        )  # 7, 8
         if local_steps > 1:
-            return new, waiting(s, x, new, per_eta, state._replace(way=way))
+            return new, waiting(s, x, new, per_eta, state._replace(gossip_state=gossip_state))
 
         def remember(m_hat: Array, x: Array, new: Array) -> Any:
             d = (x - new) * per_eta  # 9
             return mu * m_hat + (1 - mu) * d  # 10
 
-        return new, QGMState(tree_map(remember, state.m_hat, x, new), way)
+        return new, QGMState(tree_map(remember, state.m_hat, x, new), gossip_state)
 
     def waiting(s: Step, x: Params, new: Params, per_eta: Any, state: QGMState) -> QGMState:
         total = tree_map(lambda total, x, new: total + (x - new) * per_eta, state.total, x, new)
         if s.phase == LOCAL:
             return state._replace(total=total)
         m_hat = tree_map(lambda m_hat, d: mu * m_hat + (1 - mu) / local_steps * d, state.m_hat, total)
-        return QGMState(m_hat, state.way, zeros_like(total))
+        return QGMState(m_hat, state.gossip_state, zeros_like(total))
 
-    return in_rounds(Rule(init, step, demands="average"), local_steps)
+    return in_rounds(Rule(init, step, requires="doubly"), local_steps)
 
 
 @printed

@@ -14,7 +14,7 @@ from saddle_jax.methods import METHODS, options_of
 # What the settings of a run say elsewhere, and a spelling does not.
 _ELSEWHERE = ("topology", "learning_rate", "compressor")
 # Settings that are no options of their own where a method has a gossip, which says them.
-OF_GOSSIP = ("order", "form")
+OF_GOSSIP = ("order", "mixing")
 
 
 @functools.lru_cache(maxsize=256)
@@ -80,7 +80,7 @@ def make_method(
 def with_gossip(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a method's options with one `gossip` in the place of the settings that say parts of it."""
     rest = dict(options)
-    order, mixing = rest.pop("order", "choco"), rest.pop("form", "auto")
+    order, mixing = rest.pop("order", "choco"), rest.pop("mixing", "auto")
     if "gossip" in rest or (order, mixing) == ("choco", "auto"):
         return rest
     compressor, gamma = rest.pop("compressor", None), rest.pop("gamma", 1.0)

@@ -226,7 +226,7 @@ def test_kinds_and_faults_belong_to_the_method_around_a_chain():
 
 
 @pytest.mark.parametrize("gossip", [None, sj.choco(sj.top_k(0.5), 0.4)], ids=["exact", "choco"])
-@pytest.mark.parametrize("graph", [RING, sj.cycle(RING, sj.chain(AGENTS))], ids=["ring", "turns"])
+@pytest.mark.parametrize("graph", [RING, sj.alternate(RING, sj.path(AGENTS))], ids=["ring", "turns"])
 def test_a_decentralized_optimizer_gossips_behind_its_own_step(gossip, graph):
     if gossip is not None and graph is not RING:
         pytest.skip("public copies need links that stay")

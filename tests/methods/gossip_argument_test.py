@@ -102,7 +102,7 @@ REFUSED = {
         r"^gamma must be at most 1 on exponential\(5\), whose W is not symmetric, got 1.1$",
     ),
     "one of two": (
-        lambda: sj.dpsgd(sj.cycle(RING, sj.directed_ring(4)), 0.1, gamma=1.1),
+        lambda: sj.dpsgd(sj.alternate(RING, sj.directed_ring(4)), 0.1, gamma=1.1),
         "whose W is not symmetric, got 1.1",
     ),
     "beer": (lambda: sj.beer(RING, 0.1, gamma=1.6), r"gamma must be below 1.5 on ring\(4\)"),
@@ -139,7 +139,7 @@ def test_what_does_not_go_together_is_named(name):
 
 
 @pytest.mark.parametrize(
-    "graph", [RING, sj.ring(5), sj.chain(6), sj.star(5), sj.torus(2, 4), sj.complete(4)], ids=lambda g: g.name
+    "graph", [RING, sj.ring(5), sj.path(6), sj.star(5), sj.torus(2, 4), sj.complete(4)], ids=lambda g: g.name
 )
 def test_a_rate_above_one_is_taken_where_gossip_settles(graph):
     eigenvalues = np.linalg.eigvalsh(graph.mixing)[:-1]

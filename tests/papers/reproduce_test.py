@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli.__main__ import VERBS, main
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.papers import runs
 from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
@@ -175,7 +175,7 @@ def test_a_size_told_from_settings_is_that_of_the_run(changes):
     entry = EXPERIMENTS["1"].entries[0]
     config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
     found, built = runs.size_of(config), build(config)
-    assert found.steps == built.replica.steps
+    assert found.steps == built.trial.steps
     assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
     assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
 
