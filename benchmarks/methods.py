@@ -13,7 +13,7 @@ from saddle_jax.base.types import Array
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.devices.placement import place
-from saddle_jax.graphs.named import chain
+from saddle_jax.graphs.named import path
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam import ASCENTS
@@ -68,7 +68,7 @@ class MethodSteps:
 
     Args:
       name: a method, or "METHOD+ASCENT".
-      work: its model, agents and data; the graph is its ring, or for a method that needs a tree a chain.
+      work: its model, agents and data; the graph is its ring, or for a method that needs a tree a path.
 
     Attributes:
       compile_seconds: what tracing, lowering and compiling the programs took of the processor's time, which
@@ -77,7 +77,7 @@ class MethodSteps:
 
     def __init__(self, name: str, work: Work):
         placement = place(work.agents, work.batch_size)
-        topology = chain(work.agents) if name in _TREES else work.topology
+        topology = path(work.agents) if name in _TREES else work.topology
         self._method = _built(name, placement.graph(topology))
         self._active, self._t = placement.active, 0
         loss_fn = supervised.cross_entropy(work.network())

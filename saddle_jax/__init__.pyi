@@ -21,8 +21,8 @@ from .core.faults import Faults as Faults
 from .core.gossip import Gossip as Gossip
 from .core.gossip import choco as choco
 from .core.gossip import exact as exact
-from .core.graphs import Cycle as Cycle
-from .core.graphs import cycle as cycle
+from .core.graphs import TimeVarying as TimeVarying
+from .core.graphs import alternate as alternate
 from .core.messages import Message as Message
 from .core.method import Method as Method
 from .core.method import MethodState as MethodState
@@ -57,7 +57,6 @@ from .graphs.equitopo import equi_dynamic as equi_dynamic
 from .graphs.equitopo import equi_static as equi_static
 from .graphs.expander import expander as expander
 from .graphs.matchings import random_matchings as random_matchings
-from .graphs.named import chain as chain
 from .graphs.named import circulant as circulant
 from .graphs.named import complete as complete
 from .graphs.named import erdos_renyi as erdos_renyi
@@ -65,6 +64,7 @@ from .graphs.named import exponential as exponential
 from .graphs.named import from_networkx as from_networkx
 from .graphs.named import hypercube as hypercube
 from .graphs.named import isolated as isolated
+from .graphs.named import path as path
 from .graphs.named import random_regular as random_regular
 from .graphs.named import ring as ring
 from .graphs.named import star as star

@@ -26,7 +26,7 @@ _PAGES = {
     ),
 }
 _MOVED = {"plain": "ascents", "Ascent": "ascents", "Topology": "graphs", "from_matrix": "graphs"}
-_MOVED |= {"Cycle": "graphs", "cycle": "graphs"}
+_MOVED |= {"TimeVarying": "graphs", "alternate": "graphs"}
 
 
 def api_pages() -> dict[str, tuple[str, str]]:

@@ -12,14 +12,14 @@ from saddle_jax.core.topology import Keeps, Topology, require_connected
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Cycle:
-    """Graphs of the same agents that take turns, one per step; make one with `sj.cycle`.
+class TimeVarying:
+    """Graphs of the same agents that take turns, one per step; make one with `sj.alternate`.
 
     Attributes:
       graphs: the topologies in their order; all have tables [A, K] of one shape.
       given_name: the call that makes them; without it, the name lists the graphs.
 
-    >>> sj.cycle(sj.ring(4), sj.complete(4)).at(3).name
+    >>> sj.alternate(sj.ring(4), sj.complete(4)).at(3).name
     'complete(4)'
     """
 
@@ -29,7 +29,7 @@ class Cycle:
     @property
     def name(self) -> str:
         """The call that makes these graphs, such as "one_peer_exponential(8)"."""
-        return self.given_name or f"cycle({', '.join(graph.name for graph in self.graphs)})"
+        return self.given_name or f"alternate({', '.join(graph.name for graph in self.graphs)})"
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class Cycle:
         """Which agents take part in the run, bool [A]."""
         return self.graphs[0].present
 
-    def padded(self, size: int) -> "Cycle":
+    def padded(self, size: int) -> "TimeVarying":
         """Returns the same graphs with idle agents behind them, `size` agents in all."""
         graphs = tuple(graph.padded(size) for graph in self.graphs)
         return dataclasses.replace(self, graphs=graphs)
@@ -111,7 +111,7 @@ class Cycle:
         return self.has_fixed_links and self.graphs[0].is_tree
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cycle) and self.graphs == other.graphs
+        return isinstance(other, TimeVarying) and self.graphs == other.graphs
 
     def __hash__(self) -> int:
         return hash(self.graphs)
@@ -128,7 +128,9 @@ class Cycle:
         )
 
 
-def cycle(*graphs: Topology | Cycle, name: str | None = None, connected: bool = True) -> Cycle:
+def alternate(
+    *graphs: Topology | TimeVarying, name: str | None = None, connected: bool = True
+) -> TimeVarying:
     """Lets graphs take turns, one per step, again and again: `at(t)` is the graph of step t.
 
     Args:
@@ -136,18 +138,18 @@ def cycle(*graphs: Topology | Cycle, name: str | None = None, connected: bool = 
       name: the name of them all; without one, it lists their names.
       connected: whether the links of all graphs together must connect the agents.
 
-    >>> sj.cycle(sj.ring(4), sj.isolated(4))  # gossip in every other step
-    cycle(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
+    >>> sj.alternate(sj.ring(4), sj.isolated(4))  # gossip in every other step
+    alternate(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
     """
     if not graphs:
         raise ArgumentError("graphs must be at least one topology, got none")
     for graph in graphs:
-        checks.instance("graphs", graph, (Topology, Cycle), "sj.ring(10)")
+        checks.instance("graphs", graph, (Topology, TimeVarying), "sj.ring(10)")
     turns = [turn for graph in graphs for turn in graph.graphs]
     if len(sizes := {turn.size for turn in turns}) > 1 or any(turn.idle for turn in turns):
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
     slots = max(turn.slots for turn in turns)
-    joined = Cycle(tuple(turn.widened(slots) for turn in turns), name)
+    joined = TimeVarying(tuple(turn.widened(slots) for turn in turns), name)
     _ = joined.keeps  # raises an error where they keep different things
     if connected:
         require_connected(*turns)

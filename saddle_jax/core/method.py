@@ -14,7 +14,7 @@ from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.conditions import FaultState
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
 from saddle_jax.core.mixing import Graphs
@@ -81,7 +81,7 @@ class Method:
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
-        checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
+        checks.instance("topology", self.topology, (Topology, TimeVarying), "sj.ring(10)")
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
         self.rule.check()

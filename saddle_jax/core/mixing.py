@@ -9,13 +9,13 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Tree
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.topology import Topology
 from saddle_jax.devices import exchange, lifting
 
 Form = Literal["auto", "dense", "table"]
 FORMS = ("auto", "dense", "table")
-Graphs: TypeAlias = Topology | Cycle
+Graphs: TypeAlias = Topology | TimeVarying
 
 # The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
 _MAX_TABLE_WIDTH = 16

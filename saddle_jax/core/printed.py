@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from saddle_jax.base.checks import is_traced
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.topology import Topology
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _parts(method: "Method") -> dict[str, str]:
 def _shown(value: Any) -> str:
     if is_traced(value):
         return "..."
-    if isinstance(value, Topology | Cycle):
+    if isinstance(value, Topology | TimeVarying):
         return value.name
     if inspect.isfunction(value):  # such as a schedule: what optax returns is named after what made it
         maker = value.__qualname__.split(".<locals>")[0].rpartition(".")[2]

@@ -21,7 +21,7 @@ from saddle_jax.core import gossip as ways
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
 from saddle_jax.core.gradients import Given
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.network import Network
 from saddle_jax.core.rule import Rule, Step
@@ -251,7 +251,7 @@ def require_params(params: Params | None) -> Params:
 
 def check_topology(topology: Any) -> None:
     """Checks that an argument is a graph."""
-    checks.instance("topology", topology, (Topology, Cycle), "sj.ring(10)")
+    checks.instance("topology", topology, (Topology, TimeVarying), "sj.ring(10)")
 
 
 def _transform(

@@ -36,7 +36,7 @@ from saddle_jax.training.build import SETTINGS
 
 _AGENTS = 8
 _WEIGHTS = (100, 100)  # so many that single numbers do not show in a count of models
-_GRAPHS = ("ring", "chain")  # the first that a method takes
+_GRAPHS = ("ring", "path")  # the first that a method takes
 _KEEPS: dict[Keeps | None, tuple[str, ...]] = {
     "average": ("doubly stochastic",),
     "rows": ("rows sum to one",),
@@ -72,7 +72,7 @@ class AscentFacts:
 
 
 def facts_of_method(name: str) -> MethodFacts:
-    """Measures a method on a ring of eight agents, or on a chain if it refuses rings."""
+    """Measures a method on a ring of eight agents, or on a path if it refuses rings."""
     graph, method = _on_a_graph(name)
     said = about(method_factory(name))
     sends, share = _sent(method)
@@ -228,7 +228,7 @@ _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
     "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate; "
     "requires: what a graph must be, or it is refused (theory for: others run, and nothing is proved of "
-    "them). Measured on a ring of eight agents (a chain where a tree is required), with the options that "
+    "them). Measured on a ring of eight agents (a path where a tree is required), with the options that "
     "settings give."
 )
 _WIDTH = 80

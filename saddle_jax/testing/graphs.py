@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base import tables
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology, are_connected
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
@@ -41,8 +41,8 @@ class _Maker:
 
     def make(self) -> Graphs:
         graph = self._factory(**self.options)
-        if not isinstance(graph, Topology | Cycle):
-            raise InvariantError(f"the factory must return a Topology or a Cycle, got {graph!r:.80}")
+        if not isinstance(graph, Topology | TimeVarying):
+            raise InvariantError(f"the factory must return a Topology or a TimeVarying, got {graph!r:.80}")
         return graph
 
     @functools.cached_property

@@ -12,7 +12,7 @@ from saddle_jax.base.types import Operator
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression.spelling import parse_compressor, spellings
 from saddle_jax.core.ascent import Ascent
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.dataset import Dataset
@@ -43,7 +43,7 @@ _MADE = {
     Method: "method",
     Ascent: "ascent",
     Topology: "graph",
-    Cycle: "graph",
+    TimeVarying: "graph",
     Dataset: "dataset",
     Objective: "objective",
     Operator: "compressor",

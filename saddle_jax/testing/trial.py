@@ -27,7 +27,7 @@ from saddle_jax.core.rule import Step
 from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.devices import lifting
 from saddle_jax.devices.compilations import compilations
-from saddle_jax.graphs.named import chain, isolated
+from saddle_jax.graphs.named import isolated, path
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam.sam import sam
 from saddle_jax.testing.invariants import InapplicableError, InvariantError
@@ -60,7 +60,7 @@ def graphs() -> tuple[Topology, ...]:
         for a, b in ((i, j), (REVERSED[i], REVERSED[j])):
             matrix[a, b] = matrix[b, a] = weight
     matrix += np.diag(1 - matrix.sum(axis=1))
-    return from_matrix(matrix, name="a ring with a chord"), chain(AGENTS)
+    return from_matrix(matrix, name="a ring with a chord"), path(AGENTS)
 
 
 def loss_fn(params: Params, batch: Batch) -> Array:

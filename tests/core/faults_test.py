@@ -77,7 +77,7 @@ def test_lost_messages(masks, missing):
 def test_lost_messages_of_momentum_and_on_graphs_that_take_turns():
     problem, graphs = Problem(5, steps=STEPS), (sj.ring(5), sj.star(5))
     matrices = [after_losses(graphs[t % 2].mixing, BOTH[t], "self") for t in range(STEPS)]
-    history, _, _ = run(faulty(sj.dpsgd(sj.cycle(*graphs), ETA), arrived=BOTH), problem)
+    history, _, _ = run(faulty(sj.dpsgd(sj.alternate(*graphs), ETA), arrived=BOTH), problem)
     assert_same(history, by_hand(problem, matrices, descent))
 
     m_hat = [printed.zeros_like(x) for x in problem.start]

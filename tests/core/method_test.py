@@ -89,24 +89,24 @@ def test_the_laws_hold_for_compressed_messages(name):
 def test_a_cycle_of_one_graph_is_that_graph(name):
     problem, graph = Problem(5), sj.ring(5)
     once, _, _ = run(make(name, graph), problem)
-    cycled, _, _ = run(make(name, sj.cycle(graph)), problem)
+    cycled, _, _ = run(make(name, sj.alternate(graph)), problem)
     chex.assert_trees_all_equal(once, cycled)
-    twice, _, _ = run(make(name, sj.cycle(graph, graph)), problem)  # by a switch inside the program
+    twice, _, _ = run(make(name, sj.alternate(graph, graph)), problem)  # by a switch inside the program
     chex.assert_trees_all_close(once, twice, rtol=1e-6, atol=1e-6)
 
 
 @every_method
 def test_graphs_take_turns_by_the_one_counter(name):
-    """cycle(a, b) from the first round on and cycle(b, a) from the second both see a, then b."""
-    a, b = sj.chain(5), sj.star(5)
+    """alternate(a, b) from the first round on and alternate(b, a) from the second both see a, then b."""
+    a, b = sj.path(5), sj.star(5)
     length = len(make(name, a).rule.phases)  # the steps of a round, in the last of which agents talk
     problem = Problem(5, steps=2 * length)
     if name in FIXED_LINKS:
         with pytest.raises(ValueError, match="topology must have the same links in every step"):
-            make(name, sj.cycle(a, b)).init(problem.params)
+            make(name, sj.alternate(a, b)).init(problem.params)
         return
     ends = []
-    for first, graphs in ((0, sj.cycle(a, b)), (length, sj.cycle(b, a))):
+    for first, graphs in ((0, sj.alternate(a, b)), (length, sj.alternate(b, a))):
         method = dataclasses.replace(make(name, graphs), ascent=sj.plain())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
         step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
@@ -116,7 +116,7 @@ def test_graphs_take_turns_by_the_one_counter(name):
         assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)
-    other = dataclasses.replace(make(name, sj.cycle(b, a)), ascent=sj.plain())
+    other = dataclasses.replace(make(name, sj.alternate(b, a)), ascent=sj.plain())
     swapped, _, _ = run(other, problem)
     assert np.abs(swapped["w"][-1] - ends[0]["w"]).max() > 1e-3
 

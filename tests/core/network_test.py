@@ -98,18 +98,18 @@ def test_every_caller_gets_random_numbers_of_its_own():
 @pytest.mark.parametrize(
     "method",
     [
-        sj.dpsgd(sj.cycle(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
-        sj.ngm(sj.cycle(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
-        sj.n_saddle(sj.cycle(sj.ring(5), sj.star(5)), 0.1, 0.1, ascent_every=2, ascent_reuse=True),
+        sj.dpsgd(sj.alternate(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
+        sj.ngm(sj.alternate(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
+        sj.n_saddle(sj.alternate(sj.ring(5), sj.star(5)), 0.1, 0.1, ascent_every=2, ascent_reuse=True),
     ],
     ids=["public copies", "error feedback", "perturbations of pairs"],
 )
 def test_what_is_kept_per_link_needs_links_that_stay(method):
     with pytest.raises(
-        sj.ArgumentError, match=r"same links in every step .* got cycle\(ring\(5\), star\(5\)\)"
+        sj.ArgumentError, match=r"same links in every step .* got alternate\(ring\(5\), star\(5\)\)"
     ):
         method.init(Problem(5).params)
-    same = sj.cycle(sj.ring(5), sj.ring(5))  # graphs that take turns with the same links are no trouble
+    same = sj.alternate(sj.ring(5), sj.ring(5))  # graphs that take turns with the same links are no trouble
     sj.ngm(same, 0.1, compressor=sj.sign()).init(Problem(5).params)
 
 
@@ -214,10 +214,10 @@ BAD = {
     ),
     "t": (
         lambda: sj.gossip(CYCLE).update(X, (), X),
-        r"t must be given to update\(..., t=step\) on cycle\(ring\(5\), complete\(5\)\), got None",
+        r"t must be given to update\(..., t=step\) on alternate\(ring\(5\), complete\(5\)\), got None",
     ),
 }
-CYCLE = sj.cycle(sj.ring(5), sj.complete(5))
+CYCLE = sj.alternate(sj.ring(5), sj.complete(5))
 
 
 @pytest.mark.parametrize("name", BAD)

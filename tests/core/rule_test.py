@@ -65,7 +65,7 @@ def test_turns_count_the_steps_in_which_agents_talk(opening, period):
 
 @pytest.mark.parametrize("make", [lambda g: local_sgd(g, 3), averaging], ids=["local", "averaging"])
 def test_kinds_decided_by_the_caller_and_inside_the_program_are_the_same_steps(make):
-    method, problem = make(sj.cycle(sj.ring(5), sj.chain(5))), Problem(5, steps=6)
+    method, problem = make(sj.alternate(sj.ring(5), sj.path(5))), Problem(5, steps=6)
     inside, _, metrics = run(method, problem)
     params, state, kept = problem.params, method.init(problem.params), []
     for t in range(problem.steps):
@@ -80,8 +80,8 @@ def test_kinds_decided_by_the_caller_and_inside_the_program_are_the_same_steps(m
 
 
 def test_graphs_wait_while_nobody_talks():
-    problem, (a, b) = Problem(5, steps=6), (sj.chain(5), sj.star(5))
-    history, _, _ = run(local_sgd(sj.cycle(a, b), 3), problem)
+    problem, (a, b) = Problem(5, steps=6), (sj.path(5), sj.star(5))
+    history, _, _ = run(local_sgd(sj.alternate(a, b), 3), problem)
     x = problem.params
     gradients = sj.local_gradients(problem.loss_fn)
     for t in range(6):
@@ -93,7 +93,7 @@ def test_graphs_wait_while_nobody_talks():
 
 def test_the_books_are_kept_for_each_kind():
     params = {"w": jnp.zeros((6, 10))}
-    ledger = open_ledger(local_sgd(sj.cycle(sj.ring(6), sj.complete(6)), 3), params)
+    ledger = open_ledger(local_sgd(sj.alternate(sj.ring(6), sj.complete(6)), 3), params)
     assert ledger.wire_bytes == (2 * 40,) * 6  # of the first step in which they talk
     totals = [ledger.wire_bytes_per_agent(steps) for steps in range(15)]
     sent = [0, 0, 80, 0, 0, 200] * 3

@@ -157,7 +157,7 @@ def test_a_torus_moves_whole_rows_of_its_grid_and_a_complete_graph_gathers():
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_a_plan_brings_everybody_their_neighbours(devices):
-    for topology in (sj.ring(16), sj.star(16), sj.erdos_renyi(16, 0.2, seed=3), sj.chain(16)):
+    for topology in (sj.ring(16), sj.star(16), sj.erdos_renyi(16, 0.2, seed=3), sj.path(16)):
         moves = exchange.plan(topology.neighbours, 16, devices)
         size = 16 // devices
         for agent in range(16):

@@ -37,7 +37,7 @@ MADE = {
 @pytest.mark.parametrize("name", MADE)
 def test_the_name_is_the_call_and_every_turn_keeps_the_average(name):
     graphs = MADE[name]()
-    assert isinstance(graphs, sj.Cycle)
+    assert isinstance(graphs, sj.TimeVarying)
     assert graphs.name == name
     assert graphs.padded(graphs.size + 2).name == name
     assert repr(eval(f"sj.{name}", {"sj": sj})) == repr(graphs)

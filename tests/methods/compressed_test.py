@@ -168,7 +168,7 @@ def test_the_others_end_beside_the_optimum(name):
 
 @pytest.mark.parametrize("name", ["dcd", "ecd", "beer", "motef", "ada_gossip"])
 def test_copies_need_links_that_stay(name):
-    graphs = sj.cycle(sj.chain(5), sj.star(5))
+    graphs = sj.alternate(sj.path(5), sj.star(5))
     with pytest.raises(ValueError, match="topology must have the same links in every step"):
         getattr(sj, name)(graphs, 0.1).init(Problem(5).params)
 
@@ -204,7 +204,7 @@ def test_the_first_step_of_beer_sends_half():
 
 def test_deep_squeeze_keeps_nothing_of_others():
     history, _, _ = run(
-        sj.deep_squeeze(sj.cycle(sj.chain(5), sj.star(5)), 0.1, compressor=sj.top_k(0.4)), Problem(5)
+        sj.deep_squeeze(sj.alternate(sj.path(5), sj.star(5)), 0.1, compressor=sj.top_k(0.4)), Problem(5)
     )
     chex.assert_tree_all_finite(history)
 

@@ -19,7 +19,7 @@ import saddle_jax as sj
 from saddle_jax.core.ledger import open_ledger, passes_per_step
 from saddle_jax.devices.compilations import compilations
 
-TURNS = sj.cycle(sj.chain(5), sj.star(5), IRREGULAR)
+TURNS = sj.alternate(sj.path(5), sj.star(5), IRREGULAR)
 # Rounds of three steps: the rate falls inside the second of them, and the run ends inside the third.
 STEPS, K, DROP = 8, 3, 4
 SCHEDULE = optax.piecewise_constant_schedule(0.2, {DROP: 0.3})
@@ -271,7 +271,7 @@ def test_the_books_charge_a_round_and_nothing_between(method, round_bytes, steps
 
 def test_the_books_of_graphs_that_take_turns_move_on_once_per_round():
     """Several gossips at the end of a round go over the same graph."""
-    graphs = sj.cycle(sj.ring(6), sj.complete(6))
+    graphs = sj.alternate(sj.ring(6), sj.complete(6))
     method = sj.dfedavgm(graphs, 0.1, local_steps=2, gossips=3)
     ledger = open_ledger(method, {"w": jnp.zeros((6, 10))})
     sent = [ledger.wire_bytes_per_agent(steps) for steps in range(1, 7)]

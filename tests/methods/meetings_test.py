@@ -19,8 +19,8 @@ COMPRESSORS = [
     sj.low_rank(1),
 ]  # fmt: skip
 GRAPHS = [
-    sj.ring(6), sj.star(6), sj.chain(6), sj.isolated(6), sj.exponential(6), sj.random_digraph(6, 2),
-    sj.one_peer_exponential(6), sj.base_graph(6, 1), sj.cycle(sj.ring(6), sj.complete(6)),
+    sj.ring(6), sj.star(6), sj.path(6), sj.isolated(6), sj.exponential(6), sj.random_digraph(6, 2),
+    sj.one_peer_exponential(6), sj.base_graph(6, 1), sj.alternate(sj.ring(6), sj.complete(6)),
 ]  # fmt: skip
 FAULTS = [
     {"drop": 0.2},
@@ -78,7 +78,7 @@ def test_every_graph(name):
     if name in ("sgp", "push_diging"):
         assert {"random_digraph(6, 2, seed=0)", "one_peer_exponential(6)", "ring(6)"} <= taken
     elif name == "relay_sgd":
-        assert taken == {"star(6)", "chain(6)"}
+        assert taken == {"star(6)", "path(6)"}
     else:
         assert "ring(6)" in taken
         assert "random_digraph(6, 2, seed=0)" not in taken

@@ -135,11 +135,11 @@ RULES = {
     ),
     "d2": (sj.Method("d2", sj.ring(8), d2(RATE)), (2 * MODEL, 2 * MODEL)),
     "push-sum": (
-        sj.Method("sgp", sj.cycle(one_peer(1), one_peer(2), one_peer(4)), push_sum(RATE)),
+        sj.Method("sgp", sj.alternate(one_peer(1), one_peer(2), one_peer(4)), push_sum(RATE)),
         (MODEL + 4, MODEL + 4),
     ),
     "push-sum, lopsided": (sj.Method("sgp", lopsided(), push_sum(RATE)), (MODEL + 4, MODEL + 4)),
-    "relay": (sj.Method("relay", sj.chain(8), relay_sgd(RATE)), (MODEL + 4, 2 * (MODEL + 4))),
+    "relay": (sj.Method("relay", sj.path(8), relay_sgd(RATE)), (MODEL + 4, 2 * (MODEL + 4))),
 }
 # What each method leaves of the error on heterogeneous quadratics; D-PSGD: above 0.1.
 LIMITS = {

@@ -122,7 +122,7 @@ METHODS = {
     "decentlam": _case("decentlam", GOSSIP, beta=0.85),
     "cga": CGA,
     "relay_sgd": _without(
-        _case("relay_sgd", MOMENTUM, own={"missing": "own"}, topology=[("chain", ())]), "form"
+        _case("relay_sgd", MOMENTUM, own={"missing": "own"}, topology=[("path", ())]), "form"
     ),
     "deep_squeeze": _case("deep_squeeze", MOMENTUM, gamma=0.5, compressor=QUANTIZE),
     "dcd": _case("dcd", MOMENTUM, compressor=BIASED),

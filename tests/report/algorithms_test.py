@@ -55,7 +55,7 @@ def test_a_saddle_version_is_as_exact_and_demanding_as_its_base():
 
 
 def test_a_graph_that_a_method_refuses_is_not_measured_on():
-    assert algorithms.facts_of_method("relay_sgd").graph == "chain(8)"
+    assert algorithms.facts_of_method("relay_sgd").graph == "path(8)"
     assert algorithms.facts_of_method("dpsgd").graph == "ring(8)"
 
 

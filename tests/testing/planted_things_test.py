@@ -232,7 +232,7 @@ def test_a_planted_bug_is_found_by_its_invariant(name):
     ("check", "thing", "told"),
     [
         ("compressor", lambda: 3, "must return a Compressor, got 3"),
-        ("graph", lambda n: n, "a Topology or a Cycle, got 8"),
+        ("graph", lambda n: n, "a Topology or a TimeVarying, got 8"),
         ("ascent", lambda: 3, "must return an Ascent, got 3"),
         ("dataset", 3, "got a int"),
         ("model", 3, r"pair of functions \(init, apply\), got 3"),

@@ -178,7 +178,7 @@ WRONG = {
             "rho must be 0.05 beside ascent mine.py:ascent"),
     "compressor": (["--config.compressor=mine.py:number"],
                    "compressor mine.py:number must return an Operator"),
-    "graph": (["--config.topology=mine.py:number"], "must return a Topology or a Cycle, got 5"),
+    "graph": (["--config.topology=mine.py:number"], "must return a Topology or a TimeVarying, got 5"),
     "size": (["--config.topology=four.edges", "--config.agents=5"],
              "agents must be 4 for topology four.edges, got 5"),
     "no graph": (["--config.topology=no.npy"],

@@ -91,7 +91,7 @@ def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_can_sweep_its_learning_rate(method):
-    config = Config(method=method, topology="chain", agents=4)
+    config = Config(method=method, topology="path", agents=4)
     assert role(config, "learning_rate") == "argument"
 
 
