@@ -34,7 +34,7 @@ def gradient_tracking(topology, learning_rate, compressor=None):
         x, x_way = way.mix(s, half, state.x_way)
         return x, Tracked(y, g, x_way, y_way)
 
-    return sj.Method("gradient_tracking", topology, sj.Rule(init, step, demands="average"))
+    return sj.Method("gradient_tracking", topology, sj.Rule(init, step, requires="doubly"))
 
 
 def of_the_readme(topology, learning_rate, compressor=None):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.types import Array, Tree
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 
 if TYPE_CHECKING:
     from saddle_jax.core.faults import Faults
@@ -87,10 +87,10 @@ class Conditions:
         share = jnp.sum(sent & ~self.delivered) / jnp.maximum(1, jnp.sum(sent))
         return share.astype(jnp.float32)
 
-    def weights(self, table: Table, keeps: Keeps) -> Array:
+    def weights(self, table: Table, stochasticity: Stochasticity) -> Array:
         """Returns the weights of what arrived in this step, float [A, K], see `missing` above."""
         arriving = jnp.where(self.arrived, table.weights, 0)
-        if keeps == "mass":
+        if stochasticity == "column":
             lost = jnp.where(table.occupied & ~self.delivered, table.weights, 0)
             returned = jnp.zeros(len(lost)).at[table.neighbours].add(lost)
             return arriving.at[:, 0].add(returned)

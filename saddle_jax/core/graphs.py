@@ -8,7 +8,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core import spectrum
-from saddle_jax.core.topology import Keeps, Topology, require_connected
+from saddle_jax.core.topology import Stochasticity, Topology, require_connected
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -77,15 +77,15 @@ class TimeVarying:
         return any(graph.is_directed for graph in self.graphs)
 
     @functools.cached_property
-    def keeps(self) -> Keeps:
-        """The property of the models that every one of the graphs keeps, see `Topology.keeps`."""
-        kinds: set[Keeps] = {graph.keeps for graph in self.graphs}
+    def stochasticity(self) -> Stochasticity:
+        """The property of the models that every one of the graphs keeps, see `Topology.stochasticity`."""
+        kinds: set[Stochasticity] = {graph.stochasticity for graph in self.graphs}
         if len(kinds) == 1:
             return kinds.pop()
-        kinds.discard("average")
+        kinds.discard("doubly")
         if len(kinds) == 1:
             return kinds.pop()
-        raise ArgumentError(f"graphs must keep one thing, rows or mass, got both in {self.name}")
+        raise ArgumentError(f"graphs must be row or column stochastic alike, got both in {self.name}")
 
     @functools.cached_property
     def spectral_gap(self) -> float:
@@ -97,7 +97,7 @@ class TimeVarying:
         if self.size - self.idle == 1:
             return 1.0
         matrices = [graph._sparse() for graph in self.graphs]
-        left = spectrum.second_of_product(matrices, self.keeps == "average")
+        left = spectrum.second_of_product(matrices, self.stochasticity == "doubly")
         return max(0.0, float(1.0 - left ** (1 / self.period)))
 
     @functools.cached_property
@@ -121,10 +121,10 @@ class TimeVarying:
         links = " + ".join(map(str, counts)) if self.period < 10 else f"{min(counts)} to {max(counts)}"
         if len(set(counts)) == 1 and self.period > 1:
             links = f"{self.period} x {counts[0]}"
-        keeps = "" if self.keeps == "average" else f", keeps {self.keeps}"
+        stochasticity = "" if self.stochasticity == "doubly" else f", {self.stochasticity} stochastic"
         return (
             f"{self.name}: {self.size - self.idle} agents, period {self.period}, {links} directed links, "
-            f"spectral gap {self.spectral_gap:.4f} per step{keeps}"
+            f"spectral gap {self.spectral_gap:.4f} per step{stochasticity}"
         )
 
 
@@ -150,7 +150,7 @@ def alternate(
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
     slots = max(turn.slots for turn in turns)
     joined = TimeVarying(tuple(turn.widened(slots) for turn in turns), name)
-    _ = joined.keeps  # raises an error where they keep different things
+    _ = joined.stochasticity  # raises an error where they keep different things
     if connected:
         require_connected(*turns)
     return joined

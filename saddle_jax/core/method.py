@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core import demands, metrics, trees
+from saddle_jax.core import metrics, requirements, trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.conditions import FaultState
 from saddle_jax.core.faults import Faults
@@ -85,12 +85,12 @@ class Method:
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
         self.rule.check()
-        demands.check_keeps(self.name, self.rule.demands, self.topology)
+        requirements.check_stochasticity(self.name, self.rule.requires, self.topology)
         agents = self.topology.size - self.topology.idle
         if self.faults is not None:
             checks.instance("faults", self.faults, Faults, "sj.Faults(drop=0.1)")
             self.faults.check_agents(agents)
-            demands.check_faults(self.faults, self.topology, self.rule)
+            requirements.check_faults(self.faults, self.topology, self.rule)
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
@@ -103,7 +103,7 @@ class Method:
         trees.check_params(params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
-        demands.check_state(self.name, state, self.topology.size)
+        requirements.check_state(self.name, state, self.topology.size)
         asked = self.asked(params)  # raises an error if a step would fail
         self._check_kept_per_link(asked, params)
         ascent = initial_states(self.ascent, params, asked, self.topology.slots)
@@ -177,8 +177,8 @@ class Method:
         )
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
-        demands.check_alike("models", new, params)
-        demands.check_alike("state", rule_state, state.rule)
+        requirements.check_alike("models", new, params)
+        requirements.check_alike("state", rule_state, state.rule)
         if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
@@ -279,8 +279,8 @@ class Method:
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
-            demands.check_alike("models", new, x)
-            demands.check_alike("state", new_state, state)
+            requirements.check_alike("models", new, x)
+            requirements.check_alike("state", new_state, state)
             return () if network.conditions is None else tuple(network.conditions.noted)
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)

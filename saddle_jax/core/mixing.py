@@ -49,7 +49,7 @@ def pulled(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
 
 def dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
     """Multiplies by W as a matrix, leaves [A, ...]; `apply` is `mixed` or `pulled`."""
-    stochastic = graph.keeps != "mass"
+    stochastic = graph.stochasticity != "column"
 
     def of_a_shard(own: Tree, heard: Tree, rows: Array) -> Tree:
         def leaf(x: Array, heard: Array) -> Array:
@@ -72,7 +72,7 @@ def table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callabl
     `heard` is the tree as the others hear it, and `weights` [A, K] are those of what arrived. Where rows of W
     sum to one, differences to the own row are added up: the first slot's weight follows from the others.
     """
-    stochastic = graph.keeps != "mass"
+    stochastic = graph.stochasticity != "column"
 
     def of_a_shard(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
         def leaf(x: Array, heard: Array) -> Array:

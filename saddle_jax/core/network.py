@@ -79,7 +79,7 @@ class Network:
         """The weight of each agent's k-th neighbour in this step, float [A, K]: with faults, as it came."""
         if self.conditions is None:
             return self.table.weights
-        return self.conditions.weights(self.table, self.topology.keeps)
+        return self.conditions.weights(self.table, self.topology.stochasticity)
 
     @property
     def table(self) -> Table:

@@ -26,7 +26,7 @@ from saddle_jax.core.gradients import Oracle
 from saddle_jax.core.messages import Message
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.network import Network
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 
 
 @dataclasses.dataclass(eq=False)
@@ -138,7 +138,7 @@ class Rule(NamedTuple, Generic[State]):
     alone of kind 0.
 
     >>> step = lambda s, x, state: (s.network.mix(x - 0.1 * s.gradient(x)), state)
-    >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step, demands="average"))
+    >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step, requires="doubly"))
     >>> x = jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
     Array([0.5, 0.5], dtype=float32)
@@ -146,7 +146,7 @@ class Rule(NamedTuple, Generic[State]):
 
     init: Callable[[Params], State]  # x [A, ...] -> state
     step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
-    demands: Keeps | None = None  # what W must keep; None demands nothing
+    requires: Stochasticity | None = None  # what W must keep; None demands nothing
     phases: tuple[int, ...] = (0,)  # the kinds of the steps of one period
     opening: tuple[int, ...] = ()  # the kinds of the first steps
     silent: tuple[int, ...] = ()  # the kinds in which nobody talks: graphs that take turns wait meanwhile

@@ -84,4 +84,4 @@ def ada_gossip(
 
         return tree_map(average, h, r, v), AdaGossipState(m, public, v)
 
-    return Method("ada_gossip", topology, Rule(init, step, demands="average"))
+    return Method("ada_gossip", topology, Rule(init, step, requires="doubly"))

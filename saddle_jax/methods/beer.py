@@ -70,7 +70,7 @@ def beer_rule(
         s.network.charge(sent)
         return x, BEERState(M, V, H, G)
 
-    return Rule(init, step, demands="average", phases=(LATER,), opening=(OPENING,))
+    return Rule(init, step, requires="doubly", phases=(LATER,), opening=(OPENING,))
 
 
 @printed

@@ -90,7 +90,7 @@ def cga(
         direction, m = momentum.direction(g, state.m)
         return tree_map(lambda mixed, d: mixed - eta * d, mixed, direction), CGAState(m, error)
 
-    return Method("cga", topology, Rule(init, step, demands="average"))
+    return Method("cga", topology, Rule(init, step, requires="doubly"))
 
 
 def aggregated(rows: Params, margin: Any) -> Params:

@@ -124,7 +124,7 @@ def _plus(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum)
 
         return new, PlusState(tree_map(correct, state.q, x, new, g), way)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, requires="doubly")
 
 
 def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[OriginalState]:
@@ -141,7 +141,7 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
         new, way = gossip.mix(s, half, state.way)
         return new, OriginalState(x, g, way)
 
-    return Rule(init, step, demands="average", movable=False)
+    return Rule(init, step, requires="doubly", movable=False)
 
 
 def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[RelayState]:
@@ -156,7 +156,7 @@ def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum
         new, way = gossip.mix(s, tree_map(lambda y, c: y + c, moved, state.c), state.way)
         return new, RelayState(tree_map(lambda new, y: new - y, new, moved), m, way)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, requires="doubly")
 
 
 def _check_stable(topology: Graphs, gamma: Any) -> None:

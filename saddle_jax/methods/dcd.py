@@ -68,4 +68,4 @@ def dcd(
         s.network.charge(sent)
         return jax.tree.map(jnp.add, x, q), DCDState(m)
 
-    return Method("dcd", topology, Rule(init, step, demands="average"))
+    return Method("dcd", topology, Rule(init, step, requires="doubly"))

@@ -63,4 +63,4 @@ def decentlam(
         new = tree_map(lambda mixed, m: mixed - eta * beta * m, mixed, state.m)  # x - eta m, without division
         return new, DecentLaMState(tree_map(remember, state.m, x, mixed), way)
 
-    return Method("decentlam", topology, Rule(init, step, demands="average"))
+    return Method("decentlam", topology, Rule(init, step, requires="doubly"))

@@ -70,4 +70,4 @@ def deep_squeeze(
         pulled = s.network.pull(c, sent, form)
         return tree_map(lambda h, p: h + gamma * p, h, pulled), DeepSqueezeState(m, e)
 
-    return Method("deep_squeeze", topology, Rule(init, step, demands="average"))
+    return Method("deep_squeeze", topology, Rule(init, step, requires="doubly"))

@@ -79,7 +79,7 @@ def dfedavgm(
             y, way = gossip.mix(s, y, way)
         return y, DFedAvgMState(zeros_like(v), way)
 
-    return Method("dfedavgm", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("dfedavgm", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))
 
 
 @printed

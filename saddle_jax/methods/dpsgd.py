@@ -95,4 +95,4 @@ def dpsgd(
             new, way = gossip.mix(s, descend(x), state.way)  # 7, 8
         return new, DPSGDState(m, way)
 
-    return Method("dpsgd", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("dpsgd", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))

@@ -97,4 +97,4 @@ def gradient_tracking(
         return new, GradientTrackingState(tree_map(lambda c, u: c - u, c, u), m, way)
 
     chosen = step if momentum == "tracked" else step_of_updates
-    return Method("gradient_tracking", topology, Rule(init, chosen, demands="average"))
+    return Method("gradient_tracking", topology, Rule(init, chosen, requires="doubly"))

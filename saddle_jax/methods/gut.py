@@ -102,7 +102,7 @@ def gut(
         c = tree_map(lambda g, pulled: g + (b - 1) * pulled * per_eta, g, pulled)
         return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), way)
 
-    method = Method("gut", topology, Rule(init, step, demands="average"))
+    method = Method("gut", topology, Rule(init, step, requires="doubly"))
     _check_stable(topology, mu, beta, nesterov, gamma)
     return method
 

@@ -82,4 +82,4 @@ def kgt(
         x, x_way = gossip.mix(s, x, state.x_way)
         return x, KGTState(c, zeros_like(moved), x_way, z_way)
 
-    return Method("kgt", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("kgt", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))

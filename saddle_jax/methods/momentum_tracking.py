@@ -70,4 +70,4 @@ def momentum_tracking(
         return new, MomentumTrackingState(u, c, way)
 
     opening = (OPENING,) if init == "mean" else ()
-    return Method("momentum_tracking", topology, Rule(begin, step, demands="average", opening=opening))
+    return Method("momentum_tracking", topology, Rule(begin, step, requires="doubly", opening=opening))

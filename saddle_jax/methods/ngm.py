@@ -91,7 +91,7 @@ def ngm(
         new = tree_map(lambda mixed, d: mixed - eta * d, mixed, direction)  # 15, 16 / 22, 23
         return new, NGMState(m, error)
 
-    return Method("ngm", topology, Rule(init, step, demands="average"))
+    return Method("ngm", topology, Rule(init, step, requires="doubly"))
 
 
 def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[Params, Params]:

@@ -36,7 +36,7 @@ class PushDIGingState(NamedTuple):
 def push_diging(
     topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 0.0, form: Form = "auto"
 ) -> Method:
-    """Makes Push-DIGing. The options are those of `sj.dpsgd`; the topology keeps mass (or the average).
+    """Makes Push-DIGing. The options are those of `sj.dpsgd`; the topology is column (or doubly) stochastic.
 
     >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     >>> method, x = sj.push_diging(push, 0.1), jnp.array([0.0, 2.0, 4.0])
@@ -56,4 +56,4 @@ def push_diging(
         x, w, y = s.network.mix((half, state.w, y), form=form)
         return unbiased(x, w), PushDIGingState(w, tree_map(lambda y, g: y - g, y, g))
 
-    return Method("push_diging", topology, Rule(init, step, demands="mass"))
+    return Method("push_diging", topology, Rule(init, step, requires="column"))

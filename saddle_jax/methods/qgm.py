@@ -81,7 +81,7 @@ def quasi_global_rule(
         m_hat = tree_map(lambda m_hat, d: mu * m_hat + (1 - mu) / local_steps * d, state.m_hat, total)
         return QGMState(m_hat, state.way, zeros_like(total))
 
-    return in_rounds(Rule(init, step, demands="average"), local_steps)
+    return in_rounds(Rule(init, step, requires="doubly"), local_steps)
 
 
 @printed

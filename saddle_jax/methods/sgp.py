@@ -39,7 +39,7 @@ def sgp(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
 ) -> Method:  # fmt: skip
-    """Makes SGP. The options are those of `sj.dpsgd`; the topology keeps mass (or the average).
+    """Makes SGP. The options are those of `sj.dpsgd`; the topology is column (or doubly) stochastic.
 
     >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     >>> method, x = sj.sgp(push, 0.1), jnp.array([0.0, 2.0, 4.0])
@@ -60,7 +60,7 @@ def sgp(
         x, w = s.network.mix((half, state.w), form=form)
         return unbiased(x, w), SGPState(w, m)
 
-    return Method("sgp", topology, Rule(init, step, demands="mass"))
+    return Method("sgp", topology, Rule(init, step, requires="column"))
 
 
 def whole_mass(z: Params) -> Array:

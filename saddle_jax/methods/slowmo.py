@@ -96,7 +96,7 @@ def slowmo(
         return a, SlowMoState(a, tree_map(remember, state.u, state.a, mean), rule)
 
     phases, opening = _kinds(inner, every)
-    rule = Rule(init, step, inner.demands, phases, opening, _silent(inner, {*phases, *opening}, average))
+    rule = Rule(init, step, inner.requires, phases, opening, _silent(inner, {*phases, *opening}, average))
     _check_turns(method, rule, every)
     return dataclasses.replace(method, name=f"{method.name}+slowmo", rule=rule)
 

@@ -24,7 +24,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Tree
 from saddle_jax.core.ledger import open_ledger, passes_per_step
 from saddle_jax.core.method import Method
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.methods.spelling import parse_method
@@ -37,10 +37,10 @@ from saddle_jax.training.build import SETTINGS
 _AGENTS = 8
 _WEIGHTS = (100, 100)  # so many that single numbers do not show in a count of models
 _GRAPHS = ("ring", "path")  # the first that a method takes
-_KEEPS: dict[Keeps | None, tuple[str, ...]] = {
-    "average": ("doubly stochastic",),
-    "rows": ("rows sum to one",),
-    "mass": ("columns sum to one",),
+_STOCHASTICITY: dict[Stochasticity | None, tuple[str, ...]] = {
+    "doubly": ("doubly stochastic",),
+    "row": ("rows sum to one",),
+    "column": ("columns sum to one",),
     None: (),
 }
 
@@ -83,7 +83,9 @@ def facts_of_method(name: str) -> MethodFacts:
         passes=passes_per_step(method, _models()),
         state=_in_models(jax.eval_shape(method.init, _models())._replace(t=()), _AGENTS),
         exact=said.exact,
-        requires=", ".join([*_KEEPS[method.rule.demands], *([said.requires] if said.requires else [])]),
+        requires=", ".join(
+            [*_STOCHASTICITY[method.rule.requires], *([said.requires] if said.requires else [])]
+        ),
         theory=said.theory,
         citation=said.citation,
         graph=f"{graph}({_AGENTS})",

@@ -90,20 +90,21 @@ def check_tables(graph: Topology) -> None:
 
 
 def w_keeps_what_it_says(maker: _Maker) -> str:
-    """Checks that rows or columns of W sum to one, as `keeps` says."""
+    """Checks that rows or columns of W sum to one, as `stochasticity` says."""
     for graph in maker.graph.graphs:
         check_sums(graph)
-    return f"it keeps {maker.graph.keeps}"
+    return f"it is {maker.graph.stochasticity} stochastic"
 
 
 def check_sums(graph: Topology) -> None:
-    """Checks that rows or columns of one graph's W sum to one, as `keeps` says."""
-    for axis, line, kinds in ((1, "row", ("average", "rows")), (0, "column", ("average", "mass"))):
+    """Checks that rows or columns of one graph's W sum to one, as `stochasticity` says."""
+    for axis, line, kinds in ((1, "row", ("doubly", "row")), (0, "column", ("doubly", "column"))):
         sums = graph.mixing.sum(axis=axis)
-        if graph.keeps in kinds and np.abs(sums - 1).max() > _EXACT:
+        if graph.stochasticity in kinds and np.abs(sums - 1).max() > _EXACT:
             worst = int(np.abs(sums - 1).argmax())
             raise InvariantError(
-                f"{graph.name} keeps {graph.keeps}, and {line} {worst} of W sums to {sums[worst]:.9g}"
+                f"{graph.name} is {graph.stochasticity} stochastic, and {line} {worst} of W sums to "
+                f"{sums[worst]:.9g}"
             )
 
 

@@ -204,7 +204,7 @@ def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
 
     Agents that all start at the mean tell where it goes without gossip: a method may decay weights.
     """
-    if trial.method.rule.demands != "average":
+    if trial.method.rule.requires != "doubly":
         raise InapplicableError("its rule does not demand a graph that keeps the average")
     trial.check_uncompressed()
     models = trials.start()

@@ -160,7 +160,7 @@ REFUSED = {
     ),
     "turns": (
         lambda: faulty(sj.dpsgd(sj.alternate(sj.ring(5), sj.star(5)), 0.1), drop=0.1, burst=2),
-        r"burst must be None on alternate\(ring\(5\), star\(5\)\), whose links are others in every step, got 2",
+        r"burst must be None on alternate\(ring\(5\), star\(5\)\), whose links are others in every step, got",
     ),
 }
 

@@ -181,7 +181,7 @@ def push_sum(eta):
         x, w = s.network.mix((x, w))
         return tree(lambda x: x / w.reshape(-1, *(1,) * (x.ndim - 1)), x), w
 
-    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, demands="mass")
+    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, requires="column")
 
 
 LOPSIDED = np.eye(5) + np.roll(np.eye(5), 1, axis=0)

@@ -167,7 +167,7 @@ BAD = {
         r"qgm needs a topology that keeps the agents' average .*, got rows, which keeps agreement",
     ),
     "mass": (
-        lambda: sj.Method("sgp", ROWS, sj.Rule(lambda x: (), None, demands="mass")),
+        lambda: sj.Method("sgp", ROWS, sj.Rule(lambda x: (), None, requires="column")),
         r"sgp needs a topology that keeps the agents' sum .* got rows",
     ),
     "another shape": (

@@ -87,7 +87,7 @@ def test_a_large_ring_is_compared_in_little_memory():
 def test_every_invariant_holds(name):
     results = testing.check_graph(FACTORIES[name])
     topology = FACTORIES[name]()
-    assert topology.keeps == "average"
+    assert topology.stochasticity == "doubly"
     assert str(topology.size) in repr(topology)
     silent = {each.invariant for each in results if each.status == "does not apply"}
     assert ("a message back finds its slot" in silent) == topology.is_directed
@@ -102,7 +102,7 @@ def test_any_connected_graph_gets_symmetric_doubly_stochastic_weights(n, seed, d
     topology = sj.from_networkx(graph)
     check_tables(topology)
     check_sums(topology)
-    assert topology.keeps == "average"
+    assert topology.stochasticity == "doubly"
     np.testing.assert_array_equal(topology.mixing, topology.mixing.T)
     assert 0 < topology.spectral_gap <= 1 + 1e-12
 
@@ -165,15 +165,15 @@ MASS = sj.from_matrix(ROWS.mixing.T, name="mass")
 
 
 def test_what_a_matrix_keeps_is_found_out():
-    assert [g.keeps for g in (sj.ring(5), sj.exponential(6), ROWS, MASS)] == [
-        "average",
-        "average",
-        "rows",
-        "mass",
+    assert [g.stochasticity for g in (sj.ring(5), sj.exponential(6), ROWS, MASS)] == [
+        "doubly",
+        "doubly",
+        "row",
+        "column",
     ]
-    assert sj.alternate(MASS, sj.complete(2)).keeps == "mass"
-    assert sj.alternate(sj.ring(4), sj.complete(4)).keeps == "average"
-    assert "keeps mass" in repr(MASS)
+    assert sj.alternate(MASS, sj.complete(2)).stochasticity == "column"
+    assert sj.alternate(sj.ring(4), sj.complete(4)).stochasticity == "doubly"
+    assert "column stochastic" in repr(MASS)
 
 
 def test_graphs_that_take_turns_have_tables_of_one_shape():
@@ -201,7 +201,7 @@ def test_large_sparse_graphs_stay_sparse():
     grid = sj.torus(100, 100)
     assert grid.neighbours.shape == (10_000, 5)
     assert grid.spectral_gap == pytest.approx(2 / 5 * (1 - np.cos(2 * np.pi / 100)), rel=1e-4)
-    assert grid.keeps == "average"
+    assert grid.stochasticity == "doubly"
     assert grid.back.shape == (10_000, 5)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -244,7 +244,7 @@ BAD = {
     ),
     "rows and mass": (
         lambda: sj.alternate(ROWS, MASS),
-        "must keep one thing, rows or mass, got both in alternate",
+        "must be row or column stochastic alike, got both in alternate",
     ),
     "back": (lambda: sj.exponential(8).back, r"undirected for messages per link, got exponential\(8\)"),
     "empty": (lambda: sj.from_networkx(nx.Graph()), "at least one node, got none"),

@@ -35,7 +35,7 @@ def descent(topology, eta):
         half = jax.tree.map(lambda x, g: x - eta * g, x, s.gradient(x))
         return s.network.mix(half), state
 
-    return sj.Method("descent", topology, sj.Rule(lambda x: (), step, demands="average"))
+    return sj.Method("descent", topology, sj.Rule(lambda x: (), step, requires="doubly"))
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +325,7 @@ def test_agents_that_only_gossip(problem, tmp_path):
     def step(s, x, state):
         return s.network.mix(x), state
 
-    method = sj.Method("gossip", RING, sj.Rule(lambda x: (), step, demands="average"))
+    method = sj.Method("gossip", RING, sj.Rule(lambda x: (), step, requires="doubly"))
     assert make(problem, tmp_path, method).train(quiet=True)["consensus_distance"] == pytest.approx(
         0, abs=1e-6
     )

@@ -21,16 +21,16 @@ def test_push_sum_weights_divide_what_an_agent_has_among_its_listeners():
             expected[i, j] = 1 / (len(listeners) + 1)
     np.testing.assert_allclose(graph.mixing, expected)
     assert graph.name == "mine"
-    assert graph.keeps == "mass"
+    assert graph.stochasticity == "column"
     assert graph.is_directed
-    assert sj.directed(np.roll(np.eye(4), 1, axis=1)).keeps == "average"
+    assert sj.directed(np.roll(np.eye(4), 1, axis=1)).stochasticity == "doubly"
 
 
 def test_a_random_digraph_has_equal_out_degrees_and_unequal_in_degrees():
     graph = sj.random_digraph(12, 3, seed=1)
     np.testing.assert_array_equal(graph.out_degree, 3)
     assert len(set(graph.degree)) > 1
-    assert graph.keeps == "mass"
+    assert graph.stochasticity == "column"
     assert set(graph.links.weight) == {0.25}
     network = nx.DiGraph([(int(j), int(i)) for i, j in zip(*graph.links[:2], strict=True)])
     assert nx.is_strongly_connected(network)
@@ -68,7 +68,7 @@ def test_networks_have_metropolis_weights(make, network):
                 weight = 1 / (1 + max(degree[a], degree[b])) if network.has_edge(a, b) else 0
                 assert graph.mixing[i, j] == pytest.approx(weight)
     assert graph.is_symmetric
-    assert graph.keeps == "average"
+    assert graph.stochasticity == "doubly"
 
 
 def test_a_small_world_lies_between_a_ring_and_chance():

@@ -172,10 +172,10 @@ def test_slowmo_keeps_the_kinds_of_steps_that_a_method_has():
         s.note("kind", jnp.int32(s.phase), "")
         return (x if s.phase == 1 else s.network.mix(x)), state
 
-    rule = sj.Rule(lambda x: (), step, demands="rows", phases=(0, 1), opening=(2, 1, 2, 2), silent=(1,))
+    rule = sj.Rule(lambda x: (), step, requires="row", phases=(0, 1), opening=(2, 1, 2, 2), silent=(1,))
     method = sj.Method("mine", sj.ring(4), rule)
     slow = sj.slowmo(method, 0.1, every=3)
-    assert (slow.name, slow.rule.demands) == ("mine+slowmo", "rows")
+    assert (slow.name, slow.rule.requires) == ("mine+slowmo", "row")
     phases = [slow.phase(t) for t in range(16)]
     assert [kind // 2 for kind in phases] == [method.phase(t) for t in range(16)]
     assert [kind % 2 for kind in phases] == [0, 0, 1] * 5 + [0]

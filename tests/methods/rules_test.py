@@ -50,7 +50,7 @@ def gradient_tracking(eta, way_x, way_y):
         x, x_way = way_x.mix(s, tree(lambda x, y: x - eta * y, x, y), state.x_way)
         return x, Tracked(y, g, x_way, y_way)
 
-    return sj.Rule(init, step, demands="average")
+    return sj.Rule(init, step, requires="doubly")
 
 
 def d2(eta):
@@ -62,7 +62,7 @@ def d2(eta):
         half = tree(lambda x, o, g, h: 2 * x - o - eta * (g - h), x, old, g, g_old)
         return s.network.mix(half), (x, g)
 
-    return sj.Rule(lambda x: (x, zeros(x)), step, demands="average")
+    return sj.Rule(lambda x: (x, zeros(x)), step, requires="doubly")
 
 
 def push_sum(eta):
@@ -73,7 +73,7 @@ def push_sum(eta):
         x, w = s.network.mix((x, w))  # one round: what is lost is lost of both
         return tree(lambda x: x / rows(w, x), x), w
 
-    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, demands="mass")
+    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, requires="column")
 
 
 class Relay(NamedTuple):

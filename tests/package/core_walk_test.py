@@ -22,7 +22,7 @@ TOOLS = {
     "base/types",
     "base/about",
     "core/conditions",
-    "core/demands",
+    "core/requirements",
     "core/faults",
     "core/graphs",
     "core/messages",

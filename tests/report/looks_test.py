@@ -62,7 +62,7 @@ def test_the_pairs_are_those_of_the_methods_themselves():
     for name, plain in plots.PLAIN.items():
         made = METHODS[name](sj.ring(3), 0.1, rho=0.1)
         bare = METHODS[plain](sj.ring(3), 0.1)
-        assert (made.rule.demands, made.name, bare.name) == (bare.rule.demands, name, plain)
+        assert (made.rule.requires, made.name, bare.name) == (bare.rule.requires, name, plain)
         assert made.ascent.name != bare.ascent.name
     wrapped = {name for name in METHODS if inspect.unwrap(METHODS[name]).__name__ != name}
     assert wrapped
