@@ -16,7 +16,7 @@ from benchmarks.measure import Row
 from saddle_jax import models
 from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Params
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology

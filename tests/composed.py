@@ -61,7 +61,7 @@ def messages(topology, learning_rate, compressor=None):
 
     def step(s, x, state):
         half = jax.tree.map(lambda x, g: x - eta(s.t) * g, x, s.gradient(x))
-        heard = s.network.hear(half)
+        heard = s.network.gather(half)
         replies = s.network.send(jax.tree.map(lambda h: h / 2, heard))
         mean = s.network.average(heard)
         return jax.tree.map(lambda m, r: m + 0.01 * r.mean(axis=1), mean, replies), state

@@ -57,8 +57,8 @@ def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip[tuple[()]]:
 
     def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
         x = trees.in_memory(x)  # each neighbour reads it
-        pulled = step.network.pull(x, form=form)
-        return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, pulled)), state
+        correction = step.network.correction(x, form=form)
+        return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, correction)), state
 
     return Gossip(lambda x: (), mix)
 
@@ -107,13 +107,13 @@ def choco(
         public = state.public
         if order == "choco":
             public, sent = publish(step, compressor, x, public)
-            pulled = step.network.pull(public, sent, form)
-            return tree_map(lambda x, p: x + gamma * p, x, pulled), ChocoState(public)
+            correction = step.network.correction(public, sent, form)
+            return tree_map(lambda x, p: x + gamma * p, x, correction), ChocoState(public)
         # What is mixed now travelled in the step before; what travels now is mixed in the next step.
-        pulled = step.network.pull(public, (), form)
-        x = tree_map(lambda x, p: x + gamma * p, x, pulled)
+        correction = step.network.correction(public, (), form)
+        x = tree_map(lambda x, p: x + gamma * p, x, correction)
         public, sent = publish(step, compressor, x, public)
-        step.network.charge(sent)
+        step.network.record(sent)
         return x, ChocoState(public)
 
     return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)

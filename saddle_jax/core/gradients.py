@@ -37,7 +37,7 @@ class Evaluation(NamedTuple):
 
 
 Answer: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's new state, own losses
-Reached: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
+Gathered: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
 
 
 class Known(NamedTuple):
@@ -102,8 +102,8 @@ class Gradients:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
         self.asked.append("mean")
         if own is None and self.ascent.is_linear and policy.joins_neighbours():
-            reached = self._reached()
-            return self._answer(lambda phase, state: self._gradient_of_mean(x, reached, state))
+            gathered = self._gathered()
+            return self._answer(lambda phase, state: self._gradient_of_mean(x, gathered, state))
         return self._slots(x, own, mean=True)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
@@ -112,12 +112,12 @@ class Gradients:
         return self._slots(x, own, mean=False)
 
     def _slots(self, x: Params, own: Params | None, mean: bool) -> Params:
-        reached, known = self._reached(), self._known_of_pairs()
-        return self._answer(lambda phase, state: self._by_slots(x, own, reached, known, phase, state, mean))
+        gathered, known = self._gathered(), self._known_of_pairs()
+        return self._answer(lambda phase, state: self._by_slots(x, own, gathered, known, phase, state, mean))
 
-    def _reached(self) -> Reached:
+    def _gathered(self) -> Gathered:
         """Asks the network for the neighbours' batches, before any branch: it may not be used inside one."""
-        return (*self.network.reach(self.batch), self.network.weights)
+        return (*self.network.gather_batches(self.batch), self.network.weights)
 
     def _known(self, along: Params | None = None) -> Known:
         """Returns what the ascent needs beside the loss, [A, ...], and nothing that it does not need."""
@@ -161,7 +161,7 @@ class Gradients:
     def _lifted(self, phase: int) -> Callable[[Params, Batch, Any, Known], Answer]:
         return lift(of_one_model(self.loss_fn, self.ascent, phase), self.group)
 
-    def _gradient_of_mean(self, x: Params, reached: Reached, state: Any) -> Answer:
+    def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> Answer:
         """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
 
         def mean_loss(x: Params, neighbours_data: Batch, weights: Array) -> tuple[Array, Evaluation]:
@@ -176,14 +176,14 @@ class Gradients:
 
             return lift(of_one, self.group)(x, senders, weights)
 
-        gradients, own = on_shards(of_a_shard)(x, *reached)
+        gradients, own = on_shards(of_a_shard)(x, *gathered)
         return gradients, state, own
 
     def _by_slots(
         self,
         x: Params,
         own: Params | None,
-        reached: Reached,
+        gathered: Gathered,
         known: Known,
         phase: int,
         state: Any,
@@ -226,7 +226,7 @@ class Gradients:
             own_evaluation = jax.tree.map(lambda leaf: leaf[0], evaluation)
             return total if mean else _swap_leading(g), _swap_leading(state), own_evaluation
 
-        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *reached, _swap_leading(known), state)
+        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *gathered, _swap_leading(known), state)
         return gradients, states, evaluation
 
 

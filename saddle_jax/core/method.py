@@ -258,7 +258,7 @@ class Method:
     def trace(self, params: Params) -> tuple[Trace, ...]:
         """Lists what a step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
 
-        There is one trace for each kind of step, in the order of `Rule.kinds`. The ledger, the memory
+        There is one trace for each kind of step, in the order of `Rule.kinds`. `comm_cost`, the memory
         estimate and `init` all ask for them: they are remembered for each set of shapes.
         """
         leaves, structure = jax.tree.flatten(params)
@@ -269,11 +269,11 @@ class Method:
         return traces[shapes]
 
     def _trace(self, params: Params, kind: int) -> Trace:
-        book: list[Round] = []
+        rounds: list[Round] = []
         oracle = Rehearsal(self.topology.slots)
 
         def rehearse(x: Params, t: Array, key: Key) -> Any:
-            network = Network(self.topology, t, key, book=book)
+            network = Network(self.topology, t, key, rounds=rounds)
             if self.faults is not None:
                 network.conditions = self.faults.rehearsal(network.table)
             state = self.rule.init(x)
@@ -285,11 +285,11 @@ class Method:
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
         late = jax.eval_shape(rehearse, params, t, key)
-        if book and kind in self.rule.silent:
+        if rounds and kind in self.rule.silent:
             raise ArgumentError(
                 f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"
             )
-        return Trace(tuple(book), tuple(oracle.asked), late)
+        return Trace(tuple(rounds), tuple(oracle.asked), late)
 
     def _check_kept_per_link(self, asked: tuple[Kind, ...], params: Params) -> None:
         """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""

@@ -42,13 +42,13 @@ def mixed(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
     return x + differences if rows_sum_to_one else differences
 
 
-def pulled(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
+def correction(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
     """Returns (W - I) x, given x and what the neighbours add up to, see `table`."""
     return differences if rows_sum_to_one else differences - x
 
 
 def dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
-    """Multiplies by W as a matrix, leaves [A, ...]; `apply` is `mixed` or `pulled`."""
+    """Multiplies by W as a matrix, leaves [A, ...]; `apply` is `mixed` or `correction`."""
     stochastic = graph.stochasticity != "column"
 
     def of_a_shard(own: Tree, heard: Tree, rows: Array) -> Tree:
@@ -67,7 +67,7 @@ def dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
 
 
 def table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
-    """Adds up the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `mixed` or `pulled`.
+    """Adds up the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `mixed` or `correction`.
 
     `heard` is the tree as the others hear it, and `weights` [A, K] are those of what arrived. Where rows of W
     sum to one, differences to the own row are added up: the first slot's weight follows from the others.

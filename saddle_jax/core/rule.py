@@ -72,7 +72,7 @@ class Step:
     def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...], for every neighbour j of i, itself in slot 0.
 
-        Models go out in one round, and gradients come back in another. They are charged uncompressed, unless
+        Models go out in one round, and gradients come back in another. They are recorded uncompressed, unless
         `network.returned` says afterwards how they travelled.
 
         Args:
@@ -96,7 +96,7 @@ class Step:
         """
         self._send_models(x, sent)
         mean = self.oracle.mean(x, own)
-        self.network.charge(Message(mean))
+        self.network.record(Message(mean))
         self._note_norms(mean, "A")
         return mean
 
@@ -118,7 +118,7 @@ class Step:
                 f"faults must be symmetric and without delay for cross-gradients, got {faults!r}"
             )
         if sent is None or len(sent):
-            self.network.charge(Message(x) if sent is None else sent)
+            self.network.record(Message(x) if sent is None else sent)
 
     def _note_norms(self, gradient: Params, axes: Literal["A", "AK"]) -> None:
         if not self.diagnostics:

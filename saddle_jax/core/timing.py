@@ -90,7 +90,7 @@ class Timing:
         Args:
           key: the step's key; only straggling needs one.
           t: the number of the step, int32 [].
-          network: the step's, with its book.
+          network: the step's, with its rounds.
           passes: backward passes that each agent took, float32 [A].
           clock: from the step before.
         """
@@ -102,7 +102,7 @@ class Timing:
         ready = -clock.behind + jnp.where(computes, passes * self._seconds(key, t, size), 0)
         waits = (table.occupied & online[:, None] & online[table.neighbours]).at[:, 0].set(False)
         latency, pace = self._of_links(network)
-        for each in network.book:
+        for each in network.rounds:
             bits = 8 * each.wire_bytes
             if each.everyone:
                 count = int(network.topology.present.sum())

@@ -76,7 +76,7 @@ def ada_gossip(
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         h = tree_map(lambda x, d: x - eta * d, x, direction)
         public, sent = publish(s, compressor, h, state.public)
-        r = s.network.pull(public, sent, form)
+        r = s.network.correction(public, sent, form)
         v = tree_map(lambda v, r: beta2 * v + (1 - beta2) * r**2, state.v, r)
 
         def average(h: Array, r: Array, v: Array) -> Array:

@@ -60,14 +60,14 @@ def beer_rule(
             M, V, G = g, g, old.G
         else:
             M = estimate(g, old.M)
-            pulled = s.network.pull(old.G, (), form)
-            V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, pulled, M, old.M)
+            correction = s.network.correction(old.G, (), form)
+            V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, correction, M, old.M)
             G, sent = publish(s, compressor, V, old.G)
-            s.network.charge(sent)
-        pulled = s.network.pull(old.H, (), form)
-        x = tree_map(lambda x, p, V: x + gamma * p - eta * V, x, pulled, V)
+            s.network.record(sent)
+        correction = s.network.correction(old.H, (), form)
+        x = tree_map(lambda x, p, V: x + gamma * p - eta * V, x, correction, V)
         H, sent = publish(s, compressor, x, old.H)
-        s.network.charge(sent)
+        s.network.record(sent)
         return x, BEERState(M, V, H, G)
 
     return Rule(init, step, requires="doubly", phases=(LATER,), opening=(OPENING,))

@@ -80,7 +80,7 @@ def cga(
     def step(s: Step, x: Params, state: CGAState) -> tuple[Params, CGAState]:
         eta, error = rate(s.t), state.error
         # The models go out once: they are mixed, and differentiated where they arrive.
-        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.pull(x, form=form))
+        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.correction(x, form=form))
         own = mixed if self_gradient == "mixed" else None
         pairs = s.cross_gradients(x, own, sent=())
         if compressor is not None:

@@ -62,10 +62,10 @@ def dcd(
         eta = rate(s.t)
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         # The neighbours' models are known: what travels now is mixed in the next step.
-        pulled = s.network.pull(x, (), form)
-        z = tree_map(lambda p, d: p - eta * d, pulled, direction)
+        correction = s.network.correction(x, (), form)
+        z = tree_map(lambda p, d: p - eta * d, correction, direction)
         q, sent = compressed(s, compressor, z)
-        s.network.charge(sent)
+        s.network.record(sent)
         return jax.tree.map(jnp.add, x, q), DCDState(m)
 
     return Method("dcd", topology, Rule(init, step, requires="doubly"))

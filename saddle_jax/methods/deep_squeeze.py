@@ -67,7 +67,7 @@ def deep_squeeze(
         v = jax.tree.map(jnp.add, h, state.e)
         c, sent = compressed(s, compressor, v)
         e = jax.tree.map(jnp.subtract, v, c)
-        pulled = s.network.pull(c, sent, form)
-        return tree_map(lambda h, p: h + gamma * p, h, pulled), DeepSqueezeState(m, e)
+        correction = s.network.correction(c, sent, form)
+        return tree_map(lambda h, p: h + gamma * p, h, correction), DeepSqueezeState(m, e)
 
     return Method("deep_squeeze", topology, Rule(init, step, requires="doubly"))

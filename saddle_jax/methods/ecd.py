@@ -70,7 +70,7 @@ def ecd(
         new = tree_map(lambda mixed, d: mixed - eta * d, mixed, direction)
         z = tree_map(lambda x, new: (1 - t / 2) * x + t / 2 * new, x, new)
         q, sent = compressed(s, compressor, z)
-        s.network.charge(sent)
+        s.network.record(sent)
         y_hat = tree_map(lambda y, q: (1 - 2 / t) * y + 2 / t * q, state.y_hat, q)
         return new, ECDState(m, y_hat)
 

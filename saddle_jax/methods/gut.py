@@ -89,17 +89,17 @@ def gut(
         eta = rate(s.t)
         per_eta = inverse(eta)  # at rate zero the models stand still
         z, way = gossip.mix(s, x, state.way)
-        pulled = tree_map(lambda z, x: z - x, z, x)  # L x
+        correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
         tracked = _mixed_direction(s, state, way, compressor, gamma, form)
 
-        def track(g: Array, pulled: Array, tracked: Array, c: Array) -> Any:
-            return g - pulled * per_eta + mu * (tracked - c)
+        def track(g: Array, correction: Array, tracked: Array, c: Array) -> Any:
+            return g - correction * per_eta + mu * (tracked - c)
 
-        d, m = momentum.direction(tree_map(track, g, pulled, tracked, state.c), state.m)
+        d, m = momentum.direction(tree_map(track, g, correction, tracked, state.c), state.m)
         new = tree_map(lambda x, d: x - eta * d, x, d)
-        c = tree_map(lambda g, pulled: g + (b - 1) * pulled * per_eta, g, pulled)
+        c = tree_map(lambda g, correction: g + (b - 1) * correction * per_eta, g, correction)
         return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), way)
 
     method = Method("gut", topology, Rule(init, step, requires="doubly"))
@@ -118,8 +118,8 @@ def _mixed_direction(
     else:
         old, new = state.way.public, way.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
-    pulled = s.network.pull(known, sent, form)
-    return tree_map(lambda d, p: d + gamma * p, state.d, pulled)
+    correction = s.network.correction(known, sent, form)
+    return tree_map(lambda d, p: d + gamma * p, state.d, correction)
 
 
 def _check_stable(topology: Graphs, mu: Any, beta: Any, nesterov: bool, gamma: Any) -> None:

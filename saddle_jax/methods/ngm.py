@@ -78,7 +78,7 @@ def ngm(
     def step(s: Step, x: Params, state: NGMState) -> tuple[Params, NGMState]:
         eta, error = rate(s.t), state.error
         # 3: the models go out, once: they are mixed (16 / 23) and differentiated where they arrive.
-        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.pull(x, form=form))
+        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.correction(x, form=form))
         own = mixed if self_gradient == "mixed" else None
         if compressor is None:
             g = s.cross_gradient_mean(x, own, sent=())  # 4 to 11

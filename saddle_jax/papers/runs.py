@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.core.ledger import Ledger, open_ledger, passes_per_step, readable
+from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step, readable
 from saddle_jax.data import load, prepared
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import TFDS_NAMES, is_builtin
@@ -124,7 +124,7 @@ def size_of(config: Config) -> Size:
     share = (config.subset or data.size) // config.agents
     steps = config.epochs * -(-share // config.batch_size)
     model = _model(config.model, data.num_outputs, config.norm)
-    passes, ledger = _step(_like(config), model, data.inputs_of_one)
+    passes, cost = _step(_like(config), model, data.inputs_of_one)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
@@ -132,7 +132,7 @@ def size_of(config: Config) -> Size:
         passes=passes,
         # An evaluation is a forward pass, a third of a gradient, over the test set.
         evaluations=evaluations * data.test_size / (config.agents * config.batch_size) / 3,
-        bytes_sent=ledger.wire_bytes_per_agent(steps),
+        bytes_sent=cost.wire_bytes_per_agent(steps),
         operations=3 * _forward(model, data.inputs_of_one) * config.agents * config.batch_size,
     )
 
@@ -144,13 +144,13 @@ def _like(config: Config) -> Config:
 
 
 @functools.cache
-def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, Ledger]:
+def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, CommCost]:
     """Traces a step: returns its passes, and the books of what it sends."""
     one = _shapes(model, inputs)
     stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
     rate = optax.constant_schedule(config.learning_rate)
     method = build.build_method(config, build_topology(config), rate)
-    return passes_per_step(method, stacked), open_ledger(method, stacked)
+    return passes_per_step(method, stacked), comm_cost(method, stacked)
 
 
 def seconds_of(size: Size) -> float:

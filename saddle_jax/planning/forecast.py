@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.comm_cost import readable
 from saddle_jax.data import sources
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.recipes import RECIPES

@@ -22,7 +22,7 @@ from saddle_jax.base import spelt, tables
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Tree
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Stochasticity
 from saddle_jax.methods import METHODS
@@ -137,9 +137,9 @@ def _models() -> Tree:
 
 def _sent(method: Method) -> tuple[str, float]:
     """Says what goes over a link in a step, the mean over a period: in models, and in the models' bytes."""
-    ledger, phases = open_ledger(method, _models()), method.rule.phases
+    cost, phases = comm_cost(method, _models()), method.rule.phases
     model = 4 * math.prod(_WEIGHTS)
-    total = sum(ledger.wire[phase].link for phase in phases)
+    total = sum(cost.wire[phase].link for phase in phases)
     models, rest = divmod(total, model)
     text = str(fractions.Fraction(models, len(phases)))
     if rest:

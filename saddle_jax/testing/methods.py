@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from saddle_jax.base.errors import short_line
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import consensus
 from saddle_jax.planning import compiled_text
@@ -159,7 +159,7 @@ def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
         step = lambda moment, batch, key: trial.step(RATE, moment, batch, key)  # noqa: E731
         seen = changes_elsewhere(step, trial.history[t], t, far)
         if seen:
-            raise InvariantError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are booked")
+            raise InvariantError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are counted")
     if not tried:
         raise InapplicableError(f"its rounds cross the whole graph, {max(hops)} links, in one step")
     return f"agent 0 changed nobody farther away in {tried} steps"
@@ -172,31 +172,31 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
     most = 0
     talking = [t for t in range(trial.length) if trial.method.rule.phase(t) in trial.method.rule.talking][:2]
     for t in talking:
-        booked = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
+        counted = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
         arrived = arrivals(lambda *arguments: trial.step(RATE, *arguments), trial.history[t], t)
-        if arrived > booked:
+        if arrived > counted:
             raise InvariantError(
-                f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {booked} are booked"
+                f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {counted} are counted"
             )
-        most = max(most, booked)
+        most = max(most, counted)
     return f"at most {most} numbers over a link"
 
 
 def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
-    """Checks that the ledger counts what the network was handed, each message as it is packed."""
+    """Checks that the cost counts what the network was handed, each message as it is packed."""
     trial.check_rounds()
     method = trial.method
-    ledger, crossed = open_ledger(method, trials.start()), []
+    cost, crossed = comm_cost(method, trials.start()), []
     for t in range(len(method.rule.opening) + len(method.rule.phases)):
         crossed.append(encoded_bytes(method, trial.history[t], t))
-        booked = ledger.wire[method.rule.phase(t)].link
-        if crossed[-1] != booked:
-            raise InvariantError(f"{crossed[-1]} bytes cross a link in step {t}, and {booked} are booked")
+        counted = cost.wire[method.rule.phase(t)].link
+        if crossed[-1] != counted:
+            raise InvariantError(f"{crossed[-1]} bytes cross a link in step {t}, and {counted} are counted")
     first = next((size for size in crossed if size), 0)
     sent = tuple(first * int(count) for count in trial.topology.out_degree)
-    if ledger.wire_bytes != sent:
-        raise InvariantError(f"agents send {sent} bytes over their links, and {ledger.wire_bytes} are booked")
-    return f"{ledger.link_bytes} bytes over a link"
+    if cost.wire_bytes != sent:
+        raise InvariantError(f"agents send {sent} bytes over their links, and {cost.wire_bytes} are counted")
+    return f"{cost.link_bytes} bytes over a link"
 
 
 def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:

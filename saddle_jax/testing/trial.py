@@ -445,21 +445,21 @@ class WeighingNetwork(Network):
         super().__post_init__()
         self._bytes: dict[int, int] = {}
 
-    def charge(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
-        """Writes a round into the books, and encodes its messages."""
-        super().charge(sent, axes)
+    def record(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
+        """Writes a round into `rounds`, and encodes its messages."""
+        super().record(sent, axes)
         messages = [sent] if isinstance(sent, Message) else list(sent)
         encoded: Any = [
             (each.packed or identity()).encode(leaf[_LINK[:axes]], jax.random.key(1)).data.size  # type: ignore[attr-defined]
             for each in messages
             for leaf in jax.tree.leaves(each.like)
         ]
-        self._bytes[id(self.book[-1])] = sum(encoded)
+        self._bytes[id(self.rounds[-1])] = sum(encoded)
 
     @property
     def weighed(self) -> int:
-        """The bytes of all rounds that stand in the book."""
-        return sum(self._bytes[id(entry)] for entry in self.book)
+        """The bytes of all rounds that were recorded."""
+        return sum(self._bytes[id(entry)] for entry in self.rounds)
 
 
 def encoded_bytes(method: Method, moment: Moment, t: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from saddle_jax import models
 from saddle_jax.base import brought, tables
-from saddle_jax.core.ledger import passes_per_step, readable
+from saddle_jax.core.comm_cost import passes_per_step, readable
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import sources
@@ -327,7 +327,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     config, replica, method = program.config, program.replica, program.method
     count = models.count(jax.eval_shape(replica.first_params)) // config.agents
     rate = of_rate(config)
-    per_step = program.ledger.wire_bytes_per_agent(1)
+    per_step = program.comm_cost.wire_bytes_per_agent(1)
     group = program.group
     taken = "" if group >= program.placement.per_device else f", computed {group} at a time"
     taken += "" if config.lowering == "auto" else f", convolutions: {config.lowering}"
@@ -346,7 +346,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
         "faster": _faster(config, replica),
         "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}){rate}",
         "traffic": f"each agent sends {readable(per_step)} per step, "
-        f"{readable(program.ledger.wire_bytes_per_agent(replica.steps))} in all{unless}",
+        f"{readable(program.comm_cost.wire_bytes_per_agent(replica.steps))} in all{unless}",
         "folder": str(workdir),
     }
     if config.has_replicas:

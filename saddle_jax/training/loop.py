@@ -17,7 +17,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.types import Params
-from saddle_jax.core.ledger import table
+from saddle_jax.core.comm_cost import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
@@ -421,8 +421,8 @@ class _Run:
         method = self.program.method
         occupied = method.topology.at(method.rule.turns(step - 1)).occupied[: self.config.agents]
         fetched = self.program.of_each(jax.device_get(metrics))
-        ledger = self.program.ledger
-        records = [_numbers(each, occupied) | table(ledger, step, each.get("sent")) for each in fetched]
+        cost = self.program.comm_cost
+        records = [_numbers(each, occupied) | table(cost, step, each.get("sent")) for each in fetched]
         self._note_bad([int(record.pop("first_bad")) for record in records])
         joined = self._joined(records)
         self.metrics.write({"step": step, "epoch": step / self.per_epoch, **joined})
@@ -477,7 +477,7 @@ class _Run:
         """Returns what a replica has sent by now, and how long it would have taken on its network."""
         counted = self.program.counted(self.carry, number)
         seconds = {"simulated_seconds": float(counted["seconds"])} if "seconds" in counted else {}
-        return {**table(self.program.ledger, self.step, counted.get("sent")), **seconds}
+        return {**table(self.program.comm_cost, self.step, counted.get("sent")), **seconds}
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
         def score(number: int, params: Params) -> dict[str, Any]:
@@ -521,7 +521,7 @@ class _Run:
             if self.config.has_replicas
             else ends[0]
         )
-        result = {"steps": self.step, **table(self.program.ledger, self.step), **result}
+        result = {"steps": self.step, **table(self.program.comm_cost, self.step), **result}
         result |= {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
         if self.profile:
             result["profile"] = self.profile.shares()

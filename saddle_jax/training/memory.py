@@ -24,7 +24,7 @@ import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.comm_cost import readable
 from saddle_jax.core.method import Method
 from saddle_jax.devices import policy
 from saddle_jax.devices.placement import Placement

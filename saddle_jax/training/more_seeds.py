@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.core.ledger import table
+from saddle_jax.core.comm_cost import table
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
@@ -135,7 +135,7 @@ def _write(partial: pathlib.Path, halves: Sequence[_Half], program: Program) -> 
     steps = first.result["steps"]
     ends = [_end(half, k) for half, k in places]
     summary = evaluation.summary(config, ends, program.replica.objective.metrics)
-    result = {"steps": steps, **table(program.ledger, steps), **summary, **seconds}
+    result = {"steps": steps, **table(program.comm_cost, steps), **summary, **seconds}
     write_json(partial / "result.json", result)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, Tree
-from saddle_jax.core.ledger import Ledger, open_ledger
+from saddle_jax.core.comm_cost import CommCost, comm_cost
 from saddle_jax.core.method import Method, MethodState
 from saddle_jax.core.metrics import Metrics
 from saddle_jax.core.mixing import Graphs
@@ -143,9 +143,9 @@ class Program:
         return self.placement.graph(self.replica.topology)
 
     @functools.cached_property
-    def ledger(self) -> Ledger:
+    def comm_cost(self) -> CommCost:
         """The books of what the agents send."""
-        return open_ledger(self.method, self.shapes_of_one.params)
+        return comm_cost(self.method, self.shapes_of_one.params)
 
     @functools.cached_property
     def _at_a_time(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 from problem import IRREGULAR, Problem, faulty, run
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 from saddle_jax.devices import lifting
 
 tree = jax.tree.map
@@ -148,11 +148,11 @@ def test_late_messages(delay):
 
 @pytest.mark.usefixtures("x64")
 def test_late_messages_of_each_kind_of_round():
-    """hear and send are late too; the own row never is."""
+    """gather and send are late too; the own row never is."""
     graph, seen = sj.ring(4), []
 
     def step(s, x, state):
-        heard = s.network.hear(x)
+        heard = s.network.gather(x)
         seen.append(s.network.send(heard))
         return s.network.mix(heard.sum(axis=1)), state
 
@@ -312,13 +312,13 @@ def test_a_step_tells_the_share_of_its_messages_that_were_lost():
 def test_the_books_tell_what_was_really_sent():
     graph, problem = sj.star(5), Problem(5, steps=STEPS)
     _, state, metrics = run(faulty(sj.dpsgd(graph, 0.1), online=ONLINE), problem)
-    ledger = open_ledger(sj.dpsgd(graph, 0.1), problem.params)
+    cost = comm_cost(sj.dpsgd(graph, 0.1), problem.params)
     links = (graph.mixing > 0) & ~np.eye(5, dtype=bool)
     per_step = [(links & np.outer(on, on)).sum() for on in ONLINE]
-    assert ledger.bytes_of(metrics["sent"][-1]) == sum(per_step) * ledger.link_bytes // 5
+    assert cost.bytes_of(metrics["sent"][-1]) == sum(per_step) * cost.link_bytes // 5
     # What is lost on the way was sent.
     _, state, _ = run(faulty(sj.dpsgd(graph, 0.1), drop=0.9), problem)
-    assert ledger.bytes_of(state.faults.sent) == ledger.wire_bytes_per_agent(STEPS)
+    assert cost.bytes_of(state.faults.sent) == cost.wire_bytes_per_agent(STEPS)
 
 
 def test_compressed_gossip_may_be_late_and_a_function_may_say_what_arrives():

@@ -126,7 +126,7 @@ def test_low_precision_models_stay_low_precision():
     tree = {"x": jnp.ones((6, 4), jnp.bfloat16)}
     for form in ("dense", "table"):
         assert sj.mix(sj.ring(6), tree, form)["x"].dtype == jnp.bfloat16
-        assert sj.Network(sj.ring(6)).pull(tree, form=form)["x"].dtype == jnp.bfloat16
+        assert sj.Network(sj.ring(6)).correction(tree, form=form)["x"].dtype == jnp.bfloat16
 
 
 BAD = {

@@ -14,7 +14,7 @@ from suited import FIXED_LINKS, suited
 
 import saddle_jax as sj
 from saddle_jax import testing
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.messages import Round
 from saddle_jax.methods import options_of
 from saddle_jax.testing import methods
@@ -143,8 +143,8 @@ def test_the_trace_counts_the_backward_passes(name):
 def test_the_composed_method_of_the_readme_is_booked_with_all_that_it_sends():
     """Models whole, gradients by one bit, gossip by 30 %: 4 x (4,000 + 129 + 1,325) bytes on a torus."""
     method = COMPOSED["of_the_readme"](sj.torus(3, 4), 0.1)
-    ledger = open_ledger(method, {"w": jnp.zeros((12, 1000))})
-    assert ledger.wire_bytes == (21_816,) * 12
+    cost = comm_cost(method, {"w": jnp.zeros((12, 1000))})
+    assert cost.wire_bytes == (21_816,) * 12
 
 
 def test_a_method_has_one_topology():

@@ -11,7 +11,7 @@ import pytest
 from problem import Problem, run
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.rule import Rule
 
 tree = jax.tree.map
@@ -93,12 +93,12 @@ def test_graphs_wait_while_nobody_talks():
 
 def test_the_books_are_kept_for_each_kind():
     params = {"w": jnp.zeros((6, 10))}
-    ledger = open_ledger(local_sgd(sj.alternate(sj.ring(6), sj.complete(6)), 3), params)
-    assert ledger.wire_bytes == (2 * 40,) * 6  # of the first step in which they talk
-    totals = [ledger.wire_bytes_per_agent(steps) for steps in range(15)]
+    cost = comm_cost(local_sgd(sj.alternate(sj.ring(6), sj.complete(6)), 3), params)
+    assert cost.wire_bytes == (2 * 40,) * 6  # of the first step in which they talk
+    totals = [cost.wire_bytes_per_agent(steps) for steps in range(15)]
     sent = [0, 0, 80, 0, 0, 200] * 3
     assert totals == [sum(sent[:steps]) for steps in range(15)]
-    averaged = open_ledger(averaging(sj.ring(6)), params)
+    averaged = comm_cost(averaging(sj.ring(6)), params)
     # Step 0 is silent; odd steps take an average of all, 2 * 5 pieces of 40 / 6 bytes; even ones gossip.
     assert [averaged.wire_bytes_per_agent(steps) for steps in range(5)] == [0, 0, 66, 146, 212]
     assert passes_per_step(averaging(sj.ring(6)), params) == 1

@@ -16,7 +16,7 @@ from problem import GRAPHS, IRREGULAR, Problem, compiled, run
 from quadratics import Quadratics
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.devices.compilations import compilations
 
 TURNS = sj.alternate(sj.path(5), sj.star(5), IRREGULAR)
@@ -263,9 +263,9 @@ MODEL = 40  # bytes of ten numbers; each agent of a ring of six sends two of the
     ids=lambda value: getattr(value, "name", None),
 )
 def test_the_books_charge_a_round_and_nothing_between(method, round_bytes, steps):
-    ledger = open_ledger(method, {"w": jnp.zeros((6, 10))})
-    assert ledger.wire_bytes_per_agent(steps) == round_bytes
-    assert ledger.wire_bytes_per_agent(7 * steps) == 7 * round_bytes
+    cost = comm_cost(method, {"w": jnp.zeros((6, 10))})
+    assert cost.wire_bytes_per_agent(steps) == round_bytes
+    assert cost.wire_bytes_per_agent(7 * steps) == 7 * round_bytes
     assert passes_per_step(method, {"w": jnp.zeros((6, 10))}) == (2 if method.name == "dfedsam" else 1)
 
 
@@ -273,8 +273,8 @@ def test_the_books_of_graphs_that_take_turns_move_on_once_per_round():
     """Several gossips at the end of a round go over the same graph."""
     graphs = sj.alternate(sj.ring(6), sj.complete(6))
     method = sj.dfedavgm(graphs, 0.1, local_steps=2, gossips=3)
-    ledger = open_ledger(method, {"w": jnp.zeros((6, 10))})
-    sent = [ledger.wire_bytes_per_agent(steps) for steps in range(1, 7)]
+    cost = comm_cost(method, {"w": jnp.zeros((6, 10))})
+    sent = [cost.wire_bytes_per_agent(steps) for steps in range(1, 7)]
     assert sent == [3 * MODEL * models for models in (0, 2, 2, 7, 7, 9)]
 
 

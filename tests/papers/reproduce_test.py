@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli.__main__ import VERBS, main
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.papers import runs
 from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER

@@ -145,7 +145,7 @@ PLANTED = {
     "a byte too few": (
         lambda: testing.check_compressor(Counted),
         "decoding gives the compressed tensor and its length is booked",
-        "and 32 are booked",
+        "and 32 are counted",
     ),
     "another decoder": (
         lambda: testing.check_compressor(Scaled),

@@ -25,8 +25,11 @@ class Sent(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ledger:
-    """A ledger knows what the steps of a run send.
+class CommCost:
+    """What the steps of a run send, in bytes; `sj.comm_cost` makes it.
+
+    >>> sj.comm_cost(sj.dpsgd(sj.ring(10), 0.1, compressor=sj.sign()), jnp.zeros((10, 1000))).link_bytes
+    129
 
     Attributes:
       rule: says which step is of which kind.
@@ -106,8 +109,12 @@ class Ledger:
         return remembered[id(sent)]
 
 
-def open_ledger(method: Method, params: Params) -> Ledger:
-    """Makes the ledger of a method for stacked parameters (or their shapes) [A, ...]."""
+def comm_cost(method: Method, params: Params) -> CommCost:
+    """Counts what a method sends, for stacked parameters (or their shapes) [A, ...].
+
+    >>> sj.comm_cost(sj.qgm(sj.ring(10), 0.1), jnp.zeros((10, 1000))).wire_bytes_per_agent(steps=5)
+    40000
+    """
     traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
     agents = method.topology.size - method.topology.idle
 
@@ -116,7 +123,7 @@ def open_ledger(method: Method, params: Params) -> Ledger:
         everyone = [2 * (agents - 1) * size(each) // agents for each in trace.rounds if each.everyone]
         return Sent(sum(size(each) for each in trace.rounds if not each.everyone), sum(everyone))
 
-    return Ledger(
+    return CommCost(
         rule=method.rule,
         wire={kind: sent(trace, lambda each: each.wire_bytes) for kind, trace in traces.items()},
         paper={kind: sent(trace, lambda each: each.paper_bits) for kind, trace in traces.items()},
@@ -143,14 +150,14 @@ def readable(count: float) -> str:
     return f"{count / 1000**power:.2f} {' kMGT'[power]}B"
 
 
-def table(ledger: Ledger, steps: int, links: Any = None) -> dict[str, Any]:
+def table(cost: CommCost, steps: int, links: Any = None) -> dict[str, Any]:
     """Returns both totals after `steps` steps, or of `links` that were counted, as result.json names them."""
     if links is not None:
         return {
-            "bytes_sent_per_agent": ledger.bytes_of(links),
-            "paper_bytes_sent_per_agent": ledger.paper_bytes_of(links),
+            "bytes_sent_per_agent": cost.bytes_of(links),
+            "paper_bytes_sent_per_agent": cost.paper_bytes_of(links),
         }
     return {
-        "bytes_sent_per_agent": ledger.wire_bytes_per_agent(steps),
-        "paper_bytes_sent_per_agent": ledger.paper_bytes_per_agent(steps),
+        "bytes_sent_per_agent": cost.wire_bytes_per_agent(steps),
+        "paper_bytes_sent_per_agent": cost.paper_bytes_per_agent(steps),
     }
