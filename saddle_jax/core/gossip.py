@@ -149,26 +149,26 @@ def check_one_copy(step: "Step") -> None:
         )
 
 
-def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
+def models_gossip(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
     """Makes the gossip of a method's models: exact without a compressor, CHOCO with one."""
     checks.choice("order", order, ORDERS)
     return exact(gamma, form) if compressor is None else choco(compressor, gamma, order, form)
 
 
-def of_both(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
+def pair_gossip(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
     """Makes the gossip of two quantities (x, y) that a method sends together, each a tree [A, ...].
 
     Without a compressor they share one message, which arrives or is lost as a whole: one round, and the same
     W for both. With one, each has a public copy of its own.
     """
-    one = of_models(compressor, gamma, order, form)
+    one = models_gossip(compressor, gamma, order, form)
     if compressor is None:
         return one
 
     def mix(step: "Step", both: tuple[Tree, Tree], state: Any) -> tuple[tuple[Tree, Tree], Any]:
-        x, x_way = one.mix(step, both[0], state[0])
-        y, y_way = one.mix(step, both[1], state[1])
-        return (x, y), (x_way, y_way)
+        x, x_gossip_state = one.mix(step, both[0], state[0])
+        y, y_gossip_state = one.mix(step, both[1], state[1])
+        return (x, y), (x_gossip_state, y_gossip_state)
 
     return Gossip(lambda both: (one.init(both[0]), one.init(both[1])), mix)
 

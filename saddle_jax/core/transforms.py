@@ -255,7 +255,7 @@ def check_topology(topology: Any) -> None:
 
 
 def _transform(
-    topology: Graphs, way: Gossip[Any], of: Literal["updated", "current"]
+    topology: Graphs, gossip: Gossip[Any], of: Literal["updated", "current"]
 ) -> optax.GradientTransformationExtraArgs:
     check_topology(topology)
 
@@ -263,11 +263,11 @@ def _transform(
         x = require_params(params)
         models = optax.apply_updates(x, updates) if of == "updated" else x
         trees.check_params(models, s.network.topology.size)
-        new, state = way.mix(s, models, state)
+        new, state = gossip.mix(s, models, state)
         change = jax.tree.map(jnp.subtract, new, x)
         return change if of == "updated" else jax.tree.map(jnp.add, updates, change), state
 
-    return on_network(topology, way.init, update)
+    return on_network(topology, gossip.init, update)
 
 
 def _check_updates(updates: Tree, params: Params) -> None:

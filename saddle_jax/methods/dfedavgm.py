@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.gossip import Order, models_gossip
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.printed import printed
@@ -35,7 +35,7 @@ class DFedAvgMState(NamedTuple):
     """DFedAvgM remembers its last displacement and what its gossip remembers."""
 
     v: Params  # y_j - y_{j-1}, zero when a round starts [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -63,21 +63,21 @@ def dfedavgm(
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
     gossips = checks.whole("gossips", gossips, at_least=1)
-    gossip = of_models(compressor, gamma, order, form)
+    gossip = models_gossip(compressor, gamma, order, form)
 
     def init(x: Params) -> DFedAvgMState:
         return DFedAvgMState(zeros_like(x), gossip.init(x))
 
     def step(s: Step, y: Params, state: DFedAvgMState) -> tuple[Params, DFedAvgMState]:
-        eta, way = rate(s.t), state.way
+        eta, gossip_state = rate(s.t), state.gossip_state
         g = decayed(s.gradient(y), y, weight_decay)
         v = tree_map(lambda v, g: beta * v - eta * g, state.v, g)
         y = tree_map(lambda y, v: y + v, y, v)
         if s.phase == LOCAL:
-            return y, DFedAvgMState(v, way)
+            return y, DFedAvgMState(v, gossip_state)
         for _ in range(gossips):
-            y, way = gossip.mix(s, y, way)
-        return y, DFedAvgMState(zeros_like(v), way)
+            y, gossip_state = gossip.mix(s, y, gossip_state)
+        return y, DFedAvgMState(zeros_like(v), gossip_state)
 
     return Method("dfedavgm", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))
 

@@ -33,7 +33,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import check_rate, of_models
+from saddle_jax.core.gossip import check_rate, models_gossip
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
@@ -53,7 +53,7 @@ class GUTState(NamedTuple):
     c: Params  # g' + (b - 1) L x' / eta', [A, ...]
     m: Any  # momentum [A, ...]; None without momentum
     per_eta: Array  # 1 / eta', zero before the first step, []
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -76,7 +76,7 @@ def gut(
     """
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     checks.choice("point", point, ("mixed", "current"))
-    momentum, gossip = local_momentum(beta, nesterov), of_models(compressor, gamma, "choco", form)
+    momentum, gossip = local_momentum(beta, nesterov), models_gossip(compressor, gamma, "choco", form)
     beta = momentum.beta
     if mu is None:
         mu = 0.9 if momentum.is_none else (1 - beta) / 2
@@ -88,11 +88,11 @@ def gut(
     def step(s: Step, x: Params, state: GUTState) -> tuple[Params, GUTState]:
         eta = rate(s.t)
         per_eta = inverse(eta)  # at rate zero the models stand still
-        z, way = gossip.mix(s, x, state.way)
+        z, gossip_state = gossip.mix(s, x, state.gossip_state)
         correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
-        tracked = _mixed_direction(s, state, way, compressor, gamma, form)
+        tracked = _mixed_direction(s, state, gossip_state, compressor, gamma, form)
 
         def track(g: Array, correction: Array, tracked: Array, c: Array) -> Any:
             return g - correction * per_eta + mu * (tracked - c)
@@ -100,7 +100,7 @@ def gut(
         d, m = momentum.direction(tree_map(track, g, correction, tracked, state.c), state.m)
         new = tree_map(lambda x, d: x - eta * d, x, d)
         c = tree_map(lambda g, correction: g + (b - 1) * correction * per_eta, g, correction)
-        return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), way)
+        return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), gossip_state)
 
     method = Method("gut", topology, Rule(init, step, requires="doubly"))
     _check_stable(topology, mu, beta, nesterov, gamma)
@@ -108,7 +108,7 @@ def gut(
 
 
 def _mixed_direction(
-    s: Step, state: GUTState, way: Any, compressor: Operator | None, gamma: Any, form: Form
+    s: Step, state: GUTState, gossip_state: Any, compressor: Operator | None, gamma: Any, form: Form
 ) -> Params:
     """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
     if compressor is None:
@@ -116,7 +116,7 @@ def _mixed_direction(
         copied = s.network.topology.has_fixed_links and s.network.faults is None
         sent: Any = () if copied else Message(known)
     else:
-        old, new = state.way.public, way.public
+        old, new = state.gossip_state.public, gossip_state.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
     correction = s.network.correction(known, sent, form)
     return tree_map(lambda d, p: d + gamma * p, state.d, correction)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_both
+from saddle_jax.core.gossip import Order, pair_gossip
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.printed import printed
@@ -32,7 +32,7 @@ class MomentumTrackingState(NamedTuple):
 
     u: Params  # local momentum [A, ...]
     c: Params  # its correction [A, ...]
-    way: Any  # the state of the gossip of both quantities
+    gossip_state: Any  # the state of the gossip of both quantities
 
 
 @printed
@@ -53,7 +53,7 @@ def momentum_tracking(
     """
     checks.choice("init", init, ("zero", "mean"))
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    beta, gossip = local_momentum(beta, nesterov=False).beta, of_both(compressor, gamma, order, form)
+    beta, gossip = local_momentum(beta, nesterov=False).beta, pair_gossip(compressor, gamma, order, form)
 
     def begin(x: Params) -> MomentumTrackingState:
         return MomentumTrackingState(zeros_like(x), zeros_like(x), gossip.init((x, x)))
@@ -64,10 +64,10 @@ def momentum_tracking(
             u = c = tree_map(lambda g, mean: (g - mean) / (1 - beta), g, s.network.all_reduce(g))
         u = tree_map(lambda u, g: beta * u + g, u, decayed(g, x, weight_decay))
         y = tree_map(lambda u, c: u - c, u, c)
-        (mixed_x, mixed_y), way = gossip.mix(s, (x, y), state.way)
+        (mixed_x, mixed_y), gossip_state = gossip.mix(s, (x, y), state.gossip_state)
         new = tree_map(lambda x, y: x - rate(s.t) * y, mixed_x, y)
         c = tree_map(lambda u, y: u - y, u, mixed_y)
-        return new, MomentumTrackingState(u, c, way)
+        return new, MomentumTrackingState(u, c, gossip_state)
 
     opening = (OPENING,) if init == "mean" else ()
     return Method("momentum_tracking", topology, Rule(begin, step, requires="doubly", opening=opening))

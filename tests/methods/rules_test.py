@@ -33,22 +33,22 @@ def rows(w, x):
 class Tracked(NamedTuple):
     y: Any
     g: Any
-    x_way: Any
-    y_way: Any
+    x_gossip_state: Any
+    y_gossip_state: Any
 
 
-def gradient_tracking(eta, way_x, way_y):
+def gradient_tracking(eta, gossip_x, gossip_y):
     """y_i <- sum_j w_ij y_j + g_i - g_i(old);   x_i <- sum_j w_ij (x_j - eta y_j)."""
 
     def init(x):
-        return Tracked(zeros(x), zeros(x), way_x.init(x), way_y.init(x))
+        return Tracked(zeros(x), zeros(x), gossip_x.init(x), gossip_y.init(x))
 
     def step(s, x, state):
         g = s.gradient(x)
-        y, y_way = way_y.mix(s, state.y, state.y_way)
+        y, y_gossip_state = gossip_y.mix(s, state.y, state.y_gossip_state)
         y = tree(lambda y, g, old: y + g - old, y, g, state.g)
-        x, x_way = way_x.mix(s, tree(lambda x, y: x - eta * y, x, y), state.x_way)
-        return x, Tracked(y, g, x_way, y_way)
+        x, x_gossip_state = gossip_x.mix(s, tree(lambda x, y: x - eta * y, x, y), state.x_gossip_state)
+        return x, Tracked(y, g, x_gossip_state, y_gossip_state)
 
     return sj.Rule(init, step, requires="doubly")
 
