@@ -67,7 +67,7 @@ class CommCost:
         return self._total(self.paper, steps) // (8 * self.listeners.shape[1])
 
     def bytes_of(self, links: Any) -> int:
-        """Returns the bytes that an agent has sent over links that were counted, int [A, kinds that talk].
+        """Returns the bytes that an agent has sent over links that were counted, int [A, comm_kinds].
 
         A network on which agents come and go counts them, see `FaultState.sent`; the average over agents.
         """
@@ -79,33 +79,33 @@ class CommCost:
 
     def _counted(self, sent: dict[int, Sent], links: Any) -> int:
         counted: list[int] = np.asarray(links, np.int64)[: self.listeners.shape[1]].sum(axis=0).tolist()
-        kinds = [sent[kind] for kind in self.rule.talking]
+        kinds = [sent[kind] for kind in self.rule.comm_kinds]
         return sum(count * kind.link for count, kind in zip(counted, kinds, strict=True))
 
     @property
     def _first(self) -> int:
-        steps = range(len(self.rule.opening) + len(self.rule.phases))
-        return next((t for t in steps if self.rule.phase(t) not in self.rule.silent), 0)
+        steps = range(len(self.rule.first_kinds) + len(self.rule.kinds))
+        return next((t for t in steps if self.rule.phase(t) not in self.rule.local_kinds), 0)
 
     def _of_step(self, sent: dict[int, Sent], t: int) -> tuple[int, ...]:
-        turn = self.rule.turns(t) % len(self.listeners)
+        turn = self.rule.comm_round(t) % len(self.listeners)
         return sent[self.rule.phase(t)].of_agents(self.listeners[turn])
 
     def _total(self, sent: dict[int, Sent], steps: int) -> int:
         """Adds up what all agents together have sent after `steps` steps."""
-        opening = len(self.rule.opening)
-        length = len(self.rule.phases) * len(self.listeners)  # after which kinds and graphs repeat
-        first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, opening)))
-        if steps <= opening:
+        start = len(self.rule.first_kinds)
+        length = len(self.rule.kinds) * len(self.listeners)  # after which kinds and graphs repeat
+        first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, start)))
+        if steps <= start:
             return first
-        cycle = self._cycle(sent, opening, length)
-        cycles, rest = divmod(steps - opening, length)
-        return first + cycles * sum(cycle) + sum(cycle[:rest])
+        period = self._period(sent, start, length)
+        periods, rest = divmod(steps - start, length)
+        return first + periods * sum(period) + sum(period[:rest])
 
-    def _cycle(self, sent: dict[int, Sent], opening: int, length: int) -> list[int]:
-        remembered: dict[int, list[int]] = self.__dict__.setdefault("_cycles", {})
+    def _period(self, sent: dict[int, Sent], start: int, length: int) -> list[int]:
+        remembered: dict[int, list[int]] = self.__dict__.setdefault("_periods", {})
         if id(sent) not in remembered:
-            remembered[id(sent)] = [sum(self._of_step(sent, opening + step)) for step in range(length)]
+            remembered[id(sent)] = [sum(self._of_step(sent, start + step)) for step in range(length)]
         return remembered[id(sent)]
 
 
@@ -115,7 +115,7 @@ def comm_cost(method: Method, params: Params) -> CommCost:
     >>> sj.comm_cost(sj.qgm(sj.ring(10), 0.1), jnp.zeros((10, 1000))).wire_bytes_per_agent(steps=5)
     40000
     """
-    traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
+    traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
     agents = method.topology.size - method.topology.idle
 
     def sent(trace: Trace, size: Callable[[Round], int]) -> Sent:
@@ -135,9 +135,9 @@ def passes_per_step(method: Method, params: Params) -> float:
     """Counts the backward passes of an agent in a step, each over one batch: the mean over agents, phases."""
     graphs = method.topology.graphs
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
-    traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
+    traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
     asked = [
-        sum(1 if kind == "own" else pairs for kind in traces[phase].asked) for phase in method.rule.phases
+        sum(1 if kind == "own" else pairs for kind in traces[phase].asked) for phase in method.rule.kinds
     ]
     return method.ascent.passes_per_step * float(np.mean(asked))
 

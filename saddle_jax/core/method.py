@@ -156,7 +156,7 @@ class Method:
         self._check_phase(phase)
         batch = jax.tree.map(jnp.asarray, batch)
         call = _Call(loss_fn, params, state, batch, key, diagnostics, group)
-        kinds, stride = self.rule.kinds, self._ascent_kinds
+        kinds, stride = self.rule.all_kinds, self._ascent_kinds
         if phase is not None:
             return self._take(call, phase // stride, phase % stride)
         if len(kinds) == 1:
@@ -170,7 +170,7 @@ class Method:
     def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
         """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""
         params, state = call.params, call.state
-        network = Network(self.topology, self.rule.turns(state.t), call.key)
+        network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
         oracle = Gradients(
             call.loss_fn, self.ascent, call.batch, network, state.t, list(state.ascent), phase, call.group
@@ -191,7 +191,7 @@ class Method:
             after = after._replace(ascent=ascent, rule=rule_state)
             after = after._replace(faults=faults._replace(past=tuple(network.conditions.past or ())))
             step.note("sent", faults.sent, "A")
-            if kind in self.rule.talking and self.faults is not None and self.faults.loses:
+            if kind in self.rule.comm_kinds and self.faults is not None and self.faults.loses:
                 step.note("messages_lost", network.conditions.lost(network.table), "")
         if self.timing is not None:
             clock = self._advance(self.timing, call, phase, network, oracle)
@@ -200,20 +200,22 @@ class Method:
         return new, after, self._metrics(step.notes, oracle)
 
     def _first_faults(self, faults: Faults, params: Params) -> FaultState:
-        talking = self.rule.talking
+        comm_kinds = self.rule.comm_kinds
         late = [
             trace.late
-            for kind, trace in zip(self.rule.kinds, self.trace(params), strict=True)
-            if kind in talking
+            for kind, trace in zip(self.rule.all_kinds, self.trace(params), strict=True)
+            if kind in comm_kinds
         ]
         first = self.topology.graphs[0].occupied
-        return faults.init(first, len(talking), late[0] if late else ())
+        return faults.init(first, len(comm_kinds), late[0] if late else ())
 
     def _draw(self, faults: Faults, call: "_Call", kind: int, network: Network) -> FaultState:
         """Draws what goes wrong in this step and tells the network; returns what the faults remember."""
         key = None if call.key is None else jax.random.fold_in(call.key, _FAULTS)
-        talking = self.rule.talking.index(kind) if kind in self.rule.talking else None
-        network.conditions, state = faults.draw(key, call.state.t, network.table, call.state.faults, talking)
+        comm_kinds = self.rule.comm_kinds.index(kind) if kind in self.rule.comm_kinds else None
+        network.conditions, state = faults.draw(
+            key, call.state.t, network.table, call.state.faults, comm_kinds
+        )
         return state
 
     def _advance(
@@ -258,14 +260,14 @@ class Method:
     def trace(self, params: Params) -> tuple[Trace, ...]:
         """Lists what a step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
 
-        There is one trace for each kind of step, in the order of `Rule.kinds`. `comm_cost`, the memory
+        There is one trace for each kind of step, in the order of `Rule.all_kinds`. `comm_cost`, the memory
         estimate and `init` all ask for them: they are remembered for each set of shapes.
         """
         leaves, structure = jax.tree.flatten(params)
         shapes = (structure, *((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
         traces: dict[Any, tuple[Trace, ...]] = self.__dict__.setdefault("_traces", {})
         if shapes not in traces:
-            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.kinds)
+            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.all_kinds)
         return traces[shapes]
 
     def _trace(self, params: Params, kind: int) -> Trace:
@@ -285,9 +287,9 @@ class Method:
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
         late = jax.eval_shape(rehearse, params, t, key)
-        if rounds and kind in self.rule.silent:
+        if rounds and kind in self.rule.local_kinds:
             raise ArgumentError(
-                f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"
+                f"{self.name} must send nothing in steps of kind {kind}, which it calls local"
             )
         return Trace(tuple(rounds), tuple(oracle.asked), late)
 
@@ -313,7 +315,9 @@ class Method:
                 f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
             )
         stride = self._ascent_kinds
-        allowed = sorted({kind * stride + other for kind in self.rule.kinds for other in self.ascent.phases})
+        allowed = sorted(
+            {kind * stride + other for kind in self.rule.all_kinds for other in self.ascent.phases}
+        )
         if phase not in allowed:
             raise ArgumentError(f"phase must be one of {allowed}, got {phase}")
 

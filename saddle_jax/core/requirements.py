@@ -50,9 +50,9 @@ def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
         raise ArgumentError(
             f"delay must be 0 on {topology.name}, whose links are others in every step, got {faults.delay}"
         )
-    if faults.delay and len(rule.talking) > 1:
+    if faults.delay and len(rule.comm_kinds) > 1:
         raise ArgumentError(
-            f"delay must be 0 for a method with {len(rule.talking)} kinds of steps that talk, "
+            f"delay must be 0 for a method with {len(rule.comm_kinds)} kinds of steps that communicate, "
             f"got {faults.delay}"
         )
 

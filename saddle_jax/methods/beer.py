@@ -28,7 +28,7 @@ from saddle_jax.methods.momentum import check_decay, decayed
 
 ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, requires="fixed links")
 
-OPENING, LATER = 0, 1  # kinds of steps
+FIRST, LATER = 0, 1  # kinds of steps
 
 
 class BEERState(NamedTuple):
@@ -56,7 +56,7 @@ def beer_rule(
         check_one_copy(s)
         eta, old = rate(s.t), state
         g = decayed(s.gradient(x), x, weight_decay)
-        if s.phase == OPENING:
+        if s.phase == FIRST:
             M, V, G = g, g, old.G
         else:
             M = estimate(g, old.M)
@@ -70,7 +70,7 @@ def beer_rule(
         s.network.record(sent)
         return x, BEERState(M, V, H, G)
 
-    return Rule(init, step, requires="doubly", phases=(LATER,), opening=(OPENING,))
+    return Rule(init, step, requires="doubly", kinds=(LATER,), first_kinds=(FIRST,))
 
 
 @printed

@@ -141,7 +141,7 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
         new, gossip_state = gossip.mix(s, half, state.gossip_state)
         return new, OriginalState(x, g, gossip_state)
 
-    return Rule(init, step, requires="doubly", movable=False)
+    return Rule(init, step, requires="doubly", restartable=False)
 
 
 def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[RelayState]:

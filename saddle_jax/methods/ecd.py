@@ -74,4 +74,4 @@ def ecd(
         y_hat = tree_map(lambda y, q: (1 - 2 / t) * y + 2 / t * q, state.y_hat, q)
         return new, ECDState(m, y_hat)
 
-    return Method("ecd", topology, Rule(init, step, requires="doubly", movable=False))
+    return Method("ecd", topology, Rule(init, step, requires="doubly", restartable=False))

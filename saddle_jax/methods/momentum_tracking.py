@@ -24,7 +24,7 @@ from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
 ABOUT = About("Takezawa et al., TMLR 2023", exact=True)
 
-OPENING = 1  # the kind of the first step of init="mean"
+FIRST = 1  # the kind of the first step of init="mean"
 
 
 class MomentumTrackingState(NamedTuple):
@@ -60,7 +60,7 @@ def momentum_tracking(
 
     def step(s: Step, x: Params, state: MomentumTrackingState) -> tuple[Params, MomentumTrackingState]:
         g, u, c = s.gradient(x), state.u, state.c
-        if s.phase == OPENING:
+        if s.phase == FIRST:
             u = c = tree_map(lambda g, mean: (g - mean) / (1 - beta), g, s.network.all_reduce(g))
         u = tree_map(lambda u, g: beta * u + g, u, decayed(g, x, weight_decay))
         y = tree_map(lambda u, c: u - c, u, c)
@@ -69,5 +69,7 @@ def momentum_tracking(
         c = tree_map(lambda u, y: u - y, u, mixed_y)
         return new, MomentumTrackingState(u, c, gossip_state)
 
-    opening = (OPENING,) if init == "mean" else ()
-    return Method("momentum_tracking", topology, Rule(begin, step, requires="doubly", opening=opening))
+    first_kinds = (FIRST,) if init == "mean" else ()
+    return Method(
+        "momentum_tracking", topology, Rule(begin, step, requires="doubly", first_kinds=first_kinds)
+    )

@@ -18,4 +18,4 @@ def in_rounds(rule: Rule[State], local_steps: int) -> Rule[State]:
     Graphs that take turns move on once per round. With local_steps = 1 the rule is as it was.
     """
     alone = checks.whole("local_steps", local_steps, at_least=1) - 1
-    return rule._replace(phases=(LOCAL,) * alone + (TALK,), silent=(LOCAL,) if alone else ())
+    return rule._replace(kinds=(LOCAL,) * alone + (TALK,), local_kinds=(LOCAL,) if alone else ())

@@ -137,15 +137,15 @@ def _models() -> Tree:
 
 def _sent(method: Method) -> tuple[str, float]:
     """Says what goes over a link in a step, the mean over a period: in models, and in the models' bytes."""
-    cost, phases = comm_cost(method, _models()), method.rule.phases
+    cost, kinds = comm_cost(method, _models()), method.rule.kinds
     model = 4 * math.prod(_WEIGHTS)
-    total = sum(cost.wire[phase].link for phase in phases)
+    total = sum(cost.wire[kind].link for kind in kinds)
     models, rest = divmod(total, model)
-    text = str(fractions.Fraction(models, len(phases)))
+    text = str(fractions.Fraction(models, len(kinds)))
     if rest:
-        numbers = fractions.Fraction(rest, 4 * len(phases))
+        numbers = fractions.Fraction(rest, 4 * len(kinds))
         text += " + a number" if numbers == 1 else f" + {numbers} numbers"
-    return text, total / (model * len(phases))
+    return text, total / (model * len(kinds))
 
 
 def _in_models(state: Tree, agents: int) -> float:

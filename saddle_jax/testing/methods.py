@@ -170,8 +170,9 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
     trial.check_rounds()
     trial.check_uncompressed()
     most = 0
-    talking = [t for t in range(trial.length) if trial.method.rule.phase(t) in trial.method.rule.talking][:2]
-    for t in talking:
+    rule = trial.method.rule
+    rounds = [t for t in range(trial.length) if rule.phase(t) in rule.comm_kinds]
+    for t in rounds[:2]:
         counted = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
         arrived = arrivals(lambda *arguments: trial.step(RATE, *arguments), trial.history[t], t)
         if arrived > counted:
@@ -187,7 +188,7 @@ def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
     trial.check_rounds()
     method = trial.method
     cost, crossed = comm_cost(method, trials.start()), []
-    for t in range(len(method.rule.opening) + len(method.rule.phases)):
+    for t in range(len(method.rule.first_kinds) + len(method.rule.kinds)):
         crossed.append(encoded_bytes(method, trial.history[t], t))
         counted = cost.wire[method.rule.phase(t)].link
         if crossed[-1] != counted:

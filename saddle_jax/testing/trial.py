@@ -129,11 +129,11 @@ class Trial:
     def length(self) -> int:
         """The number of steps of a run, in which every kind of step occurs twice."""
         rule, ascent = self.method.rule, self.method.ascent
-        return min(len(rule.opening) + max(4, 2 * len(rule.phases), 2 * ascent.period), 12)
+        return min(len(rule.first_kinds) + max(4, 2 * len(rule.kinds), 2 * ascent.period), 12)
 
     def rounds(self, t: int) -> tuple[Round, ...]:
         """Lists the rounds in the books of step t."""
-        traces = dict(zip(self.method.rule.kinds, self.method.trace(start()), strict=True))
+        traces = dict(zip(self.method.rule.all_kinds, self.method.trace(start()), strict=True))
         return traces[self.method.rule.phase(t)].rounds
 
     @functools.cached_property
@@ -468,7 +468,7 @@ def encoded_bytes(method: Method, moment: Moment, t: int) -> int:
 
     def take(moment: Moment, key: Any) -> Any:
         nonlocal weighed
-        network = WeighingNetwork(method.topology, method.rule.turns(t), key)
+        network = WeighingNetwork(method.topology, method.rule.comm_round(t), key)
         phase = method.ascent.phase(t)
         oracle = Gradients(
             loss_fn, method.ascent, batch_of(t), network, jnp.int32(t), list(moment.state.ascent), phase

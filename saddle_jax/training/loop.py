@@ -419,7 +419,7 @@ class _Run:
         step, metrics = self.pending
         self.pending = None
         method = self.program.method
-        occupied = method.topology.at(method.rule.turns(step - 1)).occupied[: self.config.agents]
+        occupied = method.topology.at(method.rule.comm_round(step - 1)).occupied[: self.config.agents]
         fetched = self.program.of_each(jax.device_get(metrics))
         cost = self.program.comm_cost
         records = [_numbers(each, occupied) | table(cost, step, each.get("sent")) for each in fetched]

@@ -99,7 +99,7 @@ def test_a_cycle_of_one_graph_is_that_graph(name):
 def test_graphs_take_turns_by_the_one_counter(name):
     """alternate(a, b) from the first round on and alternate(b, a) from the second both see a, then b."""
     a, b = sj.path(5), sj.star(5)
-    length = len(make(name, a).rule.phases)  # the steps of a round, in the last of which agents talk
+    length = len(make(name, a).rule.kinds)  # the steps of a round, in the last of which agents talk
     problem = Problem(5, steps=2 * length)
     if name in FIXED_LINKS:
         with pytest.raises(ValueError, match="topology must have the same links in every step"):

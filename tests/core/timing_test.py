@@ -70,7 +70,7 @@ def local_steps(topology):
         half = jax.tree.map(lambda x, g: x - 0.1 * g, x, s.gradient(x))
         return {0: lambda x: x, 1: s.network.mix, 2: s.network.all_reduce}[s.phase](half), state
 
-    return sj.Method("local", topology, sj.Rule(lambda x: (), step, phases=(0, 1, 0, 2), silent=(0,)))
+    return sj.Method("local", topology, sj.Rule(lambda x: (), step, kinds=(0, 1, 0, 2), local_kinds=(0,)))
 
 
 def test_silent_steps_and_averages_of_all():

@@ -95,7 +95,7 @@ def _gradient(s, x, state):
 
 
 def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
-    assert built(method="gradient_tracking", slowmo_every=4).rule.phases[3] != 0
+    assert built(method="gradient_tracking", slowmo_every=4).rule.kinds[3] != 0
     for method in ("ecd", "d2(variant=original)"):
         with pytest.raises(sj.ArgumentError, match="method must be one whose models may be set from outside"):
             built(method=method, beta=0.0, slowmo_every=4)
