@@ -136,10 +136,10 @@ def passes_per_step(method: Method, params: Params) -> float:
     graphs = method.topology.graphs
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
     traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
-    asked = [
-        sum(1 if kind == "own" else pairs for kind in traces[phase].asked) for phase in method.rule.kinds
+    calls = [
+        sum(1 if kind == "own" else pairs for kind in traces[phase].calls) for phase in method.rule.kinds
     ]
-    return method.ascent.passes_per_step * float(np.mean(asked))
+    return method.ascent.passes_per_step * float(np.mean(calls))
 
 
 def readable(count: float) -> str:

@@ -43,8 +43,8 @@ class Conditions:
         does.
       delivered: which messages sent in this step will reach it, bool [A, K]; the same without delay.
       online: which agents take part in this step, bool [A].
-      past: what was sent in the last rounds, a tree [A, D, ...] for each that is delayed; None in a
-        rehearsal, which notes the shapes in `noted`.
+      past: what was sent in the last rounds, a tree [A, D, ...] for each that is delayed; None in an
+        abstract step, which notes the shapes in `noted`.
     """
 
     faults: "Faults"

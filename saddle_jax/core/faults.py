@@ -175,7 +175,7 @@ class Faults:
             state = state._replace(sent=state.sent.at[:, kind].add(over))
         return Conditions(self, arrived, delivered, online, list(state.past)), state
 
-    def rehearsal(self, table: Table) -> Conditions:
+    def abstract_conditions(self, table: Table) -> Conditions:
         """Returns conditions of an abstract step, in which everything arrives."""
         return Conditions(self, table.occupied, table.occupied, jnp.ones(len(table.occupied), bool))
 

@@ -24,7 +24,7 @@ from saddle_jax.core.ascent import Ascent, GradientFn
 from saddle_jax.core.network import Network
 from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of_pairs
 from saddle_jax.devices import policy
-from saddle_jax.devices.lifting import lift, on_shards
+from saddle_jax.devices.lifting import on_shards, vmap_agents
 
 Kind = Literal["own", "pairs", "mean"]
 
@@ -36,11 +36,11 @@ class Evaluation(NamedTuple):
     aux: Tree  # what loss_fn returned beside the loss; None if it returned the loss alone
 
 
-Answer: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's new state, own losses
+GradientOutput: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's new state, own losses
 Gathered: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
 
 
-class Known(NamedTuple):
+class GradientInputs(NamedTuple):
     """What an ascent needs beside the loss, see `GradientFn`: of one model, or stacked."""
 
     key: Key | None = None
@@ -78,7 +78,7 @@ class Gradients:
       phase: which kind of step this is; None decides by t inside the compiled program.
       group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
-      asked: which questions there were.
+      calls: which questions there were.
     """
 
     loss_fn: LossFn
@@ -90,59 +90,59 @@ class Gradients:
     phase: int | None = 0
     group: int = 0
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
-    asked: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
-        self.asked.append("own")
-        known = self._known(along)
-        return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state, known))
+        self.calls.append("own")
+        inputs = self._inputs(along)
+        return self._call(lambda phase, state: self._vmapped(phase)(x, self.batch, state, inputs))
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
-        self.asked.append("mean")
+        self.calls.append("mean")
         if own is None and self.ascent.is_linear and policy.joins_neighbours():
             gathered = self._gathered()
-            return self._answer(lambda phase, state: self._gradient_of_mean(x, gathered, state))
+            return self._call(lambda phase, state: self._gradient_of_mean(x, gathered, state))
         return self._slots(x, own, mean=True)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
-        self.asked.append("pairs")
+        self.calls.append("pairs")
         return self._slots(x, own, mean=False)
 
     def _slots(self, x: Params, own: Params | None, mean: bool) -> Params:
-        gathered, known = self._gathered(), self._known_of_pairs()
-        return self._answer(lambda phase, state: self._by_slots(x, own, gathered, known, phase, state, mean))
+        gathered, inputs = self._gathered(), self._inputs_of_pairs()
+        return self._call(lambda phase, state: self._by_slots(x, own, gathered, inputs, phase, state, mean))
 
     def _gathered(self) -> Gathered:
         """Asks the network for the neighbours' batches, before any branch: it may not be used inside one."""
         return (*self.network.gather_batches(self.batch), self.network.weights)
 
-    def _known(self, along: Params | None = None) -> Known:
+    def _inputs(self, along: Params | None = None) -> GradientInputs:
         """Returns what the ascent needs beside the loss, [A, ...], and nothing that it does not need."""
-        size, known = self.network.topology.size, Known()
+        size, inputs = self.network.topology.size, GradientInputs()
         if "key" in self.ascent.needs:
             key = self.network.key()
             if key is None:
                 raise ArgumentError(f"key must be given to a step with {self.ascent}, which draws, got None")
-            known = known._replace(key=agent_keys(key, size))
+            inputs = inputs._replace(key=agent_keys(key, size))
         if "t" in self.ascent.needs:
-            known = known._replace(t=jnp.full(size, self.t, jnp.int32))
+            inputs = inputs._replace(t=jnp.full(size, self.t, jnp.int32))
         if "along" in self.ascent.needs:
-            known = known._replace(along=along)
-        return known
+            inputs = inputs._replace(along=along)
+        return inputs
 
-    def _known_of_pairs(self) -> Known:
+    def _inputs_of_pairs(self) -> GradientInputs:
         """Returns the same for each pair, slot by slot, [K, A, ...]; a pair has no direction at hand."""
-        known, slots = self._known(), jnp.arange(self.network.width)
-        t = None if known.t is None else jnp.repeat(known.t[None], len(slots), axis=0)
-        if known.key is None:
-            return Known(t=t)
+        inputs, slots = self._inputs(), jnp.arange(self.network.width)
+        t = None if inputs.t is None else jnp.repeat(inputs.t[None], len(slots), axis=0)
+        if inputs.key is None:
+            return GradientInputs(t=t)
         of_slot = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(None, 0))
-        return Known(key=of_slot(known.key, slots), t=t)
+        return GradientInputs(key=of_slot(inputs.key, slots), t=t)
 
-    def _answer(self, compute: Callable[[int, Any], Answer]) -> Params:
+    def _call(self, compute: Callable[[int, Any], GradientOutput]) -> Params:
         number = len(self.evaluations)
         state = self.states[number] if number < len(self.states) else ()
         kinds = sorted(set(self.ascent.phases))
@@ -158,10 +158,10 @@ class Gradients:
             self.states[number] = state
         return gradient
 
-    def _lifted(self, phase: int) -> Callable[[Params, Batch, Any, Known], Answer]:
-        return lift(of_one_model(self.loss_fn, self.ascent, phase), self.group)
+    def _vmapped(self, phase: int) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
+        return vmap_agents(single_model(self.loss_fn, self.ascent, phase), self.group)
 
-    def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> Answer:
+    def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> GradientOutput:
         """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
 
         def mean_loss(x: Params, neighbours_data: Batch, weights: Array) -> tuple[Array, Evaluation]:
@@ -169,14 +169,14 @@ class Gradients:
             own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
             return jnp.sum(losses * weights.astype(losses.dtype)), own
 
-        def of_a_shard(x: Params, heard: Batch, senders: Array, weights: Array) -> Any:
-            def of_one(x: Params, senders: Array, weights: Array) -> Any:
+        def shard_fn(x: Params, heard: Batch, senders: Array, weights: Array) -> Any:
+            def single(x: Params, senders: Array, weights: Array) -> Any:
                 neighbours_data = jax.tree.map(lambda d: d[senders], heard)
                 return jax.grad(mean_loss, has_aux=True)(x, neighbours_data, weights)
 
-            return lift(of_one, self.group)(x, senders, weights)
+            return vmap_agents(single, self.group)(x, senders, weights)
 
-        gradients, own = on_shards(of_a_shard)(x, *gathered)
+        gradients, own = on_shards(shard_fn)(x, *gathered)
         return gradients, state, own
 
     def _by_slots(
@@ -184,34 +184,34 @@ class Gradients:
         x: Params,
         own: Params | None,
         gathered: Gathered,
-        known: Known,
+        inputs: GradientInputs,
         phase: int,
         state: Any,
         mean: bool,
-    ) -> Answer:
+    ) -> GradientOutput:
         """Goes through the table slot by slot, all agents at once: one gradient per agent is in memory."""
-        gradient = self._lifted(phase)
+        gradient = self._vmapped(phase)
 
-        def of_a_shard(
+        def shard_fn(
             x: Params,
             own: Params | None,
             heard: Batch,
             senders: Array,
             weights: Array,
-            known: Known,
+            inputs: GradientInputs,
             state: Any,
-        ) -> Answer:
+        ) -> GradientOutput:
             def visit(total: Params | None, slot: Any) -> tuple[Params | None, Any]:
-                models, slot_senders, shares, known, state = slot
+                models, slot_senders, shares, inputs, state = slot
                 neighbours_data = jax.tree.map(lambda d: d[slot_senders], heard)
                 model = x if models is None else models
-                g, state, evaluation = gradient(model, neighbours_data, state, known)
+                g, state, evaluation = gradient(model, neighbours_data, state, inputs)
                 if mean:
                     return jax.tree.map(jnp.add, total, scale_slices(g, shares)), (None, state, evaluation)
                 return None, (g, state, evaluation)
 
             total = zeros_like(x) if mean else None
-            slots = (None, senders.T, weights.T, _swap_leading(known), _swap_leading(state))
+            slots = (None, senders.T, weights.T, _swap_leading(inputs), _swap_leading(state))
             if own is None:
                 total, (g, state, evaluation) = jax.lax.scan(visit, total, slots)
             else:  # the first slot, the agent itself, has a model of its own
@@ -226,38 +226,38 @@ class Gradients:
             own_evaluation = jax.tree.map(lambda leaf: leaf[0], evaluation)
             return total if mean else _swap_leading(g), _swap_leading(state), own_evaluation
 
-        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *gathered, _swap_leading(known), state)
+        gradients, states, evaluation = on_shards(shard_fn)(x, own, *gathered, _swap_leading(inputs), state)
         return gradients, states, evaluation
 
 
 @dataclasses.dataclass(eq=False)
-class Rehearsal:
+class AbstractGradients:
     """The oracle of an abstract step answers with zeros and remembers what it was asked."""
 
     slots: int  # K
-    asked: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Remembers the question and returns zeros [A, ...]."""
         del along
-        self.asked.append("own")
+        self.calls.append("own")
         return zeros_like(x)
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Remembers the question and returns zeros [A, ...]."""
         del own
-        self.asked.append("mean")
+        self.calls.append("mean")
         return zeros_like(x)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Remembers the question and returns zeros [A, K, ...]."""
         del own
-        self.asked.append("pairs")
+        self.calls.append("pairs")
         return zeros_of_pairs(x, self.slots)
 
 
 @dataclasses.dataclass(eq=False)
-class Given:
+class FixedGradients:
     """The oracle of a transform in an optax chain hands out the gradients [A, ...] that it was given."""
 
     gradients: Params
@@ -276,20 +276,20 @@ class Given:
     pairs = mean
 
 
-def of_one_model(
+def single_model(
     loss_fn: LossFn, ascent: Ascent[Any], phase: int
-) -> Callable[[Params, Batch, Any, Known], Answer]:
+) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
     """Makes the gradient function of one model: (x, d, state, known) -> (gradient, state, evaluation)."""
     with_value = with_aux(loss_fn)
     value_and_grad = jax.value_and_grad(with_value, has_aux=True)
 
     def losses(x: Params, d: Batch) -> Array:
-        def of_one_sample(sample: Batch) -> Array:
+        def single_sample(sample: Batch) -> Array:
             return with_value(x, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
-        return jax.vmap(of_one_sample)(d)
+        return jax.vmap(single_sample)(d)
 
-    def gradient(x: Params, d: Batch, state: Any, known: Known) -> Answer:
+    def gradient(x: Params, d: Batch, state: Any, inputs: GradientInputs) -> GradientOutput:
         evaluations: list[Evaluation] = []
 
         def grad(x: Params, d: Batch) -> Params:
@@ -297,7 +297,7 @@ def of_one_model(
             evaluations.append(Evaluation(loss, aux))
             return g
 
-        g, state = ascent.gradient(GradientFn(grad, losses, *known), x, d, state, phase)
+        g, state = ascent.gradient(GradientFn(grad, losses, *inputs), x, d, state, phase)
         if not evaluations:
             raise ArgumentError(f"ascent {ascent} must take at least one gradient, got none in phase {phase}")
         return g, state, evaluations[0]
@@ -321,7 +321,7 @@ def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
     return loss_and_aux
 
 
-def initial_states(ascent: Ascent[Any], x: Params, asked: Sequence[Kind], slots: int) -> tuple[Any, ...]:
+def initial_states(ascent: Ascent[Any], x: Params, calls: Sequence[Kind], slots: int) -> tuple[Any, ...]:
     """Makes the ascent's states before the first step: [A, ...] for own gradients, [A, K, ...] for pairs."""
 
     def of_kind(kind: Kind) -> Tree:
@@ -331,7 +331,7 @@ def initial_states(ascent: Ascent[Any], x: Params, asked: Sequence[Kind], slots:
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], slots, axis=1), states)
 
     one = jax.tree.map(lambda leaf: leaf[0], x)
-    return tuple(of_kind(kind) for kind in asked) if ascent.keeps_state(one) else ()
+    return tuple(of_kind(kind) for kind in calls) if ascent.keeps_state(one) else ()
 
 
 def _swap_leading(tree: Tree) -> Tree:

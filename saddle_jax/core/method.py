@@ -13,7 +13,7 @@ from saddle_jax.core import metrics, requirements, trees
 from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.conditions import FaultState
 from saddle_jax.core.faults import Faults
-from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
+from saddle_jax.core.gradients import AbstractGradients, Gradients, Kind, initial_states
 from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
@@ -46,7 +46,7 @@ class Trace(NamedTuple):
     """A trace lists what a step of one kind does; an abstract run of the step finds it."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
-    asked: tuple[Kind, ...]  # which gradients the rule asked for
+    calls: tuple[Kind, ...]  # which gradients the rule asked for
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
@@ -104,9 +104,9 @@ class Method:
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
         requirements.check_state(self.name, state, self.topology.size)
-        asked = self.asked(params)  # raises an error if a step would fail
-        self._check_kept_per_link(asked, params)
-        ascent = initial_states(self.ascent, params, asked, self.topology.slots)
+        calls = self.calls(params)  # raises an error if a step would fail
+        self._check_kept_per_link(calls, params)
+        ascent = initial_states(self.ascent, params, calls, self.topology.slots)
         return MethodState(
             jnp.zeros([], jnp.int32),
             ascent,
@@ -227,8 +227,8 @@ class Method:
         by_phase = jnp.array([ascent.passes(each) for each in ascent.phases], jnp.float32)
         passes = by_phase[t % ascent.period] if phase is None else jnp.float32(ascent.passes(phase))
         degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
-        asked = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.asked]
-        total = passes * sum(asked, start=jnp.zeros(self.topology.size, jnp.float32))
+        calls = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.calls]
+        total = passes * sum(calls, start=jnp.zeros(self.topology.size, jnp.float32))
         return timing.advance(key, t, network, total, call.state.clock)
 
     def phase(self, t: int) -> int:
@@ -242,18 +242,18 @@ class Method:
     def _ascent_kinds(self) -> int:
         return max(self.ascent.phases) + 1
 
-    def asked(self, params: Params) -> tuple[Kind, ...]:
+    def calls(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
 
         Steps of other kinds may ask for fewer; the ascent's states are kept for each question.
         """
-        lists = [trace.asked for trace in self.trace(params)]
+        lists = [trace.calls for trace in self.trace(params)]
         most = max(lists, key=len)
-        for asked in lists:
-            if asked != most[: len(asked)]:
+        for calls in lists:
+            if calls != most[: len(calls)]:
                 raise ArgumentError(
                     f"{self.name} must ask for the same gradients in the same order in steps of all kinds, "
-                    f"got {asked} and {most}"
+                    f"got {calls} and {most}"
                 )
         return most
 
@@ -272,12 +272,12 @@ class Method:
 
     def _trace(self, params: Params, kind: int) -> Trace:
         rounds: list[Round] = []
-        oracle = Rehearsal(self.topology.slots)
+        oracle = AbstractGradients(self.topology.slots)
 
-        def rehearse(x: Params, t: Array, key: Key) -> Any:
+        def abstract_step(x: Params, t: Array, key: Key) -> Any:
             network = Network(self.topology, t, key, rounds=rounds)
             if self.faults is not None:
-                network.conditions = self.faults.rehearsal(network.table)
+                network.conditions = self.faults.abstract_conditions(network.table)
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
@@ -286,17 +286,17 @@ class Method:
             return () if network.conditions is None else tuple(network.conditions.noted)
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
-        late = jax.eval_shape(rehearse, params, t, key)
+        late = jax.eval_shape(abstract_step, params, t, key)
         if rounds and kind in self.rule.local_kinds:
             raise ArgumentError(
                 f"{self.name} must send nothing in steps of kind {kind}, which it calls local"
             )
-        return Trace(tuple(rounds), tuple(oracle.asked), late)
+        return Trace(tuple(rounds), tuple(oracle.calls), late)
 
-    def _check_kept_per_link(self, asked: tuple[Kind, ...], params: Params) -> None:
+    def _check_kept_per_link(self, calls: tuple[Kind, ...], params: Params) -> None:
         """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
-        per_pair = set(asked) - {"own"} and self.ascent.keeps_state(one)
+        per_pair = set(calls) - {"own"} and self.ascent.keeps_state(one)
         if per_pair and self.faults is not None and self.faults.loses:
             raise ArgumentError(
                 f"faults must lose nothing for {self.ascent}, which remembers pairs, got {self.faults!r}"

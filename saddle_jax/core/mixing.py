@@ -51,7 +51,7 @@ def dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
     """Multiplies by W as a matrix, leaves [A, ...]; `apply` is `mixed` or `correction`."""
     stochastic = graph.stochasticity != "column"
 
-    def of_a_shard(own: Tree, heard: Tree, rows: Array) -> Tree:
+    def shard_fn(own: Tree, heard: Tree, rows: Array) -> Tree:
         def leaf(x: Array, heard: Array) -> Array:
             others = heard - heard[:1] if stochastic else heard
             # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
@@ -63,7 +63,7 @@ def dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
         return jax.tree.map(leaf, own, heard)
 
     rows = jnp.asarray(graph.mixing - np.eye(graph.size) if stochastic else graph.mixing)
-    return lifting.on_shards(of_a_shard)(tree, exchange.everything(tree), rows)
+    return lifting.on_shards(shard_fn)(tree, exchange.everything(tree), rows)
 
 
 def table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
@@ -74,7 +74,7 @@ def table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callabl
     """
     stochastic = graph.stochasticity != "column"
 
-    def of_a_shard(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
+    def shard_fn(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
         def leaf(x: Array, heard: Array) -> Array:
             column = (slice(None),) + (None,) * (x.ndim - 1)
             total = jnp.zeros_like(x) if stochastic else weights[:, 0].astype(x.dtype)[column] * x
@@ -85,19 +85,19 @@ def table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callabl
 
         return jax.tree.map(leaf, own, heard)
 
-    rows, places = exchange.bring(graph.neighbours, heard)
-    return lifting.on_shards(of_a_shard)(tree, rows, places, jnp.asarray(weights))
+    rows, places = exchange.halo_exchange(graph.neighbours, heard)
+    return lifting.on_shards(shard_fn)(tree, rows, places, jnp.asarray(weights))
 
 
 def gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
     """Returns the rows that a table [A, K] names, as leaves [A, K, ...]; zeros where nothing arrived."""
 
-    def of_a_shard(rows: Tree, places: Array, arrived: Array) -> Tree:
+    def shard_fn(rows: Tree, places: Array, arrived: Array) -> Tree:
         def leaf(x: Array) -> Array:
             mask = arrived.reshape(arrived.shape + (1,) * (x.ndim - 1))
             return jnp.where(mask, x[places], jnp.zeros_like(x, shape=()))
 
         return jax.tree.map(leaf, rows)
 
-    rows, places = exchange.bring(table, rows)
-    return lifting.on_shards(of_a_shard)(rows, places, arrived)
+    rows, places = exchange.halo_exchange(table, rows)
+    return lifting.on_shards(shard_fn)(rows, places, arrived)

@@ -191,14 +191,14 @@ class Network:
         self._returning = None  # the next gradients are recorded anew
 
     def gather_batches(self, x: Tree) -> tuple[Tree, Array]:
-        """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `exchange.bring`.
+        """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `halo_exchange`.
 
         Nothing is recorded. A simulation may bring a neighbour's batch to a model where a network brings the
         model to the batch: the same numbers, and no model is copied. Whoever does so records the models.
         """
         self._check_level()
         if self.topology.period == 1:
-            return exchange.bring(self.topology.graphs[0].neighbours, x)
+            return exchange.halo_exchange(self.topology.graphs[0].neighbours, x)
         # Graphs that take turns bring rows of other places: one shape for all of them is [A, K, ...].
         heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._heard(x, faults=False))
         own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())

@@ -20,7 +20,7 @@ from saddle_jax.base.types import Array, Key, Operator, Params, State, Tree
 from saddle_jax.core import gossip as ways
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
-from saddle_jax.core.gradients import Given
+from saddle_jax.core.gradients import FixedGradients
 from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.mixing import Form, Graphs
 from saddle_jax.core.network import Network
@@ -75,7 +75,7 @@ def transform_of(rule: Rule[Any]) -> optax.GradientTransformationExtraArgs:
     ) -> tuple[Params, TransformState]:
         x, step = require_params(params), extra.get("step")
         network = _Absent(extra.get("key")) if step is None else step.network
-        inner = Step(state.t if step is None else step.t, x, network, Given(updates))  # type: ignore[arg-type]
+        inner = Step(state.t if step is None else step.t, x, network, FixedGradients(updates))  # type: ignore[arg-type]
         if step is not None:
             inner.diagnostics, inner.notes = step.diagnostics, step.notes
         new, rule_state = rule.step(inner, x, state.rule)
@@ -224,7 +224,7 @@ def on_network(
             if topology.period > 1 and t is None:
                 raise ArgumentError(f"t must be given to update(..., t=step) on {topology.name}, got None")
             t = 0 if t is None else t
-            step = Step(t, params, Network(topology, t, key), Given(None))
+            step = Step(t, params, Network(topology, t, key), FixedGradients(None))
             if pairs:
                 step.network.expect_return(updates)
         elif not _is_padded(step.network.topology, topology):

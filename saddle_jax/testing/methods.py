@@ -30,7 +30,7 @@ from saddle_jax.testing.trial import (
     REPLICAS,
     REVERSED,
     SPREAD,
-    Moment,
+    Snapshot,
     Trial,
     arrivals,
     changes_elsewhere,
@@ -81,9 +81,9 @@ def a_step_keeps_shapes_and_dtypes(trial: Trial) -> str:
     key, traced = trials.key_of(0), trial.traces_rate  # which is found out in float64
     for dtype in (jnp.bfloat16, jnp.float32, jnp.float64):
         with jax.enable_x64(dtype == jnp.float64):
-            moment = jax.eval_shape(trial.begin, trials.start(dtype=dtype))
-            after = jax.eval_shape(trial.stepper, RATE, moment, trials.batch_of(0, dtype=dtype), key)
-        for (path, old), new in zip(jax.tree.leaves_with_path(moment), jax.tree.leaves(after), strict=True):
+            snapshot = jax.eval_shape(trial.begin, trials.start(dtype=dtype))
+            after = jax.eval_shape(trial.stepper, RATE, snapshot, trials.batch_of(0, dtype=dtype), key)
+        for (path, old), new in zip(jax.tree.leaves_with_path(snapshot), jax.tree.leaves(after), strict=True):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 types = f"{old.dtype}{list(old.shape)}, became {new.dtype}{list(new.shape)}"
                 raise InvariantError(f"{jax.tree_util.keystr(path)[1:]} was {types}")
@@ -104,12 +104,12 @@ def a_second_step_does_not_compile_again(trial: Trial) -> str:
 def a_run_that_was_stopped_goes_on_the_same_bit_for_bit(trial: Trial) -> str:
     """Checks that models and state are all that a step needs, and that tracing it again changes nothing."""
     middle = trial.length // 2
-    moment = jax.device_get(trial.history[middle])
+    snapshot = jax.device_get(trial.history[middle])
     for t in range(middle, trial.length):
-        moment = trial.step(RATE, moment, trials.batch_of(t), trials.key_of(t))
-    if not _same(moment, trial.history[-1]):
+        snapshot = trial.step(RATE, snapshot, trials.batch_of(t), trials.key_of(t))
+    if not _same(snapshot, trial.history[-1]):
         raise InvariantError(
-            f"it ends {distance(moment, trial.history[-1]):.1e} from the run that was not stopped"
+            f"it ends {distance(snapshot, trial.history[-1]):.1e} from the run that was not stopped"
         )
     one, other = trial.traced, trial.trace()
     if _text(one) != _text(other) or not _same(one.consts, other.consts):
@@ -136,12 +136,12 @@ def every_random_number_follows_from_the_step(trial: Trial) -> str:
 def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
     """Checks that agents meet nowhere but in the network, where everything that travels is booked."""
     trial.check_rounds()
-    moment = Moment(trials.start(), trial.deaf.init(trials.start()))
+    snapshot = Snapshot(trials.start(), trial.deaf.init(trials.start()))
     for t in range(trial.length):
-        seen = changes_elsewhere(trial.deaf_step, moment, t)
+        seen = changes_elsewhere(trial.deaf_step, snapshot, t)
         if seen:
             raise InvariantError(f"nobody hears anybody, yet agent 0 changed {seen} in step {t}")
-        moment = trial.deaf_step(moment, trials.batch_of(t), trials.key_of(t))
+        snapshot = trial.deaf_step(snapshot, trials.batch_of(t), trials.key_of(t))
     return f"agent 0 changed nobody in {trial.length} steps without messages"
 
 
@@ -156,7 +156,7 @@ def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
         if not far:
             continue
         tried += 1
-        step = lambda moment, batch, key: trial.step(RATE, moment, batch, key)  # noqa: E731
+        step = lambda snapshot, batch, key: trial.step(RATE, snapshot, batch, key)  # noqa: E731
         seen = changes_elsewhere(step, trial.history[t], t, far)
         if seen:
             raise InvariantError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are counted")
@@ -324,7 +324,7 @@ def _hops(trial: Trial) -> np.ndarray:
     return np.argmax(np.array(ways) > 0, axis=0)  # the first that is long enough
 
 
-def _apart(run: list[Moment], other: list[Moment]) -> float:
+def _apart(run: list[Snapshot], other: list[Snapshot]) -> float:
     """Returns how far two runs are from each other, idle agents left out."""
     pairs = zip(run, other, strict=True)
     return max(distance(rows(one), rows(two)) for one, two in pairs)

@@ -63,14 +63,14 @@ def of_agent(
 
 def copies(method: Method, params: Params, is_grouped: bool) -> int:
     """Returns how many numbers a step needs for each parameter: gradients, updates, groups' results."""
-    pairs = max((_width(method) if kind == "pairs" else 1 for kind in method.asked(params)), default=1)
+    pairs = max((_width(method) if kind == "pairs" else 1 for kind in method.calls(params)), default=1)
     return pairs + 1 + is_grouped
 
 
 def kept(replica: Replica, method: Method, params: Params, placement: Placement) -> int:
     """Returns the bytes that one agent's gradient needs between its forward and its backward pass."""
     is_one = method.ascent.is_linear and policy.joins_neighbours()
-    batches = _width(method) if is_one and "mean" in method.asked(params) else 1
+    batches = _width(method) if is_one and "mean" in method.calls(params) else 1
     return policy.activations_held() * batches * kept_of_batch(replica) // placement.batch_devices
 
 

@@ -306,19 +306,19 @@ class Program:
         return jax.jit(run_steps, static_argnums=(4, 5), donate_argnums=0, out_shardings=shardings)
 
     def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, phase: int | None) -> Any:
-        def of_one(carry: Carry, root: Key, numbers: dict[str, Any], samples: Array) -> Any:
+        def single(carry: Carry, root: Key, numbers: dict[str, Any], samples: Array) -> Any:
             own = inputs._replace(samples=samples)
             return run.take(carry, own, root, numbers, step, phase)
 
         run = RunStep(self.replica, self.placement, self._topology, self.group)
         arguments = self._those_of((self._roots, self._numbers, inputs.samples), runs)
         if self.at_once == 1:
-            return of_one(carry, *arguments)
+            return single(carry, *arguments)
         # The step's number is the same for all runs: without an axis it can decide what is computed.
         axes: Any = Carry(0, MethodState(t=None, ascent=0, rule=0, faults=0, clock=0), 0)  # type: ignore[arg-type]
-        lifted = jax.vmap(of_one, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
+        vmapped = jax.vmap(single, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
         carry = carry._replace(state=carry.state._replace(t=carry.state.t[0]))
-        carry, metrics = lifted(carry, *arguments)
+        carry, metrics = vmapped(carry, *arguments)
         same = jnp.broadcast_to(carry.state.t, (self.at_once,))
         return carry._replace(state=carry.state._replace(t=same)), metrics
 

@@ -154,7 +154,9 @@ def test_a_loop_over_agents_takes_as_long_as_its_agents():
     params, batch = jax.device_put((work.params(), work.batch()))
     one = jax.jit(gradient).lower(*jax.tree.map(lambda x: x[0], (params, batch))).compile()
     alone = functools.partial(one, *jax.tree.map(lambda x: x[0], (params, batch)))
-    looped = functools.partial(jax.jit(lifting.lift(gradient)).lower(params, batch).compile(), params, batch)
+    looped = functools.partial(
+        jax.jit(lifting.vmap_agents(gradient)).lower(params, batch).compile(), params, batch
+    )
     found = measure.interleaved({"alone": alone, "looped": looped}, 5)
     assert min(found.rounds["looped"]) < 4 * 3 * min(found.rounds["alone"])
 
