@@ -10,9 +10,9 @@ from saddle_jax.papers.evidence import (
     accuracy_rows,
     finding_rows,
     findings,
+    interpreted,
     plot_findings,
     reading_rows,
-    reread,
     runs_below,
     statement_rows,
 )
@@ -28,7 +28,7 @@ def show(options: flags.FlagValues) -> int:
     scale, folder = place(options)
     with mistakes():
         runs = runs_below(PAPER, folder, scale)
-        found, others = findings(STATEMENTS, runs), reread(PAPER, folder, scale)
+        found, others = findings(STATEMENTS, runs), interpreted(PAPER, folder, scale)
         if not found:
             raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
         name = f"evidence-{scale.name}"

@@ -49,8 +49,8 @@ def export(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
         check_named_output(options.output)
-        replica, step, params = open_run(workdir, warn, options.data_dir, options.replica, options.code)
-        model, config = choose(params, options.agent), replica.config
+        trial, step, params = open_run(workdir, warn, options.data_dir, options.trial, options.code)
+        model, config = choose(params, options.agent), trial.config
         about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
         content = encode(model, options.format, about)
         with in_one_go(path) as partial:
@@ -80,7 +80,7 @@ def model_options() -> flags.FlagValues:
     meaning = "Number of an agent, for its own model (default: the consensus model)."
     flags.DEFINE_integer("agent", None, meaning, flag_values=options)
     meaning = "Number of a run, in a folder that holds several."
-    flags.DEFINE_integer("replica", None, meaning, flag_values=options)
+    flags.DEFINE_integer("trial", None, meaning, flag_values=options)
     opening_options(options)
     return options
 

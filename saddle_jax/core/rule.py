@@ -4,7 +4,7 @@
                                               s.network       the only place where agents meet
 
 Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So whoever cuts a state
-over devices or stacks it over replicas knows which axis is the agents'.
+over devices or stacks it over trials knows which axis is the agents'.
 
 Steps may be of several kinds: local ones and one in which agents communicate, or a first one unlike the
 others. A kind is a small integer that is known when a step is compiled, `s.phase`; each kind is a program of

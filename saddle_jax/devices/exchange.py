@@ -2,9 +2,9 @@
 
 The agents of a mesh axis are cut into shards of S = A / D consecutive agents. `halo_exchange` gives every
 shard its own rows and those of other shards that its agents read: on a ring these are the two next to its
-borders, for any S. There is one collective-permute for each distance between two devices. It moves the rows of all
-tensors, packed into one matrix per dtype. Where nearly everything would have to move, there is one all-gather
-instead.
+borders, for any S. There is one collective-permute for each distance between two devices. It moves the rows
+of all tensors, packed into one matrix per dtype. Where nearly everything would have to move, there is one
+all-gather instead.
 """
 
 import dataclasses

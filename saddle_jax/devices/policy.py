@@ -94,7 +94,7 @@ def _even(agents: int, most: int) -> int:
     return max((n for n in range(most // 2 + 1, most + 1) if agents % n == 0), default=most)
 
 
-def replicas_at_once(count: int) -> int:
+def trials_at_once(count: int) -> int:
     """Returns how many of `count` runs one call of the compiled step computes, at the most.
 
     An accelerator takes all. A CPU takes one after the other: nothing is gained by more, and convolutions, of

@@ -40,7 +40,7 @@ class Identity(NamedTuple):
     Attributes:
       settings: a hash of all settings that can change a number, apart from the epochs.
       epochs: those of the settings, and before them those that the run had before it went on for longer.
-      partitions: the fingerprint of the partition of each replica.
+      partitions: the fingerprint of the partition of each trial.
     """
 
     settings: str

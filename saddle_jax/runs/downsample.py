@@ -194,14 +194,14 @@ def extremes(stretch: np.ndarray, values: np.ndarray) -> list[int]:
 
 
 def _numbers(records: list[Record]) -> np.ndarray:
-    """Returns the numbers of lines [N, F] that may have peaks, those of each replica by themselves."""
+    """Returns the numbers of lines [N, F] that may have peaks, those of each trial by themselves."""
     names = [name for name in records[0] if name not in _PLACES]
     columns: list[list[Any]] = []
     for name in names:
         values = [record.get(name) for record in records]
         if not any(isinstance(value, list) for value in values):
             columns.append(values)
-        elif name.endswith("_by_replica"):
+        elif name.endswith("_by_trial"):
             count = min(len(value) if isinstance(value, list) else 0 for value in values)
             lists: list[list[Any]] = [list(value or ()) for value in values]
             each = [[value[number] for value in lists] for number in range(count)]
@@ -279,7 +279,7 @@ def _mean(records: Sequence[Record]) -> Record:
 
 
 def _is_place(name: str) -> bool:
-    return name.removesuffix("_by_replica") in _LAST_OF or _COUNTS in name
+    return name.removesuffix("_by_trial") in _LAST_OF or _COUNTS in name
 
 
 def _averaged(values: Sequence[Any]) -> Any:

@@ -32,7 +32,7 @@ from saddle_jax.sam import ASCENTS
 from saddle_jax.sam import spelling as ascents
 from saddle_jax.sam.spelling import parse_ascent
 from saddle_jax.settings import network
-from saddle_jax.settings import sweep as replicas
+from saddle_jax.settings import sweep as trials
 from saddle_jax.tasks.objectives import OBJECTIVES
 
 # ---- how a setting is declared ----
@@ -181,7 +181,7 @@ def check_network(config: "Config") -> None:
         )
 
 
-def check_replicas(config: "Config") -> None:
+def check_trials(config: "Config") -> None:
     """Checks that several runs fit into one program."""
     if config.seeds and config.seed:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
@@ -190,15 +190,15 @@ def check_replicas(config: "Config") -> None:
         _check_sweep(config)
     if graphs.is_ours(config.topology):
         _check_seeds(config)
-    if config.has_replicas:
+    if config.has_trials:
         _check_count(config)
         config.each()  # which checks its numbers
 
 
 def _check_count(config: "Config") -> None:
     """Checks that there are not more runs than one program can be made of."""
-    sizes = [len(replicas.parse_seeds(config.seeds)) or 1]
-    sizes += [len(values) for values in replicas.parse_sweep(config.sweep).values()]
+    sizes = [len(trials.parse_seeds(config.seeds)) or 1]
+    sizes += [len(values) for values in trials.parse_sweep(config.sweep).values()]
     if (count := math.prod(sizes)) > _MOST_RUNS:
         raise ArgumentError(
             f"seeds and sweep must make at most {_MOST_RUNS:,} runs in one program, got {count:,}: "
@@ -208,7 +208,7 @@ def _check_count(config: "Config") -> None:
 
 def _check_sweep(config: "Config") -> None:
     """Checks that the method has the options that are swept."""
-    for name in replicas.parse_sweep(config.sweep):
+    for name in trials.parse_sweep(config.sweep):
         if not has(config, name):
             raise ArgumentError(
                 f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"
@@ -217,7 +217,7 @@ def _check_sweep(config: "Config") -> None:
 
 def _check_seeds(config: "Config") -> None:
     """Checks that all seeds have the same graph."""
-    if graphs.is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
+    if graphs.is_random(config.topology) and len(trials.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
             f"seeds must be one for topology {config.topology}, whose graph differs between seeds, "
             f"got {config.seeds!r}"
@@ -229,7 +229,7 @@ def has(config: "Config", name: str) -> bool:
 
     What is not ours is imported.
     """
-    if own := replicas.own_option(name):
+    if own := trials.own_option(name):
         whose, option = own
         return (leaves_open if whose == "method" else ascents.leaves_open)(getattr(config, whose), option)
     if name == "rho" and config.ascent != "auto":
@@ -255,8 +255,8 @@ def is_whole(text: str, whose: str, option: str) -> bool:
 def _check_swept(config: "Config") -> None:
     """Checks that numbers are swept, of settings or of options."""
     floats = [field.name for field in dataclasses.fields(config) if field.type is float]
-    for name in replicas.parse_sweep(config.sweep):
-        if name not in floats and not replicas.own_option(name):
+    for name in trials.parse_sweep(config.sweep):
+        if name not in floats and not trials.own_option(name):
             raise ArgumentError(
                 f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
                 f"{', '.join(floats)}, or options such as method.NAME and ascent.NAME, got {name!r}"
@@ -465,13 +465,13 @@ class Config:
         "",
         "several seeds, such as 0,1,2, in place of seed: all run in one program, each as if alone "
         "(default: none)",
-        lambda _, v: replicas.parse_seeds(v),
+        lambda _, v: trials.parse_seeds(v),
     )
     sweep: str = setting(
         "",
         "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program "
         "(default: none)",
-        lambda _, v: replicas.parse_sweep(v),
+        lambda _, v: trials.parse_sweep(v),
     )
     # How steps are compiled
     steps_per_dispatch: int = setting(
@@ -483,7 +483,7 @@ class Config:
     devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
     group: int = setting(
         0,
-        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU, and elsewhere as "
+        "agents that a device computes at a time, of all trials; 0 chooses one on a CPU, and elsewhere as "
         "many as fill the device and find room",
         whole(0),
     )
@@ -530,18 +530,18 @@ class Config:
         check_method(self)
         check_ascent(self)
         check_network(self)
-        check_replicas(self)
+        check_trials(self)
 
     @property
-    def has_replicas(self) -> bool:
+    def has_trials(self) -> bool:
         """Tells whether these are the settings of several runs in one program."""
         return bool(self.seeds or self.sweep)
 
     def each(self) -> "list[Config]":
         """Returns the settings of each run by itself; a single run has one."""
         return [
-            dataclasses.replace(self, seeds="", sweep="", **replicas.in_settings(vars(self), setting))
-            for setting in replicas.settings_of(self.seeds, self.sweep)
+            dataclasses.replace(self, seeds="", sweep="", **trials.in_settings(vars(self), setting))
+            for setting in trials.settings_of(self.seeds, self.sweep)
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from saddle_jax.testing.randomness import draws_of
 from saddle_jax.testing.trial import (
     AGENTS,
     RATE,
-    REPLICAS,
     REVERSED,
+    RUNS,
     SPREAD,
     Snapshot,
     Trial,
@@ -271,23 +271,23 @@ def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
     return f"{len(collectives)} collective-permutes, nothing else"
 
 
-# ---- replicas and SADDLe ----
+# ---- runs and SADDLe ----
 
 
 def replicas_run_in_one_program_with_a_learning_rate_each(trial: Trial) -> str:
-    """Checks that a traced learning rate and an axis of replicas change nothing."""
-    for (rate, _), run in zip(REPLICAS[:2], trial.replicas[:2], strict=True):
+    """Checks that a traced learning rate and an axis of runs change nothing."""
+    for (rate, _), run in zip(RUNS[:2], trial.runs[:2], strict=True):
         alone = trial.history if rate == RATE else trial.run(trial.begin(), rate=rate)
         gap = max(distance(one, other) for one, other in zip(run, alone[1:], strict=True))
         if gap > _CLOSE:
-            raise InvariantError(f"the replica with learning rate {rate} is {gap:.1e} away from its own run")
-    return f"learning rates {REPLICAS[0][0]} and {REPLICAS[1][0]}"
+            raise InvariantError(f"the run with learning rate {rate} is {gap:.1e} away from its own run")
+    return f"learning rates {RUNS[0][0]} and {RUNS[1][0]}"
 
 
 def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
     """Checks that SAM with a radius of zero, computed all the same, gives the method's own run."""
     _check_plain(trial)
-    gap = max(distance(one, other) for one, other in zip(trial.replicas[0], trial.history[1:], strict=True))
+    gap = max(distance(one, other) for one, other in zip(trial.runs[0], trial.history[1:], strict=True))
     if gap > _CLOSE:
         raise InvariantError(f"with rho 0 it is {gap:.1e} away from the method")
     return f"{trial.length} steps, rho is traced"
@@ -296,12 +296,12 @@ def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
 def the_saddle_version_runs(trial: Trial) -> str:
     """Checks that the method takes sharpness-aware gradients: its numbers change, and are finite."""
     _check_plain(trial)
-    end = trial.replicas[2][-1]
+    end = trial.runs[2][-1]
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(end.params)):
-        raise InvariantError(f"with rho {REPLICAS[2][1]} models are not finite after {trial.length} steps")
+        raise InvariantError(f"with rho {RUNS[2][1]} models are not finite after {trial.length} steps")
     if (gap := distance(end.params, trial.history[-1].params)) == 0:
-        raise InvariantError(f"with rho {REPLICAS[2][1]} it is the same run: does the rule ask s.gradient?")
-    return f"with rho {REPLICAS[2][1]} models end {gap:.1e} away"
+        raise InvariantError(f"with rho {RUNS[2][1]} it is the same run: does the rule ask s.gradient?")
+    return f"with rho {RUNS[2][1]} models end {gap:.1e} away"
 
 
 def _shapes(tree: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """A method on trial: a small problem, a graph that the method takes, and programs that are compiled once.
 
 Most invariants compare runs of one program with each other. So a trial compiles four programs: the step, the
-step where nobody hears anybody, the step on four devices beside idle agents, and that of several replicas.
+step where nobody hears anybody, the step on four devices beside idle agents, and that of several runs.
 All numbers are float64, in which rounding is told from mistakes.
 """
 
@@ -34,7 +34,7 @@ from saddle_jax.testing.invariants import InapplicableError, InvariantError
 
 AGENTS, SPREAD, DEVICES = 10, 12, 4  # with two idle agents there are three on each of four devices
 RATE = 0.1
-REPLICAS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and radii of SAM
+RUNS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and radii of SAM
 # Turning the order of the agents round maps the graphs below on themselves.
 REVERSED = np.arange(AGENTS)[::-1]
 _LINKS = {(0, 1): 0.3, (1, 2): 0.2, (2, 3): 0.25, (3, 4): 0.15, (4, 5): 0.35, (0, 9): 0.2, (2, 7): 0.1}
@@ -163,7 +163,7 @@ class Trial:
         """Whether the factory takes a learning rate that is traced."""
         try:
             jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)
-        except Exception:  # the invariant of replicas tells it
+        except Exception:  # the invariant of runs tells it
             return False
         return True
 
@@ -245,8 +245,8 @@ class Trial:
         return compiled(lambda *arguments: _take(self.deaf, *arguments))
 
     @functools.cached_property
-    def replicas(self) -> list[list[Snapshot]]:
-        """The runs of `REPLICAS` in one program, where SAM is put into a method that is plain."""
+    def runs(self) -> list[list[Snapshot]]:
+        """The runs of `RUNS` in one program, where SAM is put into a method that is plain."""
         if not self.traces_rate:
             jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)  # raises what there is to see
 
@@ -255,13 +255,13 @@ class Trial:
             method = saddle(method, sam(rho)) if self.is_plain else method
             return _take(method, snapshot, batch, key)
 
-        count = len(REPLICAS)
+        count = len(RUNS)
         snapshot_axes: Any = Snapshot(0, MethodState(*[cast(Any, axis) for axis in (None, 0, 0, 0, 0)]))
         step = compiled(jax.vmap(one, in_axes=(0, 0, snapshot_axes, None, None), out_axes=snapshot_axes))
         snapshot = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), self.begin())
         snapshot = snapshot._replace(state=snapshot.state._replace(t=self.begin().state.t))
-        rates, radii = (jnp.array(numbers) for numbers in zip(*REPLICAS, strict=True))
-        runs: list[list[Snapshot]] = [[] for _ in REPLICAS]
+        rates, radii = (jnp.array(numbers) for numbers in zip(*RUNS, strict=True))
+        runs: list[list[Snapshot]] = [[] for _ in RUNS]
         for t in range(self.length):
             snapshot = step(rates, radii, snapshot, batch_of(t), key_of(t))
             whole = snapshot._replace(state=snapshot.state._replace(t=jnp.repeat(snapshot.state.t, count)))

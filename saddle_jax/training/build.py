@@ -1,7 +1,7 @@
 """From settings to what a run is made of: method, data, model, objective, partition and batches.
 
 `Parts` are what all runs of a program share, made of settings by `of_settings`, or of objects by a script; a
-`Replica` is one run of them. Nothing is known here of devices or of other runs: see `program`.
+`Trial` is one run of them. Nothing is known here of devices or of other runs: see `program`.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from saddle_jax.settings import network
 from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported
 from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
 from saddle_jax.tasks import objectives
-from saddle_jax.tasks.objectives import Ground, Objective, make_objective
+from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
 
 # ---- the learning rate over a run ----
 
@@ -232,10 +232,10 @@ _WITHOUT_CLASSES = ("iid", "quantity_skew")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Replica:
+class Trial:
     """One run of a program: what it trains on, and with what it is measured; `make` makes it.
 
-    A replica knows nothing of devices or of other runs: see `program.Program`.
+    A trial knows nothing of devices or of other runs: see `program.Program`.
 
     Attributes:
       config: its settings.
@@ -277,9 +277,9 @@ class Replica:
         return self.parts.objective(self.model)
 
     @property
-    def ground(self) -> Ground:
+    def context(self) -> TaskContext:
         """What the metrics of a model alone may depend on."""
-        return Ground(self.dataset, self.partition, weight_decay_of(self.config))
+        return TaskContext(self.dataset, self.partition, weight_decay_of(self.config))
 
     @property
     def loss_fn(self) -> LossFn:
@@ -325,7 +325,7 @@ class Replica:
     @functools.cached_property
     def _of_model(self) -> Any:
         of_model = self.objective.of_model
-        return None if of_model is None else of_model(self.ground)
+        return None if of_model is None else of_model(self.context)
 
     def method_on(
         self, topology: Graphs, numbers: dict[str, Any] | None = None
@@ -339,12 +339,12 @@ def method_key(root: Key, step: Any) -> Key:
     return jax.random.fold_in(jax.random.fold_in(root, _METHOD), step)
 
 
-def build(config: Config) -> Replica:
+def build(config: Config) -> Trial:
     """Loads the data and makes the parts of one run."""
     return make(config, of_settings(config))
 
 
-def make(config: Config, shared: Parts) -> Replica:
+def make(config: Config, shared: Parts) -> Trial:
     """Returns one run, of the parts that were made for it or for several."""
     dataset = shared.dataset.subset(config.subset, config.seed) if config.subset else shared.dataset
     partition = _partition(config, dataset)
@@ -352,24 +352,24 @@ def make(config: Config, shared: Parts) -> Replica:
     if config.batch_size == 0 and dataset.is_streamed:  # which is done for what does not fit into memory
         raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
-    replica = Replica(config, shared, dataset, partition, batches)
-    _check_length(replica)
-    _check_model(replica)
-    _check_reach(replica)
+    trial = Trial(config, shared, dataset, partition, batches)
+    _check_length(trial)
+    _check_model(trial)
+    _check_reach(trial)
     if brought.is_brought(config.method):
         with brought.failing_as(f"method {config.method} failed in a step"):
-            method, _ = replica.method_on(replica.topology)
-            jax.eval_shape(method.init, jax.eval_shape(replica.first_params))  # which traces a step
-    return replica
+            method, _ = trial.method_on(trial.topology)
+            jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step
+    return trial
 
 
-def _check_length(replica: Replica) -> None:
+def _check_length(trial: Trial) -> None:
     """Checks that steps can be counted: their numbers have 32 bits on devices."""
-    per_epoch = replica.batches.steps_per_epoch
-    if replica.steps > _MOST_STEPS:
+    per_epoch = trial.batches.steps_per_epoch
+    if trial.steps > _MOST_STEPS:
         raise ArgumentError(
             f"epochs must be at most {_MOST_STEPS // per_epoch:,} with {per_epoch:,} steps each, of which "
-            f"there can be {_MOST_STEPS:,}, got {replica.config.epochs}"
+            f"there can be {_MOST_STEPS:,}, got {trial.config.epochs}"
         )
 
 
@@ -403,29 +403,29 @@ def _partition(config: Config, dataset: Dataset) -> Partition:
     return make_partition(kind, labels, config.agents, alpha=config.alpha, seed=config.seed)
 
 
-def _check_model(replica: Replica) -> None:
+def _check_model(trial: Trial) -> None:
     """Checks, without computing anything, that the model takes the inputs and gives what is learned."""
-    objective, inputs = replica.objective, replica.dataset.inputs_of_one
-    with _failing(replica, f"model {replica.model.name} failed on inputs {_shapes(inputs)}"):
-        params = jax.eval_shape(replica.first_model)
-        outputs = jax.eval_shape(replica.model.apply, params, inputs) if objective.check else None
+    objective, inputs = trial.objective, trial.dataset.inputs_of_one
+    with _failing(trial, f"model {trial.model.name} failed on inputs {_shapes(inputs)}"):
+        params = jax.eval_shape(trial.first_model)
+        outputs = jax.eval_shape(trial.model.apply, params, inputs) if objective.check else None
     if objective.check is not None:
-        objective.check(outputs, replica.dataset)
+        objective.check(outputs, trial.dataset)
     with brought.failing_as(f"the loss {objective.name} failed"):
-        loss, _ = jax.eval_shape(objective.loss, params, replica.batch_shapes())
+        loss, _ = jax.eval_shape(objective.loss, params, trial.batch_shapes())
     if loss.shape != ():
         raise ArgumentError(f"the loss {objective.name} must return one number, got {list(loss.shape)}")
     with brought.failing_as(f"the metrics of {objective.name} failed"):
         jax.eval_shape(
-            functools.partial(objectives.scored, objective, replica.dataset.recipe),
+            functools.partial(objectives.scored, objective, trial.dataset.recipe),
             params,
-            replica.test_shapes(2),
+            trial.test_shapes(2),
         )
 
 
-def _check_reach(replica: Replica) -> None:
+def _check_reach(trial: Trial) -> None:
     """Checks that a precision reaches what is computed: a loss of one's own need not ask the model for it."""
-    config, model = replica.config, replica.model
+    config, model = trial.config, trial.model
     if config.precision == "float32":
         return
     asked = []
@@ -434,8 +434,8 @@ def _check_reach(replica: Replica) -> None:
         asked.append(inputs)
         return model.apply(params, inputs)
 
-    objective = replica.parts.objective(model._replace(apply=apply))
-    jax.eval_shape(objective.loss, jax.eval_shape(replica.first_model), replica.batch_shapes())
+    objective = trial.parts.objective(model._replace(apply=apply))
+    jax.eval_shape(objective.loss, jax.eval_shape(trial.first_model), trial.batch_shapes())
     if not asked:
         raise ArgumentError(
             f"precision must be float32 for the loss {objective.name}, which does not call the model that it "
@@ -444,9 +444,9 @@ def _check_reach(replica: Replica) -> None:
 
 
 @contextlib.contextmanager
-def _failing(replica: Replica, line: str) -> Iterator[None]:
+def _failing(trial: Trial, line: str) -> Iterator[None]:
     """Tells what a model raises: of a user's own with its traceback, of ours in one line."""
-    is_own = brought.is_brought(replica.config.model)
+    is_own = brought.is_brought(trial.config.model)
     try:
         with brought.failing_as(line):
             yield

@@ -123,8 +123,8 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
 )
 def test_only_idle_rows_may_differ_in_a_checkpoint(stored, expected, same):
     assert checkpoints._differ_in_idle_rows_alone(stored, expected, axis=0) is same
-    replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
-    assert checkpoints._differ_in_idle_rows_alone(*replicas, axis=1) is same
+    trials = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
+    assert checkpoints._differ_in_idle_rows_alone(*trials, axis=1) is same
 
 
 def test_names_that_are_no_checkpoints_do_not_count(tmp_path):

@@ -21,7 +21,7 @@ def test_answers_are_for_this_hardware_or_for_a_named_target():
         return (
             policy.is_cpu(),
             policy.group_size(8),
-            policy.replicas_at_once(6),
+            policy.trials_at_once(6),
             policy.steps_per_dispatch(),
             policy.devices_per_batch(8, 2),
             policy.batches_convolutions(),

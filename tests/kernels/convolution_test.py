@@ -67,9 +67,9 @@ def test_agents_are_convolved_each_by_its_own_kernel(axes, stride, groups, agent
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
-@pytest.mark.parametrize("inner", [(0, None), (0, 0)], ids=["neighbours", "replicas"])
+@pytest.mark.parametrize("inner", [(0, None), (0, 0)], ids=["neighbours", "trials"])
 def test_agents_of_agents_are_convolved_too(inner, kind):
-    """Neighbours' batches under one model, or replicas with one each, all agents: a vmap inside a vmap."""
+    """Neighbours' batches under one model, or trials with one each, all agents: a vmap inside a vmap."""
     x = jax.random.normal(KEY, (2, 3, 2, 5, 5, 4))
     kernel = jax.random.normal(KEY, (2, 3, 3, 3, 4, 4))[slice(None) if inner[1] == 0 else (slice(None), 0)]
     with policy.targeting(kind):

@@ -201,7 +201,7 @@ def test_initialisation_is_that_of_the_reference():
 def test_equal_models_are_initialised_by_one_program_and_as_ever():
     images = jnp.zeros((1, 5, 7, 2), jnp.float32)
     with compilations() as programs:
-        for seed in range(3):  # as replicas are: each run builds a model of its own
+        for seed in range(3):  # as trials are: each run builds a model of its own
             model, key = models.build("mlp", 7), jax.random.key(seed)
             alone = jax.jit(lambda key, model=model: model.init(key, images))(key)["params"]
             chex.assert_trees_all_equal(models.init(model, (5, 7, 2), key), alone)

@@ -42,7 +42,7 @@ def test_shapes_alone_give_the_program_that_training_runs(changes):
     program = forecasts.program_on(config, HERE)
     real = build(config)
     assert program.placement == real.placement
-    steps = min(real.steps_per_dispatch, real.replica.steps)
+    steps = min(real.steps_per_dispatch, real.trial.steps)
     told = (program.part_like, forecasts.input_shapes(program))
     given = (real.start()[0], Feed(real).at(0))
     jax.tree.map(

@@ -38,7 +38,7 @@ def test_the_estimate_is_what_is_compiled(changes):
     fast = {"xla_backend_optimization_level": 0}
     found = parts.compiled.lower(*arguments).compile(compiler_options=fast).memory_analysis()
     told = memory.estimate(parts)
-    held = told.carried * parts.at_once / len(parts.replicas) + told.data
+    held = told.carried * parts.at_once / len(parts.trials) + told.data
     assert held == pytest.approx(found.argument_size_in_bytes, rel=0.05)
     assert 0.8 < told.working / found.temp_size_in_bytes < 3
     assert told.total == told.carried + told.data + told.working
@@ -74,8 +74,8 @@ def test_what_cannot_fit_is_refused_and_what_may_not_is_told(monkeypatch, tmp_pa
     told = memory.estimate(build(config))
     monkeypatch.setattr(memory, "available", lambda: told.least - 1)
     message = (
-        r"memory does not suffice: models and state of 2 agents in 2 replicas take [\d.]+ kB, "
-        r"there are [\d.]+ kB; use fewer agents or replicas or more devices"
+        r"memory does not suffice: models and state of 2 agents in 2 trials take [\d.]+ kB, "
+        r"there are [\d.]+ kB; use fewer agents or trials or more devices"
     )
     with pytest.raises(ValueError, match=message):
         loop.train(config, tmp_path / "run", Screen(quiet=True))

@@ -209,7 +209,7 @@ def perform(settings, folder):
 
 def outcome(result, workdir):
     """Returns the numbers of a run, or of each of several, by names that are golden.json's own."""
-    ends = result.get("replicas", [result])
+    ends = result.get("trials", [result])
     lines = [line for line in run_folder.read_metrics(workdir) if "train_loss" in line]
     return [
         {
@@ -221,7 +221,7 @@ def outcome(result, workdir):
             "consensus": end["consensus_distance"],
             "agents": next(value for name, value in end.items() if name.endswith("_each")),
             "seconds": end.get("simulated_seconds"),
-            "losses": [sweep.of_replica(line, number)["train_loss"] for line in lines],
+            "losses": [sweep.of_trial(line, number)["train_loss"] for line in lines],
         }
         for number, end in enumerate(ends)
     ]

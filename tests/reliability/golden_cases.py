@@ -146,7 +146,7 @@ COMPRESSED = {
     "qgm low rank": {**QGM, "compressor": ("low_rank", {"rank": 2}), "gamma": 0.5},
     "cga sign": {**CGA, "compressor": SIGN},
 }
-REPLICAS = {
+TRIALS = {
     "sweep of rho and learning rate": {
         **_without(Q_SADDLE, "rho", "learning_rate"),
         "sweep": {"learning_rate": [0.03, 0.1], "rho": [0.0, 0.05]},
@@ -217,4 +217,4 @@ TASKS = {
     },
     "streamed": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "streamed"},
 }  # fmt: skip
-CASES = METHODS | COMPRESSED | REPLICAS | NETWORKS | ASCENTS | WAYS | TASKS
+CASES = METHODS | COMPRESSED | TRIALS | NETWORKS | ASCENTS | WAYS | TASKS

@@ -80,7 +80,7 @@ cost --table=99 | cost --x | reproduce --table=99 | reproduce --scale=x | reprod
 reproduce --figure=x | compare | compare --methods=x | compare --methods=qgm --seeds=x |
 compare --methods=qgm --drops=2 | methods x | ascents x | best | best nowhere | best run --metric=x
 | list | list nowhere | list a b | evaluate | evaluate . | evaluate run --agent=99 |
-evaluate run --replica=5 | export run --format=x | export run --output=. | export nowhere | report |
+evaluate run --trial=5 | export run --format=x | export run --output=. | export nowhere | report |
 report nowhere | report run --output=/ | report run --output=/dev/stdout |
 report run --output=nowhere/x.html | figure | figure x run | figure curves run --x=y |
 figure curves run --output=x.exe | sharpness run --iterations=1 | sharpness run --images=0 |

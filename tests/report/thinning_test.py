@@ -64,14 +64,14 @@ def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
     assert not any("gradient_norm_by_layer" in line for line in found)
 
 
-def test_means_of_replicas_are_number_by_number_and_hide_nothing():
+def test_means_of_trials_are_number_by_number_and_hide_nothing():
     lines = [
-        {"step": step, "epoch": step / 2, "train_loss": 1.0, "a_by_replica": [step, 2.0 * step], "e": error}
+        {"step": step, "epoch": step / 2, "train_loss": 1.0, "a_by_trial": [step, 2.0 * step], "e": error}
         for step, error in ((1, 1.0), (2, None), (3, 4.0))
     ]
     assert means(lines, 2) == [
-        {"step": 2, "epoch": 1.0, "train_loss": 1.0, "a_by_replica": [1.5, 3.0], "e": None},
-        {"step": 3, "epoch": 1.5, "train_loss": 1.0, "a_by_replica": [3.0, 6.0], "e": 4.0},
+        {"step": 2, "epoch": 1.0, "train_loss": 1.0, "a_by_trial": [1.5, 3.0], "e": None},
+        {"step": 3, "epoch": 1.5, "train_loss": 1.0, "a_by_trial": [3.0, 6.0], "e": 4.0},
     ]
 
 

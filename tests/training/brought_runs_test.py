@@ -27,7 +27,7 @@ def test_brought_things_train_as_ours_do(folder, capsys):
 WAYS = {
     "devices": (["--config.devices=4"], ["--config.devices=4"]),
     "faults": (["--config.drop=0.1", "--config.compressor=none"],) * 2,
-    "replicas": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
+    "trials": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
     "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
     "a graph in a file": (["--config.topology=four.edges"], ["--config.topology=ring"]),
     "turns": (
@@ -43,7 +43,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_replicas_devices_faults_and_sweeps_have_them(folder, way):
+def test_trials_devices_faults_and_sweeps_have_them(folder, way):
     theirs, ours = WAYS[way]
     assert saddle("train", "--quiet", *SMALL, *BROUGHT, *theirs, "--workdir=theirs") == 0
     assert saddle("train", "--quiet", *SMALL, *OURS, *ours, "--workdir=ours") == 0

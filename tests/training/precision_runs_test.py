@@ -83,18 +83,16 @@ def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
 
 def test_less_is_kept_for_the_backward_pass():
     kept = [
-        memory.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
+        memory.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).trial)
         for precision in ("float32", "bfloat16")
     ]
     assert kept[1] < 0.65 * kept[0]
 
 
 def test_curvature_is_measured_in_float32():
-    replica = build(SMALL).replica
-    loss = replica.loss_of("plain")
-    assert {dtype for dtype, _ in products(loss, replica.first_model(), replica.batch_shapes())} == {
-        "float32"
-    }
+    trial = build(SMALL).trial
+    loss = trial.loss_of("plain")
+    assert {dtype for dtype, _ in products(loss, trial.first_model(), trial.batch_shapes())} == {"float32"}
 
 
 @pytest.mark.parametrize("verb", ["train", "plan"])

@@ -150,7 +150,7 @@ def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, caps
     assert rows[0] == ["method", "rho", "test_accuracy, %", "seeds"]
     results = {name: json.loads((tmp_path / "one" / name / "result.json").read_text())
                for name in ("method=dpsgd", "method=d_saddle")}  # fmt: skip
-    first, second = (100 * one["test_accuracy"] for one in results["method=dpsgd"]["replicas"])
+    first, second = (100 * one["test_accuracy"] for one in results["method=dpsgd"]["trials"])
     spread = abs(first - second) / math.sqrt(2)
     assert rows[1] == ["dpsgd", "-", f"{(first + second) / 2:.2f} +- {spread:.2f}", "2"]
     assert [row[:2] for row in rows[2:]] == [["d_saddle", "0"], ["d_saddle", "0.2"]]
@@ -193,7 +193,7 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     given = [f"--config.{name}={value}" for name, value in brought.items()]
     command = [*given, *TINY, "--sweep=strength:0.5,1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *command]) == 0
-    half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["replicas"]
+    half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
     alone = [*given[1:], f"--config.method={brought['method']}(strength=0.5)", *TINY]
     assert cli.main(["saddle", "train", *alone, f"--workdir={tmp_path / 'alone'}"]) == 0
     result = json.loads((tmp_path / "alone" / "result.json").read_text())

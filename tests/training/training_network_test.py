@@ -219,7 +219,7 @@ def test_swept_faults_are_the_runs_they_would_be_alone(group, tmp_path):
     runs = gather([tmp_path / "all"])
     for number in (0, 7):  # nothing goes wrong; everything does
         alone = loop.train(config.each()[number], tmp_path / str(number), QUIET)
-        found = result["replicas"][number]
+        found = result["trials"][number]
         for name in ("test_loss", "test_accuracy", "consensus_distance"):
             assert found[name] == pytest.approx(alone[name], rel=2e-3, abs=3e-3)
         for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
@@ -230,10 +230,10 @@ def test_swept_faults_are_the_runs_they_would_be_alone(group, tmp_path):
             assert runs[number].curve("train_loss", name)[0] == pytest.approx(
                 own.curve("train_loss", name)[0]
             )
-    sent = [end["bytes_sent_per_agent"] for end in result["replicas"]]
+    sent = [end["bytes_sent_per_agent"] for end in result["trials"]]
     assert sent[0] == 15 * 2 * 4 * 650 > sent[7]
     assert result["bytes_sent_per_agent"] == round(np.mean(sent))
-    assert lines[0]["bytes_sent_per_agent_by_replica"][0] == 5 * 2 * 4 * 650
+    assert lines[0]["bytes_sent_per_agent_by_trial"][0] == 5 * 2 * 4 * 650
     assert result["settings"][0]["bytes_sent_per_agent"] == sent[0]
 
 
@@ -248,7 +248,7 @@ def test_every_verb_reads_such_runs(tmp_path, capsys):
     assert main(["saddle", "report", *both, f"--output={out / 'page.html'}"]) == 0
     assert main(["saddle", "list", str(folder)]) == 0
     assert main(["saddle", "evaluate", both[1]]) == 0
-    assert main(["saddle", "evaluate", both[0], "--replica=1"]) == 0
+    assert main(["saddle", "evaluate", both[0], "--trial=1"]) == 0
     assert capsys.readouterr().err == ""
     assert "simulated seconds" in (out / "page.html").read_text()
     untimed = folders.write_run(folder / "untimed")
@@ -343,8 +343,8 @@ def test_what_was_not_finite_at_the_last_evaluation_is_told():
     )
 
 
-def test_results_of_replicas_have_a_spread_of_time():
-    ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "replicas": []}
+def test_results_of_trials_have_a_spread_of_time():
+    ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "trials": []}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
     told = describe.closing_table(
         ended | {"simulated_seconds": 738.0, "simulated_seconds_std": 1.5}, OBJECTIVE
