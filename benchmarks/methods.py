@@ -91,7 +91,7 @@ class MethodSteps:
             def step(carry: Any, batch: Any, phase: int) -> tuple[Any, Array]:
                 params, state = carry
                 params, state, metrics = self._method.step(
-                    loss_fn, params, state, batch, _KEY, phase=phase, group=work.group
+                    loss_fn, params, state, batch, _KEY, phase=phase, agents_per_call=work.agents_per_call
                 )
                 return (params, state), metrics["loss"]
 

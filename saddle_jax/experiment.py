@@ -20,7 +20,7 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.functions import Functions, functions
 from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.spelling import make_model
@@ -142,17 +142,17 @@ class Problem:
         return dataclasses.replace(data, name=self.name) if self.name else data
 
     @functools.cached_property
-    def network(self) -> Callable[[Lowering], Functions]:
+    def network(self) -> Callable[[ConvImpl], Functions]:
         """The model as functions, by the way in which it is compiled; one that is brought has but one."""
         if self.model is not None and not isinstance(self.model, str):
             model = functions(self.model)
-            return lambda lowering: model
+            return lambda conv_impl: model
         name, norm, outputs = (
             self.model or self.dataset.model,
             cast(Norm, self.norm),
             self.dataset.num_outputs,
         )
-        return functools.cache(lambda lowering: make_model(name, outputs, norm, lowering))
+        return functools.cache(lambda conv_impl: make_model(name, outputs, norm, conv_impl))
 
     @functools.cached_property
     def objective(self) -> Callable[[Functions], Objective]:
@@ -219,11 +219,11 @@ SETTINGS = (
     "diagnostics",
     "eval_agents",
     "eval_every_epochs",
-    "group",
+    "agents_per_call",
     "keep_checkpoints",
     "keep_every_epochs",
     "log_every_steps",
-    "lowering",
+    "conv_impl",
     "precision",
     "sharpness_every_epochs",
     "sharpness_images",

@@ -21,7 +21,7 @@ from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.reading import TOO_LARGE, read_object, reading
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.precision import products
 from saddle_jax.runs.run_folder import write_json
 from saddle_jax.settings.sweep import name_of as sweep_name
@@ -66,9 +66,9 @@ def _stored(dataset: Dataset, samples: np.ndarray) -> Batch:
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[samples])), dataset.train)
 
 
-def loss_of(trial: Trial, lowering: Lowering) -> LossFn:
+def loss_of(trial: Trial, conv_impl: ConvImpl) -> LossFn:
     """Returns (params, batch) -> loss; runs of the same model share it, and its compilation."""
-    return _without_aux(trial.loss_of(lowering))
+    return _without_aux(trial.loss_of(conv_impl))
 
 
 @functools.lru_cache(maxsize=16)

@@ -42,7 +42,9 @@ SECTIONS: dict[str, dict[str, Description]] = {
         ),
         "sharpness": _D("Measure the largest eigenvalue of the Hessian at a run's checkpoints."),
         "landscape": _D("Draw the loss around the models of runs, as pictures and a page to turn."),
-        "thin": _D("Make small open copies of runs: settings, results, and metrics in means of some lines."),
+        "downsample": _D(
+            "Make small open copies of runs: settings, results, and metrics in means of some lines."
+        ),
         "export": _D("Write a run's model as safetensors or msgpack."),
     },
     "The paper": {

@@ -1,4 +1,4 @@
-"""saddle list, export and thin, and what they share with other verbs that open runs again."""
+"""saddle list, export and downsample, and what they share with other verbs that open runs again."""
 
 import pathlib
 import sys
@@ -58,9 +58,9 @@ def export(arguments: Sequence[str]) -> None:
     print(f"{path}: step {step:,}, {models.count(model):,} parameters")
 
 
-def show_thin(arguments: Sequence[str]) -> None:
+def show_downsample(arguments: Sequence[str]) -> None:
     """Writes small open copies of runs that have ended, each in a folder of its name."""
-    from saddle_jax.runs.downsample import thin
+    from saddle_jax.runs.downsample import downsample
 
     options = flags.FlagValues()
     flags.DEFINE_string("output", None, "Folder below which the copies are written.", flag_values=options)
@@ -71,7 +71,7 @@ def show_thin(arguments: Sequence[str]) -> None:
         raise UsageError("output must be given: --output=FOLDER, below which copies are written")
     for name in names:
         with mistakes():
-            print(thin(pathlib.Path(name), pathlib.Path(options.output), options.every))
+            print(downsample(pathlib.Path(name), pathlib.Path(options.output), options.every))
 
 
 def model_options() -> flags.FlagValues:

@@ -12,7 +12,7 @@ VERBS = {
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.evaluate", "run"),
     "export": ("saddle_jax.cli.runs", "export"),
-    "thin": ("saddle_jax.cli.runs", "show_thin"),
+    "downsample": ("saddle_jax.cli.runs", "show_downsample"),
     "report": ("saddle_jax.cli.report", "run"),
     "serve": ("saddle_jax.cli.serve", "run"),
     "figure": ("saddle_jax.cli.report", "figure"),

@@ -88,14 +88,14 @@ class Conditions:
         return share.astype(jnp.float32)
 
     def weights(self, table: Table, stochasticity: Stochasticity) -> Array:
-        """Returns the weights of what arrived in this step, float [A, K], see `missing` above."""
+        """Returns the weights of what arrived in this step, float [A, K], see `lost_weight` above."""
         arriving = jnp.where(self.arrived, table.weights, 0)
         if stochasticity == "column":
             lost = jnp.where(table.occupied & ~self.delivered, table.weights, 0)
             returned = jnp.zeros(len(lost)).at[table.neighbours].add(lost)
             return arriving.at[:, 0].add(returned)
         total = arriving.sum(axis=1)
-        if self.faults.missing == "self":
+        if self.faults.lost_weight == "self":
             return arriving.at[:, 0].add(table.weights.sum(axis=1) - total)
         alone = total == 0
         scaled = arriving / jnp.where(alone, 1, total)[:, None]

@@ -76,7 +76,7 @@ class Gradients:
       t: the number of the step, int32 [].
       states: the ascent's states, one for each question of a step, in order; each answer replaces its own.
       phase: which kind of step this is; None decides by t inside the compiled program.
-      group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
+      agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
       calls: which questions there were.
     """
@@ -88,7 +88,7 @@ class Gradients:
     t: Any
     states: list[Any]
     phase: int | None = 0
-    group: int = 0
+    agents_per_call: int = 0
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
     calls: list[Kind] = dataclasses.field(default_factory=list)
 
@@ -159,7 +159,7 @@ class Gradients:
         return gradient
 
     def _vmapped(self, phase: int) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
-        return vmap_agents(single_model(self.loss_fn, self.ascent, phase), self.group)
+        return vmap_agents(single_model(self.loss_fn, self.ascent, phase), self.agents_per_call)
 
     def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> GradientOutput:
         """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
@@ -174,7 +174,7 @@ class Gradients:
                 neighbours_data = jax.tree.map(lambda d: d[senders], heard)
                 return jax.grad(mean_loss, has_aux=True)(x, neighbours_data, weights)
 
-            return vmap_agents(single, self.group)(x, senders, weights)
+            return vmap_agents(single, self.agents_per_call)(x, senders, weights)
 
         gradients, own = on_shards(shard_fn)(x, *gathered)
         return gradients, state, own

@@ -125,9 +125,11 @@ class Method:
         *,
         phase: int | None = None,
         diagnostics: bool = False,
-        group: int = 0,
+        agents_per_call: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes one step of all agents. It is pure: jit it with loss_fn, phase, diagnostics and group static.
+        """Takes one step of all agents.
+
+        It is pure: jit it with loss_fn, phase, diagnostics and agents_per_call static.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
@@ -139,7 +141,7 @@ class Method:
           phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.
-          group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
+          agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
 
         Returns:
           The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
@@ -155,7 +157,7 @@ class Method:
         trees.check_stacked("batch", batch, self.topology.size)
         self._check_phase(phase)
         batch = jax.tree.map(jnp.asarray, batch)
-        call = _Call(loss_fn, params, state, batch, key, diagnostics, group)
+        call = _Call(loss_fn, params, state, batch, key, diagnostics, agents_per_call)
         kinds, stride = self.rule.all_kinds, self._ascent_kinds
         if phase is not None:
             return self._take(call, phase // stride, phase % stride)
@@ -173,7 +175,14 @@ class Method:
         network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
         oracle = Gradients(
-            call.loss_fn, self.ascent, call.batch, network, state.t, list(state.ascent), phase, call.group
+            call.loss_fn,
+            self.ascent,
+            call.batch,
+            network,
+            state.t,
+            list(state.ascent),
+            phase,
+            call.agents_per_call,
         )
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
@@ -347,4 +356,4 @@ class _Call(NamedTuple):
     batch: Batch
     key: Key | None
     diagnostics: bool
-    group: int
+    agents_per_call: int

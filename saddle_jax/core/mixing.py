@@ -13,16 +13,16 @@ from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.topology import Topology
 from saddle_jax.devices import exchange, lifting
 
-Form = Literal["auto", "dense", "table"]
-FORMS = ("auto", "dense", "table")
+Mixing = Literal["auto", "dense", "table"]
+MIXINGS = ("auto", "dense", "table")
 Graphs: TypeAlias = Topology | TimeVarying
 
 # The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
 _MAX_TABLE_WIDTH = 16
 
 
-def mixing_form(topology: Graphs, form: Form = "auto") -> Form:
-    """Returns the form in which W x is computed on a graph: the given one, or for "auto" a choice by degree.
+def mixing_form(topology: Graphs, mixing: Mixing = "auto") -> Mixing:
+    """Returns how W x is computed on a graph: as given, or for "auto" a choice by degree.
 
     Both give the same numbers, up to rounding. "table" adds up K gathered rows: it reads each neighbour's
     model once and writes one. "dense" is one einsum with W: it multiplies A times per number, and on several
@@ -31,9 +31,9 @@ def mixing_form(topology: Graphs, form: Form = "auto") -> Form:
     >>> sj.mixing_form(sj.ring(100)), sj.mixing_form(sj.complete(100))
     ('table', 'dense')
     """
-    checks.choice("form", form, FORMS)
-    if form != "auto":
-        return form
+    checks.choice("mixing", mixing, MIXINGS)
+    if mixing != "auto":
+        return mixing
     return "table" if topology.slots <= _MAX_TABLE_WIDTH else "dense"
 
 

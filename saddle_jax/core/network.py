@@ -26,11 +26,11 @@ from jax.extend.core import get_opaque_trace_state
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Tree
-from saddle_jax.core import mixing
+from saddle_jax.core import mixing as products
 from saddle_jax.core.conditions import Conditions, Table
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.messages import Message, Round
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import check_params, check_stacked, consensus
 from saddle_jax.devices import exchange, lifting
@@ -102,19 +102,19 @@ class Network:
         self._keys += 1
         return None if self.random is None else jax.random.fold_in(self.random, self._keys)
 
-    def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
+    def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, mixing: Mixing = "auto") -> Tree:
         """Returns W x, every agent's weighted sum over its neighbours, leaves [A, ...]."""
-        return self._weigh(x, sent, form, mixing.mixed)
+        return self._weigh(x, sent, mixing, products.mixed)
 
     def correction(
-        self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto"
+        self, x: Tree, sent: Message | Sequence[Message] | None = None, mixing: Mixing = "auto"
     ) -> Tree:
         """Returns (W - I) x, what a round of gossip adds to each agent, leaves [A, ...].
 
         Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
         zero, and the rounding of W to the models' dtype does not drive their mean.
         """
-        return self._weigh(x, sent, form, mixing.correction)
+        return self._weigh(x, sent, mixing, products.correction)
 
     def gather(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
@@ -139,7 +139,7 @@ class Network:
         arrived = self._arrived
 
         def run(graph: Topology) -> Tree:
-            return mixing.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
+            return products.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
 
         received = self._by_graph(run)
         return self._own_first(received, jax.tree.map(lambda leaf: leaf[:, 0], x))
@@ -224,9 +224,9 @@ class Network:
 
     def _heard(self, x: Tree, faults: bool = True) -> Tree:
         arrived = self._arrived if faults else self.occupied
-        return self._by_graph(lambda graph: mixing.gathered(graph.neighbours, x, arrived))
+        return self._by_graph(lambda graph: products.gathered(graph.neighbours, x, arrived))
 
-    def _weigh(self, x: Tree, sent: Any, form: Form, apply: Callable[..., Array]) -> Tree:
+    def _weigh(self, x: Tree, sent: Any, mixing: Mixing, apply: Callable[..., Array]) -> Tree:
         check_params(x, self.topology.size, "x")
         self._begin(x, sent, axes=1)
         # The rounding of bfloat16 would drown what W tells apart.
@@ -236,9 +236,9 @@ class Network:
         weights = None if self.conditions is None else self.weights
 
         def run(graph: Topology) -> Tree:
-            if weights is None and mixing.mixing_form(graph, form) == "dense":
-                return mixing.dense(graph, wide, apply)
-            return mixing.table(graph, wide, heard, graph.weights if weights is None else weights, apply)
+            if weights is None and products.mixing_form(graph, mixing) == "dense":
+                return products.dense(graph, wide, apply)
+            return products.table(graph, wide, heard, graph.weights if weights is None else weights, apply)
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
@@ -264,7 +264,7 @@ class Network:
             )
 
 
-def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
+def mix(topology: Graphs, tree: Tree, mixing: Mixing = "auto", t: Any = 0) -> Tree:
     """Returns W x over the agent axis: every leaf [A, ...] becomes sum_j w_ij leaf[j], [A, ...].
 
     On graphs that take turns, t is the step.
@@ -272,4 +272,4 @@ def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
     >>> sj.mix(sj.ring(4), jnp.array([0.0, 3.0, 6.0, 3.0]))
     Array([2., 3., 4., 3.], dtype=float32)
     """
-    return Network(topology, t).mix(tree, form=form)
+    return Network(topology, t).mix(tree, mixing=mixing)

@@ -32,10 +32,10 @@ def check_stochasticity(name: str, required: Stochasticity | None, topology: Gra
 def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
     """Checks that what goes wrong has a meaning on this graph and with this rule."""
     if topology.stochasticity == "column":
-        if faults.missing != "self":
+        if faults.lost_weight != "self":
             raise ArgumentError(
-                f"missing must be 'self' on {topology.name}, whose senders keep what they cannot deliver, "
-                f"got {faults.missing!r}"
+                f"lost_weight must be 'self' on {topology.name}, whose senders keep what they cannot "
+                f"deliver, got {faults.lost_weight!r}"
             )
         if faults.delay and faults.has_absences:
             raise ArgumentError(

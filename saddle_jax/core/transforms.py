@@ -22,7 +22,7 @@ from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
 from saddle_jax.core.gradients import FixedGradients
 from saddle_jax.core.graphs import TimeVarying
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.network import Network
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.topology import Topology
@@ -109,7 +109,7 @@ def gossip(
     gamma: Any = 1.0,
     *,
     of: Literal["updated", "current"] = "updated",
-    form: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of exact gossip to the updates; it comes after the learning rate in a chain.
 
@@ -118,7 +118,7 @@ def gossip(
       gamma: averaging rate in (0, 1].
       of: which models are averaged: "updated" ones, x_{t+1/2} = x_t + updates (D-PSGD line 8, QGM
         line 8), or the "current" ones, x_t (NGM line 16).
-      form: "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: "auto", "dense" or "table", see `sj.mixing_form`.
 
     Returns:
       A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}. Outside of a method,
@@ -130,7 +130,7 @@ def gossip(
     Array([0.5, 0.5], dtype=float32)
     """
     checks.choice("of", of, ("updated", "current"))
-    return _transform(topology, ways.exact(gamma, form), of)
+    return _transform(topology, ways.exact(gamma, mixing), of)
 
 
 def choco_gossip(
@@ -139,7 +139,7 @@ def choco_gossip(
     gamma: Any = 1.0,
     order: Order = "choco",
     *,
-    form: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of compressed gossip to the updates; it comes after the learning rate in a chain.
 
@@ -152,7 +152,7 @@ def choco_gossip(
     Array([[ 1. , -0.5],
            [-1. ,  0.5]], dtype=float32)
     """
-    return _transform(topology, ways.choco(compressor, gamma, order, form), "updated")
+    return _transform(topology, ways.choco(compressor, gamma, order, mixing), "updated")
 
 
 def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:

@@ -71,12 +71,12 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
-def vmap_agents(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
+def vmap_agents(function: Callable[..., Any], agents_per_call: int = 0) -> Callable[..., Any]:
     """Makes a function of one agent one of all agents: arguments and results get the agent axis [A, ...]."""
 
     def shard_fn(*arguments: Any) -> Any:
         agents = jax.tree.leaves(arguments)[0].shape[0]
-        size = policy.group_size(agents, group)
+        size = policy.group_size(agents, agents_per_call)
         if size == agents > 1:
             return jax.vmap(function)(*arguments)
         # One by one, there is no additional axis: the operations are those of one model.

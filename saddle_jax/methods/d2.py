@@ -33,7 +33,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, check_rate, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -75,7 +75,7 @@ def d2(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Variant = "auto", half: bool = True,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes D2. The options that are not named here are those of `sj.dpsgd`.
 
@@ -97,7 +97,7 @@ def d2(
         raise ArgumentError(
             f"beta must be 0 for variant {variant!r}, got {beta}; variant='relay' has momentum"
         )
-    gossip = models_gossip(compressor, gamma / 2 if half else gamma, order, form)
+    gossip = models_gossip(compressor, gamma / 2 if half else gamma, order, mixing)
     rules: dict[str, Callable[..., Rule[Any]]] = {"plus": _plus, "original": _original, "relay": _relay}
     method = Method("d2", topology, rules[variant](gossip, rate, weight_decay, momentum))
     if not half:

@@ -16,7 +16,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, models_gossip, pair_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
@@ -40,7 +40,7 @@ Variant = Literal["atc", "awc", "double"]
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, which the paper does not have, CHOCO-SGD. Others share these options.
@@ -58,7 +58,7 @@ def dpsgd(
       gamma: averaging rate in (0, 1].
       compressor: the operator Q; None sends models as they are.
       order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
-      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
       variant: where the average stands, "atc", "awc" or "double", see the module; without momentum "double"
         is "atc".
 
@@ -70,7 +70,7 @@ def dpsgd(
     checks.choice("variant", variant, ("atc", "awc", "double"))
     momentum = local_momentum(beta, nesterov)
     averages_m = variant == "double" and not momentum.is_none
-    gossip = (pair_gossip if averages_m else models_gossip)(compressor, gamma, order, form)
+    gossip = (pair_gossip if averages_m else models_gossip)(compressor, gamma, order, mixing)
 
     def init(x: Params) -> DPSGDState:
         m = momentum.init(x)

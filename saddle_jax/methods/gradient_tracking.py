@@ -25,7 +25,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, pair_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -47,7 +47,7 @@ def gradient_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Literal["atc", "diging"] = "atc", momentum: Literal["tracked", "updates"] = "tracked",
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes gradient tracking. The options that are not named here are those of `sj.dpsgd`.
 
@@ -67,7 +67,7 @@ def gradient_tracking(
         raise ArgumentError(
             "momentum must be 'tracked' for variant 'diging', got 'updates': use sj.momentum_tracking"
         )
-    ball, gossip = local_momentum(beta, nesterov), pair_gossip(compressor, gamma, order, form)
+    ball, gossip = local_momentum(beta, nesterov), pair_gossip(compressor, gamma, order, mixing)
 
     def init(x: Params) -> GradientTrackingState:
         return GradientTrackingState(zeros_like(x), ball.init(x), gossip.init((x, x)))

@@ -36,7 +36,7 @@ from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_rate, models_gossip
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -60,7 +60,7 @@ class GUTState(NamedTuple):
 def gut(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     mu: Any = None, beta: Any = 0.0, nesterov: bool = False, point: Literal["mixed", "current"] = "mixed",
-    weight_decay: Any = 0.0, gamma: Any = 1.0, compressor: Operator | None = None, form: Form = "auto",
+    weight_decay: Any = 0.0, gamma: Any = 1.0, compressor: Operator | None = None, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes GUT; with momentum, QG-GUTm. The options that are not named here are those of `sj.dpsgd`.
 
@@ -76,7 +76,7 @@ def gut(
     """
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     checks.choice("point", point, ("mixed", "current"))
-    momentum, gossip = local_momentum(beta, nesterov), models_gossip(compressor, gamma, "choco", form)
+    momentum, gossip = local_momentum(beta, nesterov), models_gossip(compressor, gamma, "choco", mixing)
     beta = momentum.beta
     if mu is None:
         mu = 0.9 if momentum.is_none else (1 - beta) / 2
@@ -92,7 +92,7 @@ def gut(
         correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
-        tracked = _mixed_direction(s, state, gossip_state, compressor, gamma, form)
+        tracked = _mixed_direction(s, state, gossip_state, compressor, gamma, mixing)
 
         def track(g: Array, correction: Array, tracked: Array, c: Array) -> Any:
             return g - correction * per_eta + mu * (tracked - c)
@@ -108,7 +108,7 @@ def gut(
 
 
 def _mixed_direction(
-    s: Step, state: GUTState, gossip_state: Any, compressor: Operator | None, gamma: Any, form: Form
+    s: Step, state: GUTState, gossip_state: Any, compressor: Operator | None, gamma: Any, mixing: Mixing
 ) -> Params:
     """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
     if compressor is None:
@@ -118,7 +118,7 @@ def _mixed_direction(
     else:
         old, new = state.gossip_state.public, gossip_state.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
-    correction = s.network.correction(known, sent, form)
+    correction = s.network.correction(known, sent, mixing)
     return tree_map(lambda d, p: d + gamma * p, state.d, correction)
 
 

@@ -16,7 +16,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Order, pair_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -39,7 +39,7 @@ class MomentumTrackingState(NamedTuple):
 def momentum_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, init: Literal["zero", "mean"] = "zero", weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes Momentum Tracking. The options that are not named here are those of `sj.dpsgd`.
 
@@ -53,7 +53,7 @@ def momentum_tracking(
     """
     checks.choice("init", init, ("zero", "mean"))
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    beta, gossip = local_momentum(beta, nesterov=False).beta, pair_gossip(compressor, gamma, order, form)
+    beta, gossip = local_momentum(beta, nesterov=False).beta, pair_gossip(compressor, gamma, order, mixing)
 
     def begin(x: Params) -> MomentumTrackingState:
         return MomentumTrackingState(zeros_like(x), zeros_like(x), gossip.init((x, x)))

@@ -21,7 +21,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, Order, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import gossip_of, transform_of
@@ -91,7 +91,7 @@ def qgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
     local_steps: int = 1,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes QGM; with a compressor, Comp QGM. The options are those of `sj.dpsgd`, and `mu`.
 
@@ -103,7 +103,7 @@ def qgm(
     >>> x, state.rule.m_hat  # half of the step that was made, in units of a gradient
     (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))
     """
-    gossip = models_gossip(compressor, gamma, order, form)
+    gossip = models_gossip(compressor, gamma, order, mixing)
     rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay, local_steps)
     return Method("qgm", topology, rule)
 

@@ -111,12 +111,13 @@ _Needed = Callable[[Program], int]
 
 def _group(program: Program, needed: _Needed, room: int) -> str:
     """Says which smaller group suffices, the largest one."""
-    at_a_time = program.group * program.at_once
+    at_a_time = program.agents_per_call * program.at_once
     while at_a_time > 1:
         at_a_time //= 2
-        smaller = _with(program, group=at_a_time)
+        smaller = _with(program, agents_per_call=at_a_time)
         if (bytes_needed := needed(smaller)) <= room:
-            return f"group={at_a_time}: about {readable(bytes_needed)}, with {at_a_time} agents at a time"
+            text = readable(bytes_needed)
+            return f"agents_per_call={at_a_time}: about {text}, with {at_a_time} agents at a time"
     return ""
 
 
@@ -128,7 +129,7 @@ def _devices(program: Program, needed: _Needed, room: int) -> str:
     used = program.placement.devices * program.placement.batch_devices
 
     def on(count: int) -> Program:
-        own = dataclasses.replace(config, group=0, devices="auto")
+        own = dataclasses.replace(config, agents_per_call=0, devices="auto")
         return Program(own, program.trials, spread(config.agents, batch, count))
 
     counts = [*range(used + 1, config.agents + 1), *(config.agents * n for n in range(2, batch + 1))]
@@ -140,7 +141,7 @@ def _devices(program: Program, needed: _Needed, room: int) -> str:
     if low == len(counts):
         return ""
     enough = on(counts[low])
-    also = " and group=0" if config.group else ""
+    also = " and agents_per_call=0" if config.agents_per_call else ""
     return f"{counts[low]} such devices{also} instead of {used}: about {readable(needed(enough))} on each"
 
 
@@ -164,8 +165,12 @@ def _batch(program: Program, needed: _Needed, room: int) -> str:
     return ""
 
 
-def _with(program: Program, group: int) -> Program:
-    return Program(dataclasses.replace(program.config, group=group), program.trials, program.placement)
+def _with(program: Program, agents_per_call: int) -> Program:
+    return Program(
+        dataclasses.replace(program.config, agents_per_call=agents_per_call),
+        program.trials,
+        program.placement,
+    )
 
 
 def _made_again(program: Program, config: Config) -> Program:
@@ -345,7 +350,7 @@ def _before(program: Program, target: Target, has_data: bool) -> Forecast:
         target=target,
         placement=str(placement),
         devices=placement.devices * placement.batch_devices,
-        at_a_time=program.group * program.at_once,
+        at_a_time=program.agents_per_call * program.at_once,
         has_data=has_data,
         models=models,
         state=told.carried - models,

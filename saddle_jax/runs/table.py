@@ -14,7 +14,7 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.base.statistics import Summary, paired, summarise
-from saddle_jax.runs.downsample import Thinned, read_thinned
+from saddle_jax.runs.downsample import Downsampled, read_thinned
 from saddle_jax.runs.metrics import Record, newest, read_metrics
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_config, read_settings
 from saddle_jax.runs.schema import CLASSIFICATION, Measure, measures, read_result, same
@@ -89,7 +89,7 @@ _MOST_POINTS = 120  # of a landscape along one side, as many cells as a page dra
 MOST_LINES = 4096
 
 # Reads the lines of a folder, all or some.
-Reader = Callable[[pathlib.Path], Thinned]
+Reader = Callable[[pathlib.Path], Downsampled]
 
 
 def gather(
@@ -122,9 +122,9 @@ def gather(
     ]
 
 
-def _whole(workdir: pathlib.Path) -> Thinned:
+def _whole(workdir: pathlib.Path) -> Downsampled:
     records = read_metrics(workdir)
-    return Thinned(records, len(records))
+    return Downsampled(records, len(records))
 
 
 def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:

@@ -12,15 +12,15 @@ from saddle_jax.base.checks import ArgumentError, did_you_mean, is_traced
 from saddle_jax.base.errors import one_line
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression import spelling as compressors
-from saddle_jax.core.faults import MISSING
+from saddle_jax.core.faults import LOST_WEIGHTS
 from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.mixing import FORMS, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.graphs import spelling as graphs
-from saddle_jax.kernels.convolution import LOWERINGS
+from saddle_jax.kernels.convolution import CONV_IMPLS
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods import spelling as methods
 from saddle_jax.methods.ngm import SELF_GRADIENTS
@@ -175,9 +175,10 @@ def check_ascent(config: "Config") -> None:
 def check_network(config: "Config") -> None:
     """Checks that what goes wrong can go wrong for these agents, and that only a given time varies."""
     network.faults_of(config)
-    if config.straggling and not config.compute_time:
+    if config.compute_sigma and not config.compute_time:
         raise ArgumentError(
-            f"straggling must be 0 without compute_time, of which it is the spread, got {config.straggling:g}"
+            "compute_sigma must be 0 without compute_time, of which it is the spread, "
+            f"got {config.compute_sigma:g}"
         )
 
 
@@ -275,8 +276,8 @@ def _listed(names: Sequence[str]) -> str:
 IRRELEVANT = (
     "data_dir",
     "devices",
-    "group",
-    "lowering",
+    "agents_per_call",
+    "conv_impl",
     "keep_checkpoints",
     "keep_every_epochs",
     "checkpoint_every_steps",
@@ -411,7 +412,7 @@ class Config:
     self_gradient: str = setting(
         "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", one_of(SELF_GRADIENTS)
     )
-    form: str = setting("auto", f"how mixing is computed: {', '.join(FORMS)}", one_of(FORMS))
+    mixing: str = setting("auto", f"how mixing is computed: {', '.join(MIXINGS)}", one_of(MIXINGS))
     seed: int = setting(
         0,
         "seed of subset, partition, random graphs, initialisation, batches and compression",
@@ -425,14 +426,14 @@ class Config:
         real(at_least=0),
     )
     symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
-    missing: str = setting(
-        "self", f"what a lost message's weight becomes: {', '.join(MISSING)}", one_of(MISSING)
+    lost_weight: str = setting(
+        "self", f"what a lost message's weight becomes: {', '.join(LOST_WEIGHTS)}", one_of(LOST_WEIGHTS)
     )
     delay: int = setting(0, "rounds of gossip by which messages are late", whole(0))
     offline: float = setting(
         0.0, "share of steps in which an agent is offline", real(at_least=0.0, below=1.0)
     )
-    absence: float = setting(
+    mean_offline: float = setting(
         0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
     )
     offline_computes: bool = setting(False, "agents that are offline go on training alone; false: they wait")
@@ -457,7 +458,7 @@ class Config:
         "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
         network.check_seconds,
     )
-    straggling: float = setting(
+    compute_sigma: float = setting(
         0.0, "sigma of the log-normal factors of compute_time, drawn per agent and step", real(at_least=0.0)
     )
     # Several runs in one program
@@ -481,17 +482,17 @@ class Config:
     )
     # On which devices
     devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
-    group: int = setting(
+    agents_per_call: int = setting(
         0,
         "agents that a device computes at a time, of all trials; 0 chooses one on a CPU, and elsewhere as "
         "many as fill the device and find room",
         whole(0),
     )
-    lowering: str = setting(
+    conv_impl: str = setting(
         "auto",
-        f"how convolutions and norms are compiled: {', '.join(LOWERINGS)}; plain is XLA's own, grouped over "
+        f"how convolutions and norms are compiled: {', '.join(CONV_IMPLS)}; plain is XLA's own, grouped over "
         "agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and fast elsewhere",
-        one_of(LOWERINGS),
+        one_of(CONV_IMPLS),
     )
     # What is written down
     eval_every_epochs: int = setting(5, "evaluate every N epochs, and at the end", whole(1))

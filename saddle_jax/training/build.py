@@ -25,7 +25,7 @@ from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
 from saddle_jax.data.recipes import Augmentation
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
@@ -76,9 +76,8 @@ def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
 # ---- the method: its options, its gradient, what wraps it, and its network ----
 
 
-# The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
-# it is what stands in the place of a model, and as a setting what becomes of a lost message's weight.
-SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "form")
+# The settings that reach a method whose factory has a parameter of the same name.
+SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "mixing")
 
 
 def with_numbers(
@@ -178,7 +177,7 @@ class Parts:
 
     Attributes:
       dataset: the samples of all runs, before a subset is chosen.
-      model: lowering -> the network of every agent; see `models.convolution` for the ways to compile one.
+      model: conv_impl -> the network of every agent; see `models.convolution` for the ways to compile one.
       objective: a model -> what it learns.
       topology: settings -> who hears whom, without idle agents.
       method: settings, graph, steps per epoch and swept numbers, which replace settings and may be traced ->
@@ -186,7 +185,7 @@ class Parts:
     """
 
     dataset: Dataset
-    model: Callable[[Lowering], Functions]
+    model: Callable[[ConvImpl], Functions]
     objective: Callable[[Functions], Objective]
     topology: Callable[[Config], Graphs]
     method: MethodMaker
@@ -201,7 +200,7 @@ def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
     return Parts(
         dataset=_augmented(dataset, config),
         # The same functions again and again: they are compiled once.
-        model=functools.cache(lambda lowering: _network(config, dataset, lowering)),
+        model=functools.cache(lambda conv_impl: _network(config, dataset, conv_impl)),
         objective=functools.cache(lambda model: make_objective(objective, model)),
         topology=build_topology,
         method=with_numbers,
@@ -219,9 +218,9 @@ def _augmented(dataset: Dataset, config: Config) -> Dataset:
     return dataclasses.replace(dataset, recipe=recipe)
 
 
-def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
+def _network(config: Config, dataset: Dataset, conv_impl: ConvImpl) -> Functions:
     name = dataset.model if config.model == "auto" else config.model
-    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), lowering)
+    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), conv_impl)
 
 
 # What the random numbers of a run are for, beside the batches' own.
@@ -286,9 +285,9 @@ class Trial:
         """The loss of one agent on its own batch, with numbers to log beside it."""
         return self.objective.loss
 
-    def loss_of(self, lowering: Lowering) -> LossFn:
+    def loss_of(self, conv_impl: ConvImpl) -> LossFn:
         """Returns the same loss in float32, compiled in another way: "plain" has derivatives of all kinds."""
-        return self.parts.objective(in_precision(self.parts.model(lowering), "float32")).loss
+        return self.parts.objective(in_precision(self.parts.model(conv_impl), "float32")).loss
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
@@ -375,7 +374,7 @@ def _check_length(trial: Trial) -> None:
 
 def _model(config: Config, shared: Parts) -> Functions:
     """Returns the network of every agent as the settings say: how it is compiled, and how it multiplies."""
-    return in_precision(shared.model(cast(Lowering, config.lowering)), cast(Precision, config.precision))
+    return in_precision(shared.model(cast(ConvImpl, config.conv_impl)), cast(Precision, config.precision))
 
 
 def _partition(config: Config, dataset: Dataset) -> Partition:

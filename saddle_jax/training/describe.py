@@ -174,11 +174,11 @@ def of_faults(config: Config) -> str:
     if config.drop or "drop" in swept:
         ways = "both ways" if config.symmetric else "each way by itself"
         bursts = f", {config.burst:g} steps in a row" if config.burst else ""
-        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.missing]})")
+        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.lost_weight]})")
     if config.delay:
         parts.append(f"messages {_count(config.delay, 'round')} late")
     if config.offline or "offline" in swept:
-        stay = f", {config.absence:g} steps in a row" if config.absence else ""
+        stay = f", {config.mean_offline:g} steps in a row" if config.mean_offline else ""
         parts.append(f"{share('offline')} of agents offline ({_AWAY[config.offline_computes]}{stay})")
     for text, verb in ((config.joins, "joins"), (config.leaves, "leaves")):
         parts += [f"agent {a} {verb} at step {t:,}" for a, t in network.check_steps(verb, text).items()]
@@ -187,7 +187,7 @@ def of_faults(config: Config) -> str:
 
 def of_timing(config: Config) -> str:
     """Says how long messages and gradients take; an empty text if the settings do not say."""
-    spread = f" (log-normal, sigma {config.straggling:g})" if config.straggling else ""
+    spread = f" (log-normal, sigma {config.compute_sigma:g})" if config.compute_sigma else ""
     said = (
         ("latency", network.check_seconds, lambda value: f"latency {_seconds(value)}"),
         ("bandwidth", network.check_bandwidth, _bits),
@@ -328,9 +328,11 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     count = models.count(jax.eval_shape(trial.first_params)) // config.agents
     rate = of_rate(config)
     per_step = program.comm_cost.wire_bytes_per_agent(1)
-    group = program.group
-    taken = "" if group >= program.placement.per_device else f", computed {group} at a time"
-    taken += "" if config.lowering == "auto" else f", convolutions: {config.lowering}"
+    agents_per_call = program.agents_per_call
+    taken = (
+        "" if agents_per_call >= program.placement.per_device else f", computed {agents_per_call} at a time"
+    )
+    taken += "" if config.conv_impl == "auto" else f", convolutions: {config.conv_impl}"
     whose = f" (of seed {trial.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
@@ -358,7 +360,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
 def _faster(config: Config, trial: Trial) -> str:
     """Returns what would make the convolutions faster, if there are any and something would."""
     kernels = [leaf for leaf in jax.tree.leaves(jax.eval_shape(trial.first_params)) if leaf.ndim == 5]
-    missing = native.missing(config.lowering) if kernels else None
+    missing = native.missing(config.conv_impl) if kernels else None
     return f"convolutions would be, with kernels of our own: {missing}" if missing else ""
 
 

@@ -167,8 +167,8 @@ class Footprint:
 def estimate(program: "Program") -> Footprint:
     """Returns what a run, or several in one program, will take; see above."""
     placement, shapes = program.placement, program.carry_shapes
-    at_a_time = program.group * program.at_once
-    is_grouped = program.group < placement.per_device
+    at_a_time = program.agents_per_call * program.at_once
+    is_grouped = program.agents_per_call < placement.per_device
     one = program.shapes_of_one.params
     gradients = copies(program.method, one, is_grouped) * size_of(one) * program.at_once
     activations = at_a_time * kept(program.trial, program.method, one, placement)
@@ -218,7 +218,7 @@ def warning(program: "Program") -> str | None:
         )
     return (
         f"memory may not suffice: {what} take about {readable(needed.total)}, there are {readable(there)}; "
-        f"a smaller batch_size or group, {fewer} would help"
+        f"a smaller batch_size or agents_per_call, {fewer} would help"
     )
 
 

@@ -58,7 +58,7 @@ class RunStep(NamedTuple):
     trial: Trial
     placement: Placement
     topology: Graphs  # with its idle agents
-    group: int  # how many of a device's agents are computed at a time
+    agents_per_call: int  # how many of a device's agents are computed at a time
 
     def take(
         self, carry: Carry, inputs: Inputs, root: Key, numbers: dict[str, Any], step: Any, phase: int | None
@@ -85,7 +85,7 @@ class RunStep(NamedTuple):
                 method_key(root, step),
                 phase=phase,
                 diagnostics=trial.config.diagnostics,
-                group=self.group,
+                agents_per_call=self.agents_per_call,
             )
         # A method that asks for no gradient, which may be, sees no loss.
         is_bad = ~jnp.all(jnp.isfinite(metrics["loss"])) if "loss" in metrics else jnp.bool_(False)
@@ -150,19 +150,21 @@ class Program:
     @functools.cached_property
     def _at_a_time(self) -> int:
         """How many of a device's agents are computed at a time, of all runs, at the most."""
-        count, group = len(self.trials), self.config.group
-        runs = count if group else policy.trials_at_once(count)
+        count, agents_per_call = len(self.trials), self.config.agents_per_call
+        runs = count if agents_per_call else policy.trials_at_once(count)
         taken = self.trials, self.method, self.shapes_of_one, self.placement, runs
-        return policy.group_size(runs * self.placement.per_device, group, lambda: memory.of_agent(*taken))
+        return policy.group_size(
+            runs * self.placement.per_device, agents_per_call, lambda: memory.of_agent(*taken)
+        )
 
     @property
     def at_once(self) -> int:
-        """C, how many runs one call computes; it divides R. `group` counts the agents of all of them."""
+        """C, how many runs one call computes; it divides R. `agents_per_call` is of all of them."""
         count, most = len(self.trials), max(1, self._at_a_time // self.placement.per_device)
         return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
 
     @property
-    def group(self) -> int:
+    def agents_per_call(self) -> int:
         """How many of a device's agents of one run are computed at a time."""
         return max(1, min(self._at_a_time // self.at_once, self.placement.per_device))
 
@@ -310,7 +312,7 @@ class Program:
             own = inputs._replace(samples=samples)
             return run.take(carry, own, root, numbers, step, phase)
 
-        run = RunStep(self.trial, self.placement, self._topology, self.group)
+        run = RunStep(self.trial, self.placement, self._topology, self.agents_per_call)
         arguments = self._those_of((self._roots, self._numbers, inputs.samples), runs)
         if self.at_once == 1:
             return single(carry, *arguments)

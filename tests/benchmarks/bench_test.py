@@ -90,7 +90,7 @@ def test_the_command_without_pytorch(tmp_path, capsys):
     assert "[1/4] n_saddle: n_saddle, mlp, ring(5), batch 8" in printed
     assert printed.endswith("PyTorch is not installed: pip install 'saddle_jax[bench]'\n")
     content = json.loads(file.read_text())
-    assert content["options"] == {"quick": True, "repeats": 1, "lowering": "auto", "group": 0}
+    assert content["options"] == {"quick": True, "repeats": 1, "conv_impl": "auto", "agents_per_call": 0}
     assert content["machine"]["jax"] == jax.__version__
     step, *others = content["rows"]
     assert step["ratio"] is None
@@ -179,10 +179,10 @@ def test_curves_of_growth_become_a_picture(tmp_path):
         ),
         (["--plot=/nowhere/x.png"], "plot must be a file in a folder that exists, got '/nowhere/x.png'"),
         (
-            ["--lowering=slow"],
-            "lowering must be one of 'auto', 'native', 'fast', 'each', 'patches', 'plain', got 'slow'",
+            ["--conv_impl=slow"],
+            "conv_impl must be one of 'auto', 'native', 'fast', 'each', 'patches', 'plain', got 'slow'",
         ),
-        (["--group=-1"], "group must be an integer >= 0, got -1"),
+        (["--agents_per_call=-1"], "agents_per_call must be an integer >= 0, got -1"),
     ],
 )
 def test_mistakes_in_how_to_measure(arguments, message, capsys):

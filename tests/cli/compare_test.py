@@ -18,9 +18,12 @@ BAD = {
     "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
     "ascent": (["--ascents=sam,asamm"], "ascent must be one of .* got 'asamm'"),
     "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
-    "drop": (["--drops=0,1.5"], "drops must be numbers >= 0 and < 1, got 0,1.5"),
-    "no number": (["--drops=some"], "drops must be numbers >= 0 and < 1, got some"),
-    "twice": (["--drops=0.1", "--config.drop=0.1"], "config.drop must not be given to compare: --drops="),
+    "drop": (["--drop_rates=0,1.5"], "drop_rates must be numbers >= 0 and < 1, got 0,1.5"),
+    "no number": (["--drop_rates=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
+    "twice": (
+        ["--drop_rates=0.1", "--config.drop=0.1"],
+        "config.drop must not be given to compare: --drop_rates=",
+    ),
     "none": (["--methods=q_saddle", "--ascents=none"], "ascent must not be none for q_saddle"),
     "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
     "setting": (["--methods=sgp", "--config.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
@@ -88,7 +91,7 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
 
 
 def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_path, capsys):
-    grid = ["compare", "--methods=dpsgd", "--drops=0,0.2,0.9", "--seeds=0", *TINY]
+    grid = ["compare", "--methods=dpsgd", "--drop_rates=0,0.2,0.9", "--seeds=0", *TINY]
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'one'}"]) == 0
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--notogether"]) == 0
     capsys.readouterr()
@@ -107,7 +110,9 @@ def settings(**changes):
 
 def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_path):
     grid = parse_grid("qgm,kgt,ngm", "none", "0")
-    found = runs_of_grid(settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, together=False)
+    found = runs_of_grid(
+        settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, single_program=False
+    )
     assert found.refused == []
     configs = {path.name.partition("-")[0]: config for path, config in found.runs.items()}
     assert {name: config.nesterov for name, config in configs.items()} == {
@@ -123,7 +128,9 @@ def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_p
 
 
 def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
-    found = runs_of_grid(settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, together=False)
+    found = runs_of_grid(
+        settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, single_program=False
+    )
     assert [path.name for path in found.runs] == [
         f"{method}-{compressor}-seed{seed}"
         for seed in (0, 1)
@@ -133,8 +140,8 @@ def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
 
 
 def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds(tmp_path):
-    grid = parse_grid("dpsgd", "none,sign", "0,1,2", drops="0,0.1")
-    found = runs_of_grid(settings(), grid, tmp_path, together=False)
+    grid = parse_grid("dpsgd", "none,sign", "0,1,2", drop_rates="0,0.1")
+    found = runs_of_grid(settings(), grid, tmp_path, single_program=False)
     assert len(found.refused) == 1
     assert found.refused[0].startswith("dpsgd-sign-drop0.1: faults must")
     assert len(found.runs) == 9

@@ -85,7 +85,7 @@ def gossip_of(make):
     [
         lambda x: network().mix(x),
         lambda x: network().correction(x),
-        lambda x: sj.mix(RING, x, form="dense"),
+        lambda x: sj.mix(RING, x, mixing="dense"),
         gossip_of(sj.exact),
         gossip_of(lambda: sj.choco(sj.sign())),
         trees.zeros_like,

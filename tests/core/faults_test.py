@@ -23,16 +23,16 @@ BOTH = MASKS & np.swapaxes(MASKS, 1, 2)
 ONLINE = RANDOM.random((STEPS, 5)) < 0.7
 
 
-def after_losses(w, arrived, missing):
+def after_losses(w, arrived, lost_weight):
     """W of one step: what a lost message leaves behind."""
     w = w.copy()
     for i in range(len(w)):
         for j in range(len(w)):
             if i != j and not arrived[i, j]:
-                if missing == "self":
+                if lost_weight == "self":
                     w[i, i] += w[i, j]
                 w[i, j] = 0.0
-        if missing == "renormalise":
+        if lost_weight == "renormalise":
             w[i] /= w[i].sum()
     return w
 
@@ -63,12 +63,12 @@ def assert_same(history, expected):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("missing", ["self", "renormalise"])
+@pytest.mark.parametrize("lost_weight", ["self", "renormalise"])
 @pytest.mark.parametrize("masks", [MASKS, BOTH], ids=["one-way", "both-ways"])
-def test_lost_messages(masks, missing):
+def test_lost_messages(masks, lost_weight):
     problem = Problem(5, steps=STEPS)
-    method = faulty(sj.dpsgd(IRREGULAR, ETA), arrived=masks, missing=missing)
-    matrices = [after_losses(IRREGULAR.mixing, mask, missing) for mask in masks]
+    method = faulty(sj.dpsgd(IRREGULAR, ETA), arrived=masks, lost_weight=lost_weight)
+    matrices = [after_losses(IRREGULAR.mixing, mask, lost_weight) for mask in masks]
     history, _, _ = run(method, problem)
     assert_same(history, by_hand(problem, matrices, descent))
 
@@ -94,7 +94,7 @@ def test_lost_messages_of_momentum_and_on_graphs_that_take_turns():
         return new
 
     matrices = [after_losses(IRREGULAR.mixing, mask, "renormalise") for mask in MASKS]
-    lossy = faulty(sj.qgm(IRREGULAR, ETA, nesterov=False), arrived=MASKS, missing="renormalise")
+    lossy = faulty(sj.qgm(IRREGULAR, ETA, nesterov=False), arrived=MASKS, lost_weight="renormalise")
     history, _, _ = run(lossy, problem)
     assert_same(history, by_hand(problem, matrices, qgm))
 
@@ -249,7 +249,7 @@ def test_no_faults_are_the_method_and_a_rate_may_be_traced():
     whole, _, _ = run(method, problem)
     for nothing in (
         sj.Faults(),
-        sj.Faults(missing="renormalise"),
+        sj.Faults(lost_weight="renormalise"),
         sj.Faults(arrived=np.ones((1, 5, 5), bool)),
     ):
         same, _, _ = run(dataclasses.replace(method, faults=nothing), problem)
@@ -283,7 +283,7 @@ def test_four_devices_give_the_same_numbers(options):
 
 
 def test_stopping_and_going_on_is_the_same_run_bit_for_bit():
-    options = {"drop": 0.3, "burst": 2, "offline": 0.2, "absence": 3, "delay": 2}
+    options = {"drop": 0.3, "burst": 2, "offline": 0.2, "mean_offline": 3, "delay": 2}
     method, problem = faulty(sj.qgm(sj.ring(6), 0.1), **options), Problem(6)
     step = jax.jit(method.step, static_argnums=0)
 

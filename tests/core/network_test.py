@@ -22,12 +22,12 @@ def numbers(*shape):
 
 @pytest.mark.usefixtures("x64")
 @every_graph
-@pytest.mark.parametrize("form", ["dense", "table"])
-def test_mix_and_correction_are_products_with_w_whatever_it_keeps(graph, form):
+@pytest.mark.parametrize("mixing", ["dense", "table"])
+def test_mix_and_correction_are_products_with_w_whatever_it_keeps(graph, mixing):
     x, network = numbers(graph.size, 3, 2), Network(graph)
     product = np.einsum("ij,j...->i...", graph.mixing, x)
-    np.testing.assert_allclose(network.mix(jnp.asarray(x), form=form), product, atol=1e-14)
-    np.testing.assert_allclose(network.correction(jnp.asarray(x), form=form), product - x, atol=1e-14)
+    np.testing.assert_allclose(network.mix(jnp.asarray(x), mixing=mixing), product, atol=1e-14)
+    np.testing.assert_allclose(network.correction(jnp.asarray(x), mixing=mixing), product - x, atol=1e-14)
     assert len(network.rounds) == 2
 
 

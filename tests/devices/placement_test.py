@@ -53,7 +53,7 @@ def test_it_says_where():
         (["--config.devices=0"], "devices must be auto or a whole number >= 1, got '0'"),
         (["--config.devices=all"], "devices must be auto or a whole number >= 1, got 'all'"),
         (["--config.agents=3", "--config.devices=4"], "devices must be at most agents = 3, or a multiple"),
-        (["--config.group=-1"], "group must be an integer >= 0, got -1"),
+        (["--config.agents_per_call=-1"], "agents_per_call must be an integer >= 0, got -1"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(settings, message, tmp_path, capsys):

@@ -67,5 +67,5 @@ def test_mistakes():
         policy.targeting("fpga"),
     ):
         pass
-    with pytest.raises(ValueError, match="group must be an integer >= 0, got -1"):
+    with pytest.raises(ValueError, match="agents_per_call must be an integer >= 0, got -1"):
         policy.group_size(8, -1)

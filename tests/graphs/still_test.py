@@ -110,12 +110,12 @@ def test_a_spanning_tree_spans_and_keeps_shortest_ways_to_its_middle(graph):
         (i, i) for i in range(graph.size)
     }
     np.testing.assert_array_equal(tree.mixing, sj.spanning_tree(graph).mixing)
-    network, thinned = nx.Graph(graph.mixing > 0), nx.Graph(tree.mixing > 0)
+    network, downsampled = nx.Graph(graph.mixing > 0), nx.Graph(tree.mixing > 0)
     network.remove_edges_from(nx.selfloop_edges(network))
-    thinned.remove_edges_from(nx.selfloop_edges(thinned))
+    downsampled.remove_edges_from(nx.selfloop_edges(downsampled))
     ways = dict(nx.all_pairs_shortest_path_length(network))
-    assert any(nx.single_source_shortest_path_length(thinned, c) == ways[c] for c in thinned)
-    assert nx.diameter(thinned) <= 2 * nx.radius(network) + 2
+    assert any(nx.single_source_shortest_path_length(downsampled, c) == ways[c] for c in downsampled)
+    assert nx.diameter(downsampled) <= 2 * nx.radius(network) + 2
 
 
 def test_a_spanning_tree_of_a_tree_is_that_tree():

@@ -91,9 +91,11 @@ def test_exact_methods_end_at_the_optimum(name):
 @pytest.mark.parametrize("name", ["gt", "gt diging", "gt momentum", "gt updates", "d2", "d2 momentum", "mt"])
 def test_they_stay_exact_when_messages_are_lost_both_ways(name):
     """What is lost stays with the agent, W is doubly stochastic in every step, and the mean is right."""
-    method = dataclasses.replace(EXACT[name](), faults=sj.Faults(drop=0.3, symmetric=True, missing="self"))
+    method = dataclasses.replace(
+        EXACT[name](), faults=sj.Faults(drop=0.3, symmetric=True, lost_weight="self")
+    )
     assert Quadratics(5).distance(method) < 1e-8
-    one_way = dataclasses.replace(method, faults=sj.Faults(drop=0.3, symmetric=False, missing="self"))
+    one_way = dataclasses.replace(method, faults=sj.Faults(drop=0.3, symmetric=False, lost_weight="self"))
     assert not Quadratics(5).distance(one_way) < 1e-3
 
 

@@ -24,9 +24,9 @@ GRAPHS = [
 ]  # fmt: skip
 FAULTS = [
     {"drop": 0.2},
-    {"drop": 0.2, "symmetric": False, "missing": "renormalise"},
+    {"drop": 0.2, "symmetric": False, "lost_weight": "renormalise"},
     {"drop": 0.2, "burst": 4},
-    {"offline": 0.2, "absence": 3},
+    {"offline": 0.2, "mean_offline": 3},
     {"offline": 0.2, "computes": True},
     {"delay": 2},
 ]

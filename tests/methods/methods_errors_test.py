@@ -15,7 +15,7 @@ BAD = {
     "beta": ({"beta": 1.0}, "beta must be a number >= 0 and < 1, got 1.0"),
     "weight_decay": ({"weight_decay": -1}, "weight_decay must be a number >= 0, got -1"),
     "compressor": ({"compressor": "sign"}, r"compressor must be a Compressor, such as .*, got 'sign'"),
-    "form": ({"form": "sparse"}, "form must be one of .* got 'sparse'"),
+    "mixing": ({"mixing": "sparse"}, "mixing must be one of .* got 'sparse'"),
 }
 
 

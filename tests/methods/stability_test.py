@@ -138,8 +138,8 @@ def test_the_words_say_what_to_change():
 @pytest.mark.parametrize(
     ("name", "option"),
     [("dpsgd", "variant"), ("gradient_tracking", "variant"), ("gradient_tracking", "momentum"),
-     ("d2", "variant"), ("gut", "point"), ("momentum_tracking", "init"), ("sgp", "form"),
-     ("push_diging", "form")],
+     ("d2", "variant"), ("gut", "point"), ("momentum_tracking", "init"), ("sgp", "mixing"),
+     ("push_diging", "mixing")],
 )  # fmt: skip
 def test_options_are_named_with_their_value(name, option):
     with pytest.raises(ValueError, match=f"{option} must be one of .* got 'other'"):

@@ -23,11 +23,11 @@ MLP = Config(agents=3, model="mlp", devices="1")
     [
         {},
         {"seeds": "0,1,2"},
-        {"seeds": "0,1,2", "group": 9},
+        {"seeds": "0,1,2", "agents_per_call": 9},
         {"method": "n_saddle", "compressor": "sign"},
         {"method": "ngm", "model": "cnn"},
         {"model": "cnn", "agents": 2, "method": "qgm"},
-        {"agents": 12, "group": 2, "batch_size": 64},
+        {"agents": 12, "agents_per_call": 2, "batch_size": 64},
     ],
     ids=str,
 )
@@ -52,7 +52,7 @@ def test_an_accelerator_takes_as_many_agents_at_a_time_as_find_room():
         with policy.targeting("gpu", room):
             program = build(config, shared)
             program = dataclasses.replace(program, placement=spread(16, 64, 1))
-            groups.append(program.group)
+            groups.append(program.agents_per_call)
             assert memory.estimate(program).total <= room
     assert groups == sorted(groups, reverse=True)
     assert groups[0] == 16

@@ -142,15 +142,15 @@ def run_of(settings, folder):
         partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
     )  # fmt: skip
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
-    names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "form", "local_steps")
+    names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "mixing", "local_steps")
     options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
     graph = sj.ring(settings["agents"])
 
     def method(beta):
         return factory(graph, settings["learning_rate"], **{**options, "beta": beta})
 
-    same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "group", "lowering",
-            "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
+    same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "agents_per_call",
+            "conv_impl", "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
             "checkpoint_every_steps", "keep_checkpoints", "keep_every_epochs")  # fmt: skip
     return sj.Run(
         problem, method if settings["sweep"] else method(settings["beta"]), seed=settings["seed"],

@@ -9,11 +9,11 @@ seconds. `golden.py` alone knows how a program of today is asked for them.
 BASE = {
     "agents": 4,
     "topology": [("ring", ())],
-    "form": "table",
+    "mixing": "table",
     "model": "mlp",
     "norm": "evonorm",
     "precision": "float32",
-    "lowering": "plain",
+    "conv_impl": "plain",
     "dataset": ("digits", {}),
     "objective": "classification",
     "subset": 256,
@@ -35,20 +35,20 @@ BASE = {
     "drop": 0.0,
     "burst": 0.0,
     "symmetric": True,
-    "missing": "self",
+    "lost_weight": "self",
     "delay": 0,
     "offline": 0.0,
-    "absence": 0.0,
+    "mean_offline": 0.0,
     "offline_computes": False,
     "joins": {},
     "leaves": {},
     "latency": None,
     "bandwidth": None,
     "compute_time": None,
-    "straggling": 0.0,
+    "compute_sigma": 0.0,
     "steps_per_dispatch": 1,
     "devices": 1,
-    "group": 1,
+    "agents_per_call": 1,
     "eval_every_epochs": 1,
     "eval_agents": "always",
     "log_every_steps": 1,
@@ -122,7 +122,7 @@ METHODS = {
     "decentlam": _case("decentlam", GOSSIP, beta=0.85),
     "cga": CGA,
     "relay_sgd": _without(
-        _case("relay_sgd", MOMENTUM, own={"missing": "own"}, topology=[("path", ())]), "form"
+        _case("relay_sgd", MOMENTUM, own={"missing": "own"}, topology=[("path", ())]), "mixing"
     ),
     "deep_squeeze": _case("deep_squeeze", MOMENTUM, gamma=0.5, compressor=QUANTIZE),
     "dcd": _case("dcd", MOMENTUM, compressor=BIASED),
@@ -155,15 +155,15 @@ TRIALS = {
     "seeds and drops": {**_without(QGM, "seed"), "seeds": [1, 2], "sweep": {"drop": [0.1, 0.4]}},
 }
 NETWORKS = {
-    "lost messages": {**QGM, "drop": 0.3, "burst": 3.0, "symmetric": False, "missing": "renormalise"},
+    "lost messages": {**QGM, "drop": 0.3, "burst": 3.0, "symmetric": False, "lost_weight": "renormalise"},
     "late messages": {**DPSGD, "delay": 2},
     "agents that are offline, join and leave": {
-        **QGM, "agents": 6, "offline": 0.2, "absence": 2.0, "joins": {1: 3}, "leaves": {4: 5},
+        **QGM, "agents": 6, "offline": 0.2, "mean_offline": 2.0, "joins": {1: 3}, "leaves": {4: 5},
     },
-    "times": {**DPSGD, "latency": 0.01, "bandwidth": 1e6, "compute_time": 0.05, "straggling": 0.4},
+    "times": {**DPSGD, "latency": 0.01, "bandwidth": 1e6, "compute_time": 0.05, "compute_sigma": 0.4},
     "graphs by turns": {**QGM, "topology": [("one_peer_exponential", ())]},
     "graphs joined, dense": {
-        **Q_SADDLE, "topology": [("ring", ()), ("complete", ()), ("erdos_renyi", (0.6,))], "form": "dense",
+        **Q_SADDLE, "topology": [("ring", ()), ("complete", ()), ("erdos_renyi", (0.6,))], "mixing": "dense",
     },
     "push-sum by turns": _case(
         "sgp", MOMENTUM, topology=[("directed_ring", ()), ("random_digraph", (2,))], agents=5
@@ -193,9 +193,9 @@ WAYS = {
     "sorted, constant": {**NGM, "partition": "sorted", "alpha": 2.0, "schedule": "constant",
                          "self_gradient": "mixed"},
     "cnn": {**QGM, "model": "strided_cnn", "subset": 128},
-    "cnn, native": {**QGM, "model": "strided_cnn", "subset": 128, "lowering": "native"},
+    "cnn, native": {**QGM, "model": "strided_cnn", "subset": 128, "conv_impl": "native"},
     "cnn, groupnorm, fast": {**DPSGD, "model": "strided_cnn", "subset": 128, "norm": "groupnorm",
-                             "lowering": "fast"},
+                             "conv_impl": "fast"},
 }  # fmt: skip
 TASKS = {
     "convex": {

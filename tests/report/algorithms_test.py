@@ -133,7 +133,7 @@ def test_the_table_of_ascents():
 
 @pytest.mark.parametrize("name", ["missing", "point"])
 def test_an_option_is_a_setting_only_if_it_means_the_same(name):
-    """The setting `missing` is about lost messages, RelaySGD's about models; `point` is no setting at all."""
+    """RelaySGD's `missing` and GUT's `point` are options of these methods alone."""
     method = {"missing": "relay_sgd", "point": "gut"}[name]
     (option,) = [each for each in algorithms.options_of_method(method) if each.name == name]
     assert not option.is_setting

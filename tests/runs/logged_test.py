@@ -1,4 +1,4 @@
-"""metrics.jsonl read in three ways: all of it, from its end, and thinned."""
+"""metrics.jsonl read in three ways: all of it, from its end, and downsampled."""
 
 import json
 import os
@@ -31,9 +31,9 @@ def test_all_three_agree_on_a_short_file(tmp_path):
     records = read_metrics(tmp_path)
     assert len(records) == 24
     assert list(newest(tmp_path)) == records[::-1]
-    thinned = read_thinned(tmp_path, 100)
-    assert thinned.records == records
-    assert thinned.is_whole
+    downsampled = read_thinned(tmp_path, 100)
+    assert downsampled.records == records
+    assert downsampled.is_whole
     assert read_metrics(tmp_path / "nowhere") == [] == list(newest(tmp_path / "nowhere"))
 
 

@@ -139,5 +139,5 @@ def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
 
 
 def test_what_becomes_of_a_lost_message_is_no_option_of_relay_sgd(options):
-    assert "missing" not in options("relay_sgd", topology="path", drop=0.1, missing="renormalise")
+    assert "missing" not in options("relay_sgd", topology="path", drop=0.1, lost_weight="renormalise")
     assert options("relay_sgd(missing=last)", topology="path")["missing"] == "last"

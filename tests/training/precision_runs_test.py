@@ -41,7 +41,7 @@ def step_of(config):
 @pytest.mark.parametrize("method", ["q_saddle", "n_saddle"])
 def test_only_the_model_multiplies_otherwise(method, precision):
     """Models, state and their average are float32: on this dense graph gossip is a product, too."""
-    changes = {"method": method, "precision": precision, "topology": "complete", "form": "dense"}
+    changes = {"method": method, "precision": precision, "topology": "complete", "mixing": "dense"}
     with policy.targeting("gpu"):
         step, arguments, program = step_of(dataclasses.replace(SMALL, **changes))
         found = products(step, *arguments)
@@ -54,9 +54,9 @@ def test_only_the_model_multiplies_otherwise(method, precision):
     assert real == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("lowering", ["auto", "fast"])
-def test_a_run_that_died_goes_on_bit_for_bit(lowering, tmp_path):
-    config = dataclasses.replace(SMALL, lowering=lowering)
+@pytest.mark.parametrize("conv_impl", ["auto", "fast"])
+def test_a_run_that_died_goes_on_bit_for_bit(conv_impl, tmp_path):
+    config = dataclasses.replace(SMALL, conv_impl=conv_impl)
     whole = loop.train(config, tmp_path / "whole", QUIET)
     for steps in (1, 3):
         with pytest.raises(Killed):

@@ -80,26 +80,35 @@ def with_scalar(topology, learning_rate, **options):
     return sj.Method("dpsgd", topology, rule)
 
 
-@pytest.mark.parametrize("group", [1, 12])  # one trial at a time, and all of them by vmap
-def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, group):
+@pytest.mark.parametrize("agents_per_call", [1, 12])  # one trial at a time, and all of them by vmap
+def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per_call):
     monkeypatch.setitem(sj.METHODS, "dpsgd", with_scalar)
     check_alone(
-        dataclasses.replace(TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", group=group), [0, 1]
+        dataclasses.replace(
+            TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", agents_per_call=agents_per_call
+        ),
+        [0, 1],
     )
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "group": 12},
+        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "agents_per_call": 12},
         {"method": "q_saddle", "ascent_every": 2, "sweep": "rho:0,0.5"},
-        {"method": "d_saddle", "ascent_every": 2, "ascent_reuse": True, "sweep": "rho:0,0.5", "group": 6},
+        {
+            "method": "d_saddle",
+            "ascent_every": 2,
+            "ascent_reuse": True,
+            "sweep": "rho:0,0.5",
+            "agents_per_call": 6,
+        },
         {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
-        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "group": 6},
+        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "agents_per_call": 6},
         {"method": "qgm", "compressor": "random_k0.3", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
         {"method": "qgm", "beta": 0.5, "slowmo_every": 2, "sweep": "mu:0.1,0.9 slowmo_beta:0,0.6"},
         {"method": "qgm", "ascent": "looksam(every=2)", "sweep": "ascent.rho:0,0.5 ascent.alpha:0,0.9"},
-        {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "group": 6},
+        {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "agents_per_call": 6},
         {"method": "dpsgd", "seeds": "0,1", "subset": 300, "sweep": "beta:0,0.9", "schedule": "cosine"},
     ],
     ids=str,
@@ -112,7 +121,7 @@ def test_each_trial_is_its_own_run(changes):
 
 def test_each_trial_is_its_own_run_with_convolutions():
     config = dataclasses.replace(TINY, model="cnn", agents=2, batch_size=4, method="qgm", seeds="0,1")
-    check_alone(dataclasses.replace(config, group=4), [0, 1], 1e-5)
+    check_alone(dataclasses.replace(config, agents_per_call=4), [0, 1], 1e-5)
 
 
 def test_devices_and_groups_change_nothing_but_rounding():
@@ -120,9 +129,9 @@ def test_devices_and_groups_change_nothing_but_rounding():
     single, alone, _ = after_steps(config)
     for changes in (
         {"devices": "2"},
-        {"devices": "3", "group": 2},
-        {"group": 2},
-        {"group": 6},
+        {"devices": "3", "agents_per_call": 2},
+        {"agents_per_call": 2},
+        {"agents_per_call": 6},
     ):
         parts, carry, _ = after_steps(dataclasses.replace(config, **changes))
         for number in (0, 1):
@@ -247,7 +256,7 @@ def test_reports_see_runs(trained):
     runs = gather([workdir])
     assert [run.config for run in runs] == SMALL.each()
     assert [run.state for run in runs] == ["finished"] * 2 + ["diverged"] * 2
-    assert [len(group) for group in seeds_together(runs)] == [2, 2]
+    assert [len(agents_per_call) for agents_per_call in seeds_together(runs)] == [2, 2]
     assert runs[1].name == "run (seed 2, learning_rate 0.05)"
     assert runs[1].result["test_accuracy"] == result["trials"][1]["test_accuracy"]
     lines = [line for line in run_folder.read_metrics(workdir) if "test_loss" in line]
