@@ -15,10 +15,10 @@ from .compression.signs import sign as sign
 from .compression.sparsification import random_k as random_k
 from .compression.sparsification import top_k as top_k
 from .compression.ternary import ternary as ternary
-from .core.ascent import Ascent as Ascent
-from .core.ascent import plain as plain
 from .core.comm_cost import CommCost as CommCost
 from .core.comm_cost import comm_cost as comm_cost
+from .core.estimator import GradientEstimator as GradientEstimator
+from .core.estimator import plain_gradient as plain_gradient
 from .core.faults import Faults as Faults
 from .core.gossip import Gossip as Gossip
 from .core.gossip import choco as choco

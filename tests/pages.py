@@ -62,8 +62,8 @@ MINUTES = {
     "bin/saddle compare --methods=dpsgd,qgm,ngm": (
         "--config.model=logistic --config.epochs=1 --methods=cga --seeds=0"
     ),
-    "bin/saddle compare --methods=qgm --ascents=": (
-        "--config.model=logistic --config.epochs=1 --ascents=none,gsam --seeds=0"
+    "bin/saddle compare --methods=qgm --gradients=": (
+        "--config.model=logistic --config.epochs=1 --gradients=none,gsam --seeds=0"
     ),
     "bin/saddle compare --methods=dpsgd,qgm,gradient_tracking": (
         "--config.model=logistic --config.epochs=1 --methods=kgt --drop_rates=0.1 --seeds=0"

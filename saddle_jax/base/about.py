@@ -1,4 +1,4 @@
-"""What is said of a method or an ascent that no program can measure; it stands in the thing's own file."""
+"""What is said of a method or an estimator that no program can measure; it stands in the thing's own file."""
 
 import inspect
 import sys

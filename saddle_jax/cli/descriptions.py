@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, Description]] = {
         ),
         "config": _D("Show every setting with its value and meaning."),
         "methods": _D("Show what each method sends, computes and needs; or one method in full."),
-        "ascents": _D("Show the ways to take a gradient, SAM and its relatives; or one in full."),
+        "gradients": _D("Show the ways to take a gradient, SAM and its relatives; or one in full."),
         "plan": _D("Compile a run for devices that need not be here, and tell whether it fits."),
     },
     "Look at runs": {

@@ -7,7 +7,7 @@ VERBS = {
     "reproduce": ("saddle_jax.cli.reproduce", "run"),
     "compare": ("saddle_jax.cli.compare", "run"),
     "methods": ("saddle_jax.cli.methods", "show_methods"),
-    "ascents": ("saddle_jax.cli.methods", "show_ascents"),
+    "gradients": ("saddle_jax.cli.methods", "show_gradients"),
     "best": ("saddle_jax.cli.best", "run"),
     "list": ("saddle_jax.cli.runs", "show_list"),
     "evaluate": ("saddle_jax.cli.evaluate", "run"),

@@ -139,7 +139,7 @@ def passes_per_step(method: Method, params: Params) -> float:
     calls = [
         sum(1 if kind == "own" else pairs for kind in traces[phase].calls) for phase in method.rule.kinds
     ]
-    return method.ascent.passes_per_step * float(np.mean(calls))
+    return method.gradient.passes_per_step * float(np.mean(calls))
 
 
 def readable(count: float) -> str:

@@ -6,9 +6,9 @@ An oracle answers the three questions that a rule may ask of a step:
     pairs    g_ij = grad F_j(x_i; d_j), j a neighbour of i    [A, K, ...]
     mean     sum_j w_ij g_ij                                  [A, ...]
 
-each through the method's ascent. In a network agent j computes g_ij on the model that i sent and returns
+each through the method's estimator. In a network agent j computes g_ij on the model that i sent and returns
 it. Here the batch d_j is brought to agent i instead: the same numbers, and no model is copied. Every pair has
-an ascent of its own.
+an estimator of its own.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core.ascent import Ascent, GradientFn
+from saddle_jax.core.estimator import GradientEstimator, GradientFn
 from saddle_jax.core.network import Network
 from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of_pairs
 from saddle_jax.devices import policy
@@ -36,12 +36,12 @@ class Evaluation(NamedTuple):
     aux: Tree  # what loss_fn returned beside the loss; None if it returned the loss alone
 
 
-GradientOutput: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's new state, own losses
+GradientOutput: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the estimator's new state, own losses
 Gathered: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
 
 
 class GradientInputs(NamedTuple):
-    """What an ascent needs beside the loss, see `GradientFn`: of one model, or stacked."""
+    """What an estimator needs beside the loss, see `GradientFn`: of one model, or stacked."""
 
     key: Key | None = None
     t: Any = None
@@ -54,7 +54,7 @@ class Oracle(Protocol):
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...].
 
-        `along` [A, ...] is a direction uphill that the rule has at hand, for ascents that use one.
+        `along` [A, ...] is a direction uphill that the rule has at hand, for estimators that use one.
         """
 
     def pairs(self, x: Params, own: Params | None) -> Params:
@@ -70,11 +70,11 @@ class Gradients:
 
     Attributes:
       loss_fn: the loss of one agent.
-      ascent: how the gradient of one model is taken.
+      estimator: how the gradient of one model is taken.
       batch: one batch per agent, stacked [A, B, ...].
       network: brings the neighbours' batches.
       t: the number of the step, int32 [].
-      states: the ascent's states, one for each question of a step, in order; each answer replaces its own.
+      states: the estimator's states, one for each question of a step, in order; each answer replaces its own.
       phase: which kind of step this is; None decides by t inside the compiled program.
       agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
@@ -82,7 +82,7 @@ class Gradients:
     """
 
     loss_fn: LossFn
-    ascent: Ascent[Any]
+    estimator: GradientEstimator[Any]
     batch: Batch
     network: Network
     t: Any
@@ -101,7 +101,7 @@ class Gradients:
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
         self.calls.append("mean")
-        if own is None and self.ascent.is_linear and policy.joins_neighbours():
+        if own is None and self.estimator.is_linear and policy.joins_neighbours():
             gathered = self._gathered()
             return self._call(lambda phase, state: self._gradient_of_mean(x, gathered, state))
         return self._slots(x, own, mean=True)
@@ -120,16 +120,18 @@ class Gradients:
         return (*self.network.gather_batches(self.batch), self.network.weights)
 
     def _inputs(self, along: Params | None = None) -> GradientInputs:
-        """Returns what the ascent needs beside the loss, [A, ...], and nothing that it does not need."""
+        """Returns what the estimator needs beside the loss, [A, ...], and nothing that it does not need."""
         size, inputs = self.network.topology.size, GradientInputs()
-        if "key" in self.ascent.needs:
+        if "key" in self.estimator.needs:
             key = self.network.key()
             if key is None:
-                raise ArgumentError(f"key must be given to a step with {self.ascent}, which draws, got None")
+                raise ArgumentError(
+                    f"key must be given to a step with {self.estimator}, which draws, got None"
+                )
             inputs = inputs._replace(key=agent_keys(key, size))
-        if "t" in self.ascent.needs:
+        if "t" in self.estimator.needs:
             inputs = inputs._replace(t=jnp.full(size, self.t, jnp.int32))
-        if "along" in self.ascent.needs:
+        if "along" in self.estimator.needs:
             inputs = inputs._replace(along=along)
         return inputs
 
@@ -145,13 +147,13 @@ class Gradients:
     def _call(self, compute: Callable[[int, Any], GradientOutput]) -> Params:
         number = len(self.evaluations)
         state = self.states[number] if number < len(self.states) else ()
-        kinds = sorted(set(self.ascent.phases))
+        kinds = sorted(set(self.estimator.phases))
         if self.phase is not None or len(kinds) == 1:
             gradient, state, evaluation = compute(kinds[0] if self.phase is None else self.phase, state)
         else:
-            places = jnp.array([kinds.index(phase) for phase in self.ascent.phases])
+            places = jnp.array([kinds.index(phase) for phase in self.estimator.phases])
             branches = [lambda phase=phase: compute(phase, state) for phase in kinds]
-            place = places[self.t % self.ascent.period]
+            place = places[self.t % self.estimator.period]
             gradient, state, evaluation = jax.lax.switch(place, branches)
         self.evaluations.append(evaluation)
         if number < len(self.states):
@@ -159,7 +161,7 @@ class Gradients:
         return gradient
 
     def _vmapped(self, phase: int) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
-        return vmap_agents(single_model(self.loss_fn, self.ascent, phase), self.agents_per_call)
+        return vmap_agents(single_model(self.loss_fn, self.estimator, phase), self.agents_per_call)
 
     def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> GradientOutput:
         """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
@@ -277,7 +279,7 @@ class FixedGradients:
 
 
 def single_model(
-    loss_fn: LossFn, ascent: Ascent[Any], phase: int
+    loss_fn: LossFn, estimator: GradientEstimator[Any], phase: int
 ) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
     """Makes the gradient function of one model: (x, d, state, known) -> (gradient, state, evaluation)."""
     with_value = with_aux(loss_fn)
@@ -297,9 +299,11 @@ def single_model(
             evaluations.append(Evaluation(loss, aux))
             return g
 
-        g, state = ascent.gradient(GradientFn(grad, losses, *inputs), x, d, state, phase)
+        g, state = estimator.gradient(GradientFn(grad, losses, *inputs), x, d, state, phase)
         if not evaluations:
-            raise ArgumentError(f"ascent {ascent} must take at least one gradient, got none in phase {phase}")
+            raise ArgumentError(
+                f"estimator {estimator} must take at least one gradient, got none in phase {phase}"
+            )
         return g, state, evaluations[0]
 
     return gradient
@@ -321,17 +325,19 @@ def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
     return loss_and_aux
 
 
-def initial_states(ascent: Ascent[Any], x: Params, calls: Sequence[Kind], slots: int) -> tuple[Any, ...]:
-    """Makes the ascent's states before the first step: [A, ...] for own gradients, [A, K, ...] for pairs."""
+def initial_states(
+    estimator: GradientEstimator[Any], x: Params, calls: Sequence[Kind], slots: int
+) -> tuple[Any, ...]:
+    """Makes the estimator's first states: [A, ...] for own gradients, [A, K, ...] for pairs."""
 
     def of_kind(kind: Kind) -> Tree:
-        states = jax.vmap(ascent.init)(x)
+        states = jax.vmap(estimator.init)(x)
         if kind == "own":
             return states
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], slots, axis=1), states)
 
     one = jax.tree.map(lambda leaf: leaf[0], x)
-    return tuple(of_kind(kind) for kind in calls) if ascent.keeps_state(one) else ()
+    return tuple(of_kind(kind) for kind in calls) if estimator.keeps_state(one) else ()
 
 
 def _swap_leading(tree: Tree) -> Tree:

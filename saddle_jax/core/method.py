@@ -10,8 +10,8 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
 from saddle_jax.core import metrics, requirements, trees
-from saddle_jax.core.ascent import Ascent, plain
 from saddle_jax.core.conditions import FaultState
+from saddle_jax.core.estimator import GradientEstimator, plain_gradient
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.gradients import AbstractGradients, Gradients, Kind, initial_states
 from saddle_jax.core.graphs import TimeVarying
@@ -29,14 +29,14 @@ _FAULTS, _TIMING = 2**30, 2**30 + 1
 
 
 class MethodState(NamedTuple):
-    """A method remembers its step number and the states of its ascent and of its rule.
+    """A method remembers its step number and the states of its estimator and of its rule.
 
     >>> sj.qgm(sj.ring(2), 0.1).init(jnp.zeros(2)).t
     Array(0, dtype=int32)
     """
 
     t: Array  # steps taken, int32 []: the only counter of a run
-    ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
+    gradient: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
     faults: Any = ()  # what the network's faults remember; () without faults
     clock: Any = ()  # the agents' clocks; () if nobody measures time
@@ -65,7 +65,7 @@ class Method:
       name: the method's name.
       topology: who hears whom.
       rule: the algorithm.
-      ascent: how the gradient of one model is taken, such as `sj.plain()` or `sj.sam(0.05)`.
+      gradient: how the gradient of one model is taken, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
       call: what the named ones print, see `saddle_jax.core.printed`.
@@ -74,7 +74,7 @@ class Method:
     name: str
     topology: Graphs
     rule: Rule[Any]
-    ascent: Ascent[Any] = plain()
+    gradient: GradientEstimator[Any] = plain_gradient()
     faults: Faults | None = None
     timing: Timing | None = None
     call: Call | None = None
@@ -83,7 +83,7 @@ class Method:
         checks.instance("name", self.name, str, "'mine'")
         checks.instance("topology", self.topology, (Topology, TimeVarying), "sj.ring(10)")
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
-        checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
+        checks.instance("gradient", self.gradient, GradientEstimator, "sj.sam(0.05)")
         self.rule.check()
         requirements.check_stochasticity(self.name, self.rule.requires, self.topology)
         agents = self.topology.size - self.topology.idle
@@ -106,10 +106,10 @@ class Method:
         requirements.check_state(self.name, state, self.topology.size)
         calls = self.calls(params)  # raises an error if a step would fail
         self._check_kept_per_link(calls, params)
-        ascent = initial_states(self.ascent, params, calls, self.topology.slots)
+        estimator = initial_states(self.gradient, params, calls, self.topology.slots)
         return MethodState(
             jnp.zeros([], jnp.int32),
-            ascent,
+            estimator,
             state,
             () if self.faults is None else self._first_faults(self.faults, params),
             () if self.timing is None else self.timing.init(self.topology.size),
@@ -136,7 +136,7 @@ class Method:
           params: stacked models [A, ...].
           state: the state from `init` or from the step before.
           batch: one batch per agent, stacked [A, B, ...].
-          key: consumed; compressors and ascents that draw random numbers need one, and so do faults and
+          key: consumed; compressors and estimators that draw random numbers need one, and so do faults and
             agents that straggle.
           phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
@@ -158,7 +158,7 @@ class Method:
         self._check_phase(phase)
         batch = jax.tree.map(jnp.asarray, batch)
         call = _Call(loss_fn, params, state, batch, key, diagnostics, agents_per_call)
-        kinds, stride = self.rule.all_kinds, self._ascent_kinds
+        kinds, stride = self.rule.all_kinds, self._gradient_kinds
         if phase is not None:
             return self._take(call, phase // stride, phase % stride)
         if len(kinds) == 1:
@@ -170,17 +170,17 @@ class Method:
         return taken
 
     def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
-        """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""
+        """Takes a step of one kind of the rule; `phase` is the estimator's, or None to decide by t."""
         params, state = call.params, call.state
         network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
         oracle = Gradients(
             call.loss_fn,
-            self.ascent,
+            self.gradient,
             call.batch,
             network,
             state.t,
-            list(state.ascent),
+            list(state.gradient),
             phase,
             call.agents_per_call,
         )
@@ -195,9 +195,9 @@ class Method:
         after = MethodState(state.t + 1, tuple(oracle.states), rule_state, faults)
         if network.conditions is not None:
             # Whoever is away stands still, with all that it remembers.
-            old = (params, state.ascent, state.rule)
-            new, ascent, rule_state = network.conditions.frozen(old, (new, after.ascent, after.rule))
-            after = after._replace(ascent=ascent, rule=rule_state)
+            old = (params, state.gradient, state.rule)
+            new, estimator, rule_state = network.conditions.frozen(old, (new, after.gradient, after.rule))
+            after = after._replace(gradient=estimator, rule=rule_state)
             after = after._replace(faults=faults._replace(past=tuple(network.conditions.past or ())))
             step.note("sent", faults.sent, "A")
             if kind in self.rule.comm_kinds and self.faults is not None and self.faults.loses:
@@ -232,9 +232,9 @@ class Method:
     ) -> Clock:
         """Returns the agents' clocks after the step."""
         key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
-        t, ascent = call.state.t, self.ascent
-        by_phase = jnp.array([ascent.passes(each) for each in ascent.phases], jnp.float32)
-        passes = by_phase[t % ascent.period] if phase is None else jnp.float32(ascent.passes(phase))
+        t, estimator = call.state.t, self.gradient
+        by_phase = jnp.array([estimator.passes(each) for each in estimator.phases], jnp.float32)
+        passes = by_phase[t % estimator.period] if phase is None else jnp.float32(estimator.passes(phase))
         degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
         calls = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.calls]
         total = passes * sum(calls, start=jnp.zeros(self.topology.size, jnp.float32))
@@ -243,18 +243,20 @@ class Method:
     def phase(self, t: int) -> int:
         """Returns the kind of step number t, counted from 0, for loops that count steps themselves.
 
-        It tells both the rule's kind and the ascent's: steps of one kind are one compiled program.
+        It tells both the rule's kind and the estimator's: steps of one kind are one compiled program.
         """
-        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._ascent_kinds + self.ascent.phase(t)
+        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._gradient_kinds + self.gradient.phase(
+            t
+        )
 
     @property
-    def _ascent_kinds(self) -> int:
-        return max(self.ascent.phases) + 1
+    def _gradient_kinds(self) -> int:
+        return max(self.gradient.phases) + 1
 
     def calls(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
 
-        Steps of other kinds may ask for fewer; the ascent's states are kept for each question.
+        Steps of other kinds may ask for fewer; the estimator's states are kept for each question.
         """
         lists = [trace.calls for trace in self.trace(params)]
         most = max(lists, key=len)
@@ -303,17 +305,17 @@ class Method:
         return Trace(tuple(rounds), tuple(oracle.calls), late)
 
     def _check_kept_per_link(self, calls: tuple[Kind, ...], params: Params) -> None:
-        """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
+        """Checks that an estimator which remembers something of pairs meets the same ones in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
-        per_pair = set(calls) - {"own"} and self.ascent.keeps_state(one)
+        per_pair = set(calls) - {"own"} and self.gradient.keeps_state(one)
         if per_pair and self.faults is not None and self.faults.loses:
             raise ArgumentError(
-                f"faults must lose nothing for {self.ascent}, which remembers pairs, got {self.faults!r}"
+                f"faults must lose nothing for {self.gradient}, which remembers pairs, got {self.faults!r}"
             )
         if per_pair and not self.topology.has_fixed_links:
             raise ArgumentError(
-                f"topology must have the same links in every step for {self.ascent}, which remembers pairs, "
-                f"got {self.topology.name}"
+                f"topology must have the same links in every step for {self.gradient}, which remembers "
+                f"pairs, got {self.topology.name}"
             )
 
     def _check_phase(self, phase: Any) -> None:
@@ -323,9 +325,9 @@ class Method:
             raise ArgumentError(
                 f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
             )
-        stride = self._ascent_kinds
+        stride = self._gradient_kinds
         allowed = sorted(
-            {kind * stride + other for kind in self.rule.all_kinds for other in self.ascent.phases}
+            {kind * stride + other for kind in self.rule.all_kinds for other in self.gradient.phases}
         )
         if phase not in allowed:
             raise ArgumentError(f"phase must be one of {allowed}, got {phase}")

@@ -1,6 +1,6 @@
 """How a method prints: as the call that makes it, with the options that differ from their defaults.
 
-    saddle(qgm(ring(8), learning_rate=0.1, compressor=top_k(density=0.5), gamma=0.4), ascent=sam(rho=0.05))
+    saddle(qgm(ring(8), learning_rate=0.1, compressor=top_k(density=0.5), gamma=0.4), gradient=sam(rho=0.05))
 
 What was put in the place of a part later on is told as well, as `dataclasses.replace` does it. Only text is
 kept of the options: they may be traced numbers or large arrays.
@@ -54,14 +54,14 @@ def text_of(method: "Method") -> str:
     """Returns what a method prints, one line."""
     parts, call = _parts(method), method.call
     if call is None or call.rule is not method.rule:
-        text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['ascent']})"
+        text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['gradient']})"
         call = Call(text, method.rule, parts | {"faults": "None", "timing": "None"})
     changed = [f"{name}={part}" for name, part in parts.items() if part != call.parts[name]]
     return f"dataclasses.replace({call.text}, {', '.join(changed)})" if changed else call.text
 
 
 def _parts(method: "Method") -> dict[str, str]:
-    names = ("name", "topology", "ascent", "faults", "timing")
+    names = ("name", "topology", "gradient", "faults", "timing")
     return {name: _shown(getattr(method, name)) for name in names}
 
 

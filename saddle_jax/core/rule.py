@@ -1,6 +1,6 @@
 """A rule is an algorithm; a step is all that it sees.
 
-    rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the ascent
+    rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the estimator
                                               s.network       the only place where agents meet
 
 Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So whoever cuts a state
@@ -63,7 +63,7 @@ class Step:
 
         Args:
           x: models [A, ...].
-          along: a direction [A, ...] uphill that the rule has at hand, for ascents that climb along one
+          along: a direction [A, ...] uphill that the rule has at hand, for estimators that climb along one
             instead of computing it (`sj.lesam`); the others do not look at it.
         """
         gradient = self.oracle.own(x, along)

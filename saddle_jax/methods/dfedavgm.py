@@ -90,13 +90,13 @@ def dfedsam(
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
 
-    `sj.saddle(sj.dfedavgm(...), ascent)` is the same with another ascent.
+    `sj.saddle(sj.dfedavgm(...), gradient)` is the same with another estimator.
 
-    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).ascent
+    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).gradient
     sam(rho=0.01)
     """
     method = dfedavgm(
         topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,
         weight_decay=weight_decay, gamma=gamma, compressor=compressor, order=order, mixing=mixing,
     )  # fmt: skip
-    return dataclasses.replace(method, name="dfedsam", ascent=sam(rho))
+    return dataclasses.replace(method, name="dfedsam", gradient=sam(rho))

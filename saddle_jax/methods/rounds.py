@@ -1,7 +1,7 @@
 """Rounds of local steps: every agent works alone in k - 1 of them, and the k-th ends with gossip.
 
-A step is always one gradient step of each agent. So a learning-rate schedule, a run's length and an ascent's
-period count the same steps with and without rounds; only the network is used more rarely.
+A step is always one gradient step of each agent. So a learning-rate schedule, a run's length and an
+estimator's period count the same steps with and without rounds; only the network is used more rarely.
 """
 
 from saddle_jax.base import checks

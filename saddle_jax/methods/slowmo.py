@@ -45,7 +45,7 @@ def slowmo(
     method: Method, learning_rate: ScalarOrSchedule, *,
     every: int = 48, beta: Any = 0.5, alpha: Any = 1.0, average: bool = True,
 ) -> Method:  # fmt: skip
-    """Makes the SlowMo version of a method, which may have local steps and any ascent.
+    """Makes the SlowMo version of a method, which may have local steps and any estimator.
 
     Args:
       method: any method; what it returns as models is averaged.

@@ -40,7 +40,7 @@ def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
 def _label(column: Mapping[str, Any], grid: Grid) -> str:
     """Names a column; a single compressor of all is not worth a word where something else varies."""
     parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
-    parts += [column["ascent"]] if "ascent" in column else []
+    parts += [column["gradient"]] if "gradient" in column else []
     parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
     return ", ".join(parts)
 

@@ -215,7 +215,7 @@ def _error_bars(
 
 
 def _has_radius(run: Run) -> bool:
-    return "rho" in options_of(run.config.method) or run.config.ascent == "sam"
+    return "rho" in options_of(run.config.method) or run.config.gradient == "sam"
 
 
 def _scores(group: Sequence[Run]) -> tuple[float, float]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FOLDER = "code"
 # The settings that may name something that is brought.
-SETTINGS = ("method", "ascent", "compressor", "topology", "model", "dataset", "objective")
+SETTINGS = ("method", "gradient", "compressor", "topology", "model", "dataset", "objective")
 
 
 class SourceRef(NamedTuple):

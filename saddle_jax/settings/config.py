@@ -28,9 +28,9 @@ from saddle_jax.methods.spelling import is_ours, leaves_open, parse_method
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.models.precision import PRECISIONS
-from saddle_jax.sam import ASCENTS
-from saddle_jax.sam import spelling as ascents
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam import GRADIENTS
+from saddle_jax.sam import spelling as gradients
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import network
 from saddle_jax.settings import sweep as trials
 from saddle_jax.tasks.objectives import OBJECTIVES
@@ -146,7 +146,7 @@ def check_imported(config: "Config") -> None:
 
 
 def _check_options(config: "Config") -> None:
-    """Checks that the method has the options that are set, and that it needs the ascent that is named."""
+    """Checks that the method has the options that are set, and that it needs the estimator that is named."""
     name, _ = parse_method(config.method)
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
@@ -154,21 +154,21 @@ def _check_options(config: "Config") -> None:
             f"{option} must be {default} for {config.method}, which has no such option or sets it itself, "
             f"got {getattr(config, option)!r}"
         )
-    if config.ascent in ("none", "plain") and "rho" in options_of(name):
-        raise ArgumentError(f"ascent must not be none for {name}, which climbs: name the method without it")
+    if config.gradient in ("none", "plain") and "rho" in options_of(name):
+        raise ArgumentError(f"gradient must not be none for {name}, which climbs: name the method without it")
 
 
-def check_ascent(config: "Config") -> None:
-    """Checks that the settings of SAM are not set beside another ascent, whose options its name carries."""
-    name, options = ascents.parse_ascent(config.ascent)
+def check_gradient(config: "Config") -> None:
+    """Checks that the settings of SAM are not set beside another estimator, which has options of its own."""
+    name, options = gradients.parse_gradient(config.gradient)
     if name == "auto":
         return
     for option, setting in (("rho", "rho"), ("every", "ascent_every"), ("reuse", "ascent_reuse")):
         default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
         if _differs(getattr(config, setting), default) and (name != "sam" or option in options):
             raise ArgumentError(
-                f"{setting} must be {default} beside ascent {config.ascent}, which has options of its own, "
-                f"got {getattr(config, setting)!r}"
+                f"{setting} must be {default} beside gradient {config.gradient}, which has options of its "
+                f"own, got {getattr(config, setting)!r}"
             )
 
 
@@ -226,15 +226,17 @@ def _check_seeds(config: "Config") -> None:
 
 
 def has(config: "Config", name: str) -> bool:
-    """Tells whether a setting, or "method.NAME" of a spelling, means something to method and ascent.
+    """Tells whether a setting, or "method.NAME" of a spelling, means something to method and estimator.
 
     What is not ours is imported.
     """
     if own := trials.own_option(name):
         whose, option = own
-        return (leaves_open if whose == "method" else ascents.leaves_open)(getattr(config, whose), option)
-    if name == "rho" and config.ascent != "auto":
-        return ascents.parse_ascent(config.ascent)[0] == "sam" and ascents.leaves_open(config.ascent, name)
+        return (leaves_open if whose == "method" else gradients.leaves_open)(getattr(config, whose), option)
+    if name == "rho" and config.gradient != "auto":
+        return gradients.parse_gradient(config.gradient)[0] == "sam" and gradients.leaves_open(
+            config.gradient, name
+        )
     return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
 
 
@@ -244,12 +246,12 @@ def surely_lacks(config: "Config", name: str) -> bool:
 
 
 def _are_ours(config: "Config") -> bool:
-    return is_ours(config.method) and ascents.is_ours(config.ascent)
+    return is_ours(config.method) and gradients.is_ours(config.gradient)
 
 
 def is_whole(text: str, whose: str, option: str) -> bool:
-    """Tells whether an option of a spelt method or ascent is a whole number or a truth, by its default."""
-    parameter = (methods if whose == "method" else ascents).parameter(text, option)
+    """Tells whether an option of a spelt method or estimator is a whole number or a truth, by its default."""
+    parameter = (methods if whose == "method" else gradients).parameter(text, option)
     return isinstance(parameter.default, int) or parameter.annotation in (int, bool, "int", "bool")
 
 
@@ -260,7 +262,7 @@ def _check_swept(config: "Config") -> None:
         if name not in floats and not trials.own_option(name):
             raise ArgumentError(
                 f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
-                f"{', '.join(floats)}, or options such as method.NAME and ascent.NAME, got {name!r}"
+                f"{', '.join(floats)}, or options such as method.NAME and gradient.NAME, got {name!r}"
             )
 
 
@@ -296,12 +298,12 @@ class Config:
         "as in gradient_tracking(variant=diging); or your own, FILE.py:NAME or module:NAME",
         lambda _, v: parse_method(v),
     )
-    ascent: str = setting(
+    gradient: str = setting(
         "auto",
-        f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with "
+        f"how gradients are taken: none, {', '.join(name for name in GRADIENTS if name != 'plain')}, with "
         "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
         "your own, FILE.py:NAME or module:NAME",
-        lambda _, v: parse_ascent(v),
+        lambda _, v: parse_gradient(v),
     )
     topology: str = setting(
         "ring",
@@ -373,7 +375,7 @@ class Config:
     )
     warmup_epochs: int = setting(0, "number of epochs over which the learning rate rises from zero", whole(0))
     # The method's options
-    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and ascent sam", real(at_least=0.0))
+    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and gradient sam", real(at_least=0.0))
     ascent_every: int = setting(
         1, "compute SAM's perturbation every N steps; the paper's efficient variant has 5", whole(1)
     )
@@ -529,7 +531,7 @@ class Config:
         if graphs.is_ours(self.topology):
             build_topology(self)
         check_method(self)
-        check_ascent(self)
+        check_gradient(self)
         check_network(self)
         check_trials(self)
 

@@ -15,7 +15,7 @@ from saddle_jax.base import calls
 from saddle_jax.base.checks import ArgumentError, spells_whole
 
 # Settings whose spelling has options of its own: `method.mu` is an option of the method that is spelt.
-SPELT = ("method", "ascent")
+SPELT = ("method", "gradient")
 _LIST = "_by_trial"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1

@@ -332,7 +332,7 @@ def _apart(run: list[Snapshot], other: list[Snapshot]) -> float:
 
 def _check_plain(trial: Trial) -> None:
     if not trial.is_plain:
-        raise InapplicableError(f"it takes its gradients by {trial.method.ascent} already")
+        raise InapplicableError(f"it takes its gradients by {trial.method.gradient} already")
 
 
 def _refusal(trial: Trial, rate: Any) -> str | None:

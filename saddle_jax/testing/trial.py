@@ -128,8 +128,8 @@ class Trial:
     @functools.cached_property
     def length(self) -> int:
         """The number of steps of a run, in which every kind of step occurs twice."""
-        rule, ascent = self.method.rule, self.method.ascent
-        return min(len(rule.first_kinds) + max(4, 2 * len(rule.kinds), 2 * ascent.period), 12)
+        rule, estimator = self.method.rule, self.method.gradient
+        return min(len(rule.first_kinds) + max(4, 2 * len(rule.kinds), 2 * estimator.period), 12)
 
     def rounds(self, t: int) -> tuple[Round, ...]:
         """Lists the rounds in the books of step t."""
@@ -272,7 +272,7 @@ class Trial:
     @property
     def is_plain(self) -> bool:
         """Whether the method takes plain gradients."""
-        return self.method.ascent.is_linear
+        return self.method.gradient.is_linear
 
     # ---- devices ----
 
@@ -366,15 +366,15 @@ def changes_elsewhere(step: StepFn, snapshot: Snapshot, t: int, watched: Sequenc
     Numbers that all agents share must not change either: they would tell everybody of agent 0.
     """
     batch, key = batch_of(t), key_of(t)
-    ascent, rule = jax.tree.map(_scaled, (snapshot.state.ascent, snapshot.state.rule))
-    changed = Snapshot(_altered(snapshot.params), snapshot.state._replace(ascent=ascent, rule=rule))
+    estimator, rule = jax.tree.map(_scaled, (snapshot.state.gradient, snapshot.state.rule))
+    changed = Snapshot(_altered(snapshot.params), snapshot.state._replace(gradient=estimator, rule=rule))
     before, after = step(snapshot, batch, key), step(changed, _altered(batch), key)
     for agent in range(1, AGENTS) if watched is None else watched:
-        ends = [_of((end.params, end.state.ascent, end.state.rule), agent) for end in (before, after)]
+        ends = [_of((end.params, end.state.gradient, end.state.rule), agent) for end in (before, after)]
         if (gap := distance(*ends)) > _UNTOUCHED:
             return f"agent {agent} by {gap:.1e}"
     shared = [
-        [leaf for leaf in jax.tree.leaves((end.state.ascent, end.state.rule)) if not jnp.ndim(leaf)]
+        [leaf for leaf in jax.tree.leaves((end.state.gradient, end.state.rule)) if not jnp.ndim(leaf)]
         for end in (before, after)
     ]
     gap = distance(*shared)
@@ -386,7 +386,7 @@ def arrivals(step: StepFn, snapshot: Snapshot, t: int) -> int:
 
     That is the rank of the derivative of agent 0's model and its part of the rule's state after the step with
     respect to agent 1's model and batch. What agent 1 remembers is left out: its neighbours may know it from
-    earlier messages. So are the ascent's states: those of a pair are, in a network, with who has the batch.
+    earlier messages. So are the estimator's states: in a network those of a pair are with who has the batch.
     """
     batch, key = batch_of(t), key_of(t)
     arguments = {"params": snapshot.params, "batch": batch}
@@ -469,9 +469,9 @@ def encoded_bytes(method: Method, snapshot: Snapshot, t: int) -> int:
     def take(snapshot: Snapshot, key: Any) -> Any:
         nonlocal weighed
         network = WeighingNetwork(method.topology, method.rule.comm_round(t), key)
-        phase = method.ascent.phase(t)
+        phase = method.gradient.phase(t)
         oracle = Gradients(
-            loss_fn, method.ascent, batch_of(t), network, jnp.int32(t), list(snapshot.state.ascent), phase
+            loss_fn, method.gradient, batch_of(t), network, jnp.int32(t), list(snapshot.state.gradient), phase
         )
         step = Step(jnp.int32(t), snapshot.params, network, oracle, phase=method.rule.phase(t))
         after = method.rule.step(step, snapshot.params, snapshot.state.rule)

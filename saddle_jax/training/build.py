@@ -35,7 +35,7 @@ from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.models.spelling import make_model
-from saddle_jax.sam.spelling import make_ascent, parse_ascent
+from saddle_jax.sam.spelling import make_gradient, parse_gradient
 from saddle_jax.settings import network
 from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported
 from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
@@ -95,7 +95,7 @@ def build_method(
 ) -> Method:
     """Returns the method that the settings name, on a graph; numbers of the settings may be traced.
 
-    `numbers` replace options that the spelling of the method or ascent gives, such as "method.mu".
+    `numbers` replace options that the spelling of the method or estimator gives, such as "method.mu".
     """
     own = {own_option(option): value for option, value in (numbers or {}).items()}
     check_imported(config)
@@ -107,16 +107,16 @@ def build_method(
             f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
             f"one of {method.topology.size}"
         )
-    if config.ascent != "auto":
-        ascent = make_ascent(
-            config.ascent,
+    if config.gradient != "auto":
+        estimator = make_gradient(
+            config.gradient,
             share=lambda t: schedule(t) / config.learning_rate,
-            instead=_of("ascent", own),
+            instead=_of("gradient", own),
             **_options_of_sam(config),
         )
-        # The settings name it beside the method: here it takes the place of an ascent that the method has.
-        instead = config.ascent == "none" or climbs(method)
-        method = dataclasses.replace(method, ascent=ascent) if instead else saddle(method, ascent)
+        # The settings name it beside the method: here it takes the place of an estimator that the method has.
+        instead = config.gradient == "none" or climbs(method)
+        method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
     if config.slowmo_every:
         method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
     return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
@@ -157,8 +157,8 @@ def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
 
 
 def _options_of_sam(config: Config) -> dict[str, Any]:
-    """Returns the settings of SAM; the options of other ascents are said where they are named."""
-    name, _ = parse_ascent(config.ascent)
+    """Returns the settings of SAM; the options of other estimators are said where they are named."""
+    name, _ = parse_gradient(config.gradient)
     if name != "sam":
         return {}
     return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}

@@ -42,7 +42,7 @@ _SWEPT = "swept"
 
 
 def of_method(config: Config, method: Method) -> str:
-    """Names the method, its ascent and the options that it has, as they are in force."""
+    """Names the method, its estimator and the options that it has, as they are in force."""
     swept = parse_sweep(config.sweep)
     options = {} if brought.is_object(config.method) else build.in_force(config)
 
@@ -50,8 +50,8 @@ def of_method(config: Config, method: Method) -> str:
         return _SWEPT if name in swept else f"{options[name]:g}"
 
     parts = [config.method]
-    if not method.ascent.is_linear:
-        name = method.ascent.name
+    if not method.gradient.is_linear:
+        name = method.gradient.name
         parts.append(re.sub(r"rho=[^,)]*", f"rho={_SWEPT}", name) if "rho" in swept else name)
     if "beta" in options:
         kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]

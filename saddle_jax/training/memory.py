@@ -69,7 +69,7 @@ def copies(method: Method, params: Params, is_grouped: bool) -> int:
 
 def kept(trial: Trial, method: Method, params: Params, placement: Placement) -> int:
     """Returns the bytes that one agent's gradient needs between its forward and its backward pass."""
-    is_one = method.ascent.is_linear and policy.joins_neighbours()
+    is_one = method.gradient.is_linear and policy.joins_neighbours()
     batches = _width(method) if is_one and "mean" in method.calls(params) else 1
     return policy.activations_held() * batches * kept_of_batch(trial) // placement.batch_devices
 

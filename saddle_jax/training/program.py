@@ -317,7 +317,7 @@ class Program:
         if self.at_once == 1:
             return single(carry, *arguments)
         # The step's number is the same for all runs: without an axis it can decide what is computed.
-        axes: Any = Carry(0, MethodState(t=None, ascent=0, rule=0, faults=0, clock=0), 0)  # type: ignore[arg-type]
+        axes: Any = Carry(0, MethodState(t=None, gradient=0, rule=0, faults=0, clock=0), 0)  # type: ignore[arg-type]
         vmapped = jax.vmap(single, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
         carry = carry._replace(state=carry.state._replace(t=carry.state.t[0]))
         carry, metrics = vmapped(carry, *arguments)

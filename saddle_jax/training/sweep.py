@@ -26,7 +26,7 @@ from saddle_jax.graphs.spelling import check_topology
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs import source_files
 from saddle_jax.runs.run_name import safe
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings.config import (
     IRRELEVANT,
     Config,
@@ -49,7 +49,7 @@ class Grid:
     methods: Sequence[str]
     compressors: Sequence[str]
     seeds: Sequence[str]
-    ascents: Sequence[str] = ()
+    gradients: Sequence[str] = ()
     topologies: Sequence[str] = ()
     drop_rates: Sequence[float] = ()
 
@@ -75,7 +75,7 @@ class Grid:
         lists: dict[str, Sequence[Any]] = {
             "method": self.methods,
             "compressor": self.compressors,
-            "ascent": self.ascents,
+            "gradient": self.gradients,
             "topology": self.topologies,
             "drop": self.drop_rates,
         }
@@ -87,14 +87,19 @@ class Grid:
 
 
 def parse_grid(
-    methods: str, compressors: str, seeds: str, ascents: str = "", topologies: str = "", drop_rates: str = ""
+    methods: str,
+    compressors: str,
+    seeds: str,
+    gradients: str = "",
+    topologies: str = "",
+    drop_rates: str = "",
 ) -> Grid:
     """Reads the lists of a grid, whose elements have commas between them; each is checked and kept once."""
     grid = Grid(
         methods=_once(calls.split(methods)),
         compressors=_once(calls.split(compressors)),
         seeds=_seeds(calls.split(seeds)),
-        ascents=_once(calls.split(ascents)),
+        gradients=_once(calls.split(gradients)),
         topologies=_once(split_graphs(topologies)),
         drop_rates=_drop_rates(calls.split(drop_rates)),
     )
@@ -105,8 +110,8 @@ def parse_grid(
         parse_method(method)
     for compressor in grid.compressors:
         check_compressor(compressor)
-    for ascent in grid.ascents:
-        parse_ascent(ascent)
+    for estimator in grid.gradients:
+        parse_gradient(estimator)
     for topology in grid.topologies:
         check_topology(topology)
     return grid
@@ -424,7 +429,7 @@ def _divided(values: Mapping[str, Any], numbers: Mapping[str, Sequence[Any]], la
 
 
 def _candidates(config: Config, name: str) -> list[str]:
-    """Returns what a name may mean: a setting, or an option of the spelt method or ascent, in this order."""
+    """Returns what a name may mean: a setting, or an option of the spelt method or gradient, in this order."""
     own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPELT]
     names = [*([name] if name in _FIELDS else []), *own]
     return [each for each in names if has(config, each)]

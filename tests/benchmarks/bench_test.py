@@ -114,7 +114,7 @@ def test_compile_time_and_memory_of_a_process_of_its_own():
 
 
 def test_methods_are_measured_beside_dpsgd():
-    """Also an ascent that draws, and a method on a tree."""
+    """Also an estimator that draws, and a method on a tree."""
     todo = {job.what: job for job in cases.jobs_of(["methods"], Options(quick=True, repeats=1))}
     assert {*METHODS, "qgm+sam", "qgm+esam"} <= todo.keys()
     for row in cases.run([todo[name] for name in ("qgm+esam", "relay_sgd")], lambda _: None):

@@ -34,7 +34,7 @@ def make(name, topology):
 
 
 # What a law does not apply to, and why; everything else it must apply to.
-OWN_ASCENT = ("d_saddle", "q_saddle", "n_saddle", "dfedsam")
+OWN_GRADIENT = ("d_saddle", "q_saddle", "n_saddle", "dfedsam")
 MOVES_THE_MEAN = {
     **dict.fromkeys(("sgp", "push_diging"), "push-sum keeps the mass, and so the mean of x w"),
     "relay_sgd": "it is told old sums",
@@ -44,8 +44,8 @@ MOVES_THE_MEAN = {
 EXCEPTIONS = {
     "the mean of all models stays where gradients vanish": MOVES_THE_MEAN,
     "no more arrives than is booked": ("of_the_readme",),  # always compressed
-    "saddle with rho zero is the method": OWN_ASCENT,
-    "the saddle version runs": OWN_ASCENT,
+    "saddle with rho zero is the method": OWN_GRADIENT,
+    "the saddle version runs": OWN_GRADIENT,
 }
 
 
@@ -107,7 +107,7 @@ def test_graphs_take_turns_by_the_one_counter(name):
         return
     ends = []
     for first, graphs in ((0, sj.alternate(a, b)), (length, sj.alternate(b, a))):
-        method = dataclasses.replace(make(name, graphs), ascent=sj.plain())
+        method = dataclasses.replace(make(name, graphs), gradient=sj.plain_gradient())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
         step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
         for t in range(2 * length):
@@ -116,7 +116,7 @@ def test_graphs_take_turns_by_the_one_counter(name):
         assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)
-    other = dataclasses.replace(make(name, sj.alternate(b, a)), ascent=sj.plain())
+    other = dataclasses.replace(make(name, sj.alternate(b, a)), gradient=sj.plain_gradient())
     swapped, _, _ = run(other, problem)
     assert np.abs(swapped["w"][-1] - ends[0]["w"]).max() > 1e-3
 

@@ -39,10 +39,10 @@ PRINTED = {
     "dfedsam(one_peer_exponential(8), learning_rate=0.1, gossips=2)": lambda: sj.dfedsam(
         sj.one_peer_exponential(8), 0.1, gossips=2
     ),
-    "saddle(qgm(ring(8), learning_rate=0.1), ascent=sam(rho=0.05))": lambda: sj.saddle(
+    "saddle(qgm(ring(8), learning_rate=0.1), gradient=sam(rho=0.05))": lambda: sj.saddle(
         sj.qgm(RING, 0.1), sj.sam(0.05)
     ),
-    "slowmo(saddle(d2(ring(8), learning_rate=0.1), ascent=0.05), learning_rate=0.1, every=12)": lambda: (
+    "slowmo(saddle(d2(ring(8), learning_rate=0.1), gradient=0.05), learning_rate=0.1, every=12)": lambda: (
         sj.slowmo(sj.saddle(sj.d2(RING, 0.1), 0.05), 0.1, every=12)
     ),
     "dpsgd(ring(8), learning_rate=falling)": lambda: sj.dpsgd(RING, falling),
@@ -52,7 +52,7 @@ PRINTED = {
         RING, optax.cosine_decay_schedule(0.1, 100)
     ),
     "Method('mine', ring(8), ..., plain())": lambda: descent(RING),
-    "saddle(Method('mine', ring(8), ..., plain()), ascent=sam(rho=0.05))": lambda: sj.saddle(
+    "saddle(Method('mine', ring(8), ..., plain()), gradient=sam(rho=0.05))": lambda: sj.saddle(
         descent(RING), sj.sam(0.05)
     ),
 }

@@ -1,4 +1,4 @@
-"""Steps of several kinds: which is which, whose turn it is, what each sends, and what an ascent may know."""
+"""Steps of several kinds: which is which, whose turn it is, what each sends; what an estimator may know."""
 
 import itertools
 
@@ -146,7 +146,7 @@ def test_a_silent_step_that_sends_and_steps_that_ask_differently_are_refused():
 
 
 def knowing(needs):
-    """An ascent that returns what it was told instead of a gradient."""
+    """An estimator that returns what it was told instead of a gradient."""
 
     def gradient(grad, x, d, state, phase):
         g = grad(x, d)
@@ -158,11 +158,11 @@ def knowing(needs):
         }[needs]()
         return jnp.zeros_like(x) + told, state
 
-    return sj.Ascent(needs, lambda x: (), gradient, needs=() if needs == "losses" else (needs,))
+    return sj.GradientEstimator(needs, lambda x: (), gradient, needs=() if needs == "losses" else (needs,))
 
 
 def told(needs, rule, batch=None, **options):
-    method = sj.Method("asks", sj.ring(4), rule, ascent=knowing(needs))
+    method = sj.Method("asks", sj.ring(4), rule, gradient=knowing(needs))
     x = jnp.zeros((4, 3))
     state = method.init(x)._replace(t=jnp.int32(5))
     batch = jnp.arange(12.0).reshape(4, 3) if batch is None else batch
@@ -174,7 +174,7 @@ PAIRS = sj.Rule(lambda x: (), lambda s, x, state: (s.cross_gradients(x).sum(axis
 
 
 @pytest.mark.parametrize("rule", [OWN, PAIRS], ids=["own", "pairs"])
-def test_an_ascent_knows_what_it_needs(rule):
+def test_a_gradient_knows_what_it_needs(rule):
     pairs = 3 if rule is PAIRS else 1
     assert (told("t", rule) == 5 * pairs).all()
     drawn = told("key", rule, key=jax.random.key(1))

@@ -119,7 +119,7 @@ def test_a_run_whose_objects_changed_is_refused(problem, tmp_path):
     changed = {
         "rate": make(problem, tmp_path, descent(RING, 0.2)),
         "rule": make(problem, tmp_path, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
-        "ascent": make(problem, tmp_path, dataclasses.replace(descent(RING, 0.1), ascent=sj.sam(0.1))),
+        "gradient": make(problem, tmp_path, dataclasses.replace(descent(RING, 0.1), gradient=sj.sam(0.1))),
     }
     for run in changed.values():
         with pytest.raises(RunError, match="method, model, loss or graph computed something else"):

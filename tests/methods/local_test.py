@@ -108,7 +108,7 @@ def test_dfedsam_is_dfedavgm_with_sam():
     chex.assert_trees_all_equal(history, run(sj.saddle(base, 0.2), problem)[0])
     plain, _, _ = run(base, problem)
     assert np.abs(plain["w"] - history["w"]).max() > 1e-3
-    assert (str(sj.dfedsam(IRREGULAR, 0.1).ascent), base.rule.kinds) == ("sam(rho=0.01)", (1, 1, 0))
+    assert (str(sj.dfedsam(IRREGULAR, 0.1).gradient), base.rule.kinds) == ("sam(rho=0.01)", (1, 1, 0))
 
 
 @pytest.mark.parametrize("factory", [sj.dpsgd, sj.qgm])

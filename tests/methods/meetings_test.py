@@ -1,4 +1,4 @@
-"""Every method meets every ascent, compressor, graph and fault: it steps, or says in one line why not."""
+"""Every method meets every estimator, compressor, graph and fault: it steps, or says in one line why not."""
 
 import dataclasses
 
@@ -10,10 +10,10 @@ from suited import suited
 
 import saddle_jax as sj
 from saddle_jax.methods import options_of
-from saddle_jax.sam.spelling import make_ascent
+from saddle_jax.sam.spelling import make_gradient
 
 every_method = pytest.mark.parametrize("name", sj.METHODS)
-ASCENTS = ("none", "sam", "asam", "looksam", "gsam", "esam", "lesam")
+GRADIENTS = ("none", "sam", "asam", "looksam", "gsam", "esam", "lesam")
 COMPRESSORS = [
     sj.identity(), sj.quantize(4), sj.top_k(0.3), sj.random_k(0.3), sj.sign(), sj.natural(), sj.ternary(),
     sj.low_rank(1),
@@ -59,10 +59,12 @@ def is_taken(make_method):
 
 
 @every_method
-def test_every_ascent(name):
+def test_every_gradient(name):
     method = make(name, suited(name, sj.ring(6)))
-    for text in ASCENTS:
-        before, after = shapes_after_a_step(dataclasses.replace(method, ascent=make_ascent(text, rho=0.1)))
+    for text in GRADIENTS:
+        before, after = shapes_after_a_step(
+            dataclasses.replace(method, gradient=make_gradient(text, rho=0.1))
+        )
         chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
 
 

@@ -9,7 +9,7 @@ PACKAGE = pathlib.Path(saddle_jax.__file__).parent
 WALK = [  # in the order of reading
     "core/topology",
     "core/network",
-    "core/ascent",
+    "core/estimator",
     "core/gradients",
     "core/rule",
     "core/method",

@@ -55,7 +55,7 @@ def method(topology, learning_rate, beta=0.9, weight_decay=0.0):
     return dataclasses.replace(made, name="own")
 
 
-def ascent(radius):
+def estimator(radius):
     return sj.sam(radius)
 
 
@@ -77,8 +77,8 @@ def config_of(settings, folder):
     settings.pop("killed_after", None)
     own = f"{folder}/golden_own.py:" if brought == "file" else ""
     settings["method"] = own + _call(*settings["method"])
-    ascent, options = settings["ascent"]
-    settings["ascent"] = "auto" if ascent == "of the method" else own + _call(ascent, options)
+    estimator, options = settings["gradient"]
+    settings["gradient"] = "auto" if estimator == "of the method" else own + _call(estimator, options)
     if not own:
         settings["topology"] = "+".join(_graph(*graph) for graph in settings["topology"])
     else:

@@ -26,7 +26,7 @@ BASE = {
     "schedule": "cosine",
     "warmup_epochs": 0,
     "weight_decay": 0.003,
-    "ascent": ("none", {}),
+    "gradient": ("none", {}),
     "slowmo_every": 0,
     "slowmo_beta": 0.5,
     "seed": 3,
@@ -68,7 +68,7 @@ MOMENTUM = {"beta": 0.85, "nesterov": True}
 MIXED = {"gamma": 0.9, "compressor": NO_COMPRESSOR}
 GOSSIP = {**MIXED, "order": "choco"}
 OF_THE_METHOD = ("of the method", {})
-SAM = {"ascent": OF_THE_METHOD, "rho": 0.04, "ascent_every": 1, "ascent_reuse": False}
+SAM = {"gradient": OF_THE_METHOD, "rho": 0.04, "ascent_every": 1, "ascent_reuse": False}
 CONVEX = {
     "kind": "ridge",
     "dimension": 12,
@@ -132,7 +132,7 @@ METHODS = {
     "ada_gossip": _case("ada_gossip", MOMENTUM, own={"beta2": 0.99}, gamma=0.3, compressor=SIGN),
     "kgt": _case("kgt", GOSSIP, ROUNDS, own={"eta_s": 0.9}),
     "dfedavgm": DFEDAVGM,
-    "dfedsam": {**DFEDAVGM, "method": ("dfedsam", {"gossips": 1}), "ascent": OF_THE_METHOD, "rho": 0.02},
+    "dfedsam": {**DFEDAVGM, "method": ("dfedsam", {"gossips": 1}), "gradient": OF_THE_METHOD, "rho": 0.02},
 }
 COMPRESSED = {
     "dpsgd sign": {**DPSGD, "compressor": SIGN, "gamma": 0.4},
@@ -169,11 +169,11 @@ NETWORKS = {
         "sgp", MOMENTUM, topology=[("directed_ring", ()), ("random_digraph", (2,))], agents=5
     ),
 }  # fmt: skip
-ASCENTS = {
-    "asam": {**QGM, "ascent": ("asam", {"rho": 0.4, "eta": 0.01})},
-    "looksam": {**DPSGD, "ascent": ("looksam", {"rho": 0.1, "every": 2, "alpha": 0.6})},
-    "gsam": {**NGM, "ascent": ("gsam", {"rho_max": 0.1, "rho_min": 0.02, "alpha": 0.2})},
-    "esam": {**QGM, "ascent": ("esam", {"rho": 0.05, "beta": 0.6, "gamma": 0.5})},
+GRADIENTS = {
+    "asam": {**QGM, "gradient": ("asam", {"rho": 0.4, "eta": 0.01})},
+    "looksam": {**DPSGD, "gradient": ("looksam", {"rho": 0.1, "every": 2, "alpha": 0.6})},
+    "gsam": {**NGM, "gradient": ("gsam", {"rho_max": 0.1, "rho_min": 0.02, "alpha": 0.2})},
+    "esam": {**QGM, "gradient": ("esam", {"rho": 0.05, "beta": 0.6, "gamma": 0.5})},
     "sam in every other step": {**Q_SADDLE, "ascent_every": 2, "ascent_reuse": True},
 }
 WAYS = {
@@ -207,8 +207,8 @@ TASKS = {
         "model": "causal_mlp", "epochs": 1,
     },
     "from a file": _case(
-        "method", own={"beta": 0.8}, brought="file", ascent=("ascent", {"radius": 0.05}), objective="loss",
-        topology=[("graph", {"hops": 1})],
+        "method", own={"beta": 0.8}, brought="file", gradient=("estimator", {"radius": 0.05}),
+        objective="loss", topology=[("graph", {"hops": 1})],
     ),
     "objects": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "objects"},
     "objects with a loss, swept": {
@@ -217,4 +217,4 @@ TASKS = {
     },
     "streamed": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "streamed"},
 }  # fmt: skip
-CASES = METHODS | COMPRESSED | TRIALS | NETWORKS | ASCENTS | WAYS | TASKS
+CASES = METHODS | COMPRESSED | TRIALS | NETWORKS | GRADIENTS | WAYS | TASKS

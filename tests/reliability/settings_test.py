@@ -78,7 +78,7 @@ topology ring 4 --output=x.exe | theory --steps=0 | theory --steps={many} | theo
 theory --agents=0 | theory --beta=1 | theory nowhere | theory --workdir=x | theory --topology=x |
 cost --table=99 | cost --x | reproduce --table=99 | reproduce --scale=x | reproduce |
 reproduce --figure=x | compare | compare --methods=x | compare --methods=qgm --seeds=x |
-compare --methods=qgm --drop_rates=2 | methods x | ascents x | best | best nowhere | best run --metric=x
+compare --methods=qgm --drop_rates=2 | methods x | gradients x | best | best nowhere | best run --metric=x
 | list | list nowhere | list a b | evaluate | evaluate . | evaluate run --agent=99 |
 evaluate run --trial=5 | export run --format=x | export run --output=. | export nowhere | report |
 report nowhere | report run --output=/ | report run --output=/dev/stdout |

@@ -17,7 +17,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params
-from saddle_jax.core.ascent import plain
+from saddle_jax.core.estimator import plain_gradient
 from saddle_jax.core.gradients import GradientInputs, single_model
 from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
 from saddle_jax.data.recipes import Recipe, prepared
@@ -207,7 +207,7 @@ class _AgentData:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Batch) -> tuple[Params, Array]:
     seen = jax.vmap(functools.partial(prepared, recipe))(batch)
-    grads, _, evaluation = vmap_agents(single_model(loss_fn, plain(), phase=0))(
+    grads, _, evaluation = vmap_agents(single_model(loss_fn, plain_gradient(), phase=0))(
         params, seen, (), GradientInputs()
     )
     return grads, evaluation.loss
