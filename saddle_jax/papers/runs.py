@@ -1,7 +1,7 @@
 """The runs behind entries: how they read what a paper leaves open, how much work they are, what is missing.
 
 An interpretation that means nothing to a run leaves it as it is: an order of compressed gossip where nothing
-is compressed, a self-gradient of QGM. Such a run is that of the default interpretation, and is not made twice.
+is compressed, a self-gradient of QGM. Such a run is that of the default one, and is not made twice.
 The work of a run is told from its settings: no data is loaded and no step is compiled.
 """
 
