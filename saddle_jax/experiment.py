@@ -81,7 +81,7 @@ class Table:
         return f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-# What is to be learned, from objects: data, a model, a loss, and how the data is dealt out.
+# What is to be learned, from objects: data, a model, a loss, and how the data is partitioned.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Problem:
       loss: "classification", "regression", "language"; a function (params, batch) -> loss, or (loss, aux), of
         one agent; or "auto": what the data are for.
       metrics: metrics of your own, `sj.Metric(name, better, function)`; tables show the first.
-      partition: how samples are dealt out, as the setting of this name.
+      partition: how samples are partitioned, as the setting of this name.
       alpha: concentration of the Dirichlet partitions, less is more skewed; for "sorted", shards per agent.
       norm: normalization of a network of ours.
       name: what the data are called; the default is their own name.

@@ -74,7 +74,7 @@ def _read(
 
 
 def _of_each(facts: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
-    """Returns the facts of all; what an installed package fails to give is told in a line and left out."""
+    """Returns the facts of all; what an installed package fails to give is reported and left out."""
     found = []
     for name in names:
         try:

@@ -139,7 +139,9 @@ class Method:
         diagnostics: bool = False,
         agents_per_call: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes one step of all agents. It is pure: jit it with loss_fn, kind, diagnostics and agents_per_call static.
+        """Takes one step of all agents.
+
+        It is pure: jit it with loss_fn, kind, diagnostics and agents_per_call static, or see `compile`.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.

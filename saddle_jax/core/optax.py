@@ -20,7 +20,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Key, LossFn, Operator, Params, State, Tree
 from saddle_jax.core import trees
-from saddle_jax.core.estimator import GradientEstimator, plain
+from saddle_jax.core.estimator import GradientEstimator, plain_gradient
 from saddle_jax.core.gossip import Gossip, Order, choco, exact, gossip_of
 from saddle_jax.core.gradients import FixedGradients, Gradients
 from saddle_jax.core.graphs import check_topology
@@ -80,7 +80,7 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
     Array([0.95, 0.95], dtype=float32)
     """
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
-    if method.gradient.name != plain().name:
+    if method.gradient.name != plain_gradient().name:
         raise ArgumentError(
             "method must have plain gradients to be an optax transform: others are taken outside of it, by "
             f"sj.local_gradients(loss_fn, {method.gradient}), got {method!r}"
@@ -225,7 +225,7 @@ def cross_gradients(
 
 
 def _oracle_of(loss_fn: LossFn, estimator: GradientEstimator[Any] | None) -> Callable[..., Gradients]:
-    estimator = plain() if estimator is None else estimator
+    estimator = plain_gradient() if estimator is None else estimator
     checks.instance("estimator", estimator, GradientEstimator, "sj.sam(0.05)")
 
     def oracle(topology: Graphs, params: Params, batch: Batch, key: Key | None, t: Any) -> Gradients:

@@ -140,4 +140,4 @@ def ecd(
         return ECDState(m, jax.tree.map(jnp.copy, x))
 
     rule = _rule_of_copies(learning_rate, compressor, beta, nesterov, weight_decay, begin, exchange)
-    return Method("ecd", topology, rule._replace(movable=False))
+    return Method("ecd", topology, rule._replace(restartable=False))

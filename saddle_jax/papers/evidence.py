@@ -65,12 +65,12 @@ def _value(run: Run, quantity: Quantity) -> float | None:
 
 
 class Interpretation(NamedTuple):
-    """Runs of an entry as it is read by default, and under another reading.
+    """Runs of an entry as it is read by default, and under another interpretation.
 
     Attributes:
       entry: whose runs they are.
-      what: the other reading, such as "order=paper".
-      default: scores under the default reading.
+      what: the other interpretation, such as "order=paper".
+      default: scores under the default interpretation.
       other: scores under the other one.
     """
 
@@ -81,7 +81,7 @@ class Interpretation(NamedTuple):
 
 
 def interpreted(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Interpretation]:
-    """Reads the runs below a folder that read the paper otherwise, beside those of the default reading."""
+    """Reads the runs of other interpretations below a folder, beside those of the default one."""
     pairs = []
     for entry in paper.entries():
         for suffix in suffixes_below(folder, scale, entry):
@@ -503,7 +503,7 @@ def _by_ratios(panel: Any) -> None:
     panel.xaxis.set_minor_formatter(NullFormatter())
 
 
-# ---- every entry, and other readings ----
+# ---- every entry, and other interpretations ----
 
 
 def accuracy_rows(runs: Runs) -> list[list[str]]:
@@ -526,11 +526,11 @@ def _spread(summary: Summary) -> str:
     return f"{summary.mean:{digits}}" + ("" if summary.std is None else f" +- {summary.std:{digits}}")
 
 
-def reading_rows(paper: Paper, pairs: list[Interpretation]) -> list[list[str]]:
-    """Lists a cell under another reading a row, as text, with what becomes of SADDLe's gain.
+def interpretation_rows(paper: Paper, pairs: list[Interpretation]) -> list[list[str]]:
+    """Lists a cell under another interpretation a row, as text, with what becomes of SADDLe's gain.
 
-    All is over the seeds of both readings; differences are in percentage points. The gain is that of a SADDLe
-    method over its base, both by default or both read otherwise.
+    All is over the seeds of both interpretations; differences are in percentage points. The gain is that of a
+    SADDLe method over its base, both by default or both read otherwise.
     """
     rows = [["read otherwise", "dataset", "alpha", "graph", "method", "compressor", "default", "otherwise"]]
     rows[0] += ["difference", "95 % interval", "seeds", "gain by default", "gain otherwise"]

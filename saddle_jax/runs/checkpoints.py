@@ -61,7 +61,7 @@ class Identity(NamedTuple):
         if not isinstance(sealed, dict) or sealed.get("settings") != self.settings:
             return "it is of a run with other settings"
         if sealed.get("partitions") != self.partitions:
-            return "it is of a run whose data was dealt out otherwise"
+            return "it is of a run whose data was partitioned otherwise"
         if sealed.get("epochs") not in [[number] for number in self.epochs]:
             return "it is of a run of other epochs"
         return ""

@@ -346,7 +346,7 @@ class Config:
     subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
     partition: str = setting(
         "auto",
-        f"how the data is dealt out to the agents: {', '.join(KINDS)}, or given, for data that is divided "
+        f"how the data is partitioned among agents: {', '.join(KINDS)}, or given, for data that is divided "
         "already; auto is given for such data, dirichlet for data with classes, and iid otherwise",
         one_of(("auto", "given", *KINDS)),
     )

@@ -1,4 +1,4 @@
-"""What faults draw from a key: how often, how long, for whom; and the mistakes that are told in one line."""
+"""What faults draw from a key: how often, how long, for whom; and mistakes, reported in one line."""
 
 import dataclasses
 

@@ -231,12 +231,12 @@ def test_the_list_names_every_experiment_and_row(capsys):
     assert "cifar10-torus40-alpha0.001-qgm-quantize8" in capsys.readouterr().out
 
 
-def test_readings_change_the_runs_that_they_mean_something_to():
+def test_interpretations_change_the_runs_that_they_mean_something_to():
     by_name = {e.name: e.config() for found in EXPERIMENTS.values() for e in found.entries}
 
     def changed(name, **given):
         default = by_name[name]
-        config = runs.read_otherwise(default, given)
+        config = runs.interpreted_as(default, given)
         return runs.reading_suffix(config, default), config
 
     compressed, plain = "cifar10-ring10-alpha0.01-qgm-quantize8", "cifar10-ring10-alpha0.01-qgm-none"

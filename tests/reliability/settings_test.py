@@ -1,4 +1,4 @@
-"""Class A: settings, options, paths and variables that make no sense are told in one line, with status 2."""
+"""Class A: settings, options, paths and variables without sense are reported in one line, with status 2."""
 
 import contextlib
 import dataclasses
