@@ -11,7 +11,7 @@ from benchmarks.work import Job, Options, Work
 from saddle_jax.base import tables
 from saddle_jax.base.types import Array
 from saddle_jax.core.method import Method, StepKind
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import path
 from saddle_jax.methods import METHODS, options_of

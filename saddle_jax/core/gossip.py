@@ -12,7 +12,7 @@ paper's Algorithm 2). A method may use several of them, one for each quantity th
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,11 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
-from saddle_jax.core.graphs import check_topology
-from saddle_jax.core.messages import Message
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
+from saddle_jax.core.network import MIXINGS, Message, Mixing
+from saddle_jax.core.rule import Step
+from saddle_jax.core.topology import Graphs, check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
-
-if TYPE_CHECKING:
-    from saddle_jax.core.rule import Step
 
 Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")
@@ -58,7 +55,7 @@ class Gossip(Generic[State]):
     """
 
     init: Callable[[Tree], State]
-    mix: "Callable[[Step, Tree, State], tuple[Tree, State]]"
+    mix: Callable[[Step, Tree, State], tuple[Tree, State]]
     options: GossipOptions | None = None
 
     def pair(self) -> "Gossip[Any]":
@@ -70,7 +67,7 @@ class Gossip(Generic[State]):
         if self.options is not None and self.options.compressor is None:
             return self
 
-        def mix(step: "Step", both: tuple[Tree, Tree], states: Any) -> tuple[tuple[Tree, Tree], Any]:
+        def mix(step: Step, both: tuple[Tree, Tree], states: Any) -> tuple[tuple[Tree, Tree], Any]:
             x, x_state = self.mix(step, both[0], states[0])
             y, y_state = self.mix(step, both[1], states[1])
             return (x, y), (x_state, y_state)
@@ -117,7 +114,7 @@ def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
     rate = checks.schedule(gamma, "gamma")
     checks.choice("mixing", mixing, MIXINGS)
 
-    def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
+    def mix(step: Step, x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
         check_settles(gamma, step.network.topology, step.network.faults)
         x = trees.in_memory(x)  # each neighbour reads it
         gamma_t, correction = rate(step.t), step.network.correction(x, mixing=mixing)
@@ -166,7 +163,7 @@ def choco(
     checks.choice("order", order, ORDERS)
     checks.choice("mixing", mixing, MIXINGS)
 
-    def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
+    def mix(step: Step, x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
         check_settles(gamma, step.network.topology, step.network.faults)
         check_one_copy(step)
         gamma_t, public = rate(step.t), state.public
@@ -211,13 +208,13 @@ def known_options(gossip: Gossip[Any]) -> GossipOptions:
     return gossip.options
 
 
-def publish(step: "Step", compressor: Operator | None, x: Tree, public: Tree) -> tuple[Tree, Message]:
+def publish(step: Step, compressor: Operator | None, x: Tree, public: Tree) -> tuple[Tree, Message]:
     """Returns the public copy [A, ...] after x-hat + Q(x - x-hat), and the message that brought it there."""
     q, sent = compressed(step, compressor, jax.tree.map(jnp.subtract, x, public))
     return jax.tree.map(jnp.add, public, q), sent
 
 
-def compressed(step: "Step", compressor: Operator | None, theta: Tree) -> tuple[Tree, Message]:
+def compressed(step: Step, compressor: Operator | None, theta: Tree) -> tuple[Tree, Message]:
     """Returns Q(theta), [A, ...], and the message that carries it; without an operator theta as it is."""
     if compressor is None:
         return theta, Message(theta)
@@ -226,7 +223,7 @@ def compressed(step: "Step", compressor: Operator | None, theta: Tree) -> tuple[
     return q, Message(q, compressor)
 
 
-def check_one_copy(step: "Step") -> None:
+def check_one_copy(step: Step) -> None:
     """Checks that all neighbours hold the same public copy: every message arrives, and links stay."""
     if step.network.faults is not None and step.network.faults.loses:
         # Whoever missed a message would hold another copy than the one that all are taken to hold.
@@ -307,7 +304,7 @@ def check_optional_compressor(compressor: Any) -> None:
         check_compressor(compressor)
 
 
-def note_compression(step: "Step", prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
+def note_compression(step: Step, prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
     """Notes what compression took away, in steps that measure diagnostics.
 
     These are the norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its

@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools
+import inspect
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,26 +13,21 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core import metrics, requirements, trees
-from saddle_jax.core.conditions import FaultState
-from saddle_jax.core.estimator import GradientEstimator, plain_gradient
-from saddle_jax.core.faults import Faults
+from saddle_jax.core import trees
+from saddle_jax.core.faults import Clock, Faults, FaultState, Timing
 from saddle_jax.core.gradients import (
     AbstractGradients,
     Evaluation,
     FixedGradients,
+    GradientEstimator,
     Gradients,
     Kind,
     initial_states,
+    plain_gradient,
 )
-from saddle_jax.core.graphs import check_topology
-from saddle_jax.core.messages import Round
-from saddle_jax.core.metrics import Axes, Metrics
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.network import Network
-from saddle_jax.core.printed import Call, text_of
-from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.timing import Clock, Timing
+from saddle_jax.core.network import Network, Round
+from saddle_jax.core.rule import Axes, Rule, Step
+from saddle_jax.core.topology import Graphs, Stochasticity, TimeVarying, Topology, check_topology
 
 # Which kind of step it is: the rule's kind, such as a local step, and the gradient's, such as SAM's reuse.
 StepKind: TypeAlias = tuple[int, int]
@@ -60,6 +56,55 @@ class Trace(NamedTuple):
     rounds: tuple[Round, ...]  # what each link carries, round by round
     calls: tuple[Kind, ...]  # which gradients the rule asked for
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
+
+
+@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass(frozen=True)
+class Metrics(Mapping[str, Any]):
+    """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
+
+    `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
+
+    >>> method, x = sj.dpsgd(sj.ring(2), 0.1), jnp.array([0.0, 2.0])
+    >>> _, _, metrics = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 3.0]))
+    >>> metrics["loss"], metrics.axes
+    (Array([0., 6.], dtype=float32), {'loss': 'A'})
+    """
+
+    arrays: dict[str, Any]
+    axes: dict[str, Axes]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def adding(self, **numbers: Any) -> "Metrics":
+        """Returns these metrics and further numbers []."""
+        return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
+
+    def tree_flatten_with_keys(self) -> Any:
+        """Returns the named values, and as their static part the axes; JAX calls this."""
+        names = sorted(self.arrays)
+        children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
+        return children, tuple((name, self.axes[name]) for name in names)
+
+    @classmethod
+    def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
+        """Makes the metrics again of axes and values; JAX calls this."""
+        return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
+
+
+class Call(NamedTuple):
+    """A call is the text of what made a method, and the parts that the method had then."""
+
+    text: str
+    rule: Any
+    parts: dict[str, str]  # the others, as they print
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -97,12 +142,12 @@ class Method:
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("gradient", self.gradient, GradientEstimator, "sj.sam(0.05)")
         self.rule.check()
-        requirements.check_stochasticity(self.name, self.rule.requires, self.topology)
+        check_stochasticity(self.name, self.rule.requires, self.topology)
         agents = self.topology.size - self.topology.idle
         if self.faults is not None:
             checks.instance("faults", self.faults, Faults, "sj.Faults(drop=0.1)")
             self.faults.check_agents(agents)
-            requirements.check_faults(self.faults, self.topology, self.rule)
+            check_faults(self.faults, self.topology, self.rule)
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
@@ -115,7 +160,7 @@ class Method:
         trees.check_params("params", params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
-        requirements.check_state(self.name, state, self.topology.size)
+        check_state(self.name, state, self.topology.size)
         calls = self.calls(params)  # raises an error if a step would fail
         self._check_kept_per_link(calls, params)
         estimator = initial_states(self.gradient, params, calls, self.topology.slots)
@@ -197,7 +242,7 @@ class Method:
         if len(branches) == 1:
             return branches[0]()
         taken: tuple[Params, MethodState, Metrics] = jax.lax.switch(
-            self.rule.place(state.t), metrics.aligned(branches)
+            self.rule.place(state.t), aligned(branches)
         )
         return taken
 
@@ -241,8 +286,8 @@ class Method:
         oracle = call.oracle(network)
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
-        requirements.check_alike("models", new, params)
-        requirements.check_alike("state", rule_state, state.rule)
+        check_alike("models", new, params)
+        check_alike("state", rule_state, state.rule)
         if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
@@ -341,8 +386,8 @@ class Method:
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
-            requirements.check_alike("models", new, x)
-            requirements.check_alike("state", new_state, state)
+            check_alike("models", new, x)
+            check_alike("state", new_state, state)
             return () if network.conditions is None else tuple(network.conditions.noted)
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
@@ -401,3 +446,150 @@ class _Call(NamedTuple):
     state: MethodState
     key: Key | None
     diagnostics: bool
+
+
+# ---- what a step measured ----
+
+
+def aligned(branches: Sequence[Callable[[], tuple[Any, Any, Metrics]]]) -> list[Callable[[], Any]]:
+    """Makes steps of several kinds return the same metrics, as the branches of one program must.
+
+    Each branch returns (models, state, metrics). What a branch does not measure is NaN there, or -1 where it
+    is a whole number.
+    """
+    measured = [jax.eval_shape(branch)[2] for branch in branches]
+    shapes = {name: value for each in measured for name, value in each.items()}
+    axes = {name: kind for each in measured for name, kind in each.axes.items()}
+
+    def filled(branch: Callable[[], tuple[Any, Any, Metrics]]) -> Callable[[], Any]:
+        def run() -> Any:
+            models, state, metrics = branch()
+            others = {
+                name: jax.tree.map(_nothing, shape) for name, shape in shapes.items() if name not in metrics
+            }
+            return models, state, Metrics({**metrics.arrays, **others}, axes)
+
+        return run
+
+    return [filled(branch) for branch in branches]
+
+
+def _nothing(like: Any) -> Any:
+    return jnp.full(like.shape, jnp.nan if jnp.issubdtype(like.dtype, jnp.floating) else -1, like.dtype)
+
+
+# ---- whether the parts fit together, and whether a rule returns what it must ----
+
+
+_MEANING: dict[Stochasticity, str] = {
+    "doubly": "the agents' average (W doubly stochastic)",
+    "row": "agreement (rows of W sum to one)",
+    "column": "the agents' sum (columns of W sum to one)",
+}
+
+
+def check_stochasticity(name: str, required: Stochasticity | None, topology: Graphs) -> None:
+    """Checks that a graph keeps what a rule demands of it."""
+    stochasticity = topology.stochasticity
+    if required is not None and stochasticity not in (required, "doubly"):
+        raise ArgumentError(
+            f"{name} needs a topology that keeps {_MEANING[required]}, "
+            f"got {topology.name}, which keeps {_MEANING[stochasticity]}"
+        )
+
+
+def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
+    """Checks that what goes wrong has a meaning on this graph and with this rule."""
+    if topology.stochasticity == "column":
+        if faults.lost_weight != "self":
+            raise ArgumentError(
+                f"lost_weight must be 'self' on {topology.name}, whose senders keep what they cannot "
+                f"deliver, got {faults.lost_weight!r}"
+            )
+        if faults.delay and faults.has_absences:
+            raise ArgumentError(
+                f"delay must be 0 on {topology.name} where agents are away: what is under way to them would "
+                f"take mass away, got {faults.delay}"
+            )
+    if faults.burst is not None and not topology.has_fixed_links:
+        raise ArgumentError(
+            f"burst must be None on {topology.name}, whose links are others in every step, got {faults.burst}"
+        )
+    if faults.delay and not topology.has_fixed_links:
+        raise ArgumentError(
+            f"delay must be 0 on {topology.name}, whose links are others in every step, got {faults.delay}"
+        )
+    if faults.delay and len(rule.comm_kinds) > 1:
+        raise ArgumentError(
+            f"delay must be 0 for a method with {len(rule.comm_kinds)} kinds of steps that communicate, "
+            f"got {faults.delay}"
+        )
+
+
+def check_state(name: str, state: Any, size: int) -> None:
+    """Checks that every leaf of a rule's state is [A, ...] or a scalar."""
+    for path, leaf in jax.tree.leaves_with_path(state):
+        if jnp.ndim(leaf) and jnp.shape(leaf)[0] != size:
+            raise ArgumentError(
+                f"state{jax.tree_util.keystr(path)} of {name} must be a scalar or have leading axis "
+                f"A = {size}, got shape {jnp.shape(leaf)}"
+            )
+
+
+def check_alike(what: str, new: Tree, old: Tree) -> None:
+    """Checks that a rule returned a tree of the same structure, shapes and dtypes as it was given."""
+    given: Any = jax.tree.structure(old)
+    returned: Any = jax.tree.structure(new)
+    if returned != given:
+        raise ArgumentError(
+            f"the rule must return {what} of the structure that it got, {given}, got {returned}"
+        )
+    for (path, x), y in zip(jax.tree.leaves_with_path(new), jax.tree.leaves(old), strict=True):
+        if jnp.shape(x) != jnp.shape(y) or jnp.result_type(x) != jnp.result_type(y):
+            raise ArgumentError(
+                f"the rule must return {what} of the shapes and dtypes that it got, "
+                f"{jnp.result_type(y)}{list(jnp.shape(y))} for {what}{jax.tree_util.keystr(path)}, "
+                f"got {jnp.result_type(x)}{list(jnp.shape(x))}"
+            )
+
+
+# ---- how a method prints ----
+
+
+_P = ParamSpec("_P")
+
+
+def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
+    """Lets the methods that a factory makes print as the call that makes them."""
+    signature = inspect.signature(factory)
+    usual = {name: _shown(parameter.default) for name, parameter in signature.parameters.items()}
+
+    @functools.wraps(factory)
+    def make(*args: _P.args, **options: _P.kwargs) -> "Method":
+        method = factory(*args, **options)
+        given = {name: _shown(it) for name, it in signature.bind(*args, **options).arguments.items()}
+        topology, *others = given.items()
+        words = [topology[1], *(f"{name}={text}" for name, text in others if text != usual[name])]
+        text = f"{factory.__name__}({', '.join(words)})"
+        return dataclasses.replace(method, call=Call(text, method.rule, _parts(method)))
+
+    return make
+
+
+def text_of(method: "Method") -> str:
+    """Returns what a method prints, one line."""
+    parts, call = _parts(method), method.call
+    if call is None or call.rule is not method.rule:
+        text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['gradient']})"
+        call = Call(text, method.rule, parts | {"faults": "None", "timing": "None"})
+    changed = [f"{name}={part}" for name, part in parts.items() if part != call.parts[name]]
+    return f"dataclasses.replace({call.text}, {', '.join(changed)})" if changed else call.text
+
+
+def _parts(method: "Method") -> dict[str, str]:
+    names = ("name", "topology", "gradient", "faults", "timing")
+    return {name: _shown(getattr(method, name)) for name in names}
+
+
+def _shown(value: Any) -> str:
+    return value.name if isinstance(value, Topology | TimeVarying) else checks.shown(value)

@@ -20,15 +20,12 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Key, LossFn, Operator, Params, State, Tree
 from saddle_jax.core import trees
-from saddle_jax.core.estimator import GradientEstimator, plain_gradient
 from saddle_jax.core.gossip import Gossip, Order, choco, exact, gossip_of
-from saddle_jax.core.gradients import FixedGradients, Gradients
-from saddle_jax.core.graphs import check_topology
+from saddle_jax.core.gradients import FixedGradients, GradientEstimator, Gradients, plain_gradient
 from saddle_jax.core.method import Method, MethodState
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.network import Network
+from saddle_jax.core.network import Mixing, Network
 from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.topology import Links, Topology
+from saddle_jax.core.topology import Graphs, Links, Topology, check_topology
 from saddle_jax.devices.lifting import on_shards
 
 

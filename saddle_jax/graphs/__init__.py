@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from saddle_jax.base.tables import Table, load
-from saddle_jax.core.graphs import TimeVarying
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import TimeVarying, Topology
 
 # A new graph is a file in this folder and a line here. Those that take `n` alone are settings as they are.
 GRAPHS: Table[Callable[..., Topology | TimeVarying]] = load(

@@ -7,9 +7,7 @@ import functools
 
 from saddle_jax.base import brought, checks, sources, spelt, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import TimeVarying
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import Graphs, TimeVarying, Topology
 from saddle_jax.graphs import GRAPHS, files
 
 

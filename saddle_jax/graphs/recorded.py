@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import alternate
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Links, from_links
+from saddle_jax.core.topology import Graphs, Links, alternate, from_links
 from saddle_jax.graphs.weights import MOST_TURNS
 
 MOST_LINKS = 20_000  # what is larger is not recorded: nobody draws it

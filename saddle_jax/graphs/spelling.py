@@ -13,9 +13,7 @@ from typing import Any
 
 from saddle_jax.base import brought, checks, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import alternate
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import from_matrix
+from saddle_jax.core.topology import Graphs, alternate, from_matrix
 from saddle_jax.graphs import GRAPHS, others
 
 # The number of agents alone describes these graphs, and these observed ones have a number of their own.

@@ -21,12 +21,11 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
-from saddle_jax.core.messages import Message
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Message, Mixing
 from saddle_jax.core.optax import check_undirected, on_network
-from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 

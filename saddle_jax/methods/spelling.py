@@ -8,7 +8,7 @@ from typing import Any
 from saddle_jax.base import brought, calls, spelt, tables
 from saddle_jax.core.gossip import choco, exact
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.methods import METHODS, options_of
 
 # What the settings of a run say elsewhere, and a spelling does not.

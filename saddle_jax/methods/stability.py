@@ -1,7 +1,7 @@
 """What the eigenvalues of W allow: the checks of methods that some graphs make diverge."""
 
 from saddle_jax.base.checks import is_traced
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 
 
 def smallest_eigenvalue(topology: Graphs) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from saddle_jax.base import brought, calls, spelt, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.estimator import GradientEstimator
+from saddle_jax.core.gradients import GradientEstimator
 from saddle_jax.sam import GRADIENTS
 
 # Options that are functions, which a text cannot give.

@@ -14,7 +14,8 @@ from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression import spelling as compressors
 from saddle_jax.core.faults import LOST_WEIGHTS
 from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.mixing import MIXINGS, Graphs
+from saddle_jax.core.network import MIXINGS
+from saddle_jax.core.topology import Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement

@@ -21,7 +21,7 @@ from saddle_jax.base.checks import ArgumentError, is_traced
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
 from saddle_jax.compression.spelling import parse_compressor
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
 from saddle_jax.data.recipes import Augmentation

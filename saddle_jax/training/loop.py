@@ -18,8 +18,8 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.types import Params
 from saddle_jax.core.comm_cost import table
-from saddle_jax.core.metrics import Axes
-from saddle_jax.core.metrics import Metrics as StepMetrics
+from saddle_jax.core.method import Metrics as StepMetrics
+from saddle_jax.core.rule import Axes
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints

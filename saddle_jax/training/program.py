@@ -20,9 +20,8 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, Tree
 from saddle_jax.core.comm_cost import CommCost, comm_cost
-from saddle_jax.core.method import Method, MethodState, StepKind
-from saddle_jax.core.metrics import Metrics
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.method import Method, MethodState, Metrics, StepKind
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.data import take
 from saddle_jax.data.batches import augmentation_key, counting

@@ -15,7 +15,7 @@ from suited import FIXED_LINKS, suited
 import saddle_jax as sj
 from saddle_jax import testing
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
-from saddle_jax.core.messages import Round
+from saddle_jax.core.network import Round
 from saddle_jax.methods import options_of
 from saddle_jax.testing import methods
 from saddle_jax.testing.invariants import name_of

@@ -30,7 +30,7 @@ def test_every_room_is_described_in_the_order_of_imports():
     assert described == ROOMS
 
 
-def test_the_core_is_understood_after_eight_files():
+def test_a_step_is_understood_after_eight_files():
     sentence = re.search(r"read these eight files, in this order:(.*?)\n\n", PAGE, flags=re.DOTALL).group(1)
     assert re.findall(r"\[(\S+)\.py\]", sentence) == WALK
 
