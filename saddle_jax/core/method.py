@@ -125,7 +125,7 @@ class Method:
       gradient: how the gradient of one model is taken, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
-      call: what the named ones print, see `saddle_jax.core.printed`.
+      call: what the named ones print, see `printed`.
     """
 
     name: str
@@ -560,7 +560,11 @@ _P = ParamSpec("_P")
 
 
 def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
-    """Lets the methods that a factory makes print as the call that makes them."""
+    """Lets the methods that a factory makes print as the call that makes them, without what is as by default.
+
+    What was put in the place of a part later on is shown as well, as `dataclasses.replace` does it. Only text
+    is kept of the options: they may be traced numbers or large arrays.
+    """
     signature = inspect.signature(factory)
     usual = {name: _shown(parameter.default) for name, parameter in signature.parameters.items()}
 
