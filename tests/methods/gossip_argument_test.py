@@ -149,7 +149,7 @@ def test_a_rate_above_one_is_taken_where_gossip_settles(graph):
         taken.add(settles)
         if settles:
             x = jax.random.normal(jax.random.key(0), (graph.size, 3))
-            mixed = x + gamma * sj.Network(graph).pull(x)
+            mixed = x + gamma * sj.Network(graph).correction(x)
             method = sj.dpsgd(graph, 0.1, gamma=gamma)
             stepped, _, _ = method.step(lambda x, d: 0.0 * jnp.sum(x), x, method.init(x), x)
             np.testing.assert_allclose(stepped, mixed, atol=1e-6)
