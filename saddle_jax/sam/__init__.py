@@ -1,13 +1,10 @@
 """How the gradient of one model is taken: one kind, one short file; here is the table of their names."""
 
-from collections.abc import Callable
-from typing import Any
-
-from saddle_jax.base.tables import Table, load
-from saddle_jax.core.ascent import Ascent
+from saddle_jax.base.registry import Registry
 
 # A new ascent is a file in this folder and a line here.
-ASCENTS: Table[Callable[..., Ascent[Any]]] = load(
+ASCENTS = Registry(
+    "ascent",
     {
         "plain": "saddle_jax.core.ascent:plain",
         "sam": "saddle_jax.sam.sam:sam",
@@ -16,5 +13,8 @@ ASCENTS: Table[Callable[..., Ascent[Any]]] = load(
         "gsam": "saddle_jax.sam.gsam:gsam",
         "esam": "saddle_jax.sam.esam:esam",
         "lesam": "saddle_jax.sam.lesam:lesam",
-    }
-).and_installed("saddle_jax.sam")
+    },
+    kinds=["saddle_jax.core.ascent:Ascent"],
+    context=["share"],
+    group="saddle_jax.sam",
+)

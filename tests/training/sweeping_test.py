@@ -35,7 +35,7 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
         ({"method": "qgm", "ascent": "looksam"}, "ascent.every", "program"),
         ({"method": "qgm", "ascent": "esam"}, "ascent.rho", "argument"),
         ({"method": "qgm", "ascent": "esam"}, "ascent.gamma", "program"),  # a shape
-        ({"method": "motef", "compressor": "top_k0.3"}, "method.lam", "argument"),
+        ({"method": "motef", "compressor": "top_k(0.3)"}, "method.lam", "argument"),
     ],
     ids=str,
 )
