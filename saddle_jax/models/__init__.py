@@ -15,13 +15,13 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Registry
 from saddle_jax.base.types import Key, Params
-from saddle_jax.kernels.convolution import Lowering, check_lowering
+from saddle_jax.kernels.convolution import ConvImpl, check_conv_impl
 from saddle_jax.models.functions import Functions as Functions
 from saddle_jax.models.functions import functions as functions
 from saddle_jax.models.functions import parameters, takes_rngs
 from saddle_jax.models.layers import NORMS, Norm
 
-# A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `lowering`
+# A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `conv_impl`
 # where it has layers that know them.
 MODELS = Registry(
     "model",
@@ -37,13 +37,13 @@ MODELS = Registry(
         "linear": "saddle_jax.models.small:Product",
         "causal_mlp": "saddle_jax.models.small:CausalMLP",
     },
-    context=["num_classes", "norm", "lowering"],
+    context=["num_classes", "norm", "conv_impl"],
     group="saddle_jax.models",
 )
 NAMES = tuple(MODELS)
 
 
-def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "auto") -> Any:
+def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: ConvImpl = "auto") -> Any:
     """Builds a network: mostly a flax module from images [B, H, W, C] to logits [B, num_classes].
 
     Args:
@@ -52,19 +52,19 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
         its work), mlp, logistic; linear (for the convex tasks), and causal_mlp, which takes characters [B, T]
         and gives logits [B, T, num_classes]. Or a user's own, FILE.py:NAME or module:NAME: a flax module, its
         class, a pair (init, apply), or a function that returns one of these; it is given `num_classes`,
-        `norm` and `lowering` if it has parameters of these names.
+        `norm` and `conv_impl` if it has parameters of these names.
       num_classes: how many classes, or other numbers to predict.
       norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
         the code that the paper builds on has it; no table of the paper uses it.
-      lowering: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
+      conv_impl: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
         every mode and any number of times. The parameters do not depend on it.
     """
     spec = MODELS.parse(name)
     num_classes = checks.whole("num_classes", num_classes, at_least=1)
     checks.choice("norm", norm, NORMS)
-    check_lowering(lowering)
+    check_conv_impl(conv_impl)
     thing = MODELS.load(spec)
-    given = {"num_classes": num_classes, "norm": norm, "lowering": lowering}
+    given = {"num_classes": num_classes, "norm": norm, "conv_impl": conv_impl}
     is_maker = isinstance(thing, type) or (callable(thing) and not hasattr(thing, "apply"))
     if not is_maker:
         if spec.args or spec.kwargs:
@@ -77,9 +77,9 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
     return functools.partial(thing, *spec.args, **chosen | dict(spec.kwargs))
 
 
-def make_model(name: str, num_classes: int, norm: Norm, lowering: Lowering) -> Functions:
+def make_model(name: str, num_classes: int, norm: Norm, conv_impl: ConvImpl) -> Functions:
     """Makes what `build` does as functions init and apply."""
-    return functions(build(name, num_classes, norm=norm, lowering=lowering))
+    return functions(build(name, num_classes, norm=norm, conv_impl=conv_impl))
 
 
 def init(model: Any, input_shape: Sequence[int], key: Key) -> Params:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 FOLDER = "code"
 # The settings that may name a user's own code.
-SETTINGS = ("method", "ascent", "compressor", "topology", "model", "dataset", "objective")
+SETTINGS = ("method", "gradient", "compressor", "topology", "model", "dataset", "objective")
 
 
-class Thing(NamedTuple):
+class SourceRef(NamedTuple):
     """What a setting names of a user's own: code, a graph in a file, or an object of a Python program."""
 
     setting: str
@@ -56,13 +56,13 @@ class Thing(NamedTuple):
     @property
     def short(self) -> str:
         """The spec with the file's name in place of its path."""
-        return str(self.spec.renamed(lambda each: _without_folder(Thing(self.setting, each))))
+        return str(self.spec.renamed(lambda each: _without_folder(SourceRef(self.setting, each))))
 
 
-class Kept(NamedTuple):
+class SavedSource(NamedTuple):
     """A thing that a run uses, the file that it came from, and the files beside that one that it imports."""
 
-    thing: Thing
+    ref: SourceRef
     source: Source
     beside: tuple[Source, ...]
 
@@ -73,8 +73,8 @@ class Kept(NamedTuple):
             for each in (self.source, *self.beside)
         ]
         return {
-            "setting": self.thing.setting,
-            "spelling": self.thing.text,
+            "setting": self.ref.setting,
+            "spelling": self.ref.text,
             **own,
             **({"beside": beside} if beside else {}),
         }
@@ -91,13 +91,13 @@ class Kept(NamedTuple):
         return None if len(recorded) == len(found) else (entry, self.source)
 
 
-def things(config: "Config") -> list[Thing]:
+def source_refs(config: "Config") -> list[SourceRef]:
     """Lists what the settings of a run bring; nothing is imported or read."""
     return [
         each
         for name in SETTINGS
         for spec in _specs(name, getattr(config, name, ""))
-        for each in (Thing(name, part) for part in spec.walk())
+        for each in (SourceRef(name, part) for part in spec.walk())
         if _is_users(each)
     ]
 
@@ -107,17 +107,17 @@ def short(setting: str, value: Any) -> Any:
     if setting not in SETTINGS or not isinstance(value, str):
         return value
     for spec in _specs(setting, value):
-        if any(_is_users(Thing(setting, each)) for each in spec.walk()):
-            return Thing(setting, spec).short
+        if any(_is_users(SourceRef(setting, each)) for each in spec.walk()):
+            return SourceRef(setting, spec).short
     return value
 
 
-def collect(config: "Config") -> list[Kept]:
+def collect(config: "Config") -> list[SavedSource]:
     """Returns what the settings bring, with the files; objects of a Python program have none."""
-    return [_kept(thing) for thing in things(config) if not thing.spec.is_object]
+    return [_saved(ref) for ref in source_refs(config) if not ref.spec.is_object]
 
 
-def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+def write_copies(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
     """Copies the files of a run into its folder."""
     if kept:
         (workdir / FOLDER).mkdir(exist_ok=True)
@@ -127,18 +127,18 @@ def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
             partial.write_bytes(source.content)
 
 
-def check_unchanged(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+def check_unchanged(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
     """Checks that a run which goes on has the files that it began with; they may have moved."""
     recorded = {(each.setting, each.short): entry for each, entry in _recorded(workdir)} if kept else {}
     for each in kept:
-        entry = recorded.get((each.thing.setting, each.thing.short))
+        entry = recorded.get((each.ref.setting, each.ref.short))
         if entry is None:
             raise RunError(f"{workdir} does not say which {each.source.path.name} it was trained with")
         if changed := each.changed(entry):
             raise RunError(f"{_other_file(workdir, *changed)}; or choose another workdir")
 
 
-def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
+def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
     """Returns the settings of a run that is opened again, with code from the files that this user names.
 
     Args:
@@ -148,26 +148,26 @@ def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> 
 
     Graphs in files are read from their copies in the folder.
     """
-    if not things(config):
+    if not source_refs(config):
         return config
     entries = {(each.setting, each.text): entry for each, entry in _recorded(workdir)}
 
     def here(setting: str, spec: Spec) -> str:
-        thing = Thing(setting, spec)
-        if not _is_users(thing):
-            return thing.spec.name
-        if thing.spec.is_object:
+        ref = SourceRef(setting, spec)
+        if not _is_users(ref):
+            return ref.spec.name
+        if ref.spec.is_object:
             raise RunError(
-                f"{workdir}: {thing.setting} {thing.text} was made from Python objects: open it with "
+                f"{workdir}: {ref.setting} {ref.text} was made from Python objects: open it with "
                 "saddle_jax.Run"
             )
-        entry = entries.get((thing.setting, thing.text))
+        entry = entries.get((ref.setting, ref.text))
         if entry is None:
-            raise RunError(f"{workdir} does not say which {thing.place} it was trained with")
-        return _copy_of(workdir, entry) if thing.is_data else _allowed(workdir, thing, entry, given)
+            raise RunError(f"{workdir} does not say which {ref.place} it was trained with")
+        return _copy_of(workdir, entry) if ref.is_data else _allowed(workdir, ref, entry, given)
 
     changes: dict[str, Any] = {}
-    for name in {thing.setting for thing in things(config)}:
+    for name in {ref.setting for ref in source_refs(config)}:
         for spec in _specs(name, getattr(config, name)):
             changes[name] = str(spec.renamed(functools.partial(here, name)))
     return dataclasses.replace(config, **changes)
@@ -181,24 +181,24 @@ def _specs(setting: str, text: str) -> list[Spec]:
         return []
 
 
-def _is_users(thing: Thing) -> bool:
-    return thing.is_data or thing.spec.is_object or thing.spec.is_code
+def _is_users(ref: SourceRef) -> bool:
+    return ref.is_data or ref.spec.is_object or ref.spec.is_code
 
 
-def _without_folder(thing: Thing) -> str:
-    is_file = thing.is_data or (thing.spec.is_code and thing.place.endswith(".py"))
-    return os.path.basename(thing.spec.name) if is_file else thing.spec.name
+def _without_folder(ref: SourceRef) -> str:
+    is_file = ref.is_data or (ref.spec.is_code and ref.place.endswith(".py"))
+    return os.path.basename(ref.spec.name) if is_file else ref.spec.name
 
 
-def _kept(thing: Thing) -> Kept:
-    if thing.is_data:
-        return Kept(thing, user_code.read(thing.setting, thing.place), ())
-    source = user_code.source(thing.setting, thing.spec.name)
-    is_file = thing.place.endswith(".py")  # a module is in a package, which has versions
-    return Kept(thing, source, tuple(siblings(thing.setting, source).values()) if is_file else ())
+def _saved(ref: SourceRef) -> SavedSource:
+    if ref.is_data:
+        return SavedSource(ref, user_code.read(ref.setting, ref.place), ())
+    source = user_code.source(ref.setting, ref.spec.name)
+    is_file = ref.place.endswith(".py")  # a module is in a package, which has versions
+    return SavedSource(ref, source, tuple(siblings(ref.setting, source).values()) if is_file else ())
 
 
-def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
+def _recorded(workdir: pathlib.Path) -> list[tuple[SourceRef, dict[str, Any]]]:
     """Reads what config.json says of the code of a run; it may be anything."""
     path = workdir / "config.json"
     content = read_object(path) or {}
@@ -211,7 +211,9 @@ def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
                 raise ValueError("code must have the name of each file")
             if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spelling")):
                 raise ValueError("code must have the setting and the spelling of each file")
-        return [(Thing(entry["setting"], parse("spelling", entry["spelling"])), entry) for entry in entries]
+        return [
+            (SourceRef(entry["setting"], parse("spelling", entry["spelling"])), entry) for entry in entries
+        ]
 
 
 def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:
@@ -231,22 +233,22 @@ def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
     return str(path)
 
 
-def _allowed(workdir: pathlib.Path, thing: Thing, entry: dict[str, Any], given: Sequence[str]) -> str:
+def _allowed(workdir: pathlib.Path, ref: SourceRef, entry: dict[str, Any], given: Sequence[str]) -> str:
     """Returns the name of a thing in the file or the module that the user named, and that matches."""
-    names = (os.path.basename(thing.place), _copy(workdir, entry).name)
-    is_file = thing.place.endswith(".py")
+    names = (os.path.basename(ref.place), _copy(workdir, entry).name)
+    is_file = ref.place.endswith(".py")
     other = None
     for place in given:
-        if (os.path.basename(place) in names) if is_file else place == thing.place:
-            name = f"{place}:{thing.spec.name.rpartition(':')[2]}"
-            other = _kept(Thing(thing.setting, Spec(name))).changed(entry)
+        if (os.path.basename(place) in names) if is_file else place == ref.place:
+            name = f"{place}:{ref.spec.name.rpartition(':')[2]}"
+            other = _saved(SourceRef(ref.setting, Spec(name))).changed(entry)
             if other is None:
                 return name
     if other is not None:
         raise RunError(_other_file(workdir, *other))
     raise RunError(
-        f"{workdir} was trained with {thing.text}, which is imported only when you say so: "
-        f"add {shlex.quote(f'--code={thing.place}')}"
+        f"{workdir} was trained with {ref.text}, which is imported only when you say so: "
+        f"add {shlex.quote(f'--code={ref.place}')}"
     )
 
 

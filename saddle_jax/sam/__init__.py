@@ -2,11 +2,11 @@
 
 from saddle_jax.base.registry import Registry
 
-# A new ascent is a file in this folder and a line here.
-ASCENTS = Registry(
-    "ascent",
+# A new estimator is a file in this folder and a line here.
+GRADIENTS = Registry(
+    "gradient",
     {
-        "plain": "saddle_jax.core.ascent:plain",
+        "plain": "saddle_jax.core.estimator:plain_gradient",
         "sam": "saddle_jax.sam.sam:sam",
         "asam": "saddle_jax.sam.asam:asam",
         "looksam": "saddle_jax.sam.looksam:looksam",
@@ -14,7 +14,7 @@ ASCENTS = Registry(
         "esam": "saddle_jax.sam.esam:esam",
         "lesam": "saddle_jax.sam.lesam:lesam",
     },
-    kinds=["saddle_jax.core.ascent:Ascent"],
+    kinds=["saddle_jax.core.estimator:GradientEstimator"],
     context=["share"],
     group="saddle_jax.sam",
 )

@@ -11,8 +11,8 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Registry, is_code, parameters_of, parse
 from saddle_jax.base.types import Operator
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.ascent import Ascent
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.estimator import GradientEstimator
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.dataset import Dataset
@@ -21,14 +21,14 @@ from saddle_jax.graphs import GRAPHS, make_graph
 from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS, make_model
 from saddle_jax.models.functions import parameters
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 from saddle_jax.tasks.objectives import OBJECTIVES, Objective, is_loss
 from saddle_jax.testing.invariants import Result
 
-KINDS = ("method", "ascent", "compressor", "graph", "model", "dataset", "objective")
+KINDS = ("method", "gradient", "compressor", "graph", "model", "dataset", "objective")
 _REGISTRIES: dict[str, Registry] = {
     "method": METHODS,
-    "ascent": ASCENTS,
+    "gradient": GRADIENTS,
     "compressor": COMPRESSORS,
     "graph": GRAPHS,
     "model": MODELS,
@@ -37,9 +37,9 @@ _REGISTRIES: dict[str, Registry] = {
 }
 _MADE = {
     Method: "method",
-    Ascent: "ascent",
+    GradientEstimator: "gradient",
     Topology: "graph",
-    Cycle: "graph",
+    TimeVarying: "graph",
     Dataset: "dataset",
     Objective: "objective",
     Operator: "compressor",
@@ -65,7 +65,7 @@ def kind_of(text: str) -> str:
             raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, it cannot be told what {text} is")
         return kind
     kinds = [kind for kind, registry in _REGISTRIES.items() if name in registry]
-    kinds += ["ascent"] if name == "none" else []
+    kinds += ["gradient"] if name == "none" else []
     if len(kinds) == 1:
         return kinds[0]
     if kinds:
@@ -102,7 +102,7 @@ def guess(thing: Any) -> str | None:
     if names[:1] == ["apply"] or is_loss(thing):
         return "objective"
     if (names[:1] or [""])[0].startswith("rho"):
-        return "ascent"
+        return "gradient"
     needed = [p for p in parameters_of(thing).values() if p.default is p.empty]
     if any(each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in needed):
         return None
@@ -119,7 +119,7 @@ def check(
 ) -> list[Result]:
     """Checks the invariants of a kind on what a text names, ours or a user's own."""
     checks.choice("kind", kind, KINDS)
-    if kind in ("method", "ascent", "compressor", "graph"):
+    if kind in ("method", "gradient", "compressor", "graph"):
         factory, options = _factory(kind, text, around)
         checked: Callable[..., list[Result]] = getattr(testing, f"check_{kind}")
         return checked(factory, options, tell=tell)

@@ -20,7 +20,7 @@ from saddle_jax.data.sources import BUILTIN
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 from saddle_jax.tasks.objectives import OBJECTIVES
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -150,7 +150,7 @@ def test_noise_is_read_or_refused_in_one_line():
 
 
 # What pages and configs say of things with options; a page also shows calls of Python, which have an n.
-WITH_OPTIONS = "|".join(name for table in (COMPRESSORS, GRAPHS, ASCENTS, BUILTIN) for name in table)
+WITH_OPTIONS = "|".join(name for table in (COMPRESSORS, GRAPHS, GRADIENTS, BUILTIN) for name in table)
 SPEC = re.compile(rf"[=`,\"'|+( ]((?:{WITH_OPTIONS})\([^()`\"\n]*\))")
 IN_PROSE = re.compile(r"\((offsets|degree|count) \d")  # of a table of graphs
 
@@ -176,8 +176,8 @@ def test_to_read_a_spec_imports_no_jax():
         "from saddle_jax.methods import METHODS\n"
         "from saddle_jax.compression import COMPRESSORS\n"
         "from saddle_jax.graphs import GRAPHS\n"
-        "from saddle_jax.sam import ASCENTS\n"
-        "METHODS.parse('qgm(beta=0.5)'), COMPRESSORS.parse('top_k(0.3)'), ASCENTS.parse('sam(rho=0.1)')\n"
+        "from saddle_jax.sam import GRADIENTS\n"
+        "METHODS.parse('qgm(beta=0.5)'), COMPRESSORS.parse('top_k(0.3)'), GRADIENTS.parse('sam(rho=0.1)')\n"
         "GRAPHS.parse('spanning_tree(torus(2, 4))')\n"
         "sys.exit('jax' in sys.modules)\n"
     )
@@ -226,7 +226,7 @@ def test_a_wrong_place_is_a_bug_and_keeps_its_traceback(place, error):
         Registry("thing", {"mine": place})["mine"]
 
 
-@pytest.mark.parametrize("table", [METHODS, GRAPHS, COMPRESSORS, ASCENTS])
+@pytest.mark.parametrize("table", [METHODS, GRAPHS, COMPRESSORS, GRADIENTS])
 def test_what_is_public_is_what_the_registry_says(table):
     for name, factory in table.items():
         assert getattr(sj, name, factory) is factory

@@ -176,7 +176,7 @@ def test_a_graph_stays_the_same_while_its_file_does(folder):
 
 
 REFUSED = {
-    ("mine.py:number", 4): "topology mine.py:number must return a Topology or a Cycle, got 4",
+    ("mine.py:number", 4): "topology mine.py:number must return a Topology or a TimeVarying, got 4",
     ("mine.py:FIXED", 5): "topology 'mine.py:FIXED' cannot have 5 agents: ring(4) has 4",
     ("four.edges", 5): "topology 'four.edges' cannot have 5 agents: four.edges has 4",
     ("none.edges", 5): "topology must name a file that exists, got 'none.edges'",
