@@ -234,7 +234,7 @@ def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
 
 
 def _allowed(workdir: pathlib.Path, ref: SourceRef, entry: dict[str, Any], given: Sequence[str]) -> str:
-    """Returns the name of a thing in the file or the module that the user named, and that matches."""
+    """Returns the place of a thing in the file or the module that the user named, and that matches."""
     names = (os.path.basename(ref.place), _copy(workdir, entry).name)
     is_file = ref.place.endswith(".py")
     other = None

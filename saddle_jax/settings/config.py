@@ -73,7 +73,7 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 
 
 _MOST_RUNS = 4_096  # that one program trains side by side
-_NO_ASCENT = ("auto", "none")  # what `gradient` may be beside the estimators that have names
+_NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
 REGISTRIES = {"method": METHODS, "gradient": GRADIENTS}  # whose options may be swept
 # Settings that are options of some methods and not of others.
 OPTIONS = (
@@ -147,7 +147,7 @@ def _check_options(config: "Config") -> None:
 
 def check_gradient(config: "Config") -> None:
     """Checks that the settings of SAM are not set beside another estimator, which has options of its own."""
-    name = GRADIENTS.parse(config.gradient, _NO_ASCENT).name
+    name = GRADIENTS.parse(config.gradient, _NO_GRADIENT).name
     if name == "auto":
         return
     open_of_sam = _open_of_sam(config)
@@ -221,15 +221,15 @@ def has(config: "Config", name: str) -> bool:
     if own := trials.own_option(name):
         whose, option = own
         text = getattr(config, whose)
-        return text not in _NO_ASCENT and REGISTRIES[whose].leaves_open(text, option)
+        return text not in _NO_GRADIENT and REGISTRIES[whose].leaves_open(text, option)
     if name == "rho" and config.gradient != "auto":
         return name in _open_of_sam(config)
     return METHODS.leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
 
 
 def _open_of_sam(config: "Config") -> set[str]:
-    """Returns the options of estimator sam that its spec does not give; there are none of another estimator."""
-    spec = GRADIENTS.parse(config.gradient, _NO_ASCENT)
+    """Returns the options of `sam` that its spec leaves open; of another estimator there are none."""
+    spec = GRADIENTS.parse(config.gradient, _NO_GRADIENT)
     return {*GRADIENTS.options(spec)} - {*GRADIENTS.given(spec)} if spec.name == "sam" else set()
 
 
@@ -296,7 +296,7 @@ class Config:
         f"how gradients are taken: none, {', '.join(name for name in GRADIENTS if name != 'plain')}, with "
         "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
         "your own, FILE.py:NAME or module:NAME",
-        spec_of(GRADIENTS, *_NO_ASCENT, whole=False),
+        spec_of(GRADIENTS, *_NO_GRADIENT, whole=False),
     )
     topology: str = setting(
         "ring",

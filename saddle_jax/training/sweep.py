@@ -407,7 +407,7 @@ def _divided(values: Mapping[str, Any], numbers: Mapping[str, Sequence[Any]], la
 
 
 def _candidates(config: Config, name: str) -> list[str]:
-    """Returns what a name may mean: a setting, or an option of the method or estimator, in this order."""
+    """Returns what a name may mean: a setting, or an option of method or gradient, in this order."""
     own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPELT]
     names = [*([name] if name in _FIELDS else []), *own]
     return [each for each in names if has(config, each)]

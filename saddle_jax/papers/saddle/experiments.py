@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from saddle_jax.base.registry import split
 from saddle_jax.papers.common import Columns, Entry, Experiment, Paper, entries_of
 from saddle_jax.papers.saddle import printed
 from saddle_jax.papers.saddle.printed import SETTINGS, averaging_rate
@@ -57,14 +56,11 @@ def _levels() -> Iterator[Entry]:
     """
     tabled = {entry.name: entry for table in (_TABLE_1, _TABLE_3, _TWO_BIT) for entry in table}
     ladders = {
-        ("qgm", "q_saddle"): "none quantize(16) quantize(12) quantize(10) quantize(8)",
-        (
-            "ngm",
-            "n_saddle",
-        ): "none quantize(8, biased=True) quantize(4, biased=True) quantize(2, biased=True) sign",
+        ("qgm", "q_saddle"): ["none", *(f"quantize({bits})" for bits in (16, 12, 10, 8))],
+        ("ngm", "n_saddle"): ["none", *(f"quantize({bits}, biased=True)" for bits in (8, 4, 2)), "sign"],
     }
     for methods, compressors in ladders.items():
-        for compressor in split(compressors, " "):
+        for compressor in compressors:
             for method in methods:
                 entry = _drawn(method, compressor, averaging_rate(method, compressor, "cifar10", 0.001))
                 yield dataclasses.replace(tabled.get(entry.name, entry), drop=None)
