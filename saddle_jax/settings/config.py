@@ -29,7 +29,7 @@ from saddle_jax.models.precision import PRECISIONS
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
 from saddle_jax.settings import sweep as trials
-from saddle_jax.tasks.objectives import OBJECTIVES
+from saddle_jax.tasks import OBJECTIVES
 
 # ---- how a setting is declared ----
 

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError, shown
-from saddle_jax.base.registry import Registry, parameters_of
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.partition import Partition
@@ -24,6 +24,7 @@ from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.devices.placement import in_turn
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.precision import products
+from saddle_jax.tasks import OBJECTIVES
 
 Better = Literal["higher", "lower"]
 _BATCH = 500  # test samples in one compiled call
@@ -250,21 +251,6 @@ def _is_named(aux: Any) -> bool:
 
 
 # ---- objectives by name, and whatever settings or a script mean by one ----
-
-
-# A new objective is a file in this folder and a line here: a function from a model to an Objective.
-OBJECTIVES = Registry(
-    "objective",
-    {
-        "classification": "saddle_jax.tasks.supervised:classification",
-        "regression": "saddle_jax.tasks.supervised:regression",
-        "language": "saddle_jax.tasks.supervised:language",
-        "ridge": "saddle_jax.tasks.convex:ridge",
-        "logistic": "saddle_jax.tasks.convex:logistic",
-    },
-    context=["model", "apply"],
-    group="saddle_jax.objectives",
-)
 
 
 @functools.lru_cache(maxsize=64)

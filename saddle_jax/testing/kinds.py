@@ -22,7 +22,8 @@ from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS, make_model
 from saddle_jax.models.functions import parameters
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.tasks.objectives import OBJECTIVES, Objective, is_loss
+from saddle_jax.tasks import OBJECTIVES
+from saddle_jax.tasks.objectives import Objective, is_loss
 from saddle_jax.testing.invariants import Result
 
 KINDS = ("method", "gradient", "compressor", "graph", "model", "dataset", "objective")

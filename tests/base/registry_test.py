@@ -21,7 +21,7 @@ from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.tasks.objectives import OBJECTIVES
+from saddle_jax.tasks import OBJECTIVES
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -152,7 +152,7 @@ def test_noise_is_read_or_refused_in_one_line():
 # What pages and configs say of things with options; a page also shows calls of Python, which have an n.
 WITH_OPTIONS = "|".join(name for table in (COMPRESSORS, GRAPHS, GRADIENTS, BUILTIN) for name in table)
 SPEC = re.compile(rf"[=`,\"'|+( ]((?:{WITH_OPTIONS})\([^()`\"\n]*\))")
-IN_PROSE = re.compile(r"\((offsets|degree|count) \d")  # of a table of graphs
+IN_PROSE = re.compile(r"\((offsets|degree|count) \d|\*")  # of tables of graphs
 
 
 def test_every_spec_in_docs_and_configs_is_read():
@@ -177,6 +177,7 @@ def test_to_read_a_spec_imports_no_jax():
         "from saddle_jax.compression import COMPRESSORS\n"
         "from saddle_jax.graphs import GRAPHS\n"
         "from saddle_jax.sam import GRADIENTS\n"
+        "from saddle_jax.tasks import OBJECTIVES\n"
         "METHODS.parse('qgm(beta=0.5)'), COMPRESSORS.parse('top_k(0.3)'), GRADIENTS.parse('sam(rho=0.1)')\n"
         "GRAPHS.parse('spanning_tree(torus(2, 4))')\n"
         "sys.exit('jax' in sys.modules)\n"

@@ -274,7 +274,7 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
 def test_objects_of_a_program_are_named_and_not_looked_for():
     config = Config(method="<my method>", topology="<a + b>", model="<net>", beta=0.3, seeds="0,1")
     check_imported(config)
-    assert [thing.text for thing in source_files.things(config)] == ["<my method>", "<a + b>", "<net>"]
+    assert [thing.text for thing in source_files.source_refs(config)] == ["<my method>", "<a + b>", "<net>"]
     assert source_files.collect(config) == []
     with pytest.raises(ArgumentError, match="was made from Python objects"):
         build_topology(config)
@@ -285,7 +285,7 @@ def test_settings_look_at_no_file_before_a_run_is_built(tmp_path, monkeypatch):
     config = Config(method="no.py:f(x=1)", gradient="no:f", compressor="no.py:F", topology="no.npy+no.py:g",
                     model="no.py:M", dataset="no.py:load", seeds="0,1")  # fmt: skip
     assert len(config.each()) == 2
-    assert [thing.short for thing in source_files.things(config)] == [
+    assert [thing.short for thing in source_files.source_refs(config)] == [
         "no.py:f(x=1)", "no:f", "no.py:F", "no.npy", "no.py:g", "no.py:M", "no.py:load",
     ]  # fmt: skip
     assert source_files.short("topology", "a/b.npy+ring+c/d.py:g(x='a/b')") == (
