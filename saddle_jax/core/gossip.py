@@ -89,9 +89,9 @@ class Gossip(Generic[State]):
             return "Gossip(...)"
         compressor, gamma, order, mixing = self.options
         named = {"gamma": (gamma, 1.0), "order": (order, "choco"), "mixing": (mixing, "auto")}
-        words = [] if compressor is None else [checks.shown(compressor)]
+        words = [] if compressor is None else [checks.argument_text(compressor)]
         words += [
-            f"{name}={checks.shown(value)}"
+            f"{name}={checks.argument_text(value)}"
             for name, (value, usual) in named.items()
             if checks.is_traced(value) or value != usual
         ]

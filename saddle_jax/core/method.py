@@ -596,4 +596,4 @@ def _parts(method: "Method") -> dict[str, str]:
 
 
 def _shown(value: Any) -> str:
-    return value.name if isinstance(value, Topology | TimeVarying) else checks.shown(value)
+    return value.name if isinstance(value, Topology | TimeVarying) else checks.argument_text(value)

@@ -12,9 +12,9 @@ from problem import IRREGULAR, Problem, run
 from suited import suited
 
 import saddle_jax as sj
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 
-TAKE_IT = [name for name in sj.METHODS if "gossip" in options_of(name)]
+TAKE_IT = [name for name in sj.METHODS if "gossip" in METHODS.options(name)]
 SHORTHANDS = {
     "exact": ({"gamma": 0.7}, sj.exact(0.7)),
     "choco": ({"gamma": 0.4, "compressor": sj.top_k(0.5)}, sj.choco(sj.top_k(0.5), 0.4)),
@@ -36,7 +36,7 @@ def test_nine_methods_and_those_made_of_them_take_it():
 @pytest.mark.parametrize("shorthand", SHORTHANDS)
 @pytest.mark.parametrize("name", TAKE_IT)
 def test_compressor_and_gamma_are_short_for_it(name, shorthand):
-    rho = {"rho": 0.1} if "rho" in options_of(name) else {}
+    rho = {"rho": 0.1} if "rho" in METHODS.options(name) else {}
     make = sj.METHODS[name]
     options, gossip = SHORTHANDS[shorthand]
     long, short = make(IRREGULAR, 0.1, gossip=gossip, **rho), make(IRREGULAR, 0.1, **options, **rho)
@@ -181,10 +181,10 @@ def test_a_rate_that_varies_is_that_of_the_step(compressor, order):
             np.testing.assert_allclose(history["w"][t, i], w, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", [name for name in sj.METHODS if "gamma" in options_of(name)])
+@pytest.mark.parametrize("name", [name for name in sj.METHODS if "gamma" in METHODS.options(name)])
 def test_every_method_takes_a_rate_that_varies(name):
     graph = suited(name, sj.ring(5))
-    rho = {"rho": 0.1} if "rho" in options_of(name) else {}
+    rho = {"rho": 0.1} if "rho" in METHODS.options(name) else {}
     varies = sj.METHODS[name](graph, 0.1, gamma=optax.piecewise_constant_schedule(0.5, {3: 0.5}), **rho)
     fixed = [sj.METHODS[name](graph, 0.1, gamma=gamma, **rho) for gamma in (0.5, 0.25)]
     for t, expected in ((0, fixed[0]), (2, fixed[0]), (4, fixed[1])):
