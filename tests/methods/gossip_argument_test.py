@@ -197,3 +197,9 @@ def test_every_method_takes_a_rate_that_varies(name):
             strict=True,
         ):
             np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+def test_a_text_says_the_same_gossip_as_objects():
+    text = "qgm(gossip=choco(top_k(0.3), gamma=0.4, order=paper))"
+    made = METHODS.make(text, topology=sj.ring(4), learning_rate=0.1)
+    assert repr(made) == repr(sj.qgm(sj.ring(4), 0.1, gossip=sj.choco(sj.top_k(0.3), 0.4, "paper")))
