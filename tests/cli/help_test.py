@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from saddle_jax.cli.descriptions import DESCRIPTIONS
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli.descriptions import DESCRIPTIONS
 
 CALLS = [name.split() for name in DESCRIPTIONS if name != "version"]
 

@@ -11,13 +11,13 @@ import sys
 import pytest
 from damage import CONTENTS
 from folders import write_run
+from saddle_jax.cli.usage import UsageError
 
 from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import streams, verbs
-from saddle_jax.cli.usage import UsageError
 from saddle_jax.data import DataError
 from saddle_jax.devices.hosts import AgreedError
 

@@ -4,11 +4,11 @@ import re
 
 import pages
 import pytest
+from saddle_jax.cli.verbs import VERBS
 
 from saddle_jax.base import brought
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import statuses
-from saddle_jax.cli.verbs import VERBS
 from saddle_jax.serve import pages as served
 from saddle_jax.serve import server
 
