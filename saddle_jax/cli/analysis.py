@@ -32,7 +32,7 @@ from saddle_jax.cli.verb import (
     integer("images", 1024, "Training images to measure on.", 1),
     items("agents", ["none"], "Agents whose own models are measured too: none, all, or numbers such as 0,3."),
     choice("data", "train", ("train", "own"), "Measure agents' models on all the data, or on their own."),
-    integer("iterations", 100, "Iterations of Lanczos, for each probe.", 2),
+    integer("iterations", 30, "Iterations of Lanczos, for each probe.", 2),
     integer("probes", 1, "Number of random start vectors.", 1),
     boolean("density", False, "Measure and draw the spectral density too."),
     integer("replica", None, "Number of one run, in folders that hold several (default: all of them)."),

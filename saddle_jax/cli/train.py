@@ -49,7 +49,7 @@ VARIABLE = "SADDLE_COMMAND"
     integer("join_timeout", 300, "Seconds to wait for the other processes.", 1),
     integer("heartbeat_timeout", 100, "Seconds of silence after which another process is dead.", 1),
     settings=True,
-    example="train --method=qgm --learning_rate=0.1 --sweep=rho:0,0.05 --seeds=0,1,2",
+    example="train --method=qgm --learning_rate=0.1 --seeds=0,1,2",
 )
 def train(options: flags.FlagValues, out: Output) -> int:
     """Train one run, or several at once with --seeds and --sweep; --plan tells first whether it fits."""

@@ -152,7 +152,7 @@ def first_words() -> list[str]:
 
 def call(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
     """Runs the verb that words of the command line name, or prints its help; returns the exit status."""
-    if words[-1:] in (["-h"], ["--help"]) and below_verb(words[0]) and words[0] not in VERBS:
+    if words[0] not in verbs and words[1:] in (["-h"], ["--help"]) and below_verb(words[0]):
         print(_help_below(words[0]), end="")
         return 0
     found, rest = find(words, verbs)
