@@ -21,8 +21,8 @@ VERBS: dict[str, Verb] = {}
     integer("repeats", 5, "Rounds, of which the median counts.", 1),
     text("output", "", "JSON file for the results with machine and versions (default: no file)."),
     text("plot", "", "Picture of growth or soak, .png, .pdf or .svg (default: none)."),
-    text("lowering", "auto", "How our convolutions are compiled, as in training."),
-    integer("group", 0, "Agents that a device computes at a time; 0 chooses."),
+    text("conv_impl", "auto", "How our convolutions are compiled, as in training."),
+    integer("agents_per_call", 0, "Agents that a device computes at a time; 0 chooses."),
     boolean("list", False, "List what each case measures."),
     into=VERBS,
 )
@@ -46,7 +46,7 @@ def bench(options: flags.FlagValues, out: Output, *names: str) -> None:
         raise ArgumentError(
             f"plot must come with one of the cases {' and '.join(_PICTURES)}, got {' '.join(names)}"
         )
-    settings = Options(options.quick, options.repeats, options.lowering, options.group)
+    settings = Options(options.quick, options.repeats, options.conv_impl, options.agents_per_call)
     results = cases.run(cases.jobs_of(chosen, settings), Screen(out.is_silent).line)
     out.say(measure.table(results))
     out.give(cases.record(results, settings))

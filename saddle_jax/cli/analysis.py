@@ -35,7 +35,7 @@ from saddle_jax.cli.verb import (
     integer("iterations", 30, "Iterations of Lanczos, for each probe.", 2),
     integer("probes", 1, "Number of random start vectors.", 1),
     boolean("density", False, "Measure and draw the spectral density too."),
-    integer("replica", None, "Number of one run, in folders that hold several (default: all of them)."),
+    integer("trial", None, "Number of one run, in folders that hold several (default: all of them)."),
     picture_option("Picture of several runs", "sharpness.png beside the first DIR"),
     *OPENING,
 )
@@ -49,7 +49,7 @@ def sharpness(options: flags.FlagValues, out: Output, *names: str) -> None:
     path = None if options.output is None else picture_file(options.output, "")
     how = Measurement(options.data, options.images, options.iterations, options.probes, options.density)
     with contextlib.closing(Screen(out.is_silent)) as screen:
-        opening = (options.replica, options.data_dir, options.code)
+        opening = (options.trial, options.data_dir, options.code)
         found = measure(workdirs, how, screen, *opening, epochs=options.epochs, agents=options.agents)
         out.table(stage_rows(found), spare=("+-", "trace", "lambda_min", "residual"))
         if len(over_seeds := seed_rows(found)) > 1:
@@ -63,7 +63,7 @@ def measure(
     workdirs: Sequence[pathlib.Path],
     how: Any,
     screen: Any,
-    replica: int | None = None,
+    trial: int | None = None,
     data_dir: str | None = None,
     code: Sequence[str] = (),
     *,
@@ -76,7 +76,7 @@ def measure(
     from saddle_jax.runs.run_folder import same_problem
 
     same_problem(workdirs)
-    runs = open_runs(workdirs, replica, data_dir, code)
+    runs = open_runs(workdirs, trial, data_dir, code)
     targets = targets_of(runs, list(epochs), list(agents))
     measure_missing(runs, targets, how, screen)
     return sharp_runs(runs, measured_stages(runs, targets))
@@ -95,14 +95,14 @@ def measure(
     number("span", 1.0, "How far each way, in lengths of the directions."),
     integer("images", 1024, "Training images to compute the loss on.", 1),
     integer("seed", 0, "Seed of the directions.", 0, 2**32 - 1),
-    integer("replica", None, "Number of the run, in folders that hold several."),
+    integer("trial", None, "Number of the run, in folders that hold several."),
     text("output", None, "Folder to write to (default: landscape, beside the first DIR)."),
     PICTURE,
     *OPENING,
 )
 def landscape(options: flags.FlagValues, out: Output, *names: str) -> None:
     """Draw the loss around the models of runs, as pictures and a page to turn."""
-    from saddle_jax.analysis.landscape import Scan, grid, replica_in
+    from saddle_jax.analysis.landscape import Scan, grid, trial_in
     from saddle_jax.training.progress import Screen
 
     workdirs = [pathlib.Path(name) for name in names]
@@ -111,11 +111,11 @@ def landscape(options: flags.FlagValues, out: Output, *names: str) -> None:
         x = grid(options.points, options.span)
         if not options.output:
             check_no_link(folder)
-        if options.replica is not None and not any(replica_in(w, 0) == 0 for w in workdirs):
-            raise ArgumentError("replica must be given for a folder that holds several runs, and none does")
+        if options.trial is not None and not any(trial_in(w, 0) == 0 for w in workdirs):
+            raise ArgumentError("trial must be given for a folder that holds several runs, and none does")
         scan = Scan(options.directions, options.seed, options.images)
         opening = (options.data_dir, options.code)
-        files = draw_landscape(workdirs, folder, x, scan, screen, options.replica, *opening, options.picture)
+        files = draw_landscape(workdirs, folder, x, scan, screen, options.trial, *opening, options.picture)
     out.note(f"written: {', '.join(path.name for path in files)} in {folder}")
     out.give({"folder": str(folder), "files": [str(path) for path in files]})
 
@@ -126,13 +126,13 @@ def draw_landscape(
     x: Any,
     scan: Any,
     screen: Any,
-    replica: int | None = None,
+    trial: int | None = None,
     data_dir: str | None = None,
     code: Sequence[str] = (),
     picture: str = "png",
 ) -> list[pathlib.Path]:
     """Computes the losses of runs at the places x along two directions; returns the files it writes."""
-    from saddle_jax.analysis.landscape import open_runs, replica_in, surfaces
+    from saddle_jax.analysis.landscape import open_runs, surfaces, trial_in
     from saddle_jax.report.landscape import save_numbers, write_all
     from saddle_jax.runs.run_folder import all_ended, same_problem
     from saddle_jax.runs.table import run_names
@@ -140,11 +140,11 @@ def draw_landscape(
     names = run_names(workdirs)
     same_problem(workdirs)
     all_ended(workdirs)
-    runs = open_runs(workdirs, data_dir, screen, code, replica)
+    runs = open_runs(workdirs, data_dir, screen, code, trial)
     folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
     losses = surfaces(names, runs, x, scan, screen)
     files = write_all(x, losses, names, folder, picture)
     for workdir, name, loss in zip(workdirs, names, losses, strict=True):
         # For `saddle report` of this run.
-        save_numbers(x, loss[None], [name], workdir, replica_in(workdir, replica))
+        save_numbers(x, loss[None], [name], workdir, trial_in(workdir, trial))
     return files

@@ -13,7 +13,7 @@ from saddle_jax.cli.verb import Output, integer, passing, text, verb
 @verb(
     "Your own",
     "[THING]",
-    text("kind", None, "What it is: method, ascent, graph, ... (default: found from what it is)."),
+    text("kind", None, "What it is: method, estimator, graph, ... (default: found from what it is)."),
     integer("agents", 8, "How many agents a graph is made for."),
     text("dataset", "digits", "What a model or a loss is tried on."),
     text("model", "", "What a loss is tried with (default: the dataset's)."),

@@ -12,7 +12,7 @@ from saddle_jax.cli import verb as verbs
 # Where the names are that a setting may have.
 _NAMES = {
     "method": "saddle_jax.methods:METHODS",
-    "ascent": "saddle_jax.sam:ASCENTS",
+    "gradient": "saddle_jax.sam:GRADIENTS",
     "topology": "saddle_jax.graphs:GRAPHS",
     "compressor": "saddle_jax.compression:COMPRESSORS",
     "model": "saddle_jax.models:NAMES",

@@ -73,7 +73,7 @@ def data_partition(options: flags.FlagValues, out: Output) -> None:
     config = Config(**{"partition": "dirichlet", **given_settings(options)})
     dataset = data.load(config.dataset, config.data_dir or None)
     if (labels := dataset.labels) is None or dataset.shares is not None:
-        raise ArgumentError(f"dataset must have classes to be dealt out by, got {config.dataset!r}")
+        raise ArgumentError(f"dataset must have classes to be partitioned by, got {config.dataset!r}")
     dealt = data.make_partition(config.partition, labels, config.agents, alpha=config.alpha, seed=config.seed)
     out.note(f"{dataset.name}, {dealt.name}, fingerprint {dealt.fingerprint}\n{dealt.skew}")
     out.table(partition_rows(dealt, dataset.class_names))

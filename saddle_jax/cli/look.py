@@ -29,7 +29,7 @@ from saddle_jax.cli.verb import (
 _TABLES = ("txt", "md", "csv", "tex")
 _MODEL = (
     integer("agent", None, "Number of an agent, for its own model (default: the consensus model)."),
-    integer("replica", None, "Number of a run, in a folder that holds several."),
+    integer("trial", None, "Number of a run, in a folder that holds several."),
     *OPENING,
 )
 
@@ -81,16 +81,15 @@ def _best(options: flags.FlagValues, out: Output, folders: Sequence[pathlib.Path
     runs, left_out = best.gather_ended([path for folder in folders for path in folders_below(folder)])
     if not runs:
         raise ArgumentError(f"no run below {folders[0]} has ended{'; '.join(['', *left_out])}")
-    yardstick = best.yardstick_of(runs, options.metric, options.better)
-    candidates = best.candidates_of(runs, yardstick.name, left_out)
+    metric = best.metric_of(runs, options.metric, options.better)
+    candidates = best.candidates_of(runs, metric.name, left_out)
     names = best.groups_by(candidates, options.by)
-    choices = best.choose(candidates, names, yardstick)
-    rows = best.rows_of(choices, yardstick)
+    choices = best.choose(candidates, names, metric)
+    rows = best.rows_of(choices, metric)
     title = (
-        f"best settings by {yardstick.name} ({yardstick.better} is better), "
-        "mean +- standard deviation over seeds"
+        f"best settings by {metric.name} ({metric.better} is better), mean +- standard deviation over seeds"
     )
-    out.give(best.as_json(choices, yardstick, left_out))
+    out.give(best.as_json(choices, metric, left_out))
     out.table(rows, title, spare=("neighbours", "edge of the grid"))
     for name in names[len(options.by) :]:
         out.note(f"grouped by {name} too: what is best for one says nothing about another")
@@ -120,22 +119,22 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
     if options.metrics or options.epochs or options.json:
         from saddle_jax.report.comparisons import evaluation_rows
 
-        whole = reopen.open_whole(workdir, options.data_dir, options.replica, options.code)
+        whole = reopen.open_whole(workdir, options.data_dir, options.trial, options.code)
         metrics = calls.split(options.metrics or "")
         records, measures = evaluation.evaluate(
-            workdir, whole, metrics, options.epochs, _warn, options.replica, options.agent
+            workdir, whole, metrics, options.epochs, _warn, options.trial, options.agent
         )
-        out.table(evaluation_rows(records, measures, whole.replica))
+        out.table(evaluation_rows(records, measures, whole.trial))
         out.note(f"written: {workdir / evaluation.FILE}")
         return out.give(records)
 
     from saddle_jax.training.describe import score
 
-    replica, step, params = reopen.open_run(workdir, _warn, options.data_dir, options.replica, options.code)
-    scores = replica.evaluate(reopen.choose(params, options.agent))
+    trial, step, params = reopen.open_run(workdir, _warn, options.data_dir, options.trial, options.code)
+    scores = trial.evaluate(reopen.choose(params, options.agent))
     found = {f"test_{name}": value for name, value in scores.items()}
     whose = "consensus model" if options.agent is None else f"agent {options.agent}"
-    measured = [metric.record() for metric in replica.objective.metrics]
+    measured = [metric.record() for metric in trial.objective.metrics]
     shown = ", ".join(f"{metric['title']} {score(found, metric)}" for metric in measured)
     return out.say(f"{whose} at step {step:,}: test {shown}")
 
@@ -144,14 +143,14 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
     "Look at runs",
     "DIR...",
     choice("format", "safetensors", ("safetensors", "msgpack"), "Format of the model's file."),
-    integer("thin", None, "Copy settings, results and means of N logged lines each instead of the model.", 1),
+    integer("downsample", None, "Copy settings, results and means of N logged lines instead.", 1),
     text("output", None, "File of the model (default: model.FORMAT in DIR), or folder of the copies."),
     *_MODEL,
     example="export runs/a --format=safetensors",
 )
 def export(options: flags.FlagValues, out: Output, *names: str) -> None:
     """Write a run's model as one file of named arrays, or small open copies of runs."""
-    if options.thin:
+    if options.downsample:
         written = [_copy(name, options) for name in names]
     elif len(names) > 1:
         raise ArgumentError(f"DIR must be one run, whose model is written, got {' '.join(names)}")
@@ -163,11 +162,10 @@ def export(options: flags.FlagValues, out: Output, *names: str) -> None:
 
 
 def _copy(name: str, options: flags.FlagValues) -> tuple[pathlib.Path, str]:
-    from saddle_jax.runs.downsample import thin
 
     if not options.output:
         raise ArgumentError("output must be given: --output=FOLDER, below which copies are written")
-    return thin(pathlib.Path(name), pathlib.Path(options.output), options.thin), ""
+    return downsample(pathlib.Path(name), pathlib.Path(options.output), options.downsample), ""
 
 
 def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Path, str]:
@@ -177,8 +175,8 @@ def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Pa
 
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     check_named_output(options.output)
-    replica, step, params = open_run(workdir, _warn, options.data_dir, options.replica, options.code)
-    model, config = choose(params, options.agent), replica.config
+    trial, step, params = open_run(workdir, _warn, options.data_dir, options.trial, options.code)
+    model, config = choose(params, options.agent), trial.config
     about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
     content = encode(model, options.format, about)
     with in_one_go(path) as partial:
@@ -189,18 +187,18 @@ def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Pa
 @verb(
     "Train and compare",
     "[NAME]",
-    boolean("ascents", False, "Show the ways to take a gradient, SAM and its relatives, instead."),
+    boolean("gradients", False, "Show the ways to take a gradient, SAM and its relatives, instead."),
     example="methods q_saddle",
 )
 def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
-    """Show what each method sends, computes and needs, or one in full; --ascents shows SAM and so on."""
+    """Show what each method sends, computes and needs, or one in full; --gradients shows SAM and so on."""
     from saddle_jax.methods import METHODS
     from saddle_jax.report import algorithms as of
 
     facts: Callable[[str], Any]
     known: Sequence[str]
-    if options.ascents:
-        what, known, facts, options_of = "ascent", of.ascents(), of.facts_of_ascent, of.options_of_ascent
+    if options.gradients:
+        what, known, facts, options_of = "gradient", of.gradients(), of.facts_of_gradient, of.options_of_gradient
     else:
         what, known, facts, options_of = "method", [*METHODS], of.facts_of_method, of.options_of_method
 
@@ -213,10 +211,10 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
     if out.is_json:
         out.give([record(name)] if name else _of_each(record, known))
     elif name:
-        out.say(of.describe_ascent(name) if options.ascents else of.describe_method(name))
-    elif options.ascents:
-        out.table(of.ascent_rows(_of_each(of.facts_of_ascent, known)), spare=("citation",))
-        out.note(of.about_ascents())
+        out.say(of.describe_gradient(name) if options.gradients else of.describe_method(name))
+    elif options.gradients:
+        out.table(of.gradient_rows(_of_each(of.facts_of_gradient, known)), spare=("citation",))
+        out.note(of.about_gradients())
     else:
         rows = of.method_rows(_of_each(of.facts_of_method, known))
         out.table(rows, spare=("citation", "requires", "exact"))
@@ -224,7 +222,7 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
 
 
 def _of_each(facts: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
-    """Returns the facts of all; what an installed package fails to give is told in a line and left out."""
+    """Returns the facts of all; what an installed package fails to give is reported in a line and left out."""
     found = []
     for name in names:
         try:

@@ -56,7 +56,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
 
     folder = pathlib.Path(options.workdir)
     grid = parse_grid("qgm,q_saddle", "none", options.seeds)
-    runs = runs_of_grid(Config().to_json() | DEMO, grid, folder, together=True).runs
+    runs = runs_of_grid(Config().to_json() | DEMO, grid, folder, single_program=True).runs
     out.note(demonstration.introduction())
     out.note(f"\n1 of 3: training QGM and Q-SADDLe, {len(grid.seeds)} seeds each")
     refused, status = run_several(runs, quiet=out.is_silent, lines=False)
@@ -381,13 +381,13 @@ _OF_CONSTANTS = [*_CONSTANTS, "agents", "topology", "steps", "testbed"]
     boolean("corollary", False, "Run it on several graphs, over n and T: the corollary's slopes (minutes)."),
     text("workdir", None, "Folder in which --testbed and --corollary write their pictures."),
     integer("samples", 256, "Samples per agent to measure a run with; 0: all of them."),
-    integer("replica", None, "Which run of a folder with several."),
+    integer("trial", None, "Which run of a folder with several."),
     *OPENING,
 )
 def reproduce_theory(options: flags.FlagValues, out: Output, name: str = "") -> None:
     """Evaluate the convergence theorem for constants, on a test-bed, or for a run."""
     of_constants = [*_OF_CONSTANTS, "corollary", "workdir"]
-    for each in of_constants if name else ["samples", "replica", "data_dir", "code"]:
+    for each in of_constants if name else ["samples", "trial", "data_dir", "code"]:
         if options[each].present:
             raise ArgumentError(f"{each} must {'not be given with' if name else 'be given with a run,'} DIR")
     if options.workdir and not (options.testbed or options.corollary):
@@ -413,7 +413,7 @@ def _theory_of_run(name: str, options: flags.FlagValues, out: Output) -> dict[st
     from saddle_jax.papers.saddle.theory import measured, texts
     from saddle_jax.training.progress import Screen
 
-    given = (options.samples, options.data_dir, Screen(quiet=out.is_silent), options.code, options.replica)
+    given = (options.samples, options.data_dir, Screen(quiet=out.is_silent), options.code, options.trial)
     run = measured.measure_run(pathlib.Path(name), *given)
     out.say(texts.describe_run(run, name))
     return texts.run_record(run)

@@ -1,4 +1,4 @@
-"""The process around a verb: standard streams, JAX's environment, and how mistakes are told in one line."""
+"""The process around a verb: standard streams, JAX's environment, and how mistakes are reported in one line."""
 
 import contextlib
 import errno
@@ -71,7 +71,7 @@ def start(main: Callable[[Sequence[str]], int], devices: Callable[[Sequence[str]
 
 
 def guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
-    """Runs a verb; returns its exit status, or that of its mistake, which is told in one line."""
+    """Runs a verb; returns its exit status, or that of its mistake, which is reported in one line."""
     try:
         status = run(words)
         sys.stdout.flush()  # where it can still be told that this is impossible
@@ -139,7 +139,7 @@ def silence_libraries() -> None:
     """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
 
     Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name; each
-    is told once, in one line. Python would tell it again whenever a library has touched the filters.
+    is reported once, in one line. Python would tell it again whenever a library has touched the filters.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

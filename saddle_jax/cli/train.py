@@ -130,16 +130,14 @@ def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
         raise ArgumentError(found.refused[0])
     if status == signals.STATUS or not hosts.writes():
         return status
-    rows, yardstick, left_out = sweep_rows(ended)
-    out.table(
-        rows, f"\n{yardstick.name}, mean +- standard deviation over seeds ({yardstick.better} is better)"
-    )
+    rows, metric, left_out = sweep_rows(ended)
+    out.table(rows, f"\n{metric.name}, mean +- standard deviation over seeds ({metric.better} is better)")
     for line in left_out:
         out.note(f"left out: {line}")
     paths = [*write_all(rows, folder, "sweep"), folder / f"sweep.{picture}"]
     plot_curves(ended, paths[-1])
     out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
-    out.give({"folder": str(folder), "metric": yardstick.name, "settings": as_records(rows)})
+    out.give({"folder": str(folder), "metric": metric.name, "settings": as_records(rows)})
     return status or (MISTAKE if found.refused else 0)
 
 
@@ -148,9 +146,9 @@ _LISTS = {
     "methods": ("method", "qgm,q_saddle", "Methods to compare, with or without options: qgm,gut(mu=0.5)."),
     "compressors": ("compressor", "none", "Compressors; drops of accuracy are relative to the first one."),
     "seeds": ("seed", "0,1,2", "Seeds."),
-    "ascents": ("ascent", "", "How gradients are taken, such as none,sam,looksam(every=10) (default: auto)."),
+    "gradients": ("gradient", "", "Gradient estimators, such as none,sam,looksam(every=10) (default: auto)."),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
-    "drops": ("drop", "", "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings)."),
+    "drop_rates": ("drop", "", "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings)."),
 }
 
 
@@ -158,7 +156,7 @@ _LISTS = {
     "Train and compare",
     *(text(name, default, meaning) for name, (_, default, meaning) in _LISTS.items()),
     text("workdir", None, "Folder of the comparison."),
-    boolean("together", True, "Train seeds and drops in one program and folder, where memory suffices."),
+    boolean("single_program", True, "Train seeds and drop rates in one program, where memory suffices."),
     PICTURE,
     settings=True,
     without=("sweep", *(setting for setting, default, _ in _LISTS.values() if default)),
@@ -177,7 +175,7 @@ def compare(options: flags.FlagValues, out: Output) -> int:
     grid = parse_grid(**{name: options[name].value or "" for name in _LISTS})
     settings = file_settings(options).to_json() | given_settings(options, own=("seeds",))
     folder = pathlib.Path(options.workdir)
-    found, notes, impossible = runs_of_grid(settings, grid, folder, together=options.together)
+    found, notes, impossible = runs_of_grid(settings, grid, folder, single_program=options.single_program)
     if not found:
         raise ArgumentError(impossible[0])
     ended, status = _run_found(found, notes, impossible, out)
@@ -216,7 +214,7 @@ def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, ou
     paths.append(folder / f"comparison.{picture}")
     plot_curves(ended, paths[-1])
     out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
-    texts = ("method", "compressor", "ascent", "topology", "metric", "minus")
+    texts = ("method", "compressor", "gradient", "topology", "metric", "minus")
     out.give(
         {
             "folder": str(folder),

@@ -152,7 +152,7 @@ JSON = {
     "list": (["list", "."], lambda found: [one["state"] for one in found] == STATES),
     "nothing": (["list", "c"], lambda found: len(found) == 1),
     "methods": (["methods", "qgm"], lambda found: found[0]["passes"] == 1),
-    "ascents": (["methods", "--ascents"], lambda found: "sam" in [one["name"] for one in found]),
+    "gradients": (["methods", "--gradients"], lambda found: "sam" in [one["name"] for one in found]),
     "cost": (["reproduce", "costs", "--table=1"], lambda found: found[0]["paper_gb"] > 0),
     "settings": (["settings", "--rho=0.2"], lambda found: {"rho": 0.2}.items() <= {
         one["setting"]: one["value"] for one in found
