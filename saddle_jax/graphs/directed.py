@@ -70,7 +70,7 @@ def random_digraph(n: int, degree: int, seed: int = 0) -> Topology:
     that take W for doubly stochastic go wrong on it.
 
     >>> sj.random_digraph(8, 2)
-    random_digraph(8, 2, seed=0): 8 agents, degrees 1 to ..., 16 directed links, spectral gap ..., column stochastic
+    random_digraph(8, 2, seed=0): 8 agents, degrees 1 to ..., 16 directed links, ..., column stochastic
     """
     n = checks.whole("n", n, at_least=2)
     degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)

@@ -103,7 +103,8 @@ def check_sums(graph: Topology) -> None:
         if graph.stochasticity in kinds and np.abs(sums - 1).max() > _EXACT:
             worst = int(np.abs(sums - 1).argmax())
             raise InvariantError(
-                f"{graph.name} is {graph.stochasticity} stochastic, and {line} {worst} of W sums to {sums[worst]:.9g}"
+                f"{graph.name} is {graph.stochasticity} stochastic, and {line} {worst} of W sums to "
+                f"{sums[worst]:.9g}"
             )
 
 
