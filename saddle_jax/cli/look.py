@@ -163,6 +163,8 @@ def export(options: flags.FlagValues, out: Output, *names: str) -> None:
 
 def _copy(name: str, options: flags.FlagValues) -> tuple[pathlib.Path, str]:
 
+    from saddle_jax.runs.downsample import downsample
+
     if not options.output:
         raise ArgumentError("output must be given: --output=FOLDER, below which copies are written")
     return downsample(pathlib.Path(name), pathlib.Path(options.output), options.downsample), ""
@@ -198,7 +200,12 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
     facts: Callable[[str], Any]
     known: Sequence[str]
     if options.gradients:
-        what, known, facts, options_of = "gradient", of.gradients(), of.facts_of_gradient, of.options_of_gradient
+        what, known, facts, options_of = (
+            "gradient",
+            of.gradients(),
+            of.facts_of_gradient,
+            of.options_of_gradient,
+        )
     else:
         what, known, facts, options_of = "method", [*METHODS], of.facts_of_method, of.options_of_method
 
@@ -222,7 +229,7 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
 
 
 def _of_each(facts: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
-    """Returns the facts of all; what an installed package fails to give is reported in a line and left out."""
+    """Returns the facts of all; what a package fails to give is told and left out."""
     found = []
     for name in names:
         try:

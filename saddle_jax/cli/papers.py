@@ -30,7 +30,8 @@ from saddle_jax.cli.verb import (
 from saddle_jax.training import signals
 
 _THEME = "The paper"
-_READINGS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")  # what the paper leaves open
+# What the paper leaves open.
+_INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
 # The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
 DEMO = {"alpha": 0.001, "learning_rate": 0.3, "rho": 0.2}
 _IMAGES, _ITERATIONS = 256, 20  # of sharpness
@@ -100,7 +101,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     boolean("claims", False, "Print what the text claims of the tables, beside the tables and the runs."),
     boolean("evidence", False, "Print what the runs below --workdir say of the paper's statements."),
     boolean("biased", None, "Whether quantizers are divided by tau (default: as each row's name says)."),
-    settings=_READINGS,
+    settings=_INTERPRETATIONS,
     example="reproduce --table=1 --scale=smoke --workdir=runs/paper",
 )
 def reproduce(options: flags.FlagValues, out: Output) -> int:
@@ -112,7 +113,9 @@ def reproduce(options: flags.FlagValues, out: Output) -> int:
     if options.list and options.table is None:
         return _list_all(out)
     for name in ("claims", "evidence"):
-        if options[name].value and (options.table or options.figure or options.rows or _readings(options)):
+        if options[name].value and (
+            options.table or options.figure or options.rows or _interpretations(options)
+        ):
             raise ArgumentError(f"{name} must stand alone: it is about all tables")
     if options.claims:
         return _claims(options, out)
@@ -135,9 +138,9 @@ def reproduce(options: flags.FlagValues, out: Output) -> int:
             options.seeds,
             folder,
             options.data_dir,
-            _readings(options),
+            _interpretations(options),
         )
-        otherwise = runs.written(_readings(options))
+        otherwise = runs.written(_interpretations(options))
         found = evidence.write_results(PAPER, table, options.seeds, made, bases, scale, folder, otherwise)
         _show_results(out, found, folder)
     return status
@@ -168,8 +171,8 @@ def _place(options: flags.FlagValues) -> tuple[Any, pathlib.Path]:
     return SCALES[options.scale], pathlib.Path(options.workdir or "DIR")
 
 
-def _readings(options: flags.FlagValues) -> dict[str, Any]:
-    """Returns how the options read what the paper leaves open."""
+def _interpretations(options: flags.FlagValues) -> dict[str, Any]:
+    """Returns how the options interpret what the paper leaves open."""
     biased = {} if options.biased is None else {"biased": options.biased}
     return given_settings(options, own=("seeds", "data_dir")) | biased
 
@@ -182,7 +185,7 @@ def _make_runs(
     from saddle_jax.papers.saddle.experiments import EXPERIMENTS
 
     scale, folder = _place(options)
-    otherwise = _readings(options)
+    otherwise = _interpretations(options)
     runs = plan.plan(entries, scale, seeds, folder, options.data_dir, otherwise)
     missing = [run for run in runs if run.is_missing]
     out.note(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
@@ -267,7 +270,7 @@ def _figure(options: flags.FlagValues) -> int:
         workdirs, epochs = [str(run.workdir) for run in runs], figures.three_stages(runs[0].config)
     if not options.plan:
         folder.mkdir(parents=True, exist_ok=True)
-    readings = "".join(f"-{safe(text)}" for text in written(_readings(options)))
+    readings = "".join(f"-{safe(text)}" for text in written(_interpretations(options)))
     output = str(folder / f"figure-{name}-{scale.name}{readings}")
     for picture in figure.pictures:
         verb, arguments = figures.command_of(picture, figures.Place(output, epochs, scale.images))
@@ -312,14 +315,14 @@ def _evidence(options: flags.FlagValues, out: Output) -> int:
 
     scale, folder = _place(options)
     runs = evidence.runs_below(PAPER, folder, scale)
-    found, others = evidence.findings(STATEMENTS, runs), evidence.reread(PAPER, folder, scale)
+    found, others = evidence.findings(STATEMENTS, runs), evidence.interpreted(PAPER, folder, scale)
     if not found:
         raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
     name = f"evidence-{scale.name}"
     tables = {
         name: evidence.finding_rows(found),
         f"{name}-accuracies": evidence.accuracy_rows(runs),
-        **({f"{name}-readings": evidence.reading_rows(PAPER, others)} if others else {}),
+        **({f"{name}-interpretations": evidence.interpretation_rows(PAPER, others)} if others else {}),
         f"{name}-summary": evidence.statement_rows(found),
     }
     for rows in tables.values():

@@ -1,4 +1,4 @@
-"""The process around a verb: standard streams, JAX's environment, and how mistakes are reported in one line."""
+"""The process around a verb: standard streams, JAX's environment, and how mistakes are told."""
 
 import contextlib
 import errno

@@ -148,7 +148,11 @@ _LISTS = {
     "seeds": ("seed", "0,1,2", "Seeds."),
     "gradients": ("gradient", "", "Gradient estimators, such as none,sam,looksam(every=10) (default: auto)."),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
-    "drop_rates": ("drop", "", "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings)."),
+    "drop_rates": (
+        "drop",
+        "",
+        "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings).",
+    ),
 }
 
 

@@ -27,7 +27,7 @@ COMPLETED = {
     "all values": (["train", "--schedule=co"], ["--schedule=constant", "--schedule=cosine"]),
     "of no name": (["train", "--rho=0"], []),
     "verbs of verbs": (["data", "pa"], ["partition"]),
-    "beside a verb": (["reproduce", "th"], ["theory"]),
+    "beside a verb": (["reproduce", "th"], ["reproduce", "theory"]),
     "their options": (["data", "partition", "--al"], ["--alpha="]),
     "files": (["report", "ru"], []),  # the shell completes them itself
     "no verb": (["fly", "--q"], []),

@@ -62,7 +62,7 @@ def test_choices_are_those_of_the_library():
     """They are written down twice, so that help and completion need not import what computes."""
     from saddle_jax.analysis import landscape, sharpness
     from saddle_jax.analysis.hessian import ITERATIONS
-    from saddle_jax.papers.runs import READINGS
+    from saddle_jax.papers.runs import INTERPRETATIONS
     from saddle_jax.report.best import BETTER
     from saddle_jax.report.figures import AXES
     from saddle_jax.report.tables import FORMS
@@ -78,7 +78,7 @@ def test_choices_are_those_of_the_library():
     assert option("export", "format").parser.enum_values == [*FORMATS]
     assert f": {', '.join(FORMS)}." in option("list", "output").help
     assert f": {', '.join(AXES)} (" in option("figure", "x").help
-    assert VERBS["reproduce"].settings == READINGS
+    assert VERBS["reproduce"].settings == INTERPRETATIONS
 
 
 def test_the_overview_comes_at_once_and_imports_no_jax():

@@ -151,10 +151,10 @@ def end(child, began, errors):
 def main(jobs):
     import matplotlib.pyplot
     import orbax.checkpoint
-    import saddle_jax.cli.running
     import tensorboardX
     import tqdm
 
+    import saddle_jax.cli.train
     import saddle_jax.report.figures
     import saddle_jax.training.loop
 

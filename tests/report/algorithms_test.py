@@ -1,4 +1,4 @@
-"""What `saddle methods` and `saddle gradients` say is what methods do, and nothing is left out."""
+"""What `saddle methods` and `saddle methods --gradients` say is what methods do, and nothing is left out."""
 
 import re
 
@@ -121,7 +121,7 @@ def test_the_table_of_gradients():
     assert (facts["looksam"].state, facts["sam"].state) == (1, 0)
     for name in facts:
         text = algorithms.describe_gradient(name)
-        assert f"--config.gradient='{name}(" in text or f"--config.gradient={name}" in text
+        assert f"--gradient='{name}(" in text or f"--gradient={name}" in text
         assert all(option.meaning for option in algorithms.options_of_gradient(name))
     listed = as_text(algorithms.gradient_rows([*facts.values()]))
     assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
