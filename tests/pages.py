@@ -95,7 +95,7 @@ NOT_RUN = {
     "bin/saddle sharpness --epochs=50,100,200": "needs the same",
     "bin/saddle sharpness --epochs=40": "needs the same",
     "bin/saddle landscape --directions=orthogonal --images=512": "needs the same",
-    "bin/saddle export --downsample=10 runs/study/*": "needs a study: report/downsample_test.py has others",
+    "bin/saddle export --downsample=10 runs/study/*": "needs a study",
     "bin/saddle export --downsample=10 runs/long/*": "the same",
     "bin/test": "it is what runs this",
     "pip install --require-hashes": "installs anew what these tests run with: bin/test does the same",
