@@ -111,7 +111,7 @@ NOT_RUN = {
     ".venv/bin/mkdocs build": "tests/docs/site_test.py builds the site",
     "SADDLE_EXTRAS=plan-cuda": "installs JAX for CUDA, which compiled_elsewhere_test.py compiles with",
     "bin/saddle train --plan --target=a40x4": "needs JAX for CUDA, as do the next two",
-    "bin/saddle train --plan --target=h100x2": "tests/training/compiled_elsewhere_test.py compiles where it is",
+    "bin/saddle train --plan --target=h100x2": "compiled_elsewhere_test.py compiles where it is",
     "bin/saddle train --plan --target=l4": "takes minutes, too",
     "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/package/environment_test.py pretends to",
     "srun": "needs SLURM",
