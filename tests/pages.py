@@ -136,7 +136,7 @@ def commands(page):
         if kind == "sh":
             lines = block.replace("\\\n", " ").splitlines()
             shown += [_without_comment(line) for line in lines if _without_comment(line)]
-        elif inline.startswith("bin/saddle ") and "--" in inline and "..." not in inline:
+        elif inline.startswith(("bin/saddle ", "bin/bench ")) and "--" in inline and "..." not in inline:
             shown.append(" ".join(inline.split()))
     return shown
 

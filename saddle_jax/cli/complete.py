@@ -75,7 +75,7 @@ def complete(words: Sequence[str]) -> list[str]:
         return _beginning(current, verbs.below_verb(before[0])) if len(before) == 1 else []
     if not current.startswith("-"):
         return _beginning(current, verbs.below_verb(before[0])) if not rest and len(before) == 1 else []
-    options = verb.flags()
+    options = verb.flag_values()
     name, equals, _ = current.removeprefix("--").partition("=")
     if not equals:
         spelt = (f"--{each}" if options[each].boolean else f"--{each}=" for each in verbs.names_of(options))

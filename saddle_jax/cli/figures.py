@@ -90,7 +90,11 @@ def serve(options: flags.FlagValues, out: Output, name: str) -> None:
     "Look at runs",
     "KIND",
     "DIR...",
-    text("x", None, "What curves are drawn against: epoch, step, bytes, passes, seconds (default: epoch)."),
+    text(
+        "x",
+        None,
+        "What curves are drawn against: epoch, step, bytes, paper_bytes, passes, seconds (default: epoch).",
+    ),
     boolean("paper", False, "Draw the paper's final figures across the curves of runs that reproduce one."),
     picture_option("Picture to write", "KIND.png, here"),
     example="figure curves runs/both --output=curves.pdf",

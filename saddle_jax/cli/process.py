@@ -111,12 +111,9 @@ def tell(error: Exception, verb: str = "") -> int:
 def _told(error: OSError) -> str:
     """Returns what the system says of a file, with the file's name where it says it."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    if not names and error.errno in DISK:
-        try:
-            sys.stdout.flush()
-        except OSError:  # standard output is a file on a disk that is full or broken
-            names = ["standard output"]
-            drop_output()
+    if not names and error.errno in DISK:  # all other files are named
+        names = ["standard output"]
+        drop_output()
     return ": ".join([*names[:1], error.strerror or str(error)])
 
 

@@ -1,5 +1,6 @@
 """Verbs that train: train, compare, settings; and how several runs are made one after the other."""
 
+import dataclasses
 import os
 import pathlib
 import shlex
@@ -213,7 +214,7 @@ def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, ou
         tables.append((between, "comparison-differences", title))
     paths: list[pathlib.Path] = []
     for rows, name, title in tables:
-        out.table(rows, f"\n{title}", spare=("seeds",) if rows is between else ())
+        out.table(rows, f"\n{textwrap.fill(title, 80)}", spare=("seeds",) if rows is between else ())
         paths += write_all(rows, folder, name, title, numbers=alone if name == "comparison" else None)
     paths.append(folder / f"comparison.{picture}")
     plot_curves(ended, paths[-1])
@@ -231,7 +232,7 @@ def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, ou
 @verb("Train and compare", "[NAME]", settings=True, example="settings topology")
 def settings(options: flags.FlagValues, out: Output, name: str = "") -> None:
     """Show every setting with its value and meaning, or explain one."""
-    found = file_settings(options).to_json() | given_settings(options)
+    found = dataclasses.replace(file_settings(options), **given_settings(options)).to_json()
     fields = {field.name: field for field in setting_fields()}
     if not name:
         rows = [[each, repr(found[each]), field.metadata["meaning"]] for each, field in fields.items()]

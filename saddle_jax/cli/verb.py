@@ -82,7 +82,7 @@ class Verb:
         """The first paragraph of the function's docstring."""
         return " ".join((self.run.__doc__ or "").split("\n\n")[0].split())
 
-    def flags(self, whole: bool = True) -> flags.FlagValues:
+    def flag_values(self, whole: bool = True) -> flags.FlagValues:
         """Returns the options of the verb, at their defaults; if not `whole`, without all the settings."""
         values = flags.FlagValues()
         if self.settings is True:
@@ -159,7 +159,7 @@ def call(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
     if {"-h", "--help"} & {*rest}:
         print(help_of(found), end="")
         return 0
-    options = found.flags()
+    options = found.flag_values()
     values = parse(options, rest, found.arguments)
     return found.run(options, Output(options), *values) or 0
 
@@ -167,10 +167,8 @@ def call(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
 def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
     """Reads options; returns the other words, of which there must be as many as arguments are named."""
     for word in words:
-        name = word.partition("=")[2]
-        if word.lstrip("-").startswith("flagfile=") and not os.path.isfile(
-            name
-        ):  # a pipe would be waited for
+        option, _, name = word.lstrip("-").partition("=")
+        if option == "flagfile" and not os.path.isfile(name):  # a pipe would be waited for
             raise ArgumentError(f"flagfile must be a file, got {name!r}")
     try:
         values = options(["saddle", *words])[1:]
@@ -214,13 +212,16 @@ def _define_settings(values: flags.FlagValues, names: Sequence[str]) -> None:
         bool: flags.DEFINE_bool,
     }
     for field in setting_fields() if names else ():
-        define = flags.DEFINE_multi_string if field.name == "sweep" else kinds[type(field.default)]
         if field.name in names and field.name not in values:
+            define = flags.DEFINE_multi_string if field.name == "sweep" else kinds[type(field.default)]
             define(field.name, None, field.metadata["meaning"], flag_values=values)
 
 
 def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the settings that were given, each checked by itself; `own` are the verb's own."""
+    """Returns the settings that were given, each checked by itself; `own` are the verb's own options.
+
+    A sweep is not checked: that of `train` may name what one program cannot vary.
+    """
     from saddle_jax.settings.config import check_setting
 
     names = [field.name for field in setting_fields() if field.name in options and field.name not in own]
@@ -228,7 +229,8 @@ def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[s
     if "sweep" in given:  # may be repeated
         given["sweep"] = " ".join(given["sweep"] or [])
     for name, value in given.items():
-        check_setting(name, value)
+        if name != "sweep":
+            check_setting(name, value)
     return given
 
 
@@ -268,14 +270,14 @@ def _help_below(first: str) -> str:
 
 def help_of(one: Verb) -> str:
     """Returns the help of a verb: usage, a sentence, an example, its options, and the names of settings."""
-    options = one.flags()
+    options = one.flag_values()
     parts = [
         " ".join(["usage: saddle", one.name, *one.arguments, "[options]"]),
         *textwrap.wrap(one.meaning, WIDTH),
     ]
     parts += ["", f"Example: saddle {one.example}"] if one.example else []
     parts += [f"See also: saddle {one.name} {name} --help" for name in below_verb(one.name)]
-    own = names_of(one.flags(whole=False))
+    own = names_of(one.flag_values(whole=False))
     parts += ["", "Options", *(_option(options[name]) for name in own)]
     if one.settings is True:
         names = ", ".join(name for name in names_of(options) if name not in own)

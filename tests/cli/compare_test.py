@@ -96,7 +96,7 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
 def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_path, capsys):
     grid = ["compare", "--methods=dpsgd", "--drop_rates=0,0.2,0.9", "--seeds=0", *TINY]
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'one'}"]) == 0
-    assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--notogether"]) == 0
+    assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--nosingle_program"]) == 0
     capsys.readouterr()
     names = {path.parent.name for path in (tmp_path / "one").glob("*/result.json")}
     assert names == {"dpsgd-none-drop0-seed0", "dpsgd-none-drops0.2,0.9-seed0"}

@@ -69,7 +69,7 @@ def test_choices_are_those_of_the_library():
     from saddle_jax.runs.checkpoints import FORMATS
 
     def option(name, which):
-        return VERBS[name].flags()[which]
+        return VERBS[name].flag_values()[which]
 
     assert option("landscape", "directions").parser.enum_values == [*landscape.KINDS]
     assert option("sharpness", "data").parser.enum_values == [*sharpness.DATA]

@@ -30,7 +30,7 @@ STATUSES = {
     AgreedError("all processes must have the same"): 2,
     DataError("dataset must be one of"): 2,
     BroughtError("mine.py failed", "Traceback of mine.py\n"): 2,
-    OSError(errno.EACCES, "Permission denied", "/file"): 2,
+    OSError(errno.ELOOP, "Too many levels of symbolic links", "/file"): 2,
     OSError(errno.ENOSPC, "No space left on device", "/full/file"): 2,
     OSError(errno.EROFS, "Read-only file system", "/file"): 2,
     KeyboardInterrupt(): 130,

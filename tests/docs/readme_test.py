@@ -160,7 +160,7 @@ def test_commands_shown_exist_and_their_options_too(page):
     for words in re.findall(r"^bin/saddle ([a-z][^\n#]*)", text.replace("\\\n", " "), flags=re.MULTILINE):
         found, rest = verb.find(shlex.split(words))
         shown = {word.partition("=")[0].removeprefix("--") for word in rest if word.startswith("--")}
-        options = {*verb.names_of(found.flags())}
+        options = {*verb.names_of(found.flag_values())}
         assert {
             name for name in shown if name not in options and name.removeprefix("no") not in options
         } == set()
