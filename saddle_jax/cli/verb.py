@@ -416,7 +416,8 @@ def _draw(columns: Sequence[Sequence[str]]) -> None:
         drawn.add_column(Text(head), overflow="fold")
     for row in [*zip(*columns, strict=True)][1:]:
         drawn.add_row(*(Text(printable(cell), _STYLE_OF.get(cell, "")) for cell in row))
-    console.Console(file=sys.stdout, highlight=False).print(drawn)
+    colours = None if os.environ.get("NO_COLOR") else "auto"
+    console.Console(file=sys.stdout, highlight=False, color_system=colours).print(drawn)
 
 
 def _finite(content: Any) -> Any:

@@ -222,7 +222,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     assert [(row["method"], row["compressor"]) for row in rows[2:]] == [("qgm", "none"), ("qgm", "sign")]
     assert float(rows[2]["mean"]) == pytest.approx(statistics.fmean(pair))
     assert [float(rows[2][f"seed {seed}"]) for seed in (0, 1)] == pytest.approx(pair)
-    assert (tmp_path / "comparison.md").read_text().startswith("| method | none | sign | drop |")
+    assert "\n| method | none | sign | drop |" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
