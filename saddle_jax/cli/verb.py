@@ -416,7 +416,7 @@ def _draw(columns: Sequence[Sequence[str]]) -> None:
         drawn.add_column(Text(head), overflow="fold")
     for row in [*zip(*columns, strict=True)][1:]:
         drawn.add_row(*(Text(printable(cell), _STYLE_OF.get(cell, "")) for cell in row))
-    colours = None if os.environ.get("NO_COLOR") else "auto"
+    colours: Any = None if os.environ.get("NO_COLOR") else "auto"
     console.Console(file=sys.stdout, highlight=False, color_system=colours).print(drawn)
 
 
