@@ -116,7 +116,7 @@ def reproduce(options: flags.FlagValues, out: Output) -> int:
         if options[name].value and (
             options.table or options.figure or options.rows or _interpretations(options)
         ):
-            raise ArgumentError(f"{name} must stand alone: no table, figure, row or interpretation is asked")
+            raise ArgumentError(f"{name} must stand alone: it is about all tables")
     if options.claims:
         return _claims(options, out)
     if options.evidence:
