@@ -121,7 +121,7 @@ def figure(options: flags.FlagValues, out: Output, kind: str, *names: str) -> No
     "AGENTS",
     integer("seed", 0, "Seed of a random graph."),
     picture_option("Picture to write, with the weights", "none"),
-    example="topology torus:5x8 40",
+    example="topology 'torus(5, 8)' 40",
 )
 def topology(options: flags.FlagValues, out: Output, kind: str, agents: str) -> None:
     """Show the properties of a graph, and draw it."""

@@ -8,11 +8,12 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax.base import brought, calls, checks
-from saddle_jax.base.brought import BroughtError
+from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import printable
 from saddle_jax.base.files import check_named_output, in_one_go
+from saddle_jax.base.registry import is_code, split
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.cli.verb import (
     OPENING,
     Output,
@@ -120,7 +121,7 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
         from saddle_jax.report.comparisons import evaluation_rows
 
         whole = reopen.open_whole(workdir, options.data_dir, options.trial, options.code)
-        metrics = calls.split(options.metrics or "")
+        metrics = split(options.metrics or "")
         records, measures = evaluation.evaluate(
             workdir, whole, metrics, options.epochs, _warn, options.trial, options.agent
         )
@@ -213,7 +214,7 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
         own = [dataclasses.asdict(one) for one in options_of(each)]
         return dataclasses.asdict(facts(each)) | {"options": own}
 
-    if name and not brought.is_brought(name):
+    if name and not is_code(name):
         checks.known(what, name, known)
     if out.is_json:
         out.give([record(name)] if name else _of_each(record, known))
@@ -234,7 +235,7 @@ def _of_each(facts: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
     for name in names:
         try:
             found.append(facts(name))
-        except BroughtError as error:
+        except UserCodeError as error:
             _warn(str(error))
     return found
 

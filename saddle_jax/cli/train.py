@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from saddle_jax.base import checks, sources
+from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.statuses import DIVERGED, MISTAKE
@@ -167,7 +167,7 @@ _LISTS = {
     without=("sweep", *(setting for setting, default, _ in _LISTS.values() if default)),
     example="compare --methods=qgm,q_saddle --workdir=runs/two",
 )
-@sources.reading_once()  # all runs have the same code
+@user_code.reading_once()  # all runs have the same code
 def compare(options: flags.FlagValues, out: Output) -> int:
     """Train a grid of methods, compressors, graphs and seeds, and print a table of results."""
     from saddle_jax.training.sweep import parse_grid, runs_of_grid

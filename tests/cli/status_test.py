@@ -12,9 +12,9 @@ import pytest
 from damage import CONTENTS
 from folders import write_run
 
-from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import process, verb
 from saddle_jax.data import DataError
@@ -29,7 +29,7 @@ STATUSES = {
     DamagedError("a file cannot be read"): 3,
     AgreedError("all processes must have the same"): 2,
     DataError("dataset must be one of"): 2,
-    BroughtError("mine.py failed", "Traceback of mine.py\n"): 2,
+    UserCodeError("mine.py failed", "Traceback of mine.py\n"): 2,
     OSError(errno.ELOOP, "Too many levels of symbolic links", "/file"): 2,
     OSError(errno.ENOSPC, "No space left on device", "/full/file"): 2,
     OSError(errno.EROFS, "Read-only file system", "/file"): 2,
@@ -55,7 +55,7 @@ def test_every_class_of_errors_has_its_status_and_its_line(error, monkeypatch, c
     told = capsys.readouterr().err
     if isinstance(error, BrokenPipeError):
         assert told == ""
-    elif isinstance(error, BroughtError):
+    elif isinstance(error, UserCodeError):
         assert told == "saddle: mine.py failed\nTraceback of mine.py\n"
     else:
         assert re.fullmatch("saddle: .+\n", told)
