@@ -75,17 +75,23 @@ def complete(words: Sequence[str]) -> list[str]:
         return _beginning(current, verbs.below_verb(before[0])) if len(before) == 1 else []
     if not current.startswith("-"):
         return _beginning(current, verbs.below_verb(before[0])) if not rest and len(before) == 1 else []
-    options = verb.flag_values()
     name, equals, _ = current.removeprefix("--").partition("=")
     if not equals:
+        options = verb.flag_values()
         spelt = (f"--{each}" if options[each].boolean else f"--{each}=" for each in verbs.names_of(options))
         return _beginning(current, ["--help", *spelt])
-    if name not in options:
-        return []
-    parser = options[name].parser
-    values = [*parser.enum_values] if isinstance(parser, flags.EnumParser) else names_of_setting(name)
-    found = _beginning(current, [f"--{name}={value}" for value in values])
+    found = _beginning(current, [f"--{name}={value}" for value in _values(verb, name)])
     return [each.partition("=")[2] for each in found] if splits else found
+
+
+def _values(verb: verbs.Verb, name: str) -> list[str]:
+    """Lists the values that an option of a verb may have, as far as they have names."""
+    own = verb.flag_values(whole=False)
+    parser = own[name].parser if name in own else None
+    if isinstance(parser, flags.EnumParser):
+        return [*parser.enum_values]
+    takes = (verb.settings is True and name not in verb.without) or name in own
+    return names_of_setting(name) if takes else []
 
 
 def _beginning(start: str, words: Sequence[str]) -> list[str]:

@@ -35,10 +35,7 @@ WAYS = {
         ["--topology=complete+ring+ring", "--compressor=none"],
     ),
     "drawn": (["--topology=mine.py:drawn"], ["--topology=erdos_renyi(0.8)"]),
-    "all at once": (
-        ["--devices=4", "--seeds=0,1", "--drop=0.1", "--compressor=none"],
-    )
-    * 2,
+    "all at once": (["--devices=4", "--seeds=0,1", "--drop=0.1", "--compressor=none"],) * 2,
 }
 
 
