@@ -11,7 +11,7 @@ from saddle_jax.cli.verb import Output, integer, passing, text, verb
 
 
 @verb(
-    "Your own",
+    "Data, and your own",
     "[THING]",
     text("kind", None, "What it is: method, estimator, graph, ... (default: found from what it is)."),
     integer("agents", 8, "How many agents a graph is made for."),
@@ -65,7 +65,7 @@ def _installation(options: flags.FlagValues, out: Output) -> int:
     return MISTAKE if "broken" in states else 0
 
 
-@verb("Your own", "KIND", "NAME", text("folder", ".", "Where the two files are written."))
+@verb("Data, and your own", "KIND", "NAME", text("folder", ".", "Where the two files are written."))
 def new(options: flags.FlagValues, out: Output, kind: str, name: str) -> None:
     """Write a file to begin with, and a test, for a method, model, dataset and so on."""
     from saddle_jax.testing import scaffold

@@ -5,7 +5,7 @@ from absl import flags
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli.verb import Output, given_settings, picture_file, picture_option, text, verb, writing
 
-_THEME = "Your own"
+_THEME = "Data, and your own"
 _DATA_DIR = text(
     "data_dir", None, "Folder that tfds prepared (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."
 )

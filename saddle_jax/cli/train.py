@@ -126,9 +126,9 @@ def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
     from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.tables import as_records, write_all
 
-    ended, status = _run_found(found.runs, found.notes, found.refused if hosts.writes() else (), out)
     if not found.runs:
         raise ArgumentError(found.refused[0])
+    ended, status = _run_found(found.runs, found.notes, found.refused if hosts.writes() else (), out)
     if status == signals.STATUS or not hosts.writes():
         return status
     rows, metric, left_out = sweep_rows(ended)
@@ -149,11 +149,7 @@ _LISTS = {
     "seeds": ("seed", "0,1,2", "Seeds."),
     "gradients": ("gradient", "", "Gradient estimators, such as none,sam,looksam(every=10) (default: auto)."),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
-    "drop_rates": (
-        "drop",
-        "",
-        "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings).",
-    ),
+    "drop_rates": ("drop", "", "Shares of lost messages, such as 0,0.1 (default: that of the settings)."),
 }
 
 
@@ -220,13 +216,8 @@ def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, ou
     plot_curves(ended, paths[-1])
     out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
     texts = ("method", "compressor", "gradient", "topology", "metric", "minus")
-    out.give(
-        {
-            "folder": str(folder),
-            "cells": as_records(alone, texts),
-            "differences": as_records(between, texts),
-        }
-    )
+    tables_of = {"cells": as_records(alone, texts), "differences": as_records(between, texts)}
+    out.give({"folder": str(folder), **tables_of})
 
 
 @verb("Train and compare", "[NAME]", settings=True, example="settings topology")

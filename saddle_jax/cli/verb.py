@@ -30,7 +30,7 @@ from saddle_jax.base.errors import RunError, printable
 from saddle_jax.base.files import check_named_output
 
 Define = Callable[..., Any]
-THEMES = ("Begin", "Train and compare", "Look at runs", "The paper", "Your own")
+THEMES = ("Begin", "Train and compare", "Look at runs", "The paper", "Data, and your own")
 PICTURES = ("png", "pdf", "svg")
 
 
