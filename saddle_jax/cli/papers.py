@@ -92,7 +92,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     text("table", None, "Table to make, by its name or number; --list shows all."),
     text("figure", None, "Figure to draw, by its name or number; --list shows all."),
     items("rows", [], "Parts of the names of rows, * and ? included (default: all rows)."),
-    text("scale", "cpu", "Size of the runs, such as smoke, cpu or paper; --list shows all."),
+    text("scale", "cpu", "Size of the runs: full, long, study, cpu or smoke; --list explains them."),
     integer("seeds", 3, "Number of seeds, from 0 on.", 1),
     text("workdir", None, "Folder of all runs and tables; --plan needs none."),
     text("data_dir", "", "Folder of prepared datasets."),
