@@ -7,7 +7,7 @@ from absl import flags
 from saddle_jax.base import checks
 from saddle_jax.base.statuses import MISTAKE
 from saddle_jax.cli.process import BY_EXTRA
-from saddle_jax.cli.verb import Output, integer, passing, text, verb
+from saddle_jax.cli.verb import Output, integer, passing, refuse, text, verb
 
 
 @verb(
@@ -24,7 +24,9 @@ from saddle_jax.cli.verb import Output, integer, passing, text, verb
 def check(options: flags.FlagValues, out: Output, thing: str = "") -> int:
     """Test which invariants hold for something of your own; without it, whether everything works here."""
     if not thing:
+        refuse(options, ("kind", "agents", "dataset", "model"), "be given with a THING to check")
         return _installation(options, out)
+    refuse(options, ("data_dir",), "not be given with a THING, which is tried on embedded data")
 
     from saddle_jax.testing import kinds
     from saddle_jax.testing.invariants import InvariantError

@@ -22,6 +22,7 @@ from saddle_jax.cli.verb import (
     choice,
     integer,
     items,
+    refuse,
     text,
     verb,
     writing,
@@ -50,9 +51,7 @@ def list_(options: flags.FlagValues, out: Output, *names: str) -> None:
     folders = [check_folder(name) for name in names]
     if options.best:
         return _best(options, out, folders)
-    for name in ("metric", "better", "by", "output"):
-        if options[name].present:
-            raise ArgumentError(f"{name} must be given with --best")
+    refuse(options, ("metric", "better", "by", "output"), "be given with --best")
 
     from saddle_jax.runs.table import run_rows, runs_below
 
@@ -152,6 +151,7 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
 def export(options: flags.FlagValues, out: Output, *names: str) -> None:
     """Write a run's model as one file of named arrays, or small open copies of runs."""
     if options.downsample:
+        refuse(options, ("format", "agent", "trial", "data_dir", "code"), "not be given with --downsample")
         written = [_copy(name, options) for name in names]
     elif len(names) > 1:
         raise ArgumentError(f"DIR must be one run, whose model is written, got {' '.join(names)}")

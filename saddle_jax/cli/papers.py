@@ -24,6 +24,7 @@ from saddle_jax.cli.verb import (
     integer,
     items,
     number,
+    refuse,
     text,
     verb,
 )
@@ -390,14 +391,14 @@ _OF_CONSTANTS = [*_CONSTANTS, "agents", "topology", "steps", "testbed"]
 def reproduce_theory(options: flags.FlagValues, out: Output, name: str = "") -> None:
     """Evaluate the convergence theorem for constants, on a test-bed, or for a run."""
     of_constants = [*_OF_CONSTANTS, "corollary", "workdir"]
-    for each in of_constants if name else ["samples", "trial", "data_dir", "code"]:
-        if options[each].present:
-            raise ArgumentError(f"{each} must {'not be given with' if name else 'be given with a run,'} DIR")
+    if name:
+        refuse(options, of_constants, "not be given with DIR")
+    else:
+        refuse(options, ("samples", "trial", "data_dir", "code"), "be given with a run, DIR")
     if options.workdir and not (options.testbed or options.corollary):
         raise ArgumentError("workdir must be given with --testbed or --corollary, which draw pictures")
-    for each in _OF_CONSTANTS if options.corollary else ():
-        if options[each].present:
-            raise ArgumentError(f"{each} must not be given with --corollary, which has constants of its own")
+    if options.corollary:
+        refuse(options, _OF_CONSTANTS, "not be given with --corollary, which has constants of its own")
     folder = pathlib.Path(options.workdir) if options.workdir else None
     if folder:
         try:

@@ -27,6 +27,7 @@ from saddle_jax.cli.verb import (
     file_settings,
     given_settings,
     integer,
+    refuse,
     setting_fields,
     text,
     verb,
@@ -58,9 +59,10 @@ def train(options: flags.FlagValues, out: Output) -> int:
 
     settings = file_settings(options).to_json() | given_settings(options)
     if options.plan:
+        needless = ("workdir", "profile", "picture", "coordinator", "processes")
+        refuse(options, needless, "not be given with --plan")
         return _plan(Config(**settings), options.target, out)
-    if options["target"].present:
-        raise ArgumentError("target must be given with --plan: a run is trained on the devices that are here")
+    refuse(options, ("target",), "be given with --plan: a run is trained on the devices that are here")
     if not settings["sweep"]:
         Config(**settings)  # a mistake is told before other processes are waited for
 

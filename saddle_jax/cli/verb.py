@@ -188,6 +188,13 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
     return values
 
 
+def refuse(options: flags.FlagValues, names: Sequence[str], why: str) -> None:
+    """Refuses options that were given and would mean nothing."""
+    for name in names:
+        if options[name].present:
+            raise ArgumentError(f"{name} must {why}")
+
+
 def names_of(options: flags.FlagValues) -> list[str]:
     """Lists the options that a verb has, without those that absl adds and second names."""
     return [name for name in options if options[name].name == name and name not in ("flagfile", "undefok")]
