@@ -97,9 +97,9 @@ def test_numbers_and_files_that_cannot_be(arguments, told, tmp_path, monkeypatch
 
 
 def test_a_value_as_long_as_a_book_is_shown_by_its_ends(capsys):
-    assert cli.main(["saddle", "settings", f"--model={'a' * 50_000}{'z' * 50_000}"]) == 2
+    assert cli.main(["saddle", "settings", f"--schedule={'a' * 50_000}{'z' * 50_000}"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("saddle: model must be one of auto, ")
+    assert told.startswith("saddle: schedule must be one of step, ")
     assert " ... " in told
     assert told.endswith("zzz'\n")
     assert len(told) < 2_000

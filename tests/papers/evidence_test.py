@@ -191,7 +191,7 @@ def test_the_best_evaluation_of_each_run_counts_too(tmp_path):
         write(tmp_path, "1", ending, (scores[-1],) * 2, lines=lines("test_accuracy", scores))
     rows = evidence(tmp_path)
     assert rows["accuracy", "q_saddle", "none"]["ours"] == "+35.00"
-    assert rows["list", "--best", "q_saddle", "none"]["ours"] == "-5.00"
+    assert rows["best", "q_saddle", "none"]["ours"] == "-5.00"
 
 
 def test_the_papers_star_is_kept(tmp_path):
