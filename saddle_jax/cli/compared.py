@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from saddle_jax.cli.command import next_steps
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.usage import mistakes
-from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
+from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
 from saddle_jax.report.tables import as_records, write_all
-from saddle_jax.runs.table import cells_by, headline_of
+from saddle_jax.runs.table import headline_of, load
 from saddle_jax.training.sweep import Grid
 
 _TEXTS = ("method", "compressor", "ascent", "topology", "metric", "minus")
@@ -21,7 +21,8 @@ def show_compared(
     from saddle_jax.report.figures import plot_curves
 
     with mistakes():
-        cells, headline = cells_by(ended, grid.axes), headline_of(ended)
+        runs = load(ended)
+        cells, headline = cells_of(runs, grid), headline_of(runs)
     alone, between = numbers(cells, grid, headline), differences(cells, grid)
     rows = comparison(cells, grid)
     seeds = max((len(cell.scores) for cell in cells.values()), default=0)

@@ -14,9 +14,10 @@ from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.running import run_several
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.papers.saddle import demonstration
+from saddle_jax.report.comparisons import cells_of
 from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.page import write_page
-from saddle_jax.runs.table import cells_by
+from saddle_jax.runs.table import load
 from saddle_jax.settings.config import Config
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.sweep import parse_grid, runs_of_grid
@@ -55,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         landscape.draw(pair, folder / "landscape", x, _SCAN, screen, 0)
         plot_curves(workdirs, folder / "comparison.png")
         write_page(workdirs, page)
-        shown = demonstration.shown(cells_by(workdirs, grid.axes), sharp)
+        shown = demonstration.shown(cells_of(load(workdirs), grid), sharp)
     output.note()
     output.table(demonstration.rows(shown))
     output.say(f"\n{demonstration.meaning(shown)}")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.base.statistics import summarise
 from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.graphs import topology_of
@@ -21,14 +22,14 @@ from saddle_jax.runs.schema import Measure, same
 from saddle_jax.runs.table import (
     MOST_LINES,
     Run,
+    cell_of,
     class_counts,
     class_names,
     common,
     consensus_stages,
-    gather,
     has,
     labels,
-    mean_and_spread,
+    load,
     over_seeds,
     seeds_together,
 )
@@ -49,7 +50,7 @@ def draw(
     if kind == "curves":
         plot_curves(workdirs, path, x, with_paper=with_paper)
     else:
-        _DRAWN[kind](gather(workdirs), path)
+        _DRAWN[kind](load(workdirs), path)
 
 
 def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -219,8 +220,8 @@ def _has_radius(run: Run) -> bool:
 
 
 def _scores(group: Sequence[Run]) -> tuple[float, float]:
-    factor = group[0].headline.factor
-    return mean_and_spread([factor * (run.score() or 0.0) for run in group])
+    summary = cell_of(group).summary
+    return summary.mean or 0.0, summary.std or 0.0
 
 
 def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -232,8 +233,8 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
     groups = [group for group in groups if group]
     if not groups:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
-    found = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
-    epochs = sorted(set.intersection(*found) or set.union(*found))
+    stages_of = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
+    epochs = sorted(set.intersection(*stages_of) or set.union(*stages_of))
     figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
     width = 0.8 / len(groups)
     texts = labels(groups, ("gamma",))  # which goes with the compressor
@@ -245,9 +246,9 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
             values = [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
             if values:
                 x = place + (number - (len(groups) - 1) / 2) * width
-                mean, spread = mean_and_spread(values)
+                found = summarise(values)
                 look = {"color": colours[number], "capsize": 2, "label": label}
-                axes.bar(x, mean, 0.92 * width, yerr=spread or None, **look)
+                axes.bar(x, found.mean, 0.92 * width, yerr=found.std or None, **look)
     axes.set_yscale("log")
     axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
     finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
@@ -352,7 +353,7 @@ def plot_curves(
     Raises:
       RunError: a run did not record what it is drawn against, or none of them reproduces a figure.
     """
-    runs = gather(workdirs, names, MOST_LINES)
+    runs = load(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
     texts = [group[0].family or group[0].name for group in groups]
@@ -438,5 +439,5 @@ def _mean_of(printed: str) -> float:
 
 def _check_recorded(runs: Sequence[Run], x: str) -> None:
     for run in runs:
-        if run.metrics and not run.curve(AXES[x].metric)[0]:
+        if run.metrics() and not run.curve(AXES[x].metric)[0]:
             raise RunError(f"curves against {x} need runs {AXES[x].missing}, got {run.name}")

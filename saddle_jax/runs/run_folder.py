@@ -20,12 +20,12 @@ from typing import Any
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import check_no_link, check_spelt, in_one_go, naming, open_regular
-from saddle_jax.base.reading import damaged, read_object, reading
+from saddle_jax.base.reading import read_object, reading
 from saddle_jax.runs import source_files
 from saddle_jax.runs.metrics import Events, read_metrics
 from saddle_jax.runs.run_name import differences
-from saddle_jax.runs.schema import read_result
-from saddle_jax.settings.config import Config, check_each, from_json
+from saddle_jax.runs.schema import ConfigFile, checked, read_result
+from saddle_jax.settings.config import Config, from_json
 from saddle_jax.version import RUN_FORMAT
 
 # ---- the lock: one process trains in a folder, and knows when it was taken from it ----
@@ -135,24 +135,17 @@ def read_config(workdir: pathlib.Path) -> Config:
     Raises:
       RunError: there is none, it is of another format, or config.json is damaged.
     """
-    path = workdir / "config.json"
-    settings = _settings(workdir)
-    with reading(path):
+    settings = read_about(workdir)["config"]
+    with reading(workdir / "config.json"):
         return from_json(settings)
 
 
-def read_settings(workdir: pathlib.Path) -> dict[str, Any]:
-    """Reads the settings as plain values, each checked by itself; no graph is built to see if they agree.
+def read_about(workdir: pathlib.Path) -> dict[str, Any]:
+    """Reads config.json: the settings, and with what they were run, see `schema.ConfigFile`.
 
     Raises:
       RunError: as above.
     """
-    settings = _settings(workdir)
-    with reading(workdir / "config.json"):
-        return check_each(settings)
-
-
-def _settings(workdir: pathlib.Path) -> dict[str, Any]:
     path = workdir / "config.json"
     content = read_object(path)
     if content is None:
@@ -162,31 +155,7 @@ def _settings(workdir: pathlib.Path) -> dict[str, Any]:
             f"{workdir} holds a run in format {str(written)[:20]}, and this version reads format "
             f"{RUN_FORMAT}: train it again in another folder, or use the version that wrote it"
         )
-    if not isinstance(content.get("config"), dict):
-        raise damaged(path, "config must be an object")
-    return content["config"]
-
-
-# What config.json says beside the settings, and of what kind it is.
-_OBJECTS = ("versions", "dataset", "objective", "partition", "topology")
-_LISTS = ("devices", "layers", "partitions", "continued")
-
-
-def read_about(workdir: pathlib.Path) -> dict[str, Any]:
-    """Reads what config.json says beside the settings: versions, data, objective and so on.
-
-    Raises:
-      DamagedError: the file is missing or damaged, or a part is not of its kind; a part may be missing.
-    """
-    path = workdir / "config.json"
-    content = read_object(path)
-    if content is None:
-        raise RunError(f"{workdir} holds no run: {path.name} is missing")
-    for names, kind, told in ((_OBJECTS, dict, "an object"), (_LISTS, list, "a list")):
-        for name in names:
-            if name in content and not isinstance(content[name], kind):
-                raise damaged(path, f"{name} must be {told}")
-    return content
+    return checked(content, ConfigFile, path)
 
 
 def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
