@@ -181,5 +181,5 @@ def test_one_number_that_is_too_large_spoils_no_comparison(tmp_path, score, caps
             assert ask(port, path).status == 200
     runs = [str(tmp_path / name) for name in ("seed0", "large", "logged")]
     assert cli.main(["saddle", "report", *runs, f"--output={tmp_path / 'page.html'}"]) == 3
-    assert "'test_accuracy' must be a number" in capsys.readouterr().err
+    assert "test_accuracy must be a number" in capsys.readouterr().err
     assert cli.main(["saddle", "report", *runs[::2], f"--output={tmp_path / 'page.html'}"]) == 0
