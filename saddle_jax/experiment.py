@@ -30,7 +30,7 @@ from saddle_jax.report.tables import as_text
 from saddle_jax.runs.metrics import read_metrics
 from saddle_jax.runs.run_name import run_name
 from saddle_jax.runs.schema import read_result
-from saddle_jax.runs.table import cell_of, headline_of, load
+from saddle_jax.runs.table import cell_of, headline_of, load_runs
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
@@ -497,7 +497,7 @@ def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
         if not quiet:
             print(f"\n{name}", flush=True)
         run.train(quiet)
-    found = {name: load([run.workdir]) for name, run in runs.items()}
+    found = {name: load_runs([run.workdir]) for name, run in runs.items()}
     headline = headline_of([run for several in found.values() for run in several])
     rows = [["run", f"test {headline.title}{headline.unit}", "seeds"]]
     for name, several in found.items():

@@ -8,7 +8,7 @@ from saddle_jax.cli.output import Output
 from saddle_jax.cli.usage import mistakes
 from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
 from saddle_jax.report.tables import as_records, write_all
-from saddle_jax.runs.table import headline_of, load
+from saddle_jax.runs.table import headline_of, load_runs
 from saddle_jax.training.sweep import Grid
 
 _TEXTS = ("method", "compressor", "ascent", "topology", "metric", "minus")
@@ -21,7 +21,7 @@ def show_compared(
     from saddle_jax.report.figures import plot_curves
 
     with mistakes():
-        runs = load(ended)
+        runs = load_runs(ended)
         cells, headline = cells_of(runs, grid), headline_of(runs)
     alone, between = numbers(cells, grid, headline), differences(cells, grid)
     rows = comparison(cells, grid)

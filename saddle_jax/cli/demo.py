@@ -17,7 +17,7 @@ from saddle_jax.papers.saddle import demonstration
 from saddle_jax.report.comparisons import cells_of
 from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.page import write_page
-from saddle_jax.runs.table import load
+from saddle_jax.runs.table import load_runs
 from saddle_jax.settings.config import Config
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.sweep import parse_grid, runs_of_grid
@@ -56,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         landscape.draw(pair, folder / "landscape", x, _SCAN, screen, 0)
         plot_curves(workdirs, folder / "comparison.png")
         write_page(workdirs, page)
-        shown = demonstration.shown(cells_of(load(workdirs), grid), sharp)
+        shown = demonstration.shown(cells_of(load_runs(workdirs), grid), sharp)
     output.note()
     output.table(demonstration.rows(shown))
     output.say(f"\n{demonstration.meaning(shown)}")

@@ -14,7 +14,7 @@ from saddle_jax.papers.runs import Planned, ended_below, suffixes_below
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import write_all
 from saddle_jax.runs.run_name import safe
-from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, load, seeds_of
+from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, load_runs, seeds_of
 
 # ---- reading runs ----
 
@@ -23,7 +23,7 @@ Runs = Mapping[Entry, Mapping[int, Run]]  # by entry and seed
 
 def runs_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, dict[int, Run]]:
     """Reads the runs of a paper's entries at a scale that have ended below a folder, by seed."""
-    runs = {entry: load(ended_below(folder, scale, entry)) for entry in paper.entries()}
+    runs = {entry: load_runs(ended_below(folder, scale, entry)) for entry in paper.entries()}
     return {entry: {run.config.seed: run for run in several} for entry, several in runs.items() if several}
 
 
@@ -37,7 +37,7 @@ def means_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry,
 def cells_of(runs: Sequence[Planned]) -> dict[Entry, Cell]:
     """Returns the scores of each entry's runs, of those that have ended."""
     return {
-        entry: cell_of(load(run.workdir for run in runs if run.entry == entry and not run.is_missing))
+        entry: cell_of(load_runs(run.workdir for run in runs if run.entry == entry and not run.is_missing))
         for entry in dict.fromkeys(run.entry for run in runs)
     }
 
@@ -86,7 +86,9 @@ def reread(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Reread]:
     pairs = []
     for entry in paper.entries():
         for suffix in suffixes_below(folder, scale, entry):
-            default, other = (cell_of(load(ended_below(folder, scale, entry, end))) for end in ("", suffix))
+            default, other = (
+                cell_of(load_runs(ended_below(folder, scale, entry, end))) for end in ("", suffix)
+            )
             if default.values and (other.values or other.diverged):
                 pairs.append(Reread(entry, suffix.removeprefix("-"), default, other))
     return sorted(pairs, key=lambda one: one.what)

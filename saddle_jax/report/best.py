@@ -11,7 +11,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.statistics import summarise
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs.schema import Measure
-from saddle_jax.runs.table import Cell, Run, cells_by, differing, load
+from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
 from saddle_jax.sam.spelling import parse_ascent
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
@@ -44,7 +44,7 @@ def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
     seen: dict[Any, str] = {}
     for workdir in workdirs:
         try:
-            found = load([workdir])
+            found = load_runs([workdir])
         except (RunError, ArgumentError) as error:
             left_out.append(str(error))
             continue

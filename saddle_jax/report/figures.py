@@ -17,7 +17,16 @@ from saddle_jax.base.statistics import summarise
 from saddle_jax.core.ledger import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.graphs import topology_of
-from saddle_jax.report.plots import band, finish, in_matplotlib, name_bands, new_figure, plot_counts, save
+from saddle_jax.report.plots import (
+    band,
+    finish,
+    in_matplotlib,
+    name_bands,
+    new_figure,
+    plot_bars,
+    plot_counts,
+    save,
+)
 from saddle_jax.runs.schema import Measure, same
 from saddle_jax.runs.table import (
     MOST_LINES,
@@ -29,7 +38,7 @@ from saddle_jax.runs.table import (
     consensus_stages,
     has,
     labels,
-    load,
+    load_runs,
     over_seeds,
     seeds_together,
 )
@@ -50,7 +59,7 @@ def draw(
     if kind == "curves":
         plot_curves(workdirs, path, x, with_paper=with_paper)
     else:
-        _DRAWN[kind](load(workdirs), path)
+        _DRAWN[kind](load_runs(workdirs), path)
 
 
 def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -235,26 +244,19 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
     stages_of = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
     epochs = sorted(set.intersection(*stages_of) or set.union(*stages_of))
-    figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
-    width = 0.8 / len(groups)
     texts = labels(groups, ("gamma",))  # which goes with the compressor
     texts = texts if len(set(texts)) == len(texts) else labels(groups)
     colours = [colour for colour, _ in in_matplotlib(groups)]
-    for number, (group, label) in enumerate(zip(groups, texts, strict=True)):
-        for place, epoch in enumerate(epochs):
-            stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
-            values = [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
-            if values:
-                x = place + (number - (len(groups) - 1) / 2) * width
-                found = summarise(values)
-                look = {"color": colours[number], "capsize": 2, "label": label}
-                axes.bar(x, found.mean, 0.92 * width, yerr=found.std or None, **look)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
-    finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
-    handles = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
-    save(figure, path)
+    heights = [
+        {epoch: summarise(_lambdas(group, epoch)) for epoch in epochs if _lambdas(group, epoch)}
+        for group in groups
+    ]
+    plot_bars(dict(zip(texts, heights, strict=True)), epochs, path, colours, scale="log")
+
+
+def _lambdas(group: Sequence[Run], epoch: float) -> list[float]:
+    stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
+    return [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -353,7 +355,7 @@ def plot_curves(
     Raises:
       RunError: a run did not record what it is drawn against, or none of them reproduces a figure.
     """
-    runs = load(workdirs, names, MOST_LINES)
+    runs = load_runs(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
     texts = [group[0].family or group[0].name for group in groups]

@@ -34,7 +34,7 @@ from saddle_jax.runs.table import (
     distinct_seeds,
     group_labels,
     has,
-    load,
+    load_runs,
     over_seeds,
     workdirs_of,
 )
@@ -70,7 +70,7 @@ def write_page(
 ) -> None:
     """Writes the page of one or more runs, in one go; `names` go before those of their folders."""
     folders = workdirs_of(workdirs)
-    text = page(load(folders, names, most_lines(len(folders))))
+    text = page(load_runs(folders, names, most_lines(len(folders))))
     with in_one_go(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may be no UTF-8
 

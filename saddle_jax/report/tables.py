@@ -194,9 +194,3 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
         (" " * _GAP).join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in zip(*full, strict=True)
     ]
-
-
-# A grid of runs as tables: the scores, what differs between them seed by seed, and the bare numbers.
-
-
-# New metrics of old runs as a table.

@@ -10,6 +10,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from saddle_jax.base.errors import DamagedError, RunError
@@ -87,24 +88,20 @@ Objects = Annotated[
 ]
 
 
-def _empty(kind: type[dict] | type[list]) -> Any:
-    return dataclasses.field(default_factory=kind)
-
-
 @dataclasses.dataclass
 class ConfigFile:
     """config.json: the settings, and with what they were run; it also has single numbers and texts."""
 
     config: Object
-    versions: Object = _empty(dict)
-    devices: List = _empty(list)
-    dataset: Object = _empty(dict)
-    objective: Object = _empty(dict)  # its metrics are read by `measures`
-    partition: Object = _empty(dict)
-    partitions: List = _empty(list)  # of each of several runs
-    topology: Object = _empty(dict)
-    layers: List = _empty(list)  # what the _by_layer metrics are of
-    continued: List = _empty(list)  # from which settings it went on
+    versions: Object = field(default_factory=dict)
+    devices: List = field(default_factory=list)
+    dataset: Object = field(default_factory=dict)
+    objective: Object = field(default_factory=dict)  # its metrics are read by `measures`
+    partition: Object = field(default_factory=dict)
+    partitions: List = field(default_factory=list)  # of each of several runs
+    topology: Object = field(default_factory=dict)
+    layers: List = field(default_factory=list)  # what the _by_layer metrics are of
+    continued: List = field(default_factory=list)  # from which settings it went on
 
 
 @dataclasses.dataclass
@@ -129,11 +126,11 @@ class ResultFile(End):
     profile: Annotated[
         dict[str, float],
         Kind("an object of times", lambda value: _all(value, dict, _is_count) and sum(value.values()) > 0),
-    ] = _empty(dict)
+    ] = field(default_factory=dict)
     diverged: Whole = 0
-    replicas: Objects = _empty(list)
-    swept: Annotated[list[str], Kind("a list of names", lambda value: _all(value, list, _is_text))] = _empty(
-        list
+    replicas: Objects = field(default_factory=list)
+    swept: Annotated[list[str], Kind("a list of names", lambda v: _all(v, list, _is_text))] = field(
+        default_factory=list
     )
     # Means over the seeds of each combination of swept numbers.
     settings: Annotated[
@@ -141,7 +138,7 @@ class ResultFile(End):
         Kind(
             "a list of objects of numbers", lambda v: _all(v, list, lambda one: _all(one, dict, _is_number))
         ),
-    ] = _empty(list)
+    ] = field(default_factory=list)
 
 
 # What a folder of several runs says of all of them alike.

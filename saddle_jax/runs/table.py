@@ -1,6 +1,6 @@
 """All runs as one table: a record for each run and seed, a line for each logged step, means over seeds.
 
-    runs = load(["runs"])                  # of a folder, and of all below it
+    runs = load_runs(["runs"])                  # of a folder, and of all below it
     runs.frame()                           # a pandas.DataFrame: settings, state and results, a row per run
     runs[0].metrics().frame()              # the same of one run's lines
     cells_by(runs, lambda run: run.config.method)["qgm"].summary
@@ -188,7 +188,7 @@ MOST_LINES = 4096
 Reader = Callable[[pathlib.Path], Thinned]
 
 
-def load(
+def load_runs(
     folders: Iterable[str | pathlib.Path],
     names: Sequence[str] | None = None,
     most: int | None = None,

@@ -16,7 +16,7 @@ from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.page import Page, as_json, asset, filled, most_lines, page_data, policy, run_page
 from saddle_jax.report.sections import sparkline
 from saddle_jax.runs.downsample import MOST_BYTES, Following, Thinned
-from saddle_jax.runs.table import Run, load
+from saddle_jax.runs.table import Run, load_runs
 from saddle_jax.serve.scan import Entry, Runs, version_of
 
 MOST_RUNS = 200  # in one page
@@ -111,7 +111,9 @@ class Site:
                 room -= self._runs.size(entry.workdir)
                 if room < 0:
                     raise DamagedError(f"the runs of a page may have {LARGEST:,} bytes of JSON: choose fewer")
-                found = load([entry.workdir], read=lambda workdir: self._lines(workdir, most, most_bytes))
+                found = load_runs(
+                    [entry.workdir], read=lambda workdir: self._lines(workdir, most, most_bytes)
+                )
                 for run in found:
                     run.check()
                     topology_of(run)  # refuses what is no graph

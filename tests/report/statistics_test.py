@@ -14,7 +14,7 @@ from saddle_jax.report.comparisons import cells_of, comparison, differences, int
 from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.tables import as_csv, as_latex, in_form
 from saddle_jax.runs.schema import CLASSIFICATION
-from saddle_jax.runs.table import load
+from saddle_jax.runs.table import load_runs
 from saddle_jax.training.sweep import parse_grid
 
 
@@ -72,7 +72,7 @@ def write_grid(folder):
 
 def test_a_grid_in_numbers_and_differences(tmp_path):
     grid = parse_grid("qgm,q_saddle", "none,sign", "0,1")
-    cells = cells_of(load(write_grid(tmp_path)), grid)
+    cells = cells_of(load_runs(write_grid(tmp_path)), grid)
     rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, grid, CLASSIFICATION[0])))))
     assert [(row["method"], row["compressor"], row["n"], row["diverged"]) for row in rows] == [
         ("qgm", "none", "2", "0"),

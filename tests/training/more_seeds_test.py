@@ -10,7 +10,7 @@ from dying import Deadly, Killed
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs import run_folder
-from saddle_jax.runs.table import load
+from saddle_jax.runs.table import load_runs
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop, more_seeds
 from saddle_jax.training.progress import Screen
@@ -64,7 +64,7 @@ def test_old_and_new_seeds_are_one_folder(changes, seeds, had, tmp_path):
     history = [{"from": {"seeds": had}, "at_step": 30}]
     check_same_folders(tmp_path / "joined", tmp_path / "together", history)
     assert not list((tmp_path / "joined").glob("seeds*"))
-    assert [run.config for run in load([tmp_path / "joined"])] == many.each()
+    assert [run.config for run in load_runs([tmp_path / "joined"])] == many.each()
     # The checkpoint holds all of them too, and the run goes on from it.
     for number in range(len(many.each())):
         step, models = open_run(tmp_path / "joined", print, replica=number)[1:]

@@ -16,7 +16,7 @@ from folders import OBJECTIVE
 import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
-from saddle_jax.runs.table import cell_of, load, seeds_together
+from saddle_jax.runs.table import cell_of, load_runs, seeds_together
 from saddle_jax.settings import sweep as replicas
 from saddle_jax.settings.config import Config
 from saddle_jax.training import batches, describe, loop
@@ -244,7 +244,7 @@ def as_if_streamed(run):
 
 def test_reports_see_runs(trained):
     result, workdir = trained
-    runs = load([workdir])
+    runs = load_runs([workdir])
     assert [run.config for run in runs] == SMALL.each()
     assert [run.state for run in runs] == ["finished"] * 2 + ["diverged"] * 2
     assert [len(group) for group in seeds_together(runs)] == [2, 2]
