@@ -143,7 +143,7 @@ def test_bars_stand_at_their_stages(monkeypatch, tmp_path):
     from matplotlib.axes import Axes
 
     drawn = []
-    monkeypatch.setattr(Axes, "bar", lambda self, x, height, width, color, label: drawn.append((x, height, label)))
+    monkeypatch.setattr(Axes, "bar", lambda self, x, height, width, **look: drawn.append((x, height, look)))
     stages = [
         {"epoch": e, "lambda_max": v, "density": None, "whose": "consensus"}
         for e, v in ((5, 1.0), (7.5, 2.0), (10, None))
@@ -151,7 +151,8 @@ def test_bars_stand_at_their_stages(monkeypatch, tmp_path):
     monkeypatch.setattr("matplotlib.figure.Figure.legend", lambda self, **options: None)
     runs = [Sharp(name, name, {}, those) for name, those in (("a", stages), ("b", stages[1:2]))]
     plot_stages(runs, tmp_path / "x.png")
-    assert drawn == [([-0.2, 0.8], [1.0, 2.0], "a"), ([1.2], [2.0], "b")]
+    looks = [{"color": "C0", "label": "a"}, {"color": "C1", "label": "b"}]
+    assert drawn == [([-0.2, 0.8], [1.0, 2.0], looks[0]), ([1.2], [2.0], looks[1])]
     plot_densities({"a": stages}, tmp_path / "empty.png")
 
 
