@@ -12,7 +12,7 @@ from saddle_jax.base.statistics import summarise
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
@@ -122,9 +122,9 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 
 def _spelt(name: str, text: str) -> tuple[str, dict[str, Any]]:
-    """Returns a method or ascent without its options, and these; an object of a program has them in < >."""
+    """Returns a method or estimator without its options, and these; an object has them in < >."""
     if not brought.is_object(text):
-        return (parse_method if name == "method" else parse_ascent)(text)
+        return (parse_method if name == "method" else parse_gradient)(text)
     head, _, rest = text[1:-1].partition("(")
     try:
         return f"<{head}>", calls.parse(name, f"{name}({rest}")[1] if rest else {}

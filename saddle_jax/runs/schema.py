@@ -128,7 +128,7 @@ class ResultFile(End):
         Kind("an object of times", lambda value: _all(value, dict, _is_count) and sum(value.values()) > 0),
     ] = field(default_factory=dict)
     diverged: Whole = 0
-    replicas: Objects = field(default_factory=list)
+    trials: Objects = field(default_factory=list)
     swept: Annotated[list[str], Kind("a list of names", lambda v: _all(v, list, _is_text))] = field(
         default_factory=list
     )
@@ -250,10 +250,10 @@ def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
     """Reads result.json, the ends of several runs too; returns None where the run has not ended."""
     path, remedy = workdir / "result.json", "remove it to continue from the newest checkpoint"
     result = read(path, ResultFile, remedy)
-    if result is not None and "replicas" in result:
-        if not result["replicas"] or "diverged" not in result:
-            raise damaged(path, "replicas must be a list of objects, with how many diverged", remedy)
-        result["replicas"] = [checked(end, End, path, remedy) for end in result["replicas"]]
+    if result is not None and "trials" in result:
+        if not result["trials"] or "diverged" not in result:
+            raise damaged(path, "trials must be a list of objects, with how many diverged", remedy)
+        result["trials"] = [checked(end, End, path, remedy) for end in result["trials"]]
     return result
 
 

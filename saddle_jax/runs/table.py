@@ -21,7 +21,7 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, reading
 from saddle_jax.base.statistics import Summary, mean_and_std, paired, summarise
-from saddle_jax.runs.downsample import Thinned, read_thinned
+from saddle_jax.runs.downsample import Downsampled, read_thinned
 from saddle_jax.runs.metrics import Record, newest, read_metrics
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about
 from saddle_jax.runs.schema import (
@@ -38,7 +38,7 @@ from saddle_jax.runs.schema import (
     same,
 )
 from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
-from saddle_jax.settings.sweep import name_of, of_replica, settings_of
+from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 
 
 class Records(list[dict[str, Any]]):
@@ -79,7 +79,7 @@ class Run:
     path: pathlib.Path = pathlib.Path()
     number: int | None = None
     family: str = ""
-    read_lines: Callable[[], Thinned] = lambda: Thinned([], 0)
+    read_lines: Callable[[], Downsampled] = lambda: Downsampled([], 0)
 
     @property
     def headline(self) -> Measure:
@@ -94,7 +94,7 @@ class Run:
         """Returns a number of result.json, or the last one of metrics.jsonl where only that has it."""
         found = self.result.get(name)
         if name not in self.result:
-            lines = (of_replica(line, self.number or 0).get(name) for line in newest(self.path, name))
+            lines = (of_trial(line, self.number or 0).get(name) for line in newest(self.path, name))
             found = next((each for each in lines if each is not None), None)
         return found if isinstance(found, int | float) else None
 
@@ -185,7 +185,7 @@ _MOST_POINTS = 120  # of a landscape along one side, as many cells as a page dra
 MOST_LINES = 4096
 
 # Reads the lines of a folder, all or some.
-Reader = Callable[[pathlib.Path], Thinned]
+Reader = Callable[[pathlib.Path], Downsampled]
 
 
 def load_runs(
@@ -225,9 +225,9 @@ def workdirs_of(folders: Iterable[str | pathlib.Path]) -> list[pathlib.Path]:
     return found
 
 
-def _whole(workdir: pathlib.Path) -> Thinned:
+def _whole(workdir: pathlib.Path) -> Downsampled:
     records = read_metrics(workdir)
-    return Thinned(records, len(records))
+    return Downsampled(records, len(records))
 
 
 def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
@@ -242,14 +242,14 @@ def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
     found, lines = measures(about, name), functools.cache(lambda: read(workdir))
     for number, (each, setting, end) in enumerate(zip(config.each(), own, ends, strict=True)):
         yield Run(
-            name=f"{name} ({name_of(setting)})" if config.has_replicas else name,
+            name=f"{name} ({name_of(setting)})" if config.has_trials else name,
             config=each,
             about=about | {"partition": _partition(about, number)},
             state="running" if running else str(end.get("status", "unfinished")),
             result=end,
             measures=found,
             path=workdir,
-            number=number if config.has_replicas else None,
+            number=number if config.has_trials else None,
             read_lines=lines,
         )
 
@@ -263,12 +263,12 @@ def _partition(about: dict[str, Any], number: int) -> dict[str, Any]:
 
 def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list[dict[str, Any]]:
     """Returns how each run of a folder ended: its own part of result.json and the shared one, or nothing."""
-    if result is None or "replicas" not in result:
+    if result is None or "trials" not in result:
         return [result or {}] * count
-    if len(result["replicas"]) != count:
-        raise damaged(path, f"replicas must be a list of {count} objects")
+    if len(result["trials"]) != count:
+        raise damaged(path, f"trials must be a list of {count} objects")
     shared = {name: result[name] for name in OF_ALL if name in result}
-    return [shared | end for end in result["replicas"]]
+    return [shared | end for end in result["trials"]]
 
 
 def consensus_stages(run: Run) -> list[dict[str, Any]]:
@@ -307,7 +307,7 @@ def _metrics(lines: Sequence[Record], result: Mapping[str, Any], number: int, pa
     Lines of older versions may not say what had been sent: each step costs the same, and the last count gives
     all. So do the backward passes of a step, the mean over its agents and kinds.
     """
-    records = Records(of_replica(record, number) for record in lines)
+    records = Records(of_trial(record, number) for record in lines)
     ends = [*records, *([result] if result else [])]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
         counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
@@ -389,11 +389,7 @@ def listed(workdir: pathlib.Path, label: str) -> tuple[Listed, int]:
     if score is not None:
         text = f"{headline.title} {headline.text(score)}"
     if settings["sweep"]:  # numbers of different settings have no mean
-        each = (
-            [end.get(key) for end in last["replicas"]]
-            if "replicas" in last
-            else last.get(f"{key}_by_replica")
-        )
+        each = [end.get(key) for end in last["trials"]] if "trials" in last else last.get(f"{key}_by_trial")
         numbers = [value for value in each or () if isinstance(value, float)]
         spread = f"{headline.digits(min(numbers))} to {headline.text(max(numbers))}" if numbers else "-"
         score, text = None, f"{headline.title} {spread}"

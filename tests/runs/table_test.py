@@ -34,14 +34,14 @@ def test_the_example_in_the_documents_prints_what_it_says(monkeypatch):
 @pytest.fixture
 def several(tmp_path):
     """Two seeds in one folder, one of which diverged, and a third seed beside it."""
-    replicas = [
+    trials = [
         {"seed": 3, "status": "finished", "test_accuracy": 0.5, "params_sha256": "a"},
         {"seed": 4, "status": "diverged", "test_accuracy": None, "diverged_at_step": 2},
     ]
     lines = [{"step": 1, "epoch": 0.5, "train_loss": 2.0, "train_loss_std": 1}]
-    lines[0]["train_loss_by_replica"] = [1, 3]
+    lines[0]["train_loss_by_trial"] = [1, 3]
     config = dataclasses.replace(SMALL, seeds="3,4")
-    write_run(tmp_path / "both", config, lines=lines, result={"replicas": replicas, "diverged": 1})
+    write_run(tmp_path / "both", config, lines=lines, result={"trials": trials, "diverged": 1})
     write_run(tmp_path / "third", dataclasses.replace(SMALL, seed=5))
     return tmp_path
 
@@ -120,8 +120,8 @@ def test_what_a_file_says_is_declared(tmp_path):
         ({"seconds": -1}, "seconds must be a number >= 0"),
         ({"test_loss": "low"}, "test_loss must be a number, got 'low'"),
         ({"agent_loss_each": 3}, "agent_loss_each must be a list of numbers"),
-        ({"replicas": [], "diverged": 0}, "replicas must be a list of objects"),
-        ({"replicas": [{}], "diverged": 0}, "status must be there"),
+        ({"trials": [], "diverged": 0}, "trials must be a list of objects"),
+        ({"trials": [{}], "diverged": 0}, "status must be there"),
         ({"test_loss": 1e200}, "test_loss must be a number"),
     ):
         path.write_text(json.dumps(sound | change))
