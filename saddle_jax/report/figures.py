@@ -18,9 +18,11 @@ from saddle_jax.core.comm_cost import readable
 from saddle_jax.methods import options_of
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.plots import (
-    band,
+    Curve,
+    draw_curves,
     finish,
     in_matplotlib,
+    legend_below,
     name_bands,
     new_figure,
     plot_bars,
@@ -95,20 +97,17 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
         ]
         rows.append((of_gradients, [(name + ending, f"{label},\n{how}") for name, label in names]))
     figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
-    names_of, styles = labels(groups), in_matplotlib(groups)
+    looks = [(label, *look) for label, look in zip(labels(groups), in_matplotlib(groups), strict=True)]
     for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
         for axes, (name, label) in zip(cells, panels, strict=True):
-            found = [(groups.index(group), over_seeds(group, name)) for group in members]
-            heights = np.concatenate([mean for _, (_, mean, _) in found])
-            if heights.min() > 0 and heights.max() > 1e4 * heights.min():
-                axes.set_yscale("log")  # a run that diverges would press the others flat
-            for number, (x, mean, spread) in found:
-                band(axes, x, mean, spread, names_of[number], *styles[number])
+            curves = [Curve(*over_seeds(group, name), *looks[groups.index(group)]) for group in members]
+            heights = np.concatenate([curve.mean for curve in curves])
+            # A run that diverges would press the others flat.
+            draw_curves(axes, curves, "log" if heights.max() > 1e4 * heights.min() else "linear")
             finish(axes, "epoch", label)
             if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
-    handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    legend_below(figure)
     name_bands(figure, groups)
     save(figure, path)
 
@@ -369,14 +368,12 @@ def plot_curves(
     rows = len(panels) // 3
     legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # below the panels
     figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
-    handles: dict[Any, Any] = {}
     for cell, panel in zip(axes.ravel(), panels, strict=True):
         _draw(cell, panel, groups, texts)
         if with_paper and panel.metric == panels[1].metric:
             _draw_paper(cell, groups, texts)
-        handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+        legend_below(figure)
     name_bands(figure, groups)
     save(figure, path)
 
@@ -401,14 +398,12 @@ def _panels(x: Axis, headline: Measure) -> list[_Panel]:
 
 def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequence[str]) -> None:
     found = [
-        (*over_seeds(group, panel.metric, panel.x.metric), label, *look)
+        Curve(*over_seeds(group, panel.metric, panel.x.metric), label, *look)
         for group, label, look in zip(groups, names, in_matplotlib(groups), strict=True)
         if has(group, panel.metric) and has(group, panel.x.metric)
     ]
-    if found and all(np.min(mean, initial=np.inf) > 0 for _, mean, *_ in found):
-        cell.set_yscale(panel.scale)
-    for x, mean, spread, label, colour, dash in found:
-        band(cell, x, panel.factor * mean, panel.factor * spread, label, colour, dash)
+    found = [one._replace(mean=panel.factor * one.mean, spread=panel.factor * one.spread) for one in found]
+    draw_curves(cell, found, panel.scale)
     for line in cell.lines:
         if len(line.get_xdata()) < 60:
             line.set_marker(".")

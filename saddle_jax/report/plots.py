@@ -198,26 +198,42 @@ def _is_sharp(run: Run) -> bool:
     return run.config.gradient != "none"
 
 
-def band(
-    axes: Any,
-    x: Sequence[float],
-    mean: np.ndarray,
-    spread: np.ndarray,
-    label: str,
-    colour: Any,
-    line: str = "-",
-) -> None:
-    """Draws a line, and one standard deviation to both sides.
+class Curve(NamedTuple):
+    """A line of a picture: the means over seeds, and one standard deviation to both sides."""
 
-    On a logarithmic axis, which must be one by now, that is to first order the deviation of the logarithm:
-    mean * exp(+-spread / mean), which never falls below zero.
+    x: Sequence[float]
+    mean: np.ndarray
+    spread: np.ndarray
+    label: str
+    colour: Any
+    dash: str = "-"
+
+
+def draw_curves(axes: Any, curves: Sequence[Curve], scale: str) -> None:
+    """Draws lines with their bands, on a logarithmic axis only where all means are above zero.
+
+    There a band is to first order the deviation of the logarithm: mean * exp(+-spread / mean), which never
+    falls below zero.
     """
-    axes.plot(x, mean, linewidth=1.2, linestyle=line, label=label, color=colour)
-    if spread.any():
-        low, high = mean - spread, mean + spread
-        if axes.get_yscale() == "log":
-            low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
-        axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+    if curves and all(np.min(one.mean, initial=np.inf) > 0 for one in curves):
+        axes.set_yscale(scale)
+    for x, mean, spread, label, colour, dash in curves:
+        axes.plot(x, mean, linewidth=1.2, linestyle=dash, label=label, color=colour)
+        if spread.any():
+            low, high = mean - spread, mean + spread
+            if axes.get_yscale() == "log":
+                low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
+            axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+
+
+def legend_below(figure: Any, columns: int = 2) -> None:
+    """Lists all that is drawn in a figure's panels, each label once, below them."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        found, texts = axes.get_legend_handles_labels()
+        handles |= dict(zip(texts, found, strict=True))
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=columns)
 
 
 def plot_bars(
@@ -240,7 +256,7 @@ def plot_bars(
     axes.set_yscale(scale)
     axes.set_xticks(range(len(epochs)), [f"{epoch:.4g}" for epoch in epochs])
     finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
-    figure.legend(loc="outside lower center", fontsize=7, ncols=2)
+    legend_below(figure)
     save(figure, path)
 
 

@@ -124,10 +124,6 @@ def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
         cell.set_yscale("log")
         cell.set_ylim(bottom=1e-8)
         cell.set_title(f"epoch {epoch:.4g}", fontsize=8)
-        cell.set_xlabel("eigenvalue", fontsize=8)
-        cell.tick_params(which="both", labelsize=7)
-        cell.spines[["top", "right"]].set_visible(False)
-    cells[0].set_ylabel("density", fontsize=8)
-    if epochs:
-        figure.legend(*cells[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2)
+        plots.finish(cell, "eigenvalue", "density" if cell is cells[0] else "")
+    plots.legend_below(figure)
     save(figure, path)
