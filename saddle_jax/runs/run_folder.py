@@ -155,7 +155,8 @@ def read_about(workdir: pathlib.Path) -> dict[str, Any]:
             f"{workdir} holds a run in format {str(written)[:20]}, and this version reads format "
             f"{RUN_FORMAT}: train it again in another folder, or use the version that wrote it"
         )
-    return checked(content, ConfigFile, path)
+    with reading(path):
+        return checked(content, ConfigFile)
 
 
 def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -1,208 +1,125 @@
 """What the JSON files of a run's folder say: a dataclass declares each, and `read` reads and checks them all.
 
-A declaration lists names with what may stand there; names without a default must be there. What is not
-declared stays as it is in config.json. In result.json it is a metric: a number, or a list of numbers where
-its name ends in _each. NaN is read as None, and a number too large to compute with is damage.
+The type of a field is what may stand at its name, and a field without a default must be there. What is not
+declared stays as it is in config.json; in result.json it is a metric: a number, or a list of numbers where
+its name ends in _each. Where there may be no number, NaN is read as None; one too large is damage.
 """
 
 import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Sequence
 from dataclasses import field
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from saddle_jax.base.errors import DamagedError, RunError
-from saddle_jax.base.reading import TOO_LARGE, damaged, read_object
-
-STATUSES = ("finished", "diverged", "interrupted")
-
-
-class Kind(NamedTuple):
-    """What may stand at a name, in words and as a check."""
-
-    told: str
-    holds: Callable[[Any], bool]
-
-
-def _is_number(value: Any) -> bool:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_one and not abs(value) >= TOO_LARGE  # NaN is one, and read as None
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int)
-
-
-def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0
-
-
-def _is_score(value: Any) -> bool:
-    return value is None or _is_number(value)
-
-
-def _all(value: Any, kind: type[list] | type[dict], holds: Callable[[Any], bool]) -> bool:
-    if not isinstance(value, kind):
-        return False
-    return all(map(holds, value.values() if isinstance(value, dict) else value))
-
-
-def _is_density(value: Any) -> bool:
-    return value is None or (_all(value, dict, _is_curve) and {"x", "y"} <= value.keys())
-
-
-def _is_curve(value: Any) -> bool:
-    return _all(value, list, _is_score)
-
-
-def _is_last_finite(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return value is None
-    return not value or all(_is_number(value.get(name)) for name in ("step", "train_loss"))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-_NUMBER = Kind("a number", _is_score)
-_NUMBERS = Kind("a list of numbers", lambda value: value is None or _all(value, list, _is_score))
-
-Text = Annotated[str, Kind("text", _is_text)]
-Whole = Annotated[int, Kind("a whole number", _is_whole)]
-Count = Annotated[float, Kind("a number >= 0", _is_count)]
-Number = Annotated[float | None, _NUMBER]
-Whose = Annotated[
-    str | int, Kind("consensus or an agent", lambda value: value == "consensus" or _is_whole(value))
-]
-Object = Annotated[dict[str, Any], Kind("an object", _is_object)]
-List = Annotated[list[Any], Kind("a list", lambda value: isinstance(value, list))]
-Objects = Annotated[
-    list[dict[str, Any]], Kind("a list of objects", lambda value: _all(value, list, _is_object))
-]
+from saddle_jax.base.reading import TOO_LARGE, damaged, read_object, reading
 
 
 @dataclasses.dataclass
 class ConfigFile:
     """config.json: the settings, and with what they were run; it also has single numbers and texts."""
 
-    config: Object
-    versions: Object = field(default_factory=dict)
-    devices: List = field(default_factory=list)
-    dataset: Object = field(default_factory=dict)
-    objective: Object = field(default_factory=dict)  # its metrics are read by `measures`
-    partition: Object = field(default_factory=dict)
-    partitions: List = field(default_factory=list)  # of each of several runs
-    topology: Object = field(default_factory=dict)
-    layers: List = field(default_factory=list)  # what the _by_layer metrics are of
-    continued: List = field(default_factory=list)  # from which settings it went on
+    config: dict[str, Any]
+    versions: dict[str, Any] = field(default_factory=dict)
+    devices: list[Any] = field(default_factory=list)
+    dataset: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)  # its metrics are read by `measures`
+    partition: dict[str, Any] = field(default_factory=dict)
+    partitions: list[Any] = field(default_factory=list)  # of each of several runs
+    topology: dict[str, Any] = field(default_factory=dict)
+    layers: list[Any] = field(default_factory=list)  # what the _by_layer metrics are of
+    continued: list[Any] = field(default_factory=list)  # from which settings it went on
+
+
+@dataclasses.dataclass
+class LastFinite:
+    """The last logged step of a run that diverged whose loss was finite; empty if there is none."""
+
+    step: int
+    train_loss: float
 
 
 @dataclasses.dataclass
 class End:
     """How one run ended; its last evaluation's metrics stand beside these."""
 
-    status: Annotated[str, Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)]
-    diverged_at_step: Whole = 0
-    last_finite: Annotated[dict[str, float] | None, Kind("a step and its loss", _is_last_finite)] = None
-    params_sha256: Annotated[str | None, Kind("text", lambda value: value is None or _is_text(value))] = None
+    status: Literal["finished", "diverged", "interrupted"]
+    diverged_at_step: int = 0
+    last_finite: LastFinite | None = None
+    params_sha256: str | None = None
 
 
 @dataclasses.dataclass(kw_only=True)
 class ResultFile(End):
     """result.json: the end of a run or, of several, the means of their ends, and each of them."""
 
-    steps: Annotated[int, Kind("a whole number >= 0", lambda value: _is_whole(value) and _is_count(value))]
-    seconds: Count
-    bytes_sent_per_agent: Count
-    paper_bytes_sent_per_agent: Count
-    ready_seconds: Count = 0.0
-    profile: Annotated[
-        dict[str, float],
-        Kind("an object of times", lambda value: _all(value, dict, _is_count) and sum(value.values()) > 0),
-    ] = field(default_factory=dict)
-    diverged: Whole = 0
-    trials: Objects = field(default_factory=list)
-    swept: Annotated[list[str], Kind("a list of names", lambda v: _all(v, list, _is_text))] = field(
-        default_factory=list
-    )
-    # Means over the seeds of each combination of swept numbers.
-    settings: Annotated[
-        list[dict[str, float]],
-        Kind(
-            "a list of objects of numbers", lambda v: _all(v, list, lambda one: _all(one, dict, _is_number))
-        ),
-    ] = field(default_factory=list)
+    steps: int
+    seconds: float
+    bytes_sent_per_agent: float
+    paper_bytes_sent_per_agent: float
+    ready_seconds: float = 0.0
+    profile: dict[str, float] = field(default_factory=dict)
+    diverged: int = 0
+    trials: list[End] = field(default_factory=list)
+    swept: list[str] = field(default_factory=list)
+    settings: list[dict[str, float]] = field(default_factory=list)  # means over the seeds of each combination
 
 
-# What a folder of several runs says of all of them alike.
-OF_ALL = (
-    "steps",
-    "seconds",
-    "ready_seconds",
-    "bytes_sent_per_agent",
-    "paper_bytes_sent_per_agent",
-    "profile",
-)
+# What a folder of several runs says of all of them alike, none of it below zero.
+_COUNTS = ("steps", "seconds", "ready_seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent")
+OF_ALL = (*_COUNTS, "profile")
 
 
 @dataclasses.dataclass
 class Stage:
     """The Hessian of one model, an entry of sharpness.json."""
 
-    step: Whole
-    epoch: Annotated[float, Kind("a number", _is_number)]
-    whose: Annotated[
-        str | int, Kind("consensus or an agent", lambda value: value == "consensus" or _is_whole(value))
-    ]
-    density: Annotated[dict[str, list[float]] | None, Kind("lists x and y", _is_density)] = None
-    lambda_max: Number = None
-    lambda_min: Number = None
-    residual: Number = None
-    trace: Number = None
-    trace_error: Number = None
+    step: int
+    epoch: float
+    whose: Literal["consensus"] | int
+    density: dict[str, list[float | None]] | None = None  # of the eigenvalues: y at x
+    lambda_max: float | None = None
+    lambda_min: float | None = None
+    residual: float | None = None
+    trace: float | None = None
+    trace_error: float | None = None
 
 
 @dataclasses.dataclass
 class SharpnessFile:
     """sharpness.json: the Hessians that were measured, and on what."""
 
-    stages: Objects
+    stages: list[Stage]
 
 
 @dataclasses.dataclass
 class PaperFile:
     """paper.json: which published figure a run reproduces."""
 
-    table: Any = "-"
-    row: Any = "-"
-    paper: Any = "-"
-    scale: Any = "-"
+    table: Any = None
+    row: Any = None
+    paper: Any = None
+    scale: Any = None
 
 
 @dataclasses.dataclass
 class Evaluation:
     """Metrics of one model, computed later."""
 
-    run: Object  # seed and swept numbers, of one of several runs
-    whose: Annotated[
-        str | int, Kind("consensus or an agent", lambda value: value == "consensus" or _is_whole(value))
-    ]
-    step: Whole
-    metrics: Object
+    run: dict[str, Any]  # seed and swept numbers, of one of several runs
+    whose: Literal["consensus"] | int
+    step: int
+    metrics: dict[str, Any]
 
 
 @dataclasses.dataclass
 class EvaluationFile:
     """evaluation.json: what `saddle evaluate` has computed."""
 
-    evaluations: Objects
+    evaluations: list[Evaluation]
 
 
 def read(path: pathlib.Path, schema: type, remedy: str = "") -> dict[str, Any] | None:
@@ -212,31 +129,55 @@ def read(path: pathlib.Path, schema: type, remedy: str = "") -> dict[str, Any] |
       DamagedError: it says something else; `remedy` is what to do then.
     """
     content = read_object(path)
-    return None if content is None else checked(content, schema, path, remedy)
+    if content is None:
+        return None
+    with reading(path, remedy):
+        return checked(content, schema)
 
 
-def checked(content: dict[str, Any], schema: type, path: pathlib.Path, remedy: str = "") -> dict[str, Any]:
-    """Returns an object as it is declared, with None in place of NaN."""
-    kinds, needed = _declared(schema)
-    if missing := sorted(needed - content.keys()):
-        raise damaged(path, f"{', '.join(missing)} must be there", remedy)
-    found = {}
-    for name, value in content.items():
-        metric = _NUMBERS if name.endswith("_each") else _NUMBER
-        kind = kinds.get(name, metric if issubclass(schema, End) else None)
-        if kind and not kind.holds(value):
-            raise damaged(path, f"{name[:40]} must be {kind.told}, got {str(value)[:40]!r}", remedy)
-        found[name] = finite(value) if kind in (_NUMBER, _NUMBERS) else value
-    return found
+def checked(content: dict[str, Any], schema: type) -> dict[str, Any]:
+    """Returns an object as it is declared; a ValueError says what is otherwise."""
+    hints, needed = _declared(schema)
+    if missing := [name for name in needed if name not in content]:
+        raise ValueError(f"{', '.join(missing)} must be there")
+    other = [list[float | None] | None, float | None] if issubclass(schema, End) else [Any, Any]
+    return {
+        name: _parsed(value, hints.get(name, other[not name.endswith("_each")]), name)
+        for name, value in content.items()
+    }
 
 
 @functools.cache
-def _declared(schema: type) -> tuple[dict[str, Kind], set[str]]:
-    """Returns the kind of each name that is declared, and the names that must be there."""
-    hints = get_type_hints(schema, include_extras=True)
-    kinds = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
-    empty = dataclasses.MISSING
-    return kinds, {f.name for f in dataclasses.fields(schema) if f.default is f.default_factory is empty}
+def _declared(schema: type) -> tuple[dict[str, Any], list[str]]:
+    """Returns the type of each name that is declared, and the names that must be there."""
+    empty, fields = dataclasses.MISSING, dataclasses.fields(schema)
+    return get_type_hints(schema), [f.name for f in fields if f.default is f.default_factory is empty]
+
+
+_WORDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}
+
+
+def _parsed(value: Any, hint: Any, name: str) -> Any:
+    """Returns what stands at a name, if it is of the type; None for a NaN where there may be None."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind is Any or (kind is Literal and value in inner):
+        return value
+    if kind in (types.UnionType, Union):
+        if value is None or (type(None) in inner and value != value):
+            return None
+        hint = next((one for one in inner if get_origin(one) is Literal and value in get_args(one)), None)
+        return _parsed(value, hint or next(one for one in reversed(inner) if one is not type(None)), name)
+    if kind is dict and isinstance(value, dict):
+        return {key: _parsed(one, inner[1], key) for key, one in value.items()}
+    if kind is list and isinstance(value, list):
+        return [_parsed(one, inner[0], name) for one in value]
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict) and isinstance(hint, type):
+        return checked(value, hint) if value or hint is not LastFinite else {}
+    numbers = (int, float) if kind is float else (kind,)
+    if type(value) in numbers and (kind is str or abs(value) < TOO_LARGE):
+        return value
+    told = f"one of {', '.join(inner)}" if kind is Literal else _WORDS.get(kind, "an object")
+    raise ValueError(f"{str(name)[:40]} must be {told}, got {str(value)[:40]!r}")
 
 
 def finite(value: Any) -> Any:
@@ -250,32 +191,35 @@ def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
     """Reads result.json, the ends of several runs too; returns None where the run has not ended."""
     path, remedy = workdir / "result.json", "remove it to continue from the newest checkpoint"
     result = read(path, ResultFile, remedy)
-    if result is not None and "trials" in result:
-        if not result["trials"] or "diverged" not in result:
-            raise damaged(path, "trials must be a list of objects, with how many diverged", remedy)
-        result["trials"] = [checked(end, End, path, remedy) for end in result["trials"]]
+    if result is None:
+        return None
+    with reading(path, remedy):
+        if wrong := [name for name in _COUNTS if not result.get(name, 0) >= 0]:
+            raise ValueError(f"{wrong[0]} must be a number >= 0, got {result[wrong[0]]}")
+        if "profile" in result and not sum(result["profile"].values()) > 0:
+            raise ValueError("profile must have times")
+        if "trials" in result and not (result["trials"] and "diverged" in result):
+            raise ValueError("trials must be a list of objects, with how many diverged")
     return result
 
 
 def read_sharpness(path: pathlib.Path) -> dict[str, Any] | None:
-    """Reads a file of Hessians, the numbers of each stage that were not measured as None."""
+    """Reads a file of Hessians; what of a stage was not measured is None."""
     remedy = "remove it to measure again"
     content = read(path, SharpnessFile, remedy)
     if content is None:
         return None
-    absent = dict.fromkeys(name for name in _declared(Stage)[0])
-    stages = [absent | checked(stage, Stage, path, remedy) for stage in content["stages"]]
-    for stage in stages:
-        if density := stage["density"]:
-            stage["density"] = {axis: finite(density[axis]) for axis in ("x", "y")}
-    return {**content, "stages": stages}
+    absent = dict.fromkeys(field.name for field in dataclasses.fields(Stage))
+    if not all({"x", "y"} <= {*(stage.get("density") or "xy")} for stage in content["stages"]):
+        raise damaged(path, "the density of a stage must have x and y", remedy)
+    return {**content, "stages": [absent | stage for stage in content["stages"]]}
 
 
 def read_evaluations(path: pathlib.Path) -> list[dict[str, Any]]:
     """Reads the evaluations that a folder keeps; there may be none."""
-    remedy = "remove it to write a new one"
-    found = (read(path, EvaluationFile, remedy) or {"evaluations": []})["evaluations"]
-    return [checked(each, Evaluation, path, remedy) for each in found]
+    found = read(path, EvaluationFile, "remove it to write a new one") or {"evaluations": []}
+    evaluations: list[dict[str, Any]] = found["evaluations"]
+    return evaluations
 
 
 # The metrics of a run as its config.json names them: what they are called, and how they are written.

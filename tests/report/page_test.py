@@ -139,7 +139,7 @@ def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
     damages = {
         "metrics.jsonl": ('{"step": 1, "epoch": 1, "train_loss": "<b>"}\n', "'train_loss' must be a number"),
         "result.json": ("[]", "it must be a JSON object"),
-        "sharpness.json": ('{"stages": [5]}', "stages must be a list of objects"),
+        "sharpness.json": ('{"stages": [5]}', "stages must be an object"),
         "paper.json": ("{", "cannot be read"),
         "landscape.npz": ("PK", "cannot be read"),
         "config.json": (

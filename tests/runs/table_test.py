@@ -116,10 +116,13 @@ def test_what_a_file_says_is_declared(tmp_path):
     sound = json.loads(path.read_text())
     for change, said in (
         ({"status": "done"}, "status must be one of finished, diverged, interrupted, got 'done'"),
-        ({"steps": 1.5}, "steps must be a whole number >= 0, got '1.5'"),
+        ({"steps": 1.5}, "steps must be a whole number, got '1.5'"),
         ({"seconds": -1}, "seconds must be a number >= 0"),
         ({"test_loss": "low"}, "test_loss must be a number, got 'low'"),
-        ({"agent_loss_each": 3}, "agent_loss_each must be a list of numbers"),
+        ({"agent_loss_each": 3}, "agent_loss_each must be a list, got '3'"),
+        ({"agent_loss_each": ["x"]}, "agent_loss_each must be a number, got 'x'"),
+        ({"last_finite": {"step": 1}}, "train_loss must be there"),
+        ({"profile": {}}, "profile must have times"),
         ({"trials": [], "diverged": 0}, "trials must be a list of objects"),
         ({"trials": [{}], "diverged": 0}, "status must be there"),
         ({"test_loss": 1e200}, "test_loss must be a number"),
