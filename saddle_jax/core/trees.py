@@ -165,7 +165,7 @@ def zeros_of_pairs(params: Params, slots: int) -> Params:
     return jax.tree.map(zeros, params)
 
 
-def check_params(params: Params, size: int, name: str = "params") -> None:
+def check_params(name: str, params: Params, size: int) -> None:
     """Checks that every leaf is a real floating-point array [A, ...]; the error names the one that is not."""
     check_stacked(name, params, size)
     for path, leaf in jax.tree.leaves_with_path(params):

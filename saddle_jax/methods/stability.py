@@ -1,7 +1,7 @@
 """What the eigenvalues of W allow: the checks of methods that some graphs make diverge."""
 
 from saddle_jax.base.checks import is_traced
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 
 
 def smallest_eigenvalue(topology: Graphs) -> float | None:
@@ -12,5 +12,5 @@ def smallest_eigenvalue(topology: Graphs) -> float | None:
 
 
 def are_known(*values: object) -> bool:
-    """Returns whether these hyper-parameters are numbers: a traced one, which is swept, cannot be checked."""
-    return not any(is_traced(value) for value in values)
+    """Returns whether these hyper-parameters are numbers: what is swept or varies cannot be checked."""
+    return not any(callable(value) or is_traced(value) for value in values)

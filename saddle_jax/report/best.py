@@ -5,14 +5,12 @@ import pathlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import RunError
+from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.statistics import summarise
-from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
-from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
@@ -105,7 +103,7 @@ def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) ->
 def settings_of(run: Run) -> dict[str, Any]:
     """Returns the settings that decide a run's numbers, apart from the seed.
 
-    Options that a spelling gives stand by themselves, as method.mu, and those without a meaning are left out.
+    Options that a spec gives stand by themselves, as method.mu, and those without a meaning are left out.
     Of a run that was made of Python objects, "computes" tells its step from others with the same names.
     """
     settings: dict[str, Any] = {}
@@ -113,23 +111,13 @@ def settings_of(run: Run) -> dict[str, Any]:
         if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
         if name in SPELT:
-            settings[name], options = _spelt(name, value)
-            settings |= {f"{name}.{option}": given for option, given in options.items()}
+            spec = parse(name, value)
+            settings[name] = str(spec._replace(kwargs=()))
+            settings |= {f"{name}.{option}": given for option, given in spec.kwargs}
         else:
             settings[name] = value
     computes = run.fact("computes")
     return settings | ({"computes": str(computes)[:16]} if computes else {})
-
-
-def _spelt(name: str, text: str) -> tuple[str, dict[str, Any]]:
-    """Returns a method or estimator without its options, and these; an object has them in < >."""
-    if not brought.is_object(text):
-        return (parse_method if name == "method" else parse_gradient)(text)
-    head, _, rest = text[1:-1].partition("(")
-    try:
-        return f"<{head}>", calls.parse(name, f"{name}({rest}")[1] if rest else {}
-    except ArgumentError:  # brackets of a name
-        return text, {}
 
 
 def varied(candidates: Sequence[Candidate]) -> list[str]:
@@ -169,7 +157,7 @@ def _is_of(name: str, metric: str) -> bool:
 
 
 def _key(settings: Mapping[str, Any]) -> Hashable:
-    return tuple((name, str(value) if isinstance(value, list) else value) for name, value in settings.items())
+    return tuple((k, str(v) if isinstance(v, list | Spec) else v) for k, v in settings.items())
 
 
 # Settings that make another problem: what is best on one of them says nothing about the others.

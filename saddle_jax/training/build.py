@@ -16,12 +16,15 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from saddle_jax.base import brought, spelt, tables
+from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError, is_traced
+from saddle_jax.base.registry import Spec, is_code, is_object
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
-from saddle_jax.compression.spelling import parse_compressor
+from saddle_jax.compression import COMPRESSORS
+from saddle_jax.core.gossip import choco, exact
+from saddle_jax.core.gradients import GradientEstimator
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
 from saddle_jax.data.recipes import Augmentation
@@ -29,15 +32,13 @@ from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
-from saddle_jax.methods.spelling import make_method, parse_method
-from saddle_jax.models import initialise
+from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
-from saddle_jax.models.spelling import make_model
-from saddle_jax.sam.spelling import make_gradient, parse_gradient
+from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported
+from saddle_jax.settings.config import OF_GOSSIP, OPTIONS, Config, build_topology, check_imported
 from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
@@ -95,25 +96,24 @@ def build_method(
 ) -> Method:
     """Returns the method that the settings name, on a graph; numbers of the settings may be traced.
 
-    `numbers` replace options that the spelling of the method or estimator gives, such as "method.mu".
+    `numbers` replace options that method or estimator are written with, such as "method.mu".
     """
     own = {own_option(option): value for option, value in (numbers or {}).items()}
     check_imported(config)
-    name, _ = parse_method(config.method)
-    options = _options(config, spelt.factory("method", name, METHODS))
-    method = make_method(config.method, topology, schedule, _of("method", own), **options)
+    spec = METHODS.parse(config.method)
+    options = {**_options(config), **METHODS.arguments(spec), **_of("method", own)}
+    if "gossip" in METHODS.options(spec):
+        options = _with_gossip(options)
+    method = METHODS.make(
+        spec._replace(args=(), kwargs=tuple(options.items())), topology=topology, learning_rate=schedule
+    )
     if method.topology.size != topology.size:
         raise ArgumentError(
             f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
             f"one of {method.topology.size}"
         )
     if config.gradient != "auto":
-        estimator = make_gradient(
-            config.gradient,
-            share=lambda t: schedule(t) / config.learning_rate,
-            instead=_of("gradient", own),
-            **_options_of_sam(config),
-        )
+        estimator = make_gradient(config, lambda t: schedule(t) / config.learning_rate, _of("gradient", own))
         # The settings name it beside the method: here it takes the place of an estimator that the method has.
         instead = config.gradient == "none" or climbs(method)
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
@@ -122,44 +122,72 @@ def build_method(
     return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
 
 
+def make_gradient(
+    config: Config, share: Callable[[Any], Any] | None = None, numbers: Mapping[str, Any] | None = None
+) -> GradientEstimator[Any]:
+    """Makes the estimator that the settings name; "none" is the plain gradient.
+
+    `share` is the learning rate as a share of its largest. `numbers` replace options, and may be traced.
+    """
+    spec = GRADIENTS.parse(config.gradient, ["none"])
+    if spec.name == "none":
+        spec = Spec("plain")
+    options = {**_options_of_sam(config, spec), **GRADIENTS.given(spec), **(numbers or {})}
+    made: GradientEstimator[Any] = GRADIENTS.make(
+        spec._replace(args=(), kwargs=tuple(options.items())), share=share
+    )
+    return made
+
+
 def _of(whose: str, own: Mapping[Any, Any]) -> dict[str, Any]:
-    return {option: value for (spelt, option), value in own.items() if spelt == whose}
+    return {option: value for (setting, option), value in own.items() if setting == whose}
 
 
 def weight_decay_of(config: Config) -> float:
     """Returns the weight decay that the method of a run applies: none if it has no such option."""
-    if brought.is_object(config.method):
+    if is_object(config.method):
         return config.weight_decay  # which the program says
-    _, given = parse_method(config.method)
+    given = METHODS.given(config.method)
     return float(given.get("weight_decay", in_force(config).get("weight_decay") or 0.0))
 
 
 def in_force(config: Config) -> dict[str, Any]:
-    """Returns the options that the method has and its spelling leaves open, with the values they have."""
-    name, given = parse_method(config.method)
-    factory = spelt.factory("method", name, METHODS)
-    own = {option: parameter.default for option, parameter in tables.options(factory).items()}
-    in_force = own | _options(config, factory)
+    """Returns the options that the method has and its spec leaves open, with the values they have."""
+    given = METHODS.given(config.method)
+    own = {option: parameter.default for option, parameter in METHODS.options(config.method).items()}
+    in_force = own | _options(config)
     return {option: value for option, value in in_force.items() if option not in given}
 
 
-def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
-    """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
-    names = [name for name in tables.options(factory) if name in SETTINGS]
+def _options(config: Config) -> dict[str, Any]:
+    """Returns the options of the method that are settings; mu and local_steps may be left to the method."""
+    takes = METHODS.options(config.method)
+    names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
     if "mu" in options and not is_traced(config.mu) and config.mu < 0:
         del options["mu"]
     if "local_steps" in options and not config.local_steps:
         del options["local_steps"]
     if "compressor" in options:
-        options["compressor"] = parse_compressor(config.compressor)
+        named = config.compressor != "none"
+        options["compressor"] = COMPRESSORS.make(config.compressor) if named else None
     return options
 
 
-def _options_of_sam(config: Config) -> dict[str, Any]:
+def _with_gossip(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a method's options with one `gossip` in the place of the settings that say parts of it."""
+    rest = dict(options)
+    order, mixing = rest.pop("order", "choco"), rest.pop("mixing", "auto")
+    if "gossip" in rest or (order, mixing) == ("choco", "auto"):
+        return rest
+    compressor, gamma = rest.pop("compressor", None), rest.pop("gamma", 1.0)
+    rest["gossip"] = exact(gamma, mixing) if compressor is None else choco(compressor, gamma, order, mixing)
+    return rest
+
+
+def _options_of_sam(config: Config, spec: Spec) -> dict[str, Any]:
     """Returns the settings of SAM; the options of other estimators are said where they are named."""
-    name, _ = parse_gradient(config.gradient)
-    if name != "sam":
+    if spec.name != "sam":
         return {}
     return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
 
@@ -355,8 +383,8 @@ def make(config: Config, shared: Parts) -> Trial:
     _check_length(trial)
     _check_model(trial)
     _check_reach(trial)
-    if brought.is_brought(config.method):
-        with brought.failing_as(f"method {config.method} failed in a step"):
+    if is_code(config.method):
+        with user_code.failing_as(f"method {config.method} failed in a step"):
             method, _ = trial.method_on(trial.topology)
             jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step
     return trial
@@ -410,11 +438,11 @@ def _check_model(trial: Trial) -> None:
         outputs = jax.eval_shape(trial.model.apply, params, inputs) if objective.check else None
     if objective.check is not None:
         objective.check(outputs, trial.dataset)
-    with brought.failing_as(f"the loss {objective.name} failed"):
+    with user_code.failing_as(f"the loss {objective.name} failed"):
         loss, _ = jax.eval_shape(objective.loss, params, trial.batch_shapes())
     if loss.shape != ():
         raise ArgumentError(f"the loss {objective.name} must return one number, got {list(loss.shape)}")
-    with brought.failing_as(f"the metrics of {objective.name} failed"):
+    with user_code.failing_as(f"the metrics of {objective.name} failed"):
         jax.eval_shape(
             functools.partial(objectives.scored, objective, trial.dataset.recipe),
             params,
@@ -445,11 +473,11 @@ def _check_reach(trial: Trial) -> None:
 @contextlib.contextmanager
 def _failing(trial: Trial, line: str) -> Iterator[None]:
     """Tells what a model raises: of a user's own with its traceback, of ours in one line."""
-    is_own = brought.is_brought(trial.config.model)
+    is_own = is_code(trial.config.model)
     try:
-        with brought.failing_as(line):
+        with user_code.failing_as(line):
             yield
-    except brought.BroughtError as error:
+    except user_code.UserCodeError as error:
         if is_own:
             raise
         raise ArgumentError(str(error)) from error
@@ -478,7 +506,7 @@ def small_models(agents: int) -> dict[str, Any]:
 
 
 def role(config: Config, name: str, shared: Parts | None = None) -> Role:
-    """Tells what a number of the settings, or "method.NAME" of a spelling, is to the step of a run.
+    """Tells what a number of the settings, or "method.NAME", an option of its spec, is to the step of a run.
 
     `shared` are parts that are made already; None takes those that the settings name.
 

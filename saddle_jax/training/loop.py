@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base import sources
+from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.types import Params
 from saddle_jax.core.comm_cost import table
-from saddle_jax.core.metrics import Axes
-from saddle_jax.core.metrics import Metrics as StepMetrics
+from saddle_jax.core.method import Metrics as StepMetrics
+from saddle_jax.core.rule import Axes
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
@@ -280,7 +280,7 @@ def train(
     versions = {f"version of {name}": number for name, number in describe.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
-        stack.enter_context(sources.reading_once())
+        stack.enter_context(user_code.reading_once())
         with hosts.agreement():
             program = build(config, parts)  # first of all: settings that cannot be run leave no trace
             if warning := memory.check(program):
@@ -390,7 +390,7 @@ class _Run:
         """Takes the steps of one call of the program."""
         count = self.calendar.together(self.step)
         inputs = feed.at(self.step)
-        with self._clock("steps", key=(count, self.program.phase(self.step, count))):
+        with self._clock("steps", key=(count, self.program.kind(self.step, count))):
             self.carry, self.newest = self.program.steps(self.carry, inputs, self.step, count)
             if self.profile:
                 jax.block_until_ready(self.carry)

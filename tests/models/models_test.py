@@ -87,7 +87,9 @@ def test_fast_and_plain_networks_are_the_same_function_of_the_same_parameters(na
     chex.assert_trees_all_equal(params[0], models.init(plain, (8, 8, 3), jax.random.key(0)))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
     batch = batch_for(name, lead=(3,))
-    grads = [jax.jit(sj.local_gradients(loss_of(model), rho=0.1))(stacked, batch) for model in (fast, plain)]
+    grads = [
+        jax.jit(sj.local_gradients(loss_of(model), sj.sam(0.1)))(stacked, batch) for model in (fast, plain)
+    ]
     chex.assert_trees_all_close(*grads, rtol=1e-3, atol=1e-5)
 
 
@@ -222,7 +224,7 @@ def test_a_module_of_ones_own_needs_no_registration():
 
 
 BAD = {
-    "name": (lambda: models.build("resnet50", 10), "model must be one of 'resnet20', .* got 'resnet50'"),
+    "name": (lambda: models.build("resnet50", 10), "model must be one of resnet20, .* got 'resnet50'"),
     "classes": (lambda: models.build("cnn", 0), "num_classes must be an integer >= 1, got 0"),
     "norm": (lambda: models.build("cnn", 10, norm="batch"), "norm must be one of .* got 'batch'"),
     "conv_impl": (lambda: models.build("cnn", 10, conv_impl="x"), "conv_impl must be one of .* got 'x'"),

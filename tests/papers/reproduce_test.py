@@ -176,7 +176,7 @@ def test_a_size_told_from_settings_is_that_of_the_run(changes):
     config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
     found, built = runs.size_of(config), build(config)
     assert found.steps == built.trial.steps
-    assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
+    assert found.bytes_sent == built.comm_cost.wire_bytes_per_agent(found.steps)
     assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
 
 
@@ -252,7 +252,7 @@ def test_interpretations_change_the_runs_that_they_mean_something_to():
     two = "cifar10-ring10-alpha0.01-ngm-quantize2_biased"
     assert changed(two, biased=False)[0] == "-compressor=quantize2"
     assert changed(two, biased=True)[0] == ""
-    assert changed(compressed, biased=True)[1].compressor == "quantize8_biased"
+    assert changed(compressed, biased=True)[1].compressor == "quantize(8, biased=True)"
     assert changed(signs, biased=False)[0] == ""
 
 

@@ -35,7 +35,7 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
         ({"method": "qgm", "gradient": "looksam"}, "gradient.every", "program"),
         ({"method": "qgm", "gradient": "esam"}, "gradient.rho", "argument"),
         ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", "program"),  # a shape
-        ({"method": "motef", "compressor": "top_k0.3"}, "method.lam", "argument"),
+        ({"method": "motef", "compressor": "top_k(0.3)"}, "method.lam", "argument"),
     ],
     ids=str,
 )
