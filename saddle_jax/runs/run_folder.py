@@ -233,51 +233,38 @@ def claim(
     fingerprint = record["partition"]["fingerprint"]
     if stored != fingerprint:
         _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
-    _check_samples(workdir, before, record)
-    _check_computed(workdir, before, record)
-    _check_graph(workdir, before, record)
+    _check_unchanged(workdir, before, record)
     if continued:
         history = [*before.get("continued", []), continued]
         after = {**before, "config": config.to_json(), "steps": record["steps"], "continued": history}
         write_json(path, after)
 
 
-def _check_samples(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a run whose data, of a file or of a program, are no longer those that it began with."""
-    data = [
-        about["dataset"].get("samples")
-        for about in (stored, record)
-        if isinstance(about.get("dataset"), dict)
-    ]
-    if len(data) == 2 and data[0] != data[1]:
-        raise RunError(
-            f"{workdir} holds a run on other samples: choose another workdir, or bring the data back"
-        )
+def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a run whose samples, step or graph are no longer those that it began with."""
 
+    def links(about: dict[str, Any]) -> list[Any] | None:  # the weights may be rounded otherwise
+        graphs = about.get("topology", {}).get("graphs")
+        return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
 
-def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a run of Python objects whose step has become another; another JAX would trace another one."""
-    traced_by = [(about.get("versions"), about.get("devices", [])[:1]) for about in (stored, record)]
-    if traced_by[0] == traced_by[1] and stored.get("computes") != record.get("computes"):
-        raise RunError(
-            f"{workdir} holds a run whose method, model, loss or graph computed something else: choose "
-            "another workdir, or undo the change to go on with it"
-        )
-
-
-def _check_graph(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a graph of a user's own that is drawn anew with each start, from numbers without a seed."""
-    recorded, found = stored.get("topology"), record["topology"]
-    if not isinstance(recorded, dict) or _who_hears(recorded) != _who_hears(found):
-        raise RunError(
-            f"{workdir} holds a run on another graph of this name: a graph that is random must take a seed"
-        )
-
-
-def _who_hears(topology: dict[str, Any]) -> list[Any] | None:
-    """Returns receivers and senders of graphs that were recorded; their weights may be rounded otherwise."""
-    graphs = topology.get("graphs")
-    return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
+    both = (stored, record)
+    samples = [about.get("dataset", {}).get("samples") for about in both]
+    traced_by = [
+        (about.get("versions"), about.get("devices", [])[:1]) for about in both
+    ]  # another JAX: others
+    others = {
+        "on other samples: choose another workdir, or bring the data back": samples[0] != samples[1]
+        and "dataset" in stored,
+        "whose method, model, loss or graph computed something else: choose another workdir, or undo the "
+        "change to go on with it": stored.get("computes") != record.get("computes")
+        and traced_by[0] == traced_by[1],
+        "on another graph of this name: a graph that is random must take a seed": links(stored)
+        != links(record)
+        or "topology" not in stored,
+    }
+    for told, is_other in others.items():
+        if is_other:
+            raise RunError(f"{workdir} holds a run {told}")
 
 
 class Metrics:
