@@ -23,6 +23,7 @@ from .core.gossip import choco as choco
 from .core.gossip import exact as exact
 from .core.graphs import Cycle as Cycle
 from .core.graphs import cycle as cycle
+from .core.hyperparams import inject_hyperparams as inject_hyperparams
 from .core.messages import Message as Message
 from .core.method import Method as Method
 from .core.method import MethodState as MethodState

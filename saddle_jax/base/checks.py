@@ -52,11 +52,11 @@ def real(
 ) -> Any:
     """Checks that `value` is a finite number inside the given bounds and returns it as a Python float.
 
-    A traced value has no number yet, so it passes as it is: a factory may be called inside jit or
-    vmap, with a hyper-parameter that is swept. A Python float, unlike a NumPy one, takes on the
-    dtype of the parameters that it meets.
+    Numbers are checked, arrays of JAX are not: a factory may be called inside jit or vmap, with a
+    hyperparameter of the state, whose number nobody knows. A Python float, unlike a NumPy one, takes on
+    the dtype of the parameters that it meets.
     """
-    if is_traced(value):
+    if is_array(value):
         return value
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)
@@ -69,10 +69,10 @@ def real(
     return number
 
 
-def is_traced(value: Any) -> bool:
-    """Tells whether a value has no number yet, inside a function that JAX traces."""
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of JAX, traced or not, such as a hyperparameter in a method's state."""
     jax = sys.modules.get("jax")  # as long as nobody has imported it there is no such value
-    return jax is not None and isinstance(value, jax.core.Tracer)
+    return jax is not None and isinstance(value, jax.Array)
 
 
 def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) -> int:

@@ -89,13 +89,13 @@ class Faults:
         shown = [
             f"{name}={'...' if np.ndim(value) else value}"
             for name, value, usual in given
-            if np.ndim(value) or checks.is_traced(value) or value != usual
+            if np.ndim(value) or checks.is_array(value) or value != usual
         ]
         return f"Faults({', '.join(shown)})"
 
     @property
     def loses(self) -> bool:
-        """Whether a message may never arrive; a number that is traced may."""
+        """Whether a message may never arrive; an array may be any number."""
         return self.has_absences or self.arrived is not None or _is_above_zero(self.drop)
 
     @property
@@ -244,7 +244,7 @@ def _next(drawn: Array, t: Array, bad: Any, share: Any, length: Any) -> Array:
 
 
 def _is_above_zero(rate: Any) -> bool:
-    return checks.is_traced(rate) or rate > 0
+    return checks.is_array(rate) or rate > 0
 
 
 def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
@@ -252,7 +252,7 @@ def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
     if length is None:
         return
     least = 1.0
-    if not checks.is_traced(share):
+    if not checks.is_array(share):
         least = max(least, share / (1.0 - share))
     checks.real(f"{name}, the mean number of steps at {rate} = {share},", length, at_least=least)
 

@@ -15,6 +15,7 @@ from saddle_jax.core.conditions import FaultState
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
 from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.hyperparams import Hyperparams
 from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
 from saddle_jax.core.mixing import Graphs
@@ -40,6 +41,7 @@ class MethodState(NamedTuple):
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
     faults: Any = ()  # what the network's faults remember; () without faults
     clock: Any = ()  # the agents' clocks; () if nobody measures time
+    hyperparams: Any = ()  # arrays [] by name, see `sj.inject_hyperparams`; () if all are constants
 
 
 class Trace(NamedTuple):
@@ -69,6 +71,7 @@ class Method:
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
       call: what the named ones print, see `saddle_jax.core.printed`.
+      hyperparams: how it is made of the numbers in its state, see `sj.inject_hyperparams`; None: it has none.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Method:
     faults: Faults | None = None
     timing: Timing | None = None
     call: Call | None = None
+    hyperparams: Hyperparams | None = None
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
@@ -94,6 +98,8 @@ class Method:
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
+        if self.hyperparams is not None:
+            self.hyperparams.check(self)
 
     def __repr__(self) -> str:
         return text_of(self)
@@ -113,6 +119,7 @@ class Method:
             state,
             () if self.faults is None else self._first_faults(self.faults, params),
             () if self.timing is None else self.timing.init(self.topology.size),
+            () if self.hyperparams is None else self.hyperparams.first(params),
         )
 
     def step(
@@ -151,6 +158,14 @@ class Method:
           [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
           these norms, and zeta, the measured contraction. `metrics.axes` says which axes each one has.
         """
+        if self.hyperparams is not None:
+            numbers = self.hyperparams.at(state.t, state.hyperparams, params)
+            method = self.hyperparams.method(self, numbers)
+            params, state, taken = method.step(
+                loss_fn, params, state._replace(hyperparams=()), batch, key,
+                phase=phase, diagnostics=diagnostics, group=group,
+            )  # fmt: skip
+            return params, state._replace(hyperparams=numbers), taken
         trees.check_params(params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
         self._check_phase(phase)
@@ -162,10 +177,10 @@ class Method:
         if len(kinds) == 1:
             return self._take(call, kinds[0], None)
         branches = [lambda kind=kind: self._take(call, kind, None) for kind in kinds]
-        taken: tuple[Params, MethodState, Metrics] = jax.lax.switch(
+        result: tuple[Params, MethodState, Metrics] = jax.lax.switch(
             self.rule.place(state.t), metrics.aligned(branches)
         )
-        return taken
+        return result
 
     def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
         """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""

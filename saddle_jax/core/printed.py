@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import jax
 import numpy as np
 
-from saddle_jax.base.checks import is_traced
 from saddle_jax.core.graphs import Cycle
 from saddle_jax.core.topology import Topology
 
@@ -66,7 +65,7 @@ def _parts(method: "Method") -> dict[str, str]:
 
 
 def _shown(value: Any) -> str:
-    if is_traced(value):
+    if isinstance(value, jax.core.Tracer):
         return "..."
     if isinstance(value, Topology | Cycle):
         return value.name

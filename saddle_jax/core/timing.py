@@ -128,7 +128,7 @@ class Timing:
             numbers = np.pad(numbers, idle)
         seconds = jnp.asarray(numbers)[t % len(numbers)] if numbers.ndim == 2 else jnp.asarray(numbers)
         seconds = jnp.broadcast_to(seconds, (size,))
-        if not checks.is_traced(self.straggling) and self.straggling == 0:
+        if not checks.is_array(self.straggling) and self.straggling == 0:
             return seconds
         if key is None:
             raise ArgumentError(f"key must be given to a step with {self!r}, whose agents straggle, got None")

@@ -446,8 +446,7 @@ def fingerprint(program: Program) -> str | None:
     if not any(map(brought.is_object, named)):
         return None
     replica = program.replica
-    numbers = {name: values[0] for name, values in parse_sweep(config.sweep).items()}
-    method, _ = replica.method_on(replica.topology, numbers)
+    method = replica.method_on(replica.topology)
     params = jax.eval_shape(replica.first_params)
     state = jax.eval_shape(method.init, params)
     batch = jax.tree.map(

@@ -234,11 +234,11 @@ def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
 
 def _check_rates(refused: str, replica: Replica, before: Config, steps: int) -> None:
     """Checks that the steps which were taken had the learning rates that the longer run has."""
-    per_epoch, topology = replica.batches.steps_per_epoch, replica.topology
+    per_epoch = replica.batches.steps_per_epoch
     shorter = dataclasses.replace(replica.config, epochs=before.epochs)
     rates = []
     for config in (shorter, replica.config):
-        _, schedule = replica.parts.method(config, topology, per_epoch, {})
+        schedule = replica.parts.rate(config, per_epoch, {})
         if schedule is None or not steps:  # the method alone knows it, and knows no epochs
             return
         rates.append(np.asarray(jax.vmap(lambda t, at=schedule: jnp.asarray(at(t)))(jnp.arange(steps))))
