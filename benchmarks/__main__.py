@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
             f"plot must come with one of the cases {' and '.join(_PICTURES)}, got {' '.join(names)}"
         )
     with mistakes():
-        settings = Options(options.quick, options.repeats, options.lowering, options.group)
+        settings = Options(options.quick, options.repeats, options.conv_impl, options.agents_per_call)
         jobs = cases.jobs_of(chosen, settings)
         results = cases.run(jobs, Screen().line)
     print(measure.table(results))
@@ -76,10 +76,10 @@ def _options() -> flags.FlagValues:
         "plot", "", "Picture of growth or soak, .png, .pdf or .svg (default: none).", flag_values=options
     )
     flags.DEFINE_string(
-        "lowering", "auto", "How our convolutions are compiled, as in training.", flag_values=options
+        "conv_impl", "auto", "How our convolutions are compiled, as in training.", flag_values=options
     )
     flags.DEFINE_integer(
-        "group", 0, "Agents that a device computes at a time; 0 chooses.", flag_values=options
+        "agents_per_call", 0, "Agents that a device computes at a time; 0 chooses.", flag_values=options
     )
     flags.DEFINE_bool("list", False, "List what each case measures.", flag_values=options)
     return options

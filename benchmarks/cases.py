@@ -33,7 +33,7 @@ CASES: dict[str, Case] = {
     "gossip": Case("a round of gossip against a copy, 10 to 1,000 agents, three graphs", gossip_jobs),
     "compressors": Case("each compressor against a copy", compressor_jobs),
     "evaluation": Case("evaluation of the consensus model", evaluation_jobs),
-    "methods": Case("each method and ascent against D-PSGD: step time and compile time", method_jobs),
+    "methods": Case("each method and estimator against D-PSGD: step time and compile time", method_jobs),
     "compile": Case("compile time of each step", compile_jobs),
     "memory": Case("peak memory of each step", memory_jobs),
     "growth": Case("step time and memory against agents, model size and degree", growth_jobs),

@@ -1,4 +1,4 @@
-"""What each method costs beside D-PSGD: seconds of a step and of compiling it, methods and ascents alike."""
+"""What each method and estimator costs beside D-PSGD: seconds of a step and of compiling it."""
 
 import functools
 import time
@@ -13,24 +13,24 @@ from saddle_jax.base.types import Array
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.devices.placement import place
-from saddle_jax.graphs.named import chain
+from saddle_jax.graphs.named import path
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods.saddle import saddle
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 from saddle_jax.tasks import supervised
 
 BASE = "dpsgd"
-_STEPS = 10  # of each call: whole rounds of local steps, and whole periods of ascents
+_STEPS = 10  # of each call: whole rounds of local steps, and whole periods of estimators
 _RATE, _RHO = 0.01, 0.1
 _TREES = ("relay_sgd",)  # methods that live on a tree
 _KEY = jax.random.key(0)  # the same in every step: only the time counts
 
 
 def method_jobs(case: str, options: Options) -> list[Job]:
-    """Lists a job for each method with its defaults, and for QGM with each ascent; nothing is compressed."""
+    """Lists a job for each method with its defaults and for QGM with each estimator, without compression."""
     size = (3, 4) if options.quick else (10, 32)
     (work,) = options.applied([Work(BASE, "mlp", *size, (8, 8, 1))])
-    names = [*METHODS, *(f"qgm+{ascent}" for ascent in ASCENTS if ascent != "plain")]
+    names = [*METHODS, *(f"qgm+{estimator}" for estimator in GRADIENTS if estimator != "plain")]
     return [Job(case, name, functools.partial(_measure, case, name, work, options)) for name in names]
 
 
@@ -53,22 +53,24 @@ def _base(work: Work) -> "MethodSteps":
 
 
 def _built(name: str, topology: Graphs) -> Method:
-    """Builds a method by its name, or "METHOD+ASCENT", with its defaults."""
-    method_name, _, ascent = name.partition("+")
+    """Builds a method by its name, or "METHOD+GRADIENT", with its defaults."""
+    method_name, _, estimator = name.partition("+")
     options = {"rho": _RHO} if "rho" in options_of(method_name) else {}
     method = METHODS[method_name](topology, _RATE, **options)
-    if not ascent:
+    if not estimator:
         return method
-    needed = [each.name for each in tables.options(ASCENTS[ascent]).values() if each.default is each.empty]
-    return saddle(method, ASCENTS[ascent](**dict.fromkeys(needed, _RHO)))
+    needed = [
+        each.name for each in tables.options(GRADIENTS[estimator]).values() if each.default is each.empty
+    ]
+    return saddle(method, GRADIENTS[estimator](**dict.fromkeys(needed, _RHO)))
 
 
 class MethodSteps:
     """A method's models and state on the device, and a compiled program for each kind of its steps.
 
     Args:
-      name: a method, or "METHOD+ASCENT".
-      work: its model, agents and data; the graph is its ring, or for a method that needs a tree a chain.
+      name: a method, or "METHOD+GRADIENT".
+      work: its model, agents and data; the graph is its ring, or for a method that needs a tree a path.
 
     Attributes:
       compile_seconds: what tracing, lowering and compiling the programs took of the processor's time, which
@@ -77,7 +79,7 @@ class MethodSteps:
 
     def __init__(self, name: str, work: Work):
         placement = place(work.agents, work.batch_size)
-        topology = chain(work.agents) if name in _TREES else work.topology
+        topology = path(work.agents) if name in _TREES else work.topology
         self._method = _built(name, placement.graph(topology))
         self._active, self._t = placement.active, 0
         loss_fn = supervised.cross_entropy(work.network())
@@ -91,7 +93,7 @@ class MethodSteps:
             def step(carry: Any, batch: Any, phase: int) -> tuple[Any, Array]:
                 params, state = carry
                 params, state, metrics = self._method.step(
-                    loss_fn, params, state, batch, _KEY, phase=phase, group=work.group
+                    loss_fn, params, state, batch, _KEY, phase=phase, agents_per_call=work.agents_per_call
                 )
                 return (params, state), metrics["loss"]
 

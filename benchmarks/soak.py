@@ -91,7 +91,7 @@ def soak_jobs(case: str, options: Options) -> list[Job]:
 
 
 def _measure(case: str, what: str, length: Length, options: Options) -> Row:
-    samples = soaked(length, options.group)
+    samples = soaked(length, options.agents_per_call)
     return Row(case, what, spread(_settled(per_step(samples, "seconds"))), figures=summary(samples))
 
 
@@ -125,13 +125,13 @@ def per_step(samples: dict[str, list[float]], name: str) -> list[float]:
     return (np.diff(samples[name]) / np.diff(samples["step"])).tolist()
 
 
-def soaked(length: Length, group: int = 0) -> dict[str, list[float]]:
+def soaked(length: Length, agents_per_call: int = 0) -> dict[str, list[float]]:
     """Trains for so long in a folder that is removed afterwards; returns the samples, see `Watched`."""
     with tempfile.TemporaryDirectory(prefix="saddle-soak-") as name, compilations() as compiled:
         folder = pathlib.Path(name)
         screen = Watched(length.every, compiled)
         with contextlib.closing(screen):
-            result = train(_config(length, _images(length, folder), group), folder / "run", screen)
+            result = train(_config(length, _images(length, folder), agents_per_call), folder / "run", screen)
     if result["status"] == "interrupted":
         raise KeyboardInterrupt
     if result["status"] != "finished":
@@ -139,7 +139,7 @@ def soaked(length: Length, group: int = 0) -> dict[str, list[float]]:
     return screen.samples
 
 
-def _config(length: Length, data: pathlib.Path, group: int) -> Config:
+def _config(length: Length, data: pathlib.Path, agents_per_call: int) -> Config:
     return Config(
         method="q_saddle",
         agents=length.agents,
@@ -150,7 +150,7 @@ def _config(length: Length, data: pathlib.Path, group: int) -> Config:
         epochs=length.steps // _STEPS_PER_EPOCH,
         learning_rate=0.01,
         schedule="constant",
-        group=group,
+        agents_per_call=agents_per_call,
         eval_every_epochs=length.every // _STEPS_PER_EPOCH,
         eval_agents="always",
         log_every_steps=10,

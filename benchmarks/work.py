@@ -16,14 +16,14 @@ from benchmarks.measure import Row
 from saddle_jax import models
 from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Params
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import replicate
 from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import circulant, ring
-from saddle_jax.kernels.convolution import LOWERINGS, Lowering
+from saddle_jax.kernels.convolution import CONV_IMPLS, ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.models.small import CNN, MLP
 from saddle_jax.tasks import supervised
@@ -46,8 +46,8 @@ class Work:
       image_shape: (height, width, channels).
       degree: neighbours of each agent, an even number: 2 is a ring.
       width: how many times wider than usual; for the CNN and the MLP.
-      lowering: our convolutions', see `models.convolution`.
-      group: our agents of a device at a time, see `policy.group_size`.
+      conv_impl: our convolutions', see `models.convolution`.
+      agents_per_call: our agents of a device at a time, see `policy.group_size`.
     """
 
     method: str = "q_saddle"
@@ -57,14 +57,14 @@ class Work:
     image_shape: tuple[int, int, int] = (32, 32, 3)
     degree: int = 2
     width: int = 1
-    lowering: Lowering = "auto"
-    group: int = 0
+    conv_impl: ConvImpl = "auto"
+    agents_per_call: int = 0
 
     def __str__(self) -> str:
         model = self.model if self.width == 1 else f"{self.model} x {self.width}"
         size = "x".join(map(str, self.image_shape))
-        chosen = "" if self.lowering == "auto" else f", lowering {self.lowering}"
-        chosen += f", group {self.group}" if self.group else ""
+        chosen = "" if self.conv_impl == "auto" else f", conv_impl {self.conv_impl}"
+        chosen += f", agents_per_call {self.agents_per_call}" if self.agents_per_call else ""
         return f"{self.method}, {model}, {self.topology.name}, batch {self.batch_size} of {size}{chosen}"
 
     @property
@@ -74,9 +74,9 @@ class Work:
             return ring(self.agents)
         return circulant(self.agents, range(1, self.degree // 2 + 1))
 
-    def network(self, lowering: Lowering | None = None) -> Any:
+    def network(self, conv_impl: ConvImpl | None = None) -> Any:
         """Returns our model, without its parameters."""
-        return _network(self.model, self.width, lowering or self.lowering)
+        return _network(self.model, self.width, conv_impl or self.conv_impl)
 
     def build_method(self, topology: Graphs) -> Method:
         """Builds our method on this graph."""
@@ -111,12 +111,12 @@ class Work:
         return float(costs["flops"]) * passes * self.agents
 
 
-def _network(model: str, width: int, lowering: Lowering = "auto") -> Any:
+def _network(model: str, width: int, conv_impl: ConvImpl = "auto") -> Any:
     if width == 1:
-        return models.build(model, _CLASSES, lowering=lowering)
+        return models.build(model, _CLASSES, conv_impl=conv_impl)
     if model == "mlp":
         return MLP(_CLASSES, [width * units for units in MLP.hidden])
-    return CNN(_CLASSES, [width * channels for channels in CNN.widths], lowering=lowering)
+    return CNN(_CLASSES, [width * channels for channels in CNN.widths], conv_impl=conv_impl)
 
 
 @functools.cache
@@ -144,7 +144,10 @@ class OurStep:
         loss_fn = supervised.cross_entropy(work.network())
         self._params = jax.tree.map(self.placement.by_agents, work.params())
         self._batch = jax.tree.map(self.placement.by_agents, work.batch())
-        step = jax.jit(lambda p, s, b: method.step(loss_fn, p, s, b, group=work.group), donate_argnums=(0, 1))
+        step = jax.jit(
+            lambda p, s, b: method.step(loss_fn, p, s, b, agents_per_call=work.agents_per_call),
+            donate_argnums=(0, 1),
+        )
         with self.placement.active():
             self._state = method.init(self._params)
             started = time.perf_counter()
@@ -179,22 +182,25 @@ class Options:
     Attributes:
       quick: tiny sizes, to see that everything works.
       repeats: rounds, of which the median counts.
-      lowering, group: how our side computes agents, see `Work`.
+      conv_impl, agents_per_call: how our side computes agents, see `Work`.
     """
 
     quick: bool = False
     repeats: int = 5
-    lowering: Lowering = "auto"
-    group: int = 0
+    conv_impl: ConvImpl = "auto"
+    agents_per_call: int = 0
 
     def __post_init__(self):
         checks.whole("repeats", self.repeats, at_least=1)
-        checks.choice("lowering", self.lowering, LOWERINGS)
-        checks.whole("group", self.group, at_least=0)
+        checks.choice("conv_impl", self.conv_impl, CONV_IMPLS)
+        checks.whole("agents_per_call", self.agents_per_call, at_least=0)
 
     def applied(self, works: Sequence[Work]) -> list[Work]:
         """Returns the works, computed with these options."""
-        return [dataclasses.replace(work, lowering=self.lowering, group=self.group) for work in works]
+        return [
+            dataclasses.replace(work, conv_impl=self.conv_impl, agents_per_call=self.agents_per_call)
+            for work in works
+        ]
 
 
 class Job(NamedTuple):

@@ -13,8 +13,8 @@ random, p = np.random.default_rng(0), float(sys.argv[1] if sys.argv[1:] else 0.2
 h, c, start = random.uniform(0.5, 1.5, (5, 4)), random.normal(size=(5, 4)), random.normal(size=4)
 optimum = (h * c).sum(axis=0, keepdims=True) / h.sum(axis=0)  # of all agents; each alone would end at its c
 push = sj.directed(np.roll(np.eye(5), 1, axis=0) + np.eye(5)[[2, 1, 0, 3, 4]])
-graphs = {"relay_sgd": sj.chain(5), "sgp": push, "push_diging": push}
-one_way, renormalised = {"drop": p, "symmetric": False}, {"drop": p, "missing": "renormalise"}
+graphs = {"relay_sgd": sj.path(5), "sgp": push, "push_diging": push}
+one_way, renormalised = {"drop": p, "symmetric": False}, {"drop": p, "lost_weight": "renormalise"}
 
 
 def limit(name, faults):

@@ -1,4 +1,4 @@
-"""Data of your own: arrays dealt out by label, or a list of arrays that is divided among agents already."""
+"""Data of your own: arrays partitioned by label, or a list of arrays that is divided among agents already."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ owned = [
 ]
 
 problems = {
-    "dealt out": sj.Problem(train, test, partition="dirichlet", alpha=0.1),
+    "partitioned": sj.Problem(train, test, partition="dirichlet", alpha=0.1),
     "divided": sj.Problem(owned, test),
 }
 for name, problem in problems.items():

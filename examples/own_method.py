@@ -26,7 +26,7 @@ def gradient_tracking(topology, eta):
         zero = jax.tree.map(jnp.zeros_like, x)
         return Tracked(zero, zero)
 
-    return sj.Method("tracking", topology, sj.Rule(init, step, demands="average"))
+    return sj.Method("tracking", topology, sj.Rule(init, step, requires="doubly"))
 
 
 ring, problem = sj.ring(10), sj.Problem("convex")  # a task whose optimum is known

@@ -18,7 +18,7 @@ def distances(name):
     """Of the consensus model from the optimum after so many steps with the gradients of all samples."""
     plain = {"beta": 0.0} if "beta" in inspect.signature(sj.METHODS[name]).parameters else {}
     config = Config(
-        dataset="convex", batch_size=0, method=name, topology="chain" if name == "relay_sgd" else "ring",
+        dataset="convex", batch_size=0, method=name, topology="path" if name == "relay_sgd" else "ring",
         agents=10, learning_rate=0.2, schedule="constant", weight_decay=0.0, **plain,
     )  # fmt: skip
     run = build(config)

@@ -19,7 +19,7 @@ networks = {
     "50 % lost": sj.Faults(drop=0.5),
     "50 % lost, one way": sj.Faults(drop=0.5, symmetric=False),
     "50 % lost, in bursts": sj.Faults(drop=0.5, burst=10),
-    "20 % of agents away": sj.Faults(offline=0.2, absence=5),
+    "20 % of agents away": sj.Faults(offline=0.2, mean_offline=5),
 }
 for name, faults in networks.items():
     method = dataclasses.replace(sj.qgm(sj.torus(3, 4), learning_rate=0.02), faults=faults)

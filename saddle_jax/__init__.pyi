@@ -15,14 +15,16 @@ from .compression.signs import sign as sign
 from .compression.sparsification import random_k as random_k
 from .compression.sparsification import top_k as top_k
 from .compression.ternary import ternary as ternary
-from .core.ascent import Ascent as Ascent
-from .core.ascent import plain as plain
+from .core.comm_cost import CommCost as CommCost
+from .core.comm_cost import comm_cost as comm_cost
+from .core.estimator import GradientEstimator as GradientEstimator
+from .core.estimator import plain_gradient as plain_gradient
 from .core.faults import Faults as Faults
 from .core.gossip import Gossip as Gossip
 from .core.gossip import choco as choco
 from .core.gossip import exact as exact
-from .core.graphs import Cycle as Cycle
-from .core.graphs import cycle as cycle
+from .core.graphs import TimeVarying as TimeVarying
+from .core.graphs import alternate as alternate
 from .core.hyperparams import inject_hyperparams as inject_hyperparams
 from .core.messages import Message as Message
 from .core.method import Method as Method
@@ -58,7 +60,6 @@ from .graphs.equitopo import equi_dynamic as equi_dynamic
 from .graphs.equitopo import equi_static as equi_static
 from .graphs.expander import expander as expander
 from .graphs.matchings import random_matchings as random_matchings
-from .graphs.named import chain as chain
 from .graphs.named import circulant as circulant
 from .graphs.named import complete as complete
 from .graphs.named import erdos_renyi as erdos_renyi
@@ -66,6 +67,7 @@ from .graphs.named import exponential as exponential
 from .graphs.named import from_networkx as from_networkx
 from .graphs.named import hypercube as hypercube
 from .graphs.named import isolated as isolated
+from .graphs.named import path as path
 from .graphs.named import random_regular as random_regular
 from .graphs.named import ring as ring
 from .graphs.named import star as star

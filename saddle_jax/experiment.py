@@ -18,7 +18,7 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.functions import Functions, functions
 from saddle_jax.models.layers import NORMS, Norm
 from saddle_jax.models.spelling import make_model
@@ -33,7 +33,7 @@ from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
 from saddle_jax.training import loop, program, reopen
-from saddle_jax.training.build import Parts, Replica
+from saddle_jax.training.build import Parts, Trial
 from saddle_jax.training.progress import Screen
 
 
@@ -79,7 +79,7 @@ class Table:
         return f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-# What is to be learned, from objects: data, a model, a loss, and how the data is dealt out.
+# What is to be learned, from objects: data, a model, a loss, and how the data is partitioned.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Problem:
       loss: "classification", "regression", "language"; a function (params, batch) -> loss, or (loss, aux), of
         one agent; or "auto": what the data are for.
       metrics: metrics of your own, `sj.Metric(name, better, function)`; tables show the first.
-      partition: how samples are dealt out, as the setting of this name.
+      partition: how samples are partitioned, as the setting of this name.
       alpha: concentration of the Dirichlet partitions, less is more skewed; for "sorted", shards per agent.
       norm: normalization of a network of ours.
       name: what the data are called; the default is their own name.
@@ -140,17 +140,17 @@ class Problem:
         return dataclasses.replace(data, name=self.name) if self.name else data
 
     @functools.cached_property
-    def network(self) -> Callable[[Lowering], Functions]:
+    def network(self) -> Callable[[ConvImpl], Functions]:
         """The model as functions, by the way in which it is compiled; one that is brought has but one."""
         if self.model is not None and not isinstance(self.model, str):
             model = functions(self.model)
-            return lambda lowering: model
+            return lambda conv_impl: model
         name, norm, outputs = (
             self.model or self.dataset.model,
             cast(Norm, self.norm),
             self.dataset.num_outputs,
         )
-        return functools.cache(lambda lowering: make_model(name, outputs, norm, lowering))
+        return functools.cache(lambda conv_impl: make_model(name, outputs, norm, conv_impl))
 
     @functools.cached_property
     def objective(self) -> Callable[[Functions], Objective]:
@@ -224,11 +224,11 @@ SETTINGS = (
     "diagnostics",
     "eval_agents",
     "eval_every_epochs",
-    "group",
+    "agents_per_call",
     "keep_checkpoints",
     "keep_every_epochs",
     "log_every_steps",
-    "lowering",
+    "conv_impl",
     "precision",
     "sharpness_every_epochs",
     "sharpness_images",
@@ -322,12 +322,12 @@ class Run:
     def records(self) -> list[dict[str, Any]]:
         """Returns the lines of metrics.jsonl; of several runs those of each, with its seed and numbers."""
         lines = read_metrics(self.workdir)
-        if not self.config.has_replicas:
+        if not self.config.has_trials:
             return lines
         own = sweep.settings_of(self.config.seeds, self.config.sweep)
         named = [{name.removeprefix("method."): value for name, value in one.items()} for one in own]
         return [
-            {**setting, **sweep.of_replica(line, number)}
+            {**setting, **sweep.of_trial(line, number)}
             for number, setting in enumerate(named)
             for line in lines
         ]
@@ -352,14 +352,14 @@ class Run:
         page.write_page([self.workdir], path)
         return Page(path)
 
-    def model(self, agent: int | None = None, replica: int | None = None) -> Params:
+    def model(self, agent: int | None = None, trial: int | None = None) -> Params:
         """Returns the consensus model of the newest checkpoint, or one agent's own."""
-        _, _, params = self._open(replica)
+        _, _, params = self._open(trial)
         return reopen.choose(params, agent)
 
-    def evaluate(self, agent: int | None = None, replica: int | None = None) -> dict[str, float]:
+    def evaluate(self, agent: int | None = None, trial: int | None = None) -> dict[str, float]:
         """Returns the metrics of the consensus model of the newest checkpoint, or of one agent's own."""
-        run, _, params = self._open(replica)
+        run, _, params = self._open(trial)
         return run.evaluate(reopen.choose(params, agent))
 
     def sharpness(self, epochs: Sequence[str] = ("all",), **how: Any) -> list[dict[str, Any]]:
@@ -389,13 +389,13 @@ class Run:
     def _whole(self) -> program.Program:
         return program.build(dataclasses.replace(self.config, devices="1"), self._parts)
 
-    def _open(self, replica: int | None) -> tuple[Replica, int, Params]:
-        if replica is None and self.config.has_replicas:
-            raise ArgumentError(f"replica must be given for several runs: 0 to {len(self.config.each()) - 1}")
-        return reopen.open_program(self.workdir, self._whole, Screen().warn, replica)
+    def _open(self, trial: int | None) -> tuple[Trial, int, Params]:
+        if trial is None and self.config.has_trials:
+            raise ArgumentError(f"trial must be given for several runs: 0 to {len(self.config.each()) - 1}")
+        return reopen.open_program(self.workdir, self._whole, Screen().warn, trial)
 
     def _alone(self, what: str) -> None:
-        if self.config.has_replicas:
+        if self.config.has_trials:
             raise ArgumentError(f"{what} needs a run of one seed and without a sweep, got {self!r}")
 
 

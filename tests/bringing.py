@@ -23,7 +23,7 @@ def method(topology, learning_rate, beta=0.9, weight_decay=0.0, compressor=None,
     return dataclasses.replace(found, name=name)
 
 
-def ascent(radius=0.05):
+def estimator(radius=0.05):
     return sj.sam(radius)
 
 
@@ -62,9 +62,9 @@ def needy(topology, learning_rate, needed):
 '''
 SMALL = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.batch_size=64",
          "--config.log_every_steps=1", "--config.devices=1"]  # fmt: skip
-BROUGHT = ["--config.method=mine.py:method(beta=0.8)", "--config.ascent=mine.py:ascent(radius=0.1)",
+BROUGHT = ["--config.method=mine.py:method(beta=0.8)", "--config.gradient=mine.py:estimator(radius=0.1)",
            "--config.compressor=mine.py:Compressor(size=2)", "--config.topology=mine.py:graph"]  # fmt: skip
-OURS = ["--config.method=qgm", "--config.beta=0.8", "--config.ascent=sam(rho=0.1)",
+OURS = ["--config.method=qgm", "--config.beta=0.8", "--config.gradient=sam(rho=0.1)",
         "--config.compressor=sign", "--config.topology=ring"]  # fmt: skip
 
 

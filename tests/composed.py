@@ -13,28 +13,28 @@ from saddle_jax.base import checks
 class Tracked(NamedTuple):
     y: Any
     g: Any
-    x_way: Any
-    y_way: Any
+    x_gossip_state: Any
+    y_gossip_state: Any
 
 
 def gradient_tracking(topology, learning_rate, compressor=None):
-    """Two quantities travel, each in a way of its own."""
-    way = sj.exact() if compressor is None else sj.choco(compressor, 0.5)
+    """Two quantities travel, each by its own gossip."""
+    gossip = sj.exact() if compressor is None else sj.choco(compressor, 0.5)
     eta = checks.schedule(learning_rate)
 
     def init(x):
         zero = jax.tree.map(jnp.zeros_like, x)
-        return Tracked(zero, zero, way.init(x), way.init(x))
+        return Tracked(zero, zero, gossip.init(x), gossip.init(x))
 
     def step(s, x, state):
         g = s.gradient(x)
-        y, y_way = way.mix(s, state.y, state.y_way)
+        y, y_gossip_state = gossip.mix(s, state.y, state.y_gossip_state)
         y = jax.tree.map(lambda y, g, old: y + g - old, y, g, state.g)
         half = jax.tree.map(lambda x, y: x - eta(s.t) * y, x, y)
-        x, x_way = way.mix(s, half, state.x_way)
-        return x, Tracked(y, g, x_way, y_way)
+        x, x_gossip_state = gossip.mix(s, half, state.x_gossip_state)
+        return x, Tracked(y, g, x_gossip_state, y_gossip_state)
 
-    return sj.Method("gradient_tracking", topology, sj.Rule(init, step, demands="average"))
+    return sj.Method("gradient_tracking", topology, sj.Rule(init, step, requires="doubly"))
 
 
 def of_the_readme(topology, learning_rate, compressor=None):
@@ -61,7 +61,7 @@ def messages(topology, learning_rate, compressor=None):
 
     def step(s, x, state):
         half = jax.tree.map(lambda x, g: x - eta(s.t) * g, x, s.gradient(x))
-        heard = s.network.hear(half)
+        heard = s.network.gather(half)
         replies = s.network.send(jax.tree.map(lambda h: h / 2, heard))
         mean = s.network.average(heard)
         return jax.tree.map(lambda m, r: m + 0.01 * r.mean(axis=1), mean, replies), state

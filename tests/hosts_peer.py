@@ -41,17 +41,17 @@ def refuse_on(process):
 
 def decode_own_agents_alone():
     program = build(Config(agents=7, model="logistic", batch_size=8))
-    replica = program.replica
-    counted = Counted(replica.dataset.train["inputs"])
-    dataset = dataclasses.replace(replica.dataset, train={**replica.dataset.train, "inputs": counted})
-    streamed = dataclasses.replace(program, replicas=(dataclasses.replace(replica, dataset=dataset),))
+    trial = program.trial
+    counted = Counted(trial.dataset.train["inputs"])
+    dataset = dataclasses.replace(trial.dataset, train={**trial.dataset.train, "inputs": counted})
+    streamed = dataclasses.replace(program, trials=(dataclasses.replace(trial, dataset=dataset),))
     tree, order, _ = next(batches.streamed(streamed, 0))
-    samples = np.asarray(replica.batches.step(0, 0)[0])  # [7, 8]
+    samples = np.asarray(trial.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle
     assert (counted.asked[0] == own.reshape(-1)).all()
     for shards, source in (
         (tree["inputs"], counted.images),
-        (tree["targets"], replica.dataset.train["targets"]),
+        (tree["targets"], trial.dataset.train["targets"]),
     ):
         assert shards.shape[0] == 8 * 8
         for shard in shards.addressable_shards:

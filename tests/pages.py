@@ -62,14 +62,14 @@ MINUTES = {
     "bin/saddle compare --methods=dpsgd,qgm,ngm": (
         "--config.model=logistic --config.epochs=1 --methods=cga --seeds=0"
     ),
-    "bin/saddle compare --methods=qgm --ascents=": (
-        "--config.model=logistic --config.epochs=1 --ascents=none,gsam --seeds=0"
+    "bin/saddle compare --methods=qgm --gradients=": (
+        "--config.model=logistic --config.epochs=1 --gradients=none,gsam --seeds=0"
     ),
     "bin/saddle compare --methods=dpsgd,qgm,gradient_tracking": (
-        "--config.model=logistic --config.epochs=1 --methods=kgt --drops=0.1 --seeds=0"
+        "--config.model=logistic --config.epochs=1 --methods=kgt --drop_rates=0.1 --seeds=0"
     ),
     "bin/saddle compare --methods=dpsgd,d2": (
-        "--config.model=logistic --config.epochs=1 --methods=d2 --topologies=ring --drops=0,0.1"
+        "--config.model=logistic --config.epochs=1 --methods=d2 --topologies=ring --drop_rates=0,0.1"
     ),
     "bin/saddle sharpness": "--images=64",
     "bin/saddle landscape": "--images=64 --points=3",
@@ -101,8 +101,8 @@ NOT_RUN = {
     "bin/saddle sharpness --epochs=50,100,200": "needs the same",
     "bin/saddle sharpness --epochs=40": "needs the same",
     "bin/saddle landscape --directions=orthogonal --images=512": "needs the same",
-    "bin/saddle thin runs/study/*": "needs the runs of a study: tests/report/thinning_test.py has others",
-    "bin/saddle thin runs/long/*": "the same",
+    "bin/saddle downsample runs/study/*": "needs a study: tests/report/downsample_test.py has other runs",
+    "bin/saddle downsample runs/long/*": "the same",
     "bin/test": "it is what runs this",
     "pip install --require-hashes": "installs anew what these tests run with: bin/test does the same",
     "pip install --no-deps --no-build-isolation": "the same",

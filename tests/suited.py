@@ -22,10 +22,10 @@ def with_and_without(compressor):
 
 
 def suited(name, graph):
-    """Returns the graph itself, or for a method that needs a tree a chain of as many agents."""
-    if isinstance(graph, sj.Cycle):
-        return sj.cycle(*(suited(name, one) for one in graph.graphs))
+    """Returns the graph itself, or for a method that needs a tree a path of as many agents."""
+    if isinstance(graph, sj.TimeVarying):
+        return sj.alternate(*(suited(name, one) for one in graph.graphs))
     if name not in TREES or not isinstance(graph, sj.Topology):
         return graph
     is_tree = not graph.is_directed and graph.degree.sum() == 2 * (graph.size - graph.idle - 1)
-    return graph if is_tree else sj.chain(graph.size)
+    return graph if is_tree else sj.path(graph.size)

@@ -14,7 +14,7 @@ import saddle_jax as sj
 # The pages, and of which folders each has the names.
 _PAGES = {
     "methods": ("Methods", ("methods",), "Each returns a method: an algorithm on a graph."),
-    "ascents": ("Sharpness-aware gradients", ("sam",), "Each says how the gradient of a model is taken."),
+    "gradients": ("Sharpness-aware gradients", ("sam",), "Each says how the gradient of a model is taken."),
     "graphs": ("Graphs", ("graphs",), "Each returns a topology: who hears whom, with which weight."),
     "compressors": ("Compressors", ("compression",), "Each makes the messages of a method shorter."),
     "parts": ("Parts of a method", ("core", "base"), "What methods are made of, and what they return."),
@@ -25,8 +25,13 @@ _PAGES = {
         "Runs as Python objects: [own.md](../own.md) shows them at work.",
     ),
 }
-_MOVED = {"plain": "ascents", "Ascent": "ascents", "Topology": "graphs", "from_matrix": "graphs"}
-_MOVED |= {"Cycle": "graphs", "cycle": "graphs"}
+_MOVED = {
+    "plain_gradient": "gradients",
+    "GradientEstimator": "gradients",
+    "Topology": "graphs",
+    "from_matrix": "graphs",
+}
+_MOVED |= {"TimeVarying": "graphs", "alternate": "graphs"}
 
 
 def api_pages() -> dict[str, tuple[str, str]]:

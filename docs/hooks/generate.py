@@ -24,7 +24,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are made from the project, and puts every page into the navigation."""
     made: dict[str, tuple[str | None, str]] = {
         **method_pages.method_pages(),
-        **method_pages.ascent_pages(),
+        **method_pages.gradient_pages(),
         **api_pages.api_pages(),
         "settings.md": (None, setting_pages.settings_page()),
         "verbs.md": (None, setting_pages.verbs_page()),
@@ -72,7 +72,7 @@ def _is_included(files: Files, address: str) -> bool:
 
 def _extend(config: MkDocsConfig, made: dict[str, tuple[str | None, str]], texts: dict[str, str]) -> None:
     """Fills the sections that mkdocs.yml leaves open, and adds one of the pages that it does not know."""
-    groups = {"METHOD_PAGES": "method/", "ASCENT_PAGES": "ascent/", "API_PAGES": "api/"}
+    groups = {"METHOD_PAGES": "method/", "GRADIENT_PAGES": "gradient/", "API_PAGES": "api/"}
     entries = {
         name: [{title: address} for address, (title, _) in made.items() if address.startswith(start)]
         for name, start in groups.items()

@@ -1,4 +1,4 @@
-"""A page for each method and each ascent, made from its docstring and from what `saddle methods` measures."""
+"""A page for each method and estimator, made from its docstring and from what `saddle methods` measures."""
 
 import inspect
 import sys
@@ -33,9 +33,9 @@ def method_pages() -> dict[str, tuple[str, str]]:
     return {f"method/{name}.md": (_title(name), _method_page(name, found)) for name in METHODS.ours}
 
 
-def ascent_pages() -> dict[str, tuple[str, str]]:
-    """Returns the title and the text of every ascent's page, by the page's address."""
-    return {f"ascent/{name}.md": (_title(name), _ascent_page(name)) for name in algorithms.ascents()}
+def gradient_pages() -> dict[str, tuple[str, str]]:
+    """Returns the title and the text of every estimator's page, by the page's address."""
+    return {f"gradient/{name}.md": (_title(name), _gradient_page(name)) for name in algorithms.gradients()}
 
 
 def _title(name: str) -> str:
@@ -90,8 +90,8 @@ def _curve(name: str, found: dict[str, Any]) -> str:
     )
 
 
-def _ascent_page(name: str) -> str:
-    facts, factory = algorithms.facts_of_ascent(name), algorithms.factory_of(name)
+def _gradient_page(name: str) -> str:
+    facts, factory = algorithms.facts_of_gradient(name), algorithms.factory_of(name)
     text = (inspect.getdoc(factory) or "").splitlines()[0] if name == "none" else _equations(factory)
     rows = [
         ("computes", f"{_count(facts.passes, 'backward pass', 'es')} per gradient"),
@@ -106,11 +106,11 @@ def _ascent_page(name: str) -> str:
             "## What it costs",
             _table(rows),
             "## Use it",
-            f"```sh\nbin/saddle train --config.method=qgm --config.ascent={name}\n```",
-            f"In Python it is [`sj.{public}`](../api/ascents.md#saddle_jax.{public}). "
-            "`sj.saddle(method, ascent)` puts it into any method.",
+            f"```sh\nbin/saddle train --config.method=qgm --config.gradient={name}\n```",
+            f"In Python it is [`sj.{public}`](../api/gradients.md#saddle_jax.{public}). "
+            "`sj.saddle(method, gradient)` puts it into any method.",
             "## Options",
-            _options(algorithms.options_of_ascent(name), "ascent"),
+            _options(algorithms.options_of_gradient(name), "gradient"),
         ]
     )
 

@@ -32,7 +32,7 @@ def settings(name: str) -> dict[str, Any]:
         "schedule": "constant",
         "learning_rate": 0.02 if "beta" in options_of(name) else 0.2,
         "weight_decay": 0.0,
-        **({"topology": "chain"} if name == "relay_sgd" else {}),
+        **({"topology": "path"} if name == "relay_sgd" else {}),
     }
 
 

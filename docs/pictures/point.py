@@ -18,9 +18,9 @@ FOLDERS = {"QGM": "qgm-none-*", "Q-SADDLe": "q_saddle-none-*"}
 def accuracies(folder: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
     """Reads the epochs [T] and the test accuracy of each seed [T, seeds], in percent."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    rows = [line for line in lines if "test_accuracy_by_replica" in line]
+    rows = [line for line in lines if "test_accuracy_by_trial" in line]
     epochs = np.array([row["epoch"] for row in rows])
-    return epochs, 100 * np.array([row["test_accuracy_by_replica"] for row in rows])
+    return epochs, 100 * np.array([row["test_accuracy_by_trial"] for row in rows])
 
 
 def draw(workdir: pathlib.Path) -> None:

@@ -24,7 +24,7 @@ from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
 from saddle_jax.devices import policy
 from saddle_jax.runs.run_folder import read_config
 from saddle_jax.training import reopen
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.progress import Screen
 
 Kind = Literal["filter", "orthogonal"]
@@ -150,26 +150,26 @@ def open_runs(
     data_dir: str | None,
     screen: Screen,
     code: Sequence[str] = (),
-    replica: int | None = None,
-) -> list[tuple[Replica, int, Params]]:
+    trial: int | None = None,
+) -> list[tuple[Trial, int, Params]]:
     """Opens runs at their newest checkpoints; `screen` shows what had to be passed over.
 
-    `replica` chooses a run of the folders that hold several.
+    `trial` chooses a run of the folders that hold several.
     """
     return [
-        reopen.open_run(workdir, screen.warn, data_dir, replica_in(workdir, replica), code)
+        reopen.open_run(workdir, screen.warn, data_dir, trial_in(workdir, trial), code)
         for workdir in workdirs
     ]
 
 
-def replica_in(workdir: pathlib.Path, replica: int | None) -> int | None:
+def trial_in(workdir: pathlib.Path, trial: int | None) -> int | None:
     """Returns the number of a run where a folder holds several; None where it holds one."""
-    return replica if read_config(workdir).has_replicas else None
+    return trial if read_config(workdir).has_trials else None
 
 
 def surfaces(
     names: Sequence[str],
-    runs: Sequence[tuple[Replica, int, Params]],
+    runs: Sequence[tuple[Trial, int, Params]],
     x: np.ndarray,
     scan: Scan,
     screen: Screen,
@@ -178,13 +178,13 @@ def surfaces(
     group = policy.landscape_points()
     losses = []
     screen.start(len(runs) * len(x) ** 2, 0)
-    for name, (replica, step, params) in zip(names, runs, strict=True):
+    for name, (trial, step, params) in zip(names, runs, strict=True):
         model = reopen.choose(params, None)
         plane = directions(scan.kind, model, jax.random.key(scan.seed))
-        chunks = sharpness.training_chunks(replica, scan.images)
-        count = min(scan.images, len(np.unique(replica.partition.samples)))
+        chunks = sharpness.training_chunks(trial, scan.images)
+        count = min(scan.images, len(np.unique(trial.partition.samples)))
         screen.line(f"{name}: step {step:,}, {count:,} of its training samples, not augmented")
-        loss_fn = sharpness.loss_of(replica, "auto")
+        loss_fn = sharpness.loss_of(trial, "auto")
         loss = surface(loss_fn, model, plane, x, x, chunks, group=group, progress=screen.advance)
         middle = len(x) // 2
         screen.line(f"{name}: loss {loss[middle, middle]:.4f}, up to {np.nanmax(loss):.4f} around it")

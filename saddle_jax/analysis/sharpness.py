@@ -21,13 +21,13 @@ from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.reading import TOO_LARGE, read_object, reading
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.precision import products
 from saddle_jax.runs.run_folder import write_json
 from saddle_jax.settings.sweep import name_of as sweep_name
 from saddle_jax.settings.sweep import settings_of
 from saddle_jax.training import reopen
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.program import Program
 from saddle_jax.training.progress import Screen
 
@@ -38,14 +38,14 @@ _NUMBERS = ("lambda_max", "lambda_min", "residual", "trace", "trace_error")
 _CHUNK = 128
 
 
-def training_chunks(replica: Replica, samples: int, agent: int | None = None) -> list[tuple[float, Batch]]:
+def training_chunks(trial: Trial, samples: int, agent: int | None = None) -> list[tuple[float, Batch]]:
     """Returns at most so many training samples in batches, with weights that sum to one.
 
     They are of all agents' data, or of one agent's. The choice is the same for every model of a run, and for
     every run with the same partition. Batches have one shape if the objective reads a mask; otherwise the
     last one is shorter.
     """
-    dataset, partition, masked = replica.dataset, replica.partition, replica.objective.masked
+    dataset, partition, masked = trial.dataset, trial.partition, trial.objective.masked
     agents = range(partition.agents) if agent is None else [agent]
     own = np.unique(np.concatenate([partition.samples[i][: partition.sizes[i]] for i in agents]))
     chosen = np.sort(np.random.RandomState(0).permutation(own)[:samples])
@@ -66,9 +66,9 @@ def _stored(dataset: Dataset, samples: np.ndarray) -> Batch:
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[samples])), dataset.train)
 
 
-def loss_of(replica: Replica, lowering: Lowering) -> LossFn:
+def loss_of(trial: Trial, conv_impl: ConvImpl) -> LossFn:
     """Returns (params, batch) -> loss; runs of the same model share it, and its compilation."""
-    return _without_aux(replica.loss_of(lowering))
+    return _without_aux(trial.loss_of(conv_impl))
 
 
 @functools.lru_cache(maxsize=16)
@@ -81,19 +81,19 @@ def _without_aux(loss: LossFn) -> LossFn:
 
 
 def measure(
-    replica: Replica, params: Params, images: int, agent: int | None = None, **options: Any
+    trial: Trial, params: Params, images: int, agent: int | None = None, **options: Any
 ) -> hessian.Spectrum:
     """Measures one model's Hessian on `training_chunks`; options are those of `hessian.spectrum`.
 
     The start vectors are the same for all models.
     """
-    chunks = training_chunks(replica, images, agent)
-    return hessian.spectrum(loss_of(replica, "plain"), params, chunks, jax.random.key(0), **options)
+    chunks = training_chunks(trial, images, agent)
+    return hessian.spectrum(loss_of(trial, "plain"), params, chunks, jax.random.key(0), **options)
 
 
-def metrics(replica: Replica, params: Params) -> dict[str, float]:
+def metrics(trial: Trial, params: Params) -> dict[str, float]:
     """Returns what training logs about the sharpness of its consensus model."""
-    spectrum = measure(replica, params, replica.config.sharpness_images)
+    spectrum = measure(trial, params, trial.config.sharpness_images)
     return {name: getattr(spectrum, name) for name in ("lambda_max", "lambda_min", "trace")}
 
 
@@ -113,9 +113,9 @@ def stage(
     return {"step": step, "epoch": epoch, "whose": whose, **numbers, "density": density}
 
 
-def file_of(workdir: pathlib.Path, replica: int | None = None) -> pathlib.Path:
-    """Returns where measurements are written down; a replica, one run of several in a folder, has its own."""
-    return workdir / (FILE if replica is None else f"sharpness-{replica}.json")
+def file_of(workdir: pathlib.Path, trial: int | None = None) -> pathlib.Path:
+    """Returns where measurements are written down; a trial, one run of several in a folder, has its own."""
+    return workdir / (FILE if trial is None else f"sharpness-{trial}.json")
 
 
 def read_stages(path: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -162,27 +162,27 @@ Whose = str | int  # CONSENSUS, or the number of an agent
 
 
 class Opened(NamedTuple):
-    """One run of a folder: alone in it, or one of several replicas."""
+    """One run of a folder: alone in it, or one of several trials."""
 
     workdir: pathlib.Path
     whole: Program
     number: int = 0
 
     @property
-    def replica(self) -> Replica:
+    def trial(self) -> Trial:
         """The parts that the run is made of."""
-        return self.whole.replicas[self.number]
+        return self.whole.trials[self.number]
 
     @property
     def file(self) -> pathlib.Path:
         """Where its measurements are written down."""
-        return file_of(self.workdir, self.number if self.whole.config.has_replicas else None)
+        return file_of(self.workdir, self.number if self.whole.config.has_trials else None)
 
     @property
     def setting(self) -> dict[str, Any]:
         """What tells it from the other runs of its folder, such as {"seed": 1}; a run alone has nothing."""
         config = self.whole.config
-        return settings_of(config.seeds, config.sweep)[self.number] if config.has_replicas else {}
+        return settings_of(config.seeds, config.sweep)[self.number] if config.has_trials else {}
 
     def name(self, folder: str) -> str:
         """Names the run, whose folder is called so, as "folder (seed 1)"."""
@@ -228,15 +228,15 @@ def name_of(whose: Whose) -> str:
 
 def open_runs(
     workdirs: Sequence[pathlib.Path],
-    replica: int | None = None,
+    trial: int | None = None,
     data_dir: str | None = None,
     code: Sequence[str] = (),
 ) -> list[Opened]:
-    """Opens the runs of folders: all replicas of each, or the one of that number."""
+    """Opens the runs of folders: all trials of each, or the one of that number."""
     runs = []
     for workdir in workdirs:
-        whole = reopen.open_whole(workdir, data_dir, replica, code)
-        numbers = range(len(whole.replicas)) if replica is None else [replica]
+        whole = reopen.open_whole(workdir, data_dir, trial, code)
+        numbers = range(len(whole.trials)) if trial is None else [trial]
         runs += [Opened(workdir, whole, number) for number in numbers]
     return runs
 
@@ -246,8 +246,8 @@ def targets_of(runs: Sequence[Opened], epochs: Sequence[str], agents: Sequence[s
     return [
         Target(run, step, whose)
         for run in runs
-        for owners in [_owners(agents, run.replica.config.agents)]
-        for step in reopen.steps_at(epochs, run.workdir, run.replica)
+        for owners in [_owners(agents, run.trial.config.agents)]
+        for step in reopen.steps_at(epochs, run.workdir, run.trial)
         for whose in owners
     ]
 
@@ -271,7 +271,7 @@ class _Record:
 
     def __init__(self, run: Opened, how: Measurement):
         self.run, self._how = run, how
-        samples = int(run.replica.partition.sizes.sum())
+        samples = int(run.trial.partition.sizes.sum())
         self.settings = {
             "data": how.data,
             "images": min(how.images, samples),
@@ -291,13 +291,13 @@ class _Record:
 
     def epoch(self, target: Target) -> float:
         """Returns the epoch of a model's checkpoint."""
-        return target.step / self.run.replica.batches.steps_per_epoch
+        return target.step / self.run.trial.batches.steps_per_epoch
 
     def measure(self, target: Target, params: Params, progress: Callable[[], None]) -> Spectrum:
         """Measures one of the models `params` [A, ...] and writes it down."""
         agent = None if target.whose == CONSENSUS else int(target.whose)
         spectrum = measure(
-            self.run.replica,
+            self.run.trial,
             reopen.choose(params, agent),
             self._how.images,
             agent if self._how.data == "own" else None,

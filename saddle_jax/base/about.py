@@ -1,4 +1,4 @@
-"""What is said of a method or an ascent that no program can measure; it stands in the thing's own file."""
+"""What is said of a method or an estimator that no program can measure; it stands in the thing's own file."""
 
 import inspect
 import sys
@@ -11,7 +11,7 @@ class About(NamedTuple):
 
     citation: str  # such as "Lian et al., NeurIPS 2017"
     exact: bool = False  # whether a constant learning rate reaches the optimum on heterogeneous data
-    requires: str = ""  # what a graph must be, or it is refused, beside what `Rule.demands` says of W
+    requires: str = ""  # what a graph must be, or it is refused, beside what `Rule.requires` says of W
     theory: str = ""  # what the theorem asks of a graph besides; others run, and nothing is proved of them
 
 

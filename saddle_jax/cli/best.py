@@ -15,8 +15,8 @@ from saddle_jax.report.best import (
     choose,
     gather_ended,
     groups_by,
+    metric_of,
     rows_of,
-    yardstick_of,
 )
 from saddle_jax.report.tables import FORMS, in_form
 from saddle_jax.runs.run_folder import folders_below
@@ -39,15 +39,15 @@ def run(arguments: Sequence[str]) -> None:
         runs, left_out = gather_ended([path for folder in folders for path in folders_below(folder)])
         if not runs:
             raise UsageError(f"no run below {folders[0]} has ended{'; '.join(['', *left_out])}")
-        yardstick = yardstick_of(runs, options.metric, options.better)
-        candidates = candidates_of(runs, yardstick.name, left_out)
+        metric = metric_of(runs, options.metric, options.better)
+        candidates = candidates_of(runs, metric.name, left_out)
         names = groups_by(candidates, options.by)
-        choices = choose(candidates, names, yardstick)
-    rows = rows_of(choices, yardstick)
-    by = f"{yardstick.name} ({yardstick.better} is better)"
+        choices = choose(candidates, names, metric)
+    rows = rows_of(choices, metric)
+    by = f"{metric.name} ({metric.better} is better)"
     title = f"best settings by {by}, mean +- standard deviation over seeds"
     output = Output(options)
-    output.give(as_json(choices, yardstick, left_out))
+    output.give(as_json(choices, metric, left_out))
     output.table(rows, title, spare=("neighbours", "edge of the grid"))
     for name in names[len(options.by) :]:
         output.note(f"grouped by {name} too: what is best for one says nothing about another")

@@ -3,7 +3,7 @@
 from absl import flags
 
 from saddle_jax.cli.output import Output
-from saddle_jax.cli.planning import place, readings_of
+from saddle_jax.cli.planning import interpretations_of, place
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.papers.evidence import claim_rows, means_below
 from saddle_jax.papers.saddle.claims import CLAIMS
@@ -14,7 +14,7 @@ from saddle_jax.report.tables import as_records, write_all
 
 def show(options: flags.FlagValues) -> int:
     """Prints the claims of the text; with --workdir also what the runs there say, and writes both."""
-    if options.table is not None or options.figure is not None or options.rows or readings_of(options):
+    if options.table is not None or options.figure is not None or options.rows or interpretations_of(options):
         raise UsageError("claims must stand alone: they are about all tables")
     output, ours, paths = Output(options), None, []
     with mistakes():

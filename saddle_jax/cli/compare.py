@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     from saddle_jax.training.sweep import runs_of_grid
 
     with mistakes():
-        runs, notes, impossible = runs_of_grid(settings, grid, folder, together=options.together)
+        runs, notes, impossible = runs_of_grid(settings, grid, folder, single_program=options.single_program)
     if not runs:
         raise UsageError(impossible[0])
     output = Output(options)
@@ -55,7 +55,7 @@ def _options() -> flags.FlagValues:
         "Train a cell's seeds, and shares of lost messages, in one program and folder, where memory "
         "suffices; false: a folder each."
     )
-    flags.DEFINE_bool("together", True, meaning, flag_values=options)
+    flags.DEFINE_bool("single_program", True, meaning, flag_values=options)
     picture_option(options)
     output_options(options)
     return options

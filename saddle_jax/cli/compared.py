@@ -11,7 +11,7 @@ from saddle_jax.report.tables import as_records, write_all
 from saddle_jax.runs.table import cells_by, headline_of
 from saddle_jax.training.sweep import Grid
 
-_TEXTS = ("method", "compressor", "ascent", "topology", "metric", "minus")
+_TEXTS = ("method", "compressor", "gradient", "topology", "metric", "minus")
 
 
 def show_compared(

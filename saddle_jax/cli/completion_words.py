@@ -79,11 +79,11 @@ def _names() -> dict[str, list[str]]:
     from saddle_jax.papers.common import SCALES
     from saddle_jax.papers.saddle.experiments import EXPERIMENTS
     from saddle_jax.papers.saddle.figures import FIGURES
-    from saddle_jax.sam import ASCENTS
+    from saddle_jax.sam import GRADIENTS
     from saddle_jax.settings.config import SCHEDULES
 
     tables: dict[str, Any] = {
-        "--config.ascent": ["auto", *ASCENTS.ours],
+        "--config.gradient": ["auto", *GRADIENTS.ours],
         "--config.compressor": ["none", *COMPRESSORS.ours],
         "--config.dataset": KNOWN,
         "--config.method": METHODS.ours,

@@ -1,4 +1,4 @@
-"""saddle data: which datasets there are, what is in them, how they are dealt out."""
+"""saddle data: which datasets there are, what is in them, how they are partitioned."""
 
 from collections.abc import Callable, Sequence
 

@@ -57,7 +57,7 @@ def partition(arguments: Sequence[str]) -> None:
     with mistakes():
         dataset = data.load(options.dataset, options.data_dir)
         if (labels := dataset.labels) is None or dataset.shares is not None:
-            raise UsageError(f"dataset must have classes to be dealt out by, got {options.dataset!r}")
+            raise UsageError(f"dataset must have classes to be partitioned by, got {options.dataset!r}")
         dealt = data.make_partition(kind, labels, agents, alpha=options.alpha, seed=options.seed)
     output.note(f"{dataset.name}, {dealt.name}, fingerprint {dealt.fingerprint}\n{dealt.skew}")
     output.table(partition_rows(dealt, dataset.class_names))

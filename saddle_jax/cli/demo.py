@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     output, folder = Output(options), pathlib.Path(options.workdir)
     with mistakes():
         grid = parse_grid(_METHODS, "none", options.seeds)
-        found = runs_of_grid(Config().to_json() | SETTINGS, grid, folder, together=True)
+        found = runs_of_grid(Config().to_json() | SETTINGS, grid, folder, single_program=True)
     output.note(demonstration.introduction())
     output.note(f"\n1 of 3: training QGM and Q-SADDLe, {len(grid.seeds)} seeds each")
     refused, status = run_several(found.runs, quiet=output.is_silent, lines=False)

@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, Description]] = {
         ),
         "config": _D("Show every setting with its value and meaning."),
         "methods": _D("Show what each method sends, computes and needs; or one method in full."),
-        "ascents": _D("Show the ways to take a gradient, SAM and its relatives; or one in full."),
+        "gradients": _D("Show the ways to take a gradient, SAM and its relatives; or one in full."),
         "plan": _D("Compile a run for devices that need not be here, and tell whether it fits."),
     },
     "Look at runs": {
@@ -42,7 +42,9 @@ SECTIONS: dict[str, dict[str, Description]] = {
         ),
         "sharpness": _D("Measure the largest eigenvalue of the Hessian at a run's checkpoints."),
         "landscape": _D("Draw the loss around the models of runs, as pictures and a page to turn."),
-        "thin": _D("Make small open copies of runs: settings, results, and metrics in means of some lines."),
+        "downsample": _D(
+            "Make small open copies of runs: settings, results, and metrics in means of some lines."
+        ),
         "export": _D("Write a run's model as safetensors or msgpack."),
     },
     "The paper": {

@@ -24,13 +24,13 @@ def run(arguments: Sequence[str]) -> None:
     from saddle_jax.training import evaluation, reopen
 
     with mistakes():
-        whole = reopen.open_whole(workdir, options.data_dir, options.replica, options.code)
+        whole = reopen.open_whole(workdir, options.data_dir, options.trial, options.code)
         names = calls.split(options.metrics or "")
         records, measures = evaluation.evaluate(
-            workdir, whole, names, options.epochs, warn, options.replica, options.agent
+            workdir, whole, names, options.epochs, warn, options.trial, options.agent
         )
     output = Output(options)
-    output.table(evaluation_rows(records, measures, whole.replica))
+    output.table(evaluation_rows(records, measures, whole.trial))
     output.note(f"written: {workdir / evaluation.FILE}")
     output.give(records)
 
@@ -41,12 +41,12 @@ def _newest(workdir: pathlib.Path, options: flags.FlagValues) -> None:
     from saddle_jax.training.reopen import choose, open_run
 
     with mistakes():
-        replica, step, params = open_run(workdir, warn, options.data_dir, options.replica, options.code)
+        trial, step, params = open_run(workdir, warn, options.data_dir, options.trial, options.code)
         found = {
-            f"test_{name}": value for name, value in replica.evaluate(choose(params, options.agent)).items()
+            f"test_{name}": value for name, value in trial.evaluate(choose(params, options.agent)).items()
         }
     whose = "consensus model" if options.agent is None else f"agent {options.agent}"
-    metrics = [metric.record() for metric in replica.objective.metrics]
+    metrics = [metric.record() for metric in trial.objective.metrics]
     shown = ", ".join(f"{metric['title']} {score(found, metric)}" for metric in metrics)
     print(f"{whose} at step {step:,}: test {shown}")
 

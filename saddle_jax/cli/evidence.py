@@ -4,15 +4,15 @@ from absl import flags
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli.output import Output
-from saddle_jax.cli.planning import place, readings_of
+from saddle_jax.cli.planning import interpretations_of, place
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.papers.evidence import (
     accuracy_rows,
     finding_rows,
     findings,
+    interpretation_rows,
+    interpreted,
     plot_findings,
-    reading_rows,
-    reread,
     runs_below,
     statement_rows,
 )
@@ -23,19 +23,19 @@ from saddle_jax.report.tables import as_records, write_all
 
 def show(options: flags.FlagValues) -> int:
     """Prints what the runs below --workdir say of each statement, and writes table and picture."""
-    if options.table is not None or options.figure is not None or options.rows or readings_of(options):
+    if options.table is not None or options.figure is not None or options.rows or interpretations_of(options):
         raise UsageError("evidence must stand alone: it is about all tables")
     scale, folder = place(options)
     with mistakes():
         runs = runs_below(PAPER, folder, scale)
-        found, others = findings(STATEMENTS, runs), reread(PAPER, folder, scale)
+        found, others = findings(STATEMENTS, runs), interpreted(PAPER, folder, scale)
         if not found:
             raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
         name = f"evidence-{scale.name}"
         tables = {
             name: finding_rows(found),
             f"{name}-accuracies": accuracy_rows(runs),
-            **({f"{name}-readings": reading_rows(PAPER, others)} if others else {}),
+            **({f"{name}-interpretations": interpretation_rows(PAPER, others)} if others else {}),
             f"{name}-summary": statement_rows(found),
         }
         output = Output(options)

@@ -10,9 +10,17 @@ _LISTS = {
     "methods": ("method", "qgm,q_saddle", "Methods to compare, with or without options: qgm,gut(mu=0.5)."),
     "compressors": ("compressor", "none", "Compressors; drops of accuracy are relative to the first one."),
     "seeds": ("seed", "0,1,2", "Seeds."),
-    "ascents": ("ascent", "", "How gradients are taken, such as none,sam,looksam(every=10) (default: auto)."),
+    "gradients": (
+        "gradient",
+        "",
+        "How gradients are taken, such as none,sam,looksam(every=10) (default: auto).",
+    ),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
-    "drops": ("drop", "", "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings)."),
+    "drop_rates": (
+        "drop",
+        "",
+        "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings).",
+    ),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from absl import flags
 
 from saddle_jax.analysis import landscape
-from saddle_jax.analysis.landscape import Scan, open_runs, replica_in, surfaces
+from saddle_jax.analysis.landscape import Scan, open_runs, surfaces, trial_in
 from saddle_jax.base.files import check_no_link
 from saddle_jax.cli.opening import opening_options
 from saddle_jax.cli.output import Output, output_options
@@ -30,11 +30,11 @@ def run(arguments: Sequence[str]) -> None:
         x = landscape.grid(options.points, options.span)
         if not options.output:
             check_no_link(folder)
-        if options.replica is not None and not any(replica_in(w, 0) == 0 for w in workdirs):
-            raise UsageError("replica must be given for a folder that holds several runs, and none does")
+        if options.trial is not None and not any(trial_in(w, 0) == 0 for w in workdirs):
+            raise UsageError("trial must be given for a folder that holds several runs, and none does")
         scan = Scan(options.directions, options.seed, options.images)
         opening = (options.data_dir, options.code)
-        files = draw(workdirs, folder, x, scan, screen, options.replica, *opening, options.picture)
+        files = draw(workdirs, folder, x, scan, screen, options.trial, *opening, options.picture)
     output.note(f"written: {', '.join(path.name for path in files)} in {folder}")
     output.give({"folder": str(folder), "files": [str(path) for path in files]})
 
@@ -45,7 +45,7 @@ def draw(
     x: np.ndarray,
     scan: Scan,
     screen: Screen,
-    replica: int | None = None,
+    trial: int | None = None,
     data_dir: str | None = None,
     code: Sequence[str] = (),
     picture: str = "png",
@@ -54,13 +54,13 @@ def draw(
     names = run_names(workdirs)
     same_problem(workdirs)
     all_ended(workdirs)
-    runs = open_runs(workdirs, data_dir, screen, code, replica)
+    runs = open_runs(workdirs, data_dir, screen, code, trial)
     folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
     losses = surfaces(names, runs, x, scan, screen)
     files = write_all(x, losses, names, folder, picture)
     for workdir, name, loss in zip(workdirs, names, losses, strict=True):
         # For `saddle report` of this run.
-        save_numbers(x, loss[None], [name], workdir, replica_in(workdir, replica))
+        save_numbers(x, loss[None], [name], workdir, trial_in(workdir, trial))
     return files
 
 
@@ -74,7 +74,7 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("images", 1024, "Training images to compute the loss on.", 1, flag_values=options)
     flags.DEFINE_integer("seed", 0, "Seed of the directions.", 0, 2**32 - 1, flag_values=options)
     meaning = "Number of the run, in folders that hold several."
-    flags.DEFINE_integer("replica", None, meaning, flag_values=options)
+    flags.DEFINE_integer("trial", None, meaning, flag_values=options)
     meaning = "Folder to write to (default: landscape, beside the first DIR)."
     flags.DEFINE_string("output", None, meaning, flag_values=options)
     picture_option(options)

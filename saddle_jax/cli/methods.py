@@ -1,4 +1,4 @@
-"""saddle methods, saddle ascents: what there is, what it costs and requires, and its options."""
+"""saddle methods, saddle gradients: what there is, what it costs and requires, and its options."""
 
 import dataclasses
 import sys
@@ -32,17 +32,19 @@ def show_methods(arguments: Sequence[str]) -> None:
             output.note(texts.about_methods())
 
 
-def show_ascents(arguments: Sequence[str]) -> None:
-    """Prints the table of ascents, or all that is to be said of one."""
-    known = algorithms.ascents()
-    output, names = _read(arguments, "ascent", known, algorithms.facts_of_ascent, texts.options_of_ascent)
+def show_gradients(arguments: Sequence[str]) -> None:
+    """Prints the table of estimators, or all that is to be said of one."""
+    known = algorithms.gradients()
+    output, names = _read(
+        arguments, "gradient", known, algorithms.facts_of_gradient, texts.options_of_gradient
+    )
     with mistakes():
         if names and not output.is_json:
-            output.say(texts.describe_ascent(names[0]))
+            output.say(texts.describe_gradient(names[0]))
         elif not output.is_json:
-            rows = texts.ascent_rows(_of_each(algorithms.facts_of_ascent, known))
+            rows = texts.gradient_rows(_of_each(algorithms.facts_of_gradient, known))
             output.table(rows, spare=("citation",))
-            output.note(texts.about_ascents())
+            output.note(texts.about_gradients())
 
 
 def _read(
@@ -72,7 +74,7 @@ def _read(
 
 
 def _of_each(facts: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
-    """Returns the facts of all; what an installed package fails to give is told in a line and left out."""
+    """Returns the facts of all; what an installed package fails to give is reported and left out."""
     found = []
     for name in names:
         try:

@@ -28,7 +28,7 @@ def place(options: flags.FlagValues) -> tuple[Scale, pathlib.Path]:
     return SCALES[options.scale], pathlib.Path(options.workdir or "DIR")
 
 
-def readings_of(options: flags.FlagValues) -> dict[str, Any]:
+def interpretations_of(options: flags.FlagValues) -> dict[str, Any]:
     """Returns how the options read what the paper leaves open."""
     biased = {} if options.biased is None else {"biased": options.biased}
     return given_options(options) | biased
@@ -42,7 +42,7 @@ def make_runs(
     output = Output(options)
     tell = output.note
     with mistakes():
-        otherwise = readings_of(options)
+        otherwise = interpretations_of(options)
         runs = plan.plan(entries, scale, seeds, folder, options.data_dir, otherwise)
         missing = [run for run in runs if run.is_missing]
         tell(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
@@ -87,4 +87,4 @@ def base_runs(
     """Plans the runs of other tables that these entries are compared with, those that have ended or not."""
     scale, folder = place(options)
     bases = PAPER.compared_with(table, entries)
-    return plan.plan(bases, scale, seeds, folder, options.data_dir, readings_of(options))
+    return plan.plan(bases, scale, seeds, folder, options.data_dir, interpretations_of(options))

@@ -4,7 +4,7 @@ import shlex
 
 from absl import flags
 
-from saddle_jax.cli.planning import make_runs, place, readings_of
+from saddle_jax.cli.planning import interpretations_of, make_runs, place
 from saddle_jax.cli.usage import UsageError, mistakes
 from saddle_jax.papers.runs import written
 from saddle_jax.papers.saddle import figures
@@ -41,8 +41,8 @@ def draw(options: flags.FlagValues) -> int:
     if not options.plan:
         with mistakes():
             folder.mkdir(parents=True, exist_ok=True)
-    readings = "".join(f"-{safe(text)}" for text in written(readings_of(options)))
-    output = str(folder / f"figure-{name}-{scale.name}{readings}")
+    interpretations = "".join(f"-{safe(text)}" for text in written(interpretations_of(options)))
+    output = str(folder / f"figure-{name}-{scale.name}{interpretations}")
     for picture in figure.pictures:
         verb, arguments = figures.command_of(picture, figures.Place(output, epochs, scale.images))
         arguments = [*arguments, *workdirs]

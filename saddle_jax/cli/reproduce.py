@@ -6,13 +6,13 @@ from absl import flags
 
 from saddle_jax.cli import claims, evidence, redrawing
 from saddle_jax.cli.output import Output, output_options
-from saddle_jax.cli.planning import base_runs, make_runs, place, readings_of
+from saddle_jax.cli.planning import base_runs, interpretations_of, make_runs, place
 from saddle_jax.cli.reproduced import show_results
 from saddle_jax.cli.settings import some_options
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.evidence import write_results
-from saddle_jax.papers.runs import READINGS, scale_rows, table_rows, written
+from saddle_jax.papers.runs import INTERPRETATIONS, scale_rows, table_rows, written
 from saddle_jax.papers.saddle import figures
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 from saddle_jax.report.tables import as_records
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     if runs and not options.plan:
         with mistakes():
             bases = base_runs(options, table, entries, options.seeds)
-            otherwise = written(readings_of(options))
+            otherwise = written(interpretations_of(options))
             scale, folder = place(options)
             found = write_results(PAPER, table, options.seeds, runs, bases, scale, folder, otherwise)
         show_results(output, found, folder)
@@ -79,7 +79,7 @@ def _options() -> flags.FlagValues:
     meaning = "Print what the runs below --workdir say of the paper's statements, with verdicts."
     flags.DEFINE_bool("evidence", False, meaning, flag_values=options)
     flags.DEFINE_bool("list", False, "List the experiments, or the rows of one.", flag_values=options)
-    some_options(options, READINGS)
+    some_options(options, INTERPRETATIONS)
     meaning = "Whether quantizers are divided by tau (default: as each row's name says)."
     flags.DEFINE_bool("biased", None, meaning, flag_values=options)
     flags.DEFINE_bool("plan", False, "Print what would run, and stop.", flag_values=options)

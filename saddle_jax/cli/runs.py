@@ -1,4 +1,4 @@
-"""saddle list, export and thin, and what they share with other verbs that open runs again."""
+"""saddle list, export and downsample, and what they share with other verbs that open runs again."""
 
 import pathlib
 import sys
@@ -49,8 +49,8 @@ def export(arguments: Sequence[str]) -> None:
     path = pathlib.Path(options.output or workdir / f"model.{options.format}")
     with mistakes():
         check_named_output(options.output)
-        replica, step, params = open_run(workdir, warn, options.data_dir, options.replica, options.code)
-        model, config = choose(params, options.agent), replica.config
+        trial, step, params = open_run(workdir, warn, options.data_dir, options.trial, options.code)
+        model, config = choose(params, options.agent), trial.config
         about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
         content = encode(model, options.format, about)
         with in_one_go(path) as partial:
@@ -58,9 +58,9 @@ def export(arguments: Sequence[str]) -> None:
     print(f"{path}: step {step:,}, {models.count(model):,} parameters")
 
 
-def show_thin(arguments: Sequence[str]) -> None:
+def show_downsample(arguments: Sequence[str]) -> None:
     """Writes small open copies of runs that have ended, each in a folder of its name."""
-    from saddle_jax.runs.downsample import thin
+    from saddle_jax.runs.downsample import downsample
 
     options = flags.FlagValues()
     flags.DEFINE_string("output", None, "Folder below which the copies are written.", flag_values=options)
@@ -71,7 +71,7 @@ def show_thin(arguments: Sequence[str]) -> None:
         raise UsageError("output must be given: --output=FOLDER, below which copies are written")
     for name in names:
         with mistakes():
-            print(thin(pathlib.Path(name), pathlib.Path(options.output), options.every))
+            print(downsample(pathlib.Path(name), pathlib.Path(options.output), options.every))
 
 
 def model_options() -> flags.FlagValues:
@@ -80,7 +80,7 @@ def model_options() -> flags.FlagValues:
     meaning = "Number of an agent, for its own model (default: the consensus model)."
     flags.DEFINE_integer("agent", None, meaning, flag_values=options)
     meaning = "Number of a run, in a folder that holds several."
-    flags.DEFINE_integer("replica", None, meaning, flag_values=options)
+    flags.DEFINE_integer("trial", None, meaning, flag_values=options)
     opening_options(options)
     return options
 

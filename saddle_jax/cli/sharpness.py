@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> None:
     how = Measurement(options.data, options.images, options.iterations, options.probes, options.density)
     output = Output(options)
     with mistakes(), contextlib.closing(Screen(output.is_silent)) as screen:
-        opening = (options.replica, options.data_dir, options.code)
+        opening = (options.trial, options.data_dir, options.code)
         found = measure(workdirs, how, screen, *opening, epochs=options.epochs, agents=options.agents)
         output.table(stage_rows(found), spare=("+-", "trace", "lambda_min", "residual"))
         if len(over_seeds := seed_rows(found)) > 1:
@@ -46,7 +46,7 @@ def measure(
     workdirs: Sequence[pathlib.Path],
     how: Measurement,
     screen: Screen,
-    replica: int | None = None,
+    trial: int | None = None,
     data_dir: str | None = None,
     code: Sequence[str] = (),
     *,
@@ -55,7 +55,7 @@ def measure(
 ) -> list[Sharp]:
     """Measures what is missing of runs, and returns what is known of each."""
     same_problem(workdirs)
-    runs = open_runs(workdirs, replica, data_dir, code)
+    runs = open_runs(workdirs, trial, data_dir, code)
     targets = targets_of(runs, list(epochs), list(agents))
     measure_missing(runs, targets, how, screen)
     return sharp_runs(runs, measured_stages(runs, targets))
@@ -75,7 +75,7 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_integer("probes", 1, "Number of random start vectors.", 1, flag_values=options)
     flags.DEFINE_bool("density", False, "Measure and draw the spectral density too.", flag_values=options)
     meaning = "Number of one run, in folders that hold several (default: all of them)."
-    flags.DEFINE_integer("replica", None, meaning, flag_values=options)
+    flags.DEFINE_integer("trial", None, meaning, flag_values=options)
     output_option(options, "Picture of several runs", "sharpness.png beside the first DIR")
     output_options(options)
     opening_options(options)

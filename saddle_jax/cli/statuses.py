@@ -9,7 +9,7 @@ from saddle_jax.base.statuses import MISTAKE as MISTAKE
 from saddle_jax.base.statuses import status_of as status_of
 
 
-def told(error: OSError) -> str:
+def reported(error: OSError) -> str:
     """Returns what the system says of a file, with the file's name where it says it."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     return ": ".join([*names[:1], error.strerror or str(error)])

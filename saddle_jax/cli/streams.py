@@ -10,14 +10,17 @@ import warnings
 from collections.abc import Iterator
 
 from saddle_jax.base import terminal
-from saddle_jax.cli.statuses import MISTAKE, told
+from saddle_jax.cli.statuses import MISTAKE, reported
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def tell_disk(error: OSError) -> int:
     """Tells that a disk is full or broken, of which standard output may be a file."""
-    print(f"saddle: {told(error) if error.filename else f'standard output: {told(error)}'}", file=sys.stderr)
+    print(
+        f"saddle: {reported(error) if error.filename else f'standard output: {reported(error)}'}",
+        file=sys.stderr,
+    )
     drop_output()
     return MISTAKE
 
@@ -32,7 +35,7 @@ def silence_libraries() -> None:
     """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
 
     Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name; each
-    is told once, in one line. Python would tell it again whenever a library has touched the filters.
+    is reported once, in one line. Python would tell it again whenever a library has touched the filters.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

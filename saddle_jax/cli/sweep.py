@@ -33,8 +33,8 @@ def run_sweep(found: Runs, folder: pathlib.Path, output: Output, picture: str) -
         return status
     ended = [workdir for workdir in found.runs if workdir not in refused]
     with mistakes():
-        rows, yardstick, left_out = sweep_rows(ended)
-    title = f"{yardstick.name}, mean +- standard deviation over seeds ({yardstick.better} is better)"
+        rows, metric, left_out = sweep_rows(ended)
+    title = f"{metric.name}, mean +- standard deviation over seeds ({metric.better} is better)"
     output.table(rows, f"\n{title}")
     for line in left_out:
         output.note(f"left out: {line}")
@@ -44,5 +44,5 @@ def run_sweep(found: Runs, folder: pathlib.Path, output: Output, picture: str) -
         plot_curves(ended, drawn)
     output.note(f"written: {', '.join(path.name for path in [*paths, drawn])} in {folder}")
     output.note(next_steps(folder))
-    output.give({"folder": str(folder), "metric": yardstick.name, "settings": as_records(rows)})
+    output.give({"folder": str(folder), "metric": metric.name, "settings": as_records(rows)})
     return status or (MISTAKE if found.refused else 0)

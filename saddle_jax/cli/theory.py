@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> None:
     options = _options()
     folders = parse(options, arguments, ["[DIR]"])
     of_constants = [*_CONSTANTS, "agents", "topology", "steps", "testbed", "corollary", "workdir"]
-    for name in of_constants if folders else ["samples", "replica", "data_dir", "code"]:
+    for name in of_constants if folders else ["samples", "trial", "data_dir", "code"]:
         if options[name].present:
             raise UsageError(f"{name} must {'not be given with' if folders else 'be given with a run,'} DIR")
     if options.workdir and not (options.testbed or options.corollary):
@@ -64,7 +64,7 @@ def _options() -> flags.FlagValues:
     flags.DEFINE_string("workdir", None, meaning, flag_values=options)
     meaning = "Samples per agent to measure a run with; 0: all of them."
     flags.DEFINE_integer("samples", 256, meaning, flag_values=options)
-    flags.DEFINE_integer("replica", None, "Which run of a folder with several.", flag_values=options)
+    flags.DEFINE_integer("trial", None, "Which run of a folder with several.", flag_values=options)
     opening_options(options)
     output_options(options)
     return options
@@ -83,7 +83,7 @@ def _of_constants(options: flags.FlagValues, tell: Callable[[str], None]) -> dic
 def _of_run(workdir: pathlib.Path, options: flags.FlagValues, tell: Callable[[str], None]) -> dict[str, Any]:
     with mistakes():
         screen = Screen(quiet=options.json or options.quiet)
-        given = (options.samples, options.data_dir, screen, options.code, options.replica)
+        given = (options.samples, options.data_dir, screen, options.code, options.trial)
         run = measured.measure_run(workdir, *given)
     tell(texts.describe_run(run, str(workdir), width()))
     return texts.run_record(run)

@@ -74,7 +74,7 @@ def _options() -> flags.FlagValues:
     meaning = "Print what the loop costs around the steps, and write a trace."
     flags.DEFINE_bool("profile", False, meaning, flag_values=options)
     meaning = (
-        "Values to try of a setting, or of an option of the method or ascent, as SETTING:VALUE,VALUE; "
+        "Values to try of a setting, or of an option of the method or estimator, as SETTING:VALUE,VALUE; "
         "repeat the option to combine several settings."
     )
     flags.DEFINE_multi_string("sweep", [], meaning, flag_values=options)

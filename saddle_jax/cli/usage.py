@@ -13,7 +13,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, printable
 from saddle_jax.cli.helping import HelpWanted
 from saddle_jax.cli.option_texts import nearest_option
-from saddle_jax.cli.statuses import MISTAKE, status_of, told
+from saddle_jax.cli.statuses import MISTAKE, reported, status_of
 
 _LONGEST = 2_000  # letters of a line about a mistake
 
@@ -21,7 +21,7 @@ _LONGEST = 2_000  # letters of a line about a mistake
 class UsageError(Exception):
     """A user's mistake: printed in one line, exit status 2, no traceback but of the user's own program.
 
-    Damaged files are told the same way, with exit status 3.
+    Damaged files are reported the same way, with exit status 3.
     """
 
     def __init__(self, message: str, status: int = MISTAKE):
@@ -48,7 +48,7 @@ def mistakes() -> Iterator[None]:
     except (RunError, ArgumentError) as error:
         raise UsageError(str(error), status_of(error)) from error
     except OSError as error:
-        raise UsageError(told(error)) from error
+        raise UsageError(reported(error)) from error
 
 
 def write_named(

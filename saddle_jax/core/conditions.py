@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.types import Array, Tree
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 
 if TYPE_CHECKING:
     from saddle_jax.core.faults import Faults
@@ -43,8 +43,8 @@ class Conditions:
         does.
       delivered: which messages sent in this step will reach it, bool [A, K]; the same without delay.
       online: which agents take part in this step, bool [A].
-      past: what was sent in the last rounds, a tree [A, D, ...] for each that is delayed; None in a
-        rehearsal, which notes the shapes in `noted`.
+      past: what was sent in the last rounds, a tree [A, D, ...] for each that is delayed; None in an
+        abstract step, which notes the shapes in `noted`.
     """
 
     faults: "Faults"
@@ -87,15 +87,15 @@ class Conditions:
         share = jnp.sum(sent & ~self.delivered) / jnp.maximum(1, jnp.sum(sent))
         return share.astype(jnp.float32)
 
-    def weights(self, table: Table, keeps: Keeps) -> Array:
-        """Returns the weights of what arrived in this step, float [A, K], see `missing` above."""
+    def weights(self, table: Table, stochasticity: Stochasticity) -> Array:
+        """Returns the weights of what arrived in this step, float [A, K], see `lost_weight` above."""
         arriving = jnp.where(self.arrived, table.weights, 0)
-        if keeps == "mass":
+        if stochasticity == "column":
             lost = jnp.where(table.occupied & ~self.delivered, table.weights, 0)
             returned = jnp.zeros(len(lost)).at[table.neighbours].add(lost)
             return arriving.at[:, 0].add(returned)
         total = arriving.sum(axis=1)
-        if self.faults.missing == "self":
+        if self.faults.lost_weight == "self":
             return arriving.at[:, 0].add(table.weights.sum(axis=1) - total)
         alone = total == 0
         scaled = arriving / jnp.where(alone, 1, total)[:, None]

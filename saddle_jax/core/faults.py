@@ -4,7 +4,7 @@ Everything is drawn from the step's key and the numbers of the agents concerned.
 same messages, whatever the method, and on any number of devices. A link that fails in a step fails for all
 rounds of that step: what travels together, such as push-sum's x and w, is lost together.
 
-What happens to the weight w_ij of a message that did not arrive (`missing`):
+What happens to the weight w_ij of a message that did not arrive (`lost_weight`):
 
     "self"           it stays with the own model: rows of W still sum to one. If messages are lost both ways
                      (`symmetric`), columns do too: the agents' average is kept, and so is what trackers track
@@ -27,8 +27,8 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Tree
 from saddle_jax.core.conditions import Conditions, FaultState, Table
 
-Missing = Literal["self", "renormalise"]
-MISSING = ("self", "renormalise")
+LostWeight = Literal["self", "renormalise"]
+LOST_WEIGHTS = ("self", "renormalise")
 
 # What the numbers drawn from a step's key are for.
 _LINKS, _AGENTS = 1, 2
@@ -43,10 +43,10 @@ class Faults:
       offline: the share of steps in which an agent is offline, in [0, 1). It neither hears nor is heard.
       delay: by how many rounds of gossip messages are late; until the first one comes, nothing arrives.
       symmetric: whether a link fails both ways at once; False loses each direction by itself.
-      missing: what happens to the weight of a message that did not arrive, "self" or "renormalise": above.
+      lost_weight: what happens to the weight of a message that did not arrive, "self" or "renormalise".
       burst: the mean number of steps that a link fails in a row (Gilbert and Elliott's model: a failing link
         loses all, a good one nothing); None loses each message independently of the step before.
-      absence: the mean number of steps that an agent stays away; None draws each step by itself.
+      mean_offline: the mean number of steps that an agent stays away; None draws each step by itself.
       computes: whether an agent that is offline goes on training alone; False freezes it, with all its state.
       joins: {agent: step}, agents that come in at a step and are away before; they begin with the first
         model.
@@ -63,9 +63,9 @@ class Faults:
     offline: Any = 0.0
     delay: int = 0
     symmetric: bool = True
-    missing: Missing = "self"
+    lost_weight: LostWeight = "self"
     burst: Any = None
-    absence: Any = None
+    mean_offline: Any = None
     computes: bool = False
     joins: Mapping[int, int] | None = None
     leaves: Mapping[int, int] | None = None
@@ -74,10 +74,10 @@ class Faults:
 
     def __post_init__(self) -> None:
         checks.whole("delay", self.delay, at_least=0)
-        checks.choice("missing", self.missing, MISSING)
+        checks.choice("lost_weight", self.lost_weight, LOST_WEIGHTS)
         checks.instance("symmetric", self.symmetric, bool, "True")
         checks.instance("computes", self.computes, bool, "True")
-        for rate, length in (("drop", "burst"), ("offline", "absence")):
+        for rate, length in (("drop", "burst"), ("offline", "mean_offline")):
             share = checks.real(rate, getattr(self, rate), at_least=0.0, below=1.0)
             object.__setattr__(self, rate, share)
             _check_length(rate, share, length, getattr(self, length))
@@ -136,7 +136,7 @@ class Faults:
 
         return FaultState(
             failing=jnp.zeros((size, slots), bool) if self.burst is not None else (),
-            away=jnp.zeros(size, bool) if self.absence is not None else (),
+            away=jnp.zeros(size, bool) if self.mean_offline is not None else (),
             arrivals=jnp.zeros((size, self.delay, slots), bool) if self.delay else (),
             past=jax.tree.map(earlier, past) if self.delay else (),
             sent=jnp.zeros((size, kinds), jnp.int32),
@@ -175,7 +175,7 @@ class Faults:
             state = state._replace(sent=state.sent.at[:, kind].add(over))
         return Conditions(self, arrived, delivered, online, list(state.past)), state
 
-    def rehearsal(self, table: Table) -> Conditions:
+    def abstract_conditions(self, table: Table) -> Conditions:
         """Returns conditions of an abstract step, in which everything arrives."""
         return Conditions(self, table.occupied, table.occupied, jnp.ones(len(table.occupied), bool))
 
@@ -212,9 +212,9 @@ class Faults:
             online = jnp.pad(jnp.asarray(given), (0, size - len(given)), constant_values=True)  # idle agents
         elif _is_above_zero(self.offline):
             away_now = _next(
-                jax.vmap(lambda i: _uniform(key, i))(agents), t, away, self.offline, self.absence
+                jax.vmap(lambda i: _uniform(key, i))(agents), t, away, self.offline, self.mean_offline
             )
-            online, away = ~away_now, away_now if self.absence is not None else away
+            online, away = ~away_now, away_now if self.mean_offline is not None else away
         for steps, joining in ((self.joins, True), (self.leaves, False)):
             if steps:
                 at = np.full(size, -1 if joining else np.iinfo(np.int32).max, np.int32)

@@ -17,7 +17,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.messages import Message
-from saddle_jax.core.mixing import FORMS, Form
+from saddle_jax.core.mixing import MIXINGS, Mixing
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
 
@@ -39,12 +39,12 @@ class Gossip(NamedTuple, Generic[State]):
     mix: "Callable[[Step, Tree, State], tuple[Tree, State]]"  # (step, x, state) -> (x after the round, state)
 
 
-def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip[tuple[()]]:
+def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
     """Makes a round of exact gossip: x becomes x + gamma (W - I) x.
 
     Args:
       gamma: averaging rate in (0, 1].
-      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
     >>> gossip = sj.exact()
     >>> rule = sj.Rule(gossip.init, gossip.mix)  # gossip and nothing more
@@ -53,12 +53,12 @@ def exact(gamma: Any = 1.0, form: Form = "auto") -> Gossip[tuple[()]]:
     Array([2., 3., 4., 3.], dtype=float32)
     """
     gamma = check_rate(gamma)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
         x = trees.in_memory(x)  # each neighbour reads it
-        pulled = step.network.pull(x, form=form)
-        return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, pulled)), state
+        correction = step.network.correction(x, mixing=mixing)
+        return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, correction)), state
 
     return Gossip(lambda x: (), mix)
 
@@ -70,7 +70,7 @@ class ChocoState(NamedTuple):
 
 
 def choco(
-    compressor: Operator, gamma: Any = 1.0, order: Order = "choco", form: Form = "auto"
+    compressor: Operator, gamma: Any = 1.0, order: Order = "choco", mixing: Mixing = "auto"
 ) -> Gossip[ChocoState]:
     """Makes a round of compressed gossip. The public copy x-hat starts at zero:
 
@@ -88,7 +88,7 @@ def choco(
       compressor: the operator Q, applied to each tensor of each agent.
       gamma: averaging rate in (0, 1]; strong compression needs a small one (the paper: 0.4 for 30 % top-k).
       order: "choco" or "paper".
-      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
     >>> gossip = sj.choco(sj.top_k(0.5))
     >>> rule = sj.Rule(gossip.init, gossip.mix)  # gossip and nothing more
@@ -100,20 +100,20 @@ def choco(
     gamma = check_rate(gamma)
     check_compressor(compressor)
     checks.choice("order", order, ORDERS)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
         check_one_copy(step)
         public = state.public
         if order == "choco":
             public, sent = publish(step, compressor, x, public)
-            pulled = step.network.pull(public, sent, form)
-            return tree_map(lambda x, p: x + gamma * p, x, pulled), ChocoState(public)
+            correction = step.network.correction(public, sent, mixing)
+            return tree_map(lambda x, p: x + gamma * p, x, correction), ChocoState(public)
         # What is mixed now travelled in the step before; what travels now is mixed in the next step.
-        pulled = step.network.pull(public, (), form)
-        x = tree_map(lambda x, p: x + gamma * p, x, pulled)
+        correction = step.network.correction(public, (), mixing)
+        x = tree_map(lambda x, p: x + gamma * p, x, correction)
         public, sent = publish(step, compressor, x, public)
-        step.network.charge(sent)
+        step.network.record(sent)
         return x, ChocoState(public)
 
     return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
@@ -149,26 +149,26 @@ def check_one_copy(step: "Step") -> None:
         )
 
 
-def of_models(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
+def models_gossip(compressor: Operator | None, gamma: Any, order: Order, mixing: Mixing) -> Gossip[Any]:
     """Makes the gossip of a method's models: exact without a compressor, CHOCO with one."""
     checks.choice("order", order, ORDERS)
-    return exact(gamma, form) if compressor is None else choco(compressor, gamma, order, form)
+    return exact(gamma, mixing) if compressor is None else choco(compressor, gamma, order, mixing)
 
 
-def of_both(compressor: Operator | None, gamma: Any, order: Order, form: Form) -> Gossip[Any]:
+def pair_gossip(compressor: Operator | None, gamma: Any, order: Order, mixing: Mixing) -> Gossip[Any]:
     """Makes the gossip of two quantities (x, y) that a method sends together, each a tree [A, ...].
 
     Without a compressor they share one message, which arrives or is lost as a whole: one round, and the same
     W for both. With one, each has a public copy of its own.
     """
-    one = of_models(compressor, gamma, order, form)
+    one = models_gossip(compressor, gamma, order, mixing)
     if compressor is None:
         return one
 
     def mix(step: "Step", both: tuple[Tree, Tree], state: Any) -> tuple[tuple[Tree, Tree], Any]:
-        x, x_way = one.mix(step, both[0], state[0])
-        y, y_way = one.mix(step, both[1], state[1])
-        return (x, y), (x_way, y_way)
+        x, x_gossip_state = one.mix(step, both[0], state[0])
+        y, y_gossip_state = one.mix(step, both[1], state[1])
+        return (x, y), (x_gossip_state, y_gossip_state)
 
     return Gossip(lambda both: (one.init(both[0]), one.init(both[1])), mix)
 

@@ -6,9 +6,9 @@ An oracle answers the three questions that a rule may ask of a step:
     pairs    g_ij = grad F_j(x_i; d_j), j a neighbour of i    [A, K, ...]
     mean     sum_j w_ij g_ij                                  [A, ...]
 
-each through the method's ascent. In a network agent j computes g_ij on the model that i sent and returns
+each through the method's estimator. In a network agent j computes g_ij on the model that i sent and returns
 it. Here the batch d_j is brought to agent i instead: the same numbers, and no model is copied. Every pair has
-an ascent of its own.
+an estimator of its own.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ import jax.numpy as jnp
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core.ascent import Ascent, GradientFn
+from saddle_jax.core.estimator import GradientEstimator, GradientFn
 from saddle_jax.core.network import Network
 from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of_pairs
 from saddle_jax.devices import policy
-from saddle_jax.devices.lifting import lift, on_shards
+from saddle_jax.devices.lifting import on_shards, vmap_agents
 
 Kind = Literal["own", "pairs", "mean"]
 
@@ -36,12 +36,12 @@ class Evaluation(NamedTuple):
     aux: Tree  # what loss_fn returned beside the loss; None if it returned the loss alone
 
 
-Answer: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the ascent's new state, own losses
-Reached: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
+GradientOutput: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the estimator's new state, own losses
+Gathered: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their senders [A, K], weights [A, K]
 
 
-class Known(NamedTuple):
-    """What an ascent needs beside the loss, see `GradientFn`: of one model, or stacked."""
+class GradientInputs(NamedTuple):
+    """What an estimator needs beside the loss, see `GradientFn`: of one model, or stacked."""
 
     key: Key | None = None
     t: Any = None
@@ -54,7 +54,7 @@ class Oracle(Protocol):
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...].
 
-        `along` [A, ...] is a direction uphill that the rule has at hand, for ascents that use one.
+        `along` [A, ...] is a direction uphill that the rule has at hand, for estimators that use one.
         """
 
     def pairs(self, x: Params, own: Params | None) -> Params:
@@ -70,98 +70,100 @@ class Gradients:
 
     Attributes:
       loss_fn: the loss of one agent.
-      ascent: how the gradient of one model is taken.
+      estimator: how the gradient of one model is taken.
       batch: one batch per agent, stacked [A, B, ...].
       network: brings the neighbours' batches.
       t: the number of the step, int32 [].
-      states: the ascent's states, one for each question of a step, in order; each answer replaces its own.
+      states: the estimator's states, one for each question of a step, in order; each answer replaces its own.
       phase: which kind of step this is; None decides by t inside the compiled program.
-      group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
+      agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry for each question.
-      asked: which questions there were.
+      calls: which questions there were.
     """
 
     loss_fn: LossFn
-    ascent: Ascent[Any]
+    estimator: GradientEstimator[Any]
     batch: Batch
     network: Network
     t: Any
     states: list[Any]
     phase: int | None = 0
-    group: int = 0
+    agents_per_call: int = 0
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
-    asked: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
-        self.asked.append("own")
-        known = self._known(along)
-        return self._answer(lambda phase, state: self._lifted(phase)(x, self.batch, state, known))
+        self.calls.append("own")
+        inputs = self._inputs(along)
+        return self._call(lambda phase, state: self._vmapped(phase)(x, self.batch, state, inputs))
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
-        self.asked.append("mean")
-        if own is None and self.ascent.is_linear and policy.joins_neighbours():
-            reached = self._reached()
-            return self._answer(lambda phase, state: self._gradient_of_mean(x, reached, state))
+        self.calls.append("mean")
+        if own is None and self.estimator.is_linear and policy.joins_neighbours():
+            gathered = self._gathered()
+            return self._call(lambda phase, state: self._gradient_of_mean(x, gathered, state))
         return self._slots(x, own, mean=True)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...]; g_ii is taken at `own`, or at x if that is None."""
-        self.asked.append("pairs")
+        self.calls.append("pairs")
         return self._slots(x, own, mean=False)
 
     def _slots(self, x: Params, own: Params | None, mean: bool) -> Params:
-        reached, known = self._reached(), self._known_of_pairs()
-        return self._answer(lambda phase, state: self._by_slots(x, own, reached, known, phase, state, mean))
+        gathered, inputs = self._gathered(), self._inputs_of_pairs()
+        return self._call(lambda phase, state: self._by_slots(x, own, gathered, inputs, phase, state, mean))
 
-    def _reached(self) -> Reached:
+    def _gathered(self) -> Gathered:
         """Asks the network for the neighbours' batches, before any branch: it may not be used inside one."""
-        return (*self.network.reach(self.batch), self.network.weights)
+        return (*self.network.gather_batches(self.batch), self.network.weights)
 
-    def _known(self, along: Params | None = None) -> Known:
-        """Returns what the ascent needs beside the loss, [A, ...], and nothing that it does not need."""
-        size, known = self.network.topology.size, Known()
-        if "key" in self.ascent.needs:
+    def _inputs(self, along: Params | None = None) -> GradientInputs:
+        """Returns what the estimator needs beside the loss, [A, ...], and nothing that it does not need."""
+        size, inputs = self.network.topology.size, GradientInputs()
+        if "key" in self.estimator.needs:
             key = self.network.key()
             if key is None:
-                raise ArgumentError(f"key must be given to a step with {self.ascent}, which draws, got None")
-            known = known._replace(key=agent_keys(key, size))
-        if "t" in self.ascent.needs:
-            known = known._replace(t=jnp.full(size, self.t, jnp.int32))
-        if "along" in self.ascent.needs:
-            known = known._replace(along=along)
-        return known
+                raise ArgumentError(
+                    f"key must be given to a step with {self.estimator}, which draws, got None"
+                )
+            inputs = inputs._replace(key=agent_keys(key, size))
+        if "t" in self.estimator.needs:
+            inputs = inputs._replace(t=jnp.full(size, self.t, jnp.int32))
+        if "along" in self.estimator.needs:
+            inputs = inputs._replace(along=along)
+        return inputs
 
-    def _known_of_pairs(self) -> Known:
+    def _inputs_of_pairs(self) -> GradientInputs:
         """Returns the same for each pair, slot by slot, [K, A, ...]; a pair has no direction at hand."""
-        known, slots = self._known(), jnp.arange(self.network.width)
-        t = None if known.t is None else jnp.repeat(known.t[None], len(slots), axis=0)
-        if known.key is None:
-            return Known(t=t)
+        inputs, slots = self._inputs(), jnp.arange(self.network.width)
+        t = None if inputs.t is None else jnp.repeat(inputs.t[None], len(slots), axis=0)
+        if inputs.key is None:
+            return GradientInputs(t=t)
         of_slot = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(None, 0))
-        return Known(key=of_slot(known.key, slots), t=t)
+        return GradientInputs(key=of_slot(inputs.key, slots), t=t)
 
-    def _answer(self, compute: Callable[[int, Any], Answer]) -> Params:
+    def _call(self, compute: Callable[[int, Any], GradientOutput]) -> Params:
         number = len(self.evaluations)
         state = self.states[number] if number < len(self.states) else ()
-        kinds = sorted(set(self.ascent.phases))
+        kinds = sorted(set(self.estimator.phases))
         if self.phase is not None or len(kinds) == 1:
             gradient, state, evaluation = compute(kinds[0] if self.phase is None else self.phase, state)
         else:
-            places = jnp.array([kinds.index(phase) for phase in self.ascent.phases])
+            places = jnp.array([kinds.index(phase) for phase in self.estimator.phases])
             branches = [lambda phase=phase: compute(phase, state) for phase in kinds]
-            place = places[self.t % self.ascent.period]
+            place = places[self.t % self.estimator.period]
             gradient, state, evaluation = jax.lax.switch(place, branches)
         self.evaluations.append(evaluation)
         if number < len(self.states):
             self.states[number] = state
         return gradient
 
-    def _lifted(self, phase: int) -> Callable[[Params, Batch, Any, Known], Answer]:
-        return lift(of_one_model(self.loss_fn, self.ascent, phase), self.group)
+    def _vmapped(self, phase: int) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
+        return vmap_agents(single_model(self.loss_fn, self.estimator, phase), self.agents_per_call)
 
-    def _gradient_of_mean(self, x: Params, reached: Reached, state: Any) -> Answer:
+    def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> GradientOutput:
         """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
 
         def mean_loss(x: Params, neighbours_data: Batch, weights: Array) -> tuple[Array, Evaluation]:
@@ -169,49 +171,49 @@ class Gradients:
             own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
             return jnp.sum(losses * weights.astype(losses.dtype)), own
 
-        def of_a_shard(x: Params, heard: Batch, senders: Array, weights: Array) -> Any:
-            def of_one(x: Params, senders: Array, weights: Array) -> Any:
+        def shard_fn(x: Params, heard: Batch, senders: Array, weights: Array) -> Any:
+            def single(x: Params, senders: Array, weights: Array) -> Any:
                 neighbours_data = jax.tree.map(lambda d: d[senders], heard)
                 return jax.grad(mean_loss, has_aux=True)(x, neighbours_data, weights)
 
-            return lift(of_one, self.group)(x, senders, weights)
+            return vmap_agents(single, self.agents_per_call)(x, senders, weights)
 
-        gradients, own = on_shards(of_a_shard)(x, *reached)
+        gradients, own = on_shards(shard_fn)(x, *gathered)
         return gradients, state, own
 
     def _by_slots(
         self,
         x: Params,
         own: Params | None,
-        reached: Reached,
-        known: Known,
+        gathered: Gathered,
+        inputs: GradientInputs,
         phase: int,
         state: Any,
         mean: bool,
-    ) -> Answer:
+    ) -> GradientOutput:
         """Goes through the table slot by slot, all agents at once: one gradient per agent is in memory."""
-        gradient = self._lifted(phase)
+        gradient = self._vmapped(phase)
 
-        def of_a_shard(
+        def shard_fn(
             x: Params,
             own: Params | None,
             heard: Batch,
             senders: Array,
             weights: Array,
-            known: Known,
+            inputs: GradientInputs,
             state: Any,
-        ) -> Answer:
+        ) -> GradientOutput:
             def visit(total: Params | None, slot: Any) -> tuple[Params | None, Any]:
-                models, slot_senders, shares, known, state = slot
+                models, slot_senders, shares, inputs, state = slot
                 neighbours_data = jax.tree.map(lambda d: d[slot_senders], heard)
                 model = x if models is None else models
-                g, state, evaluation = gradient(model, neighbours_data, state, known)
+                g, state, evaluation = gradient(model, neighbours_data, state, inputs)
                 if mean:
                     return jax.tree.map(jnp.add, total, scale_slices(g, shares)), (None, state, evaluation)
                 return None, (g, state, evaluation)
 
             total = zeros_like(x) if mean else None
-            slots = (None, senders.T, weights.T, _swap_leading(known), _swap_leading(state))
+            slots = (None, senders.T, weights.T, _swap_leading(inputs), _swap_leading(state))
             if own is None:
                 total, (g, state, evaluation) = jax.lax.scan(visit, total, slots)
             else:  # the first slot, the agent itself, has a model of its own
@@ -226,38 +228,38 @@ class Gradients:
             own_evaluation = jax.tree.map(lambda leaf: leaf[0], evaluation)
             return total if mean else _swap_leading(g), _swap_leading(state), own_evaluation
 
-        gradients, states, evaluation = on_shards(of_a_shard)(x, own, *reached, _swap_leading(known), state)
+        gradients, states, evaluation = on_shards(shard_fn)(x, own, *gathered, _swap_leading(inputs), state)
         return gradients, states, evaluation
 
 
 @dataclasses.dataclass(eq=False)
-class Rehearsal:
+class AbstractGradients:
     """The oracle of an abstract step answers with zeros and remembers what it was asked."""
 
     slots: int  # K
-    asked: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Remembers the question and returns zeros [A, ...]."""
         del along
-        self.asked.append("own")
+        self.calls.append("own")
         return zeros_like(x)
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Remembers the question and returns zeros [A, ...]."""
         del own
-        self.asked.append("mean")
+        self.calls.append("mean")
         return zeros_like(x)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
         """Remembers the question and returns zeros [A, K, ...]."""
         del own
-        self.asked.append("pairs")
+        self.calls.append("pairs")
         return zeros_of_pairs(x, self.slots)
 
 
 @dataclasses.dataclass(eq=False)
-class Given:
+class FixedGradients:
     """The oracle of a transform in an optax chain hands out the gradients [A, ...] that it was given."""
 
     gradients: Params
@@ -276,20 +278,20 @@ class Given:
     pairs = mean
 
 
-def of_one_model(
-    loss_fn: LossFn, ascent: Ascent[Any], phase: int
-) -> Callable[[Params, Batch, Any, Known], Answer]:
+def single_model(
+    loss_fn: LossFn, estimator: GradientEstimator[Any], phase: int
+) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
     """Makes the gradient function of one model: (x, d, state, known) -> (gradient, state, evaluation)."""
     with_value = with_aux(loss_fn)
     value_and_grad = jax.value_and_grad(with_value, has_aux=True)
 
     def losses(x: Params, d: Batch) -> Array:
-        def of_one_sample(sample: Batch) -> Array:
+        def single_sample(sample: Batch) -> Array:
             return with_value(x, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
-        return jax.vmap(of_one_sample)(d)
+        return jax.vmap(single_sample)(d)
 
-    def gradient(x: Params, d: Batch, state: Any, known: Known) -> Answer:
+    def gradient(x: Params, d: Batch, state: Any, inputs: GradientInputs) -> GradientOutput:
         evaluations: list[Evaluation] = []
 
         def grad(x: Params, d: Batch) -> Params:
@@ -297,9 +299,11 @@ def of_one_model(
             evaluations.append(Evaluation(loss, aux))
             return g
 
-        g, state = ascent.gradient(GradientFn(grad, losses, *known), x, d, state, phase)
+        g, state = estimator.gradient(GradientFn(grad, losses, *inputs), x, d, state, phase)
         if not evaluations:
-            raise ArgumentError(f"ascent {ascent} must take at least one gradient, got none in phase {phase}")
+            raise ArgumentError(
+                f"estimator {estimator} must take at least one gradient, got none in phase {phase}"
+            )
         return g, state, evaluations[0]
 
     return gradient
@@ -321,17 +325,19 @@ def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
     return loss_and_aux
 
 
-def initial_states(ascent: Ascent[Any], x: Params, asked: Sequence[Kind], slots: int) -> tuple[Any, ...]:
-    """Makes the ascent's states before the first step: [A, ...] for own gradients, [A, K, ...] for pairs."""
+def initial_states(
+    estimator: GradientEstimator[Any], x: Params, calls: Sequence[Kind], slots: int
+) -> tuple[Any, ...]:
+    """Makes the estimator's first states: [A, ...] for own gradients, [A, K, ...] for pairs."""
 
     def of_kind(kind: Kind) -> Tree:
-        states = jax.vmap(ascent.init)(x)
+        states = jax.vmap(estimator.init)(x)
         if kind == "own":
             return states
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], slots, axis=1), states)
 
     one = jax.tree.map(lambda leaf: leaf[0], x)
-    return tuple(of_kind(kind) for kind in asked) if ascent.keeps_state(one) else ()
+    return tuple(of_kind(kind) for kind in calls) if estimator.keeps_state(one) else ()
 
 
 def _swap_leading(tree: Tree) -> Tree:

@@ -8,18 +8,18 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core import spectrum
-from saddle_jax.core.topology import Keeps, Topology, require_connected
+from saddle_jax.core.topology import Stochasticity, Topology, require_connected
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Cycle:
-    """Graphs of the same agents that take turns, one per step; make one with `sj.cycle`.
+class TimeVarying:
+    """Graphs of the same agents that take turns, one per step; make one with `sj.alternate`.
 
     Attributes:
       graphs: the topologies in their order; all have tables [A, K] of one shape.
       given_name: the call that makes them; without it, the name lists the graphs.
 
-    >>> sj.cycle(sj.ring(4), sj.complete(4)).at(3).name
+    >>> sj.alternate(sj.ring(4), sj.complete(4)).at(3).name
     'complete(4)'
     """
 
@@ -29,7 +29,7 @@ class Cycle:
     @property
     def name(self) -> str:
         """The call that makes these graphs, such as "one_peer_exponential(8)"."""
-        return self.given_name or f"cycle({', '.join(graph.name for graph in self.graphs)})"
+        return self.given_name or f"alternate({', '.join(graph.name for graph in self.graphs)})"
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class Cycle:
         """Which agents take part in the run, bool [A]."""
         return self.graphs[0].present
 
-    def padded(self, size: int) -> "Cycle":
+    def padded(self, size: int) -> "TimeVarying":
         """Returns the same graphs with idle agents behind them, `size` agents in all."""
         graphs = tuple(graph.padded(size) for graph in self.graphs)
         return dataclasses.replace(self, graphs=graphs)
@@ -77,15 +77,15 @@ class Cycle:
         return any(graph.is_directed for graph in self.graphs)
 
     @functools.cached_property
-    def keeps(self) -> Keeps:
-        """The property of the models that every one of the graphs keeps, see `Topology.keeps`."""
-        kinds: set[Keeps] = {graph.keeps for graph in self.graphs}
+    def stochasticity(self) -> Stochasticity:
+        """The property of the models that every one of the graphs keeps, see `Topology.stochasticity`."""
+        kinds: set[Stochasticity] = {graph.stochasticity for graph in self.graphs}
         if len(kinds) == 1:
             return kinds.pop()
-        kinds.discard("average")
+        kinds.discard("doubly")
         if len(kinds) == 1:
             return kinds.pop()
-        raise ArgumentError(f"graphs must keep one thing, rows or mass, got both in {self.name}")
+        raise ArgumentError(f"graphs must be row or column stochastic alike, got both in {self.name}")
 
     @functools.cached_property
     def spectral_gap(self) -> float:
@@ -97,7 +97,7 @@ class Cycle:
         if self.size - self.idle == 1:
             return 1.0
         matrices = [graph._sparse() for graph in self.graphs]
-        left = spectrum.second_of_product(matrices, self.keeps == "average")
+        left = spectrum.second_of_product(matrices, self.stochasticity == "doubly")
         return max(0.0, float(1.0 - left ** (1 / self.period)))
 
     @functools.cached_property
@@ -111,7 +111,7 @@ class Cycle:
         return self.has_fixed_links and self.graphs[0].is_tree
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cycle) and self.graphs == other.graphs
+        return isinstance(other, TimeVarying) and self.graphs == other.graphs
 
     def __hash__(self) -> int:
         return hash(self.graphs)
@@ -121,14 +121,16 @@ class Cycle:
         links = " + ".join(map(str, counts)) if self.period < 10 else f"{min(counts)} to {max(counts)}"
         if len(set(counts)) == 1 and self.period > 1:
             links = f"{self.period} x {counts[0]}"
-        keeps = "" if self.keeps == "average" else f", keeps {self.keeps}"
+        stochasticity = "" if self.stochasticity == "doubly" else f", {self.stochasticity} stochastic"
         return (
             f"{self.name}: {self.size - self.idle} agents, period {self.period}, {links} directed links, "
-            f"spectral gap {self.spectral_gap:.4f} per step{keeps}"
+            f"spectral gap {self.spectral_gap:.4f} per step{stochasticity}"
         )
 
 
-def cycle(*graphs: Topology | Cycle, name: str | None = None, connected: bool = True) -> Cycle:
+def alternate(
+    *graphs: Topology | TimeVarying, name: str | None = None, connected: bool = True
+) -> TimeVarying:
     """Lets graphs take turns, one per step, again and again: `at(t)` is the graph of step t.
 
     Args:
@@ -136,19 +138,19 @@ def cycle(*graphs: Topology | Cycle, name: str | None = None, connected: bool = 
       name: the name of them all; without one, it lists their names.
       connected: whether the links of all graphs together must connect the agents.
 
-    >>> sj.cycle(sj.ring(4), sj.isolated(4))  # gossip in every other step
-    cycle(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
+    >>> sj.alternate(sj.ring(4), sj.isolated(4))  # gossip in every other step
+    alternate(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
     """
     if not graphs:
         raise ArgumentError("graphs must be at least one topology, got none")
     for graph in graphs:
-        checks.instance("graphs", graph, (Topology, Cycle), "sj.ring(10)")
+        checks.instance("graphs", graph, (Topology, TimeVarying), "sj.ring(10)")
     turns = [turn for graph in graphs for turn in graph.graphs]
     if len(sizes := {turn.size for turn in turns}) > 1 or any(turn.idle for turn in turns):
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
     slots = max(turn.slots for turn in turns)
-    joined = Cycle(tuple(turn.widened(slots) for turn in turns), name)
-    _ = joined.keeps  # raises an error where they keep different things
+    joined = TimeVarying(tuple(turn.widened(slots) for turn in turns), name)
+    _ = joined.stochasticity  # raises an error where they keep different things
     if connected:
         require_connected(*turns)
     return joined

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from saddle_jax.core.method import Method
 
 # What `dataclasses.replace` may put in the place of a method's own part; its rule depends on the numbers.
-_PARTS = ("name", "topology", "ascent", "faults", "timing")
+_PARTS = ("name", "topology", "gradient", "faults", "timing")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ class Message(NamedTuple):
     """A message says what travels over one link in one round.
 
     >>> network, x = sj.Network(sj.ring(4)), jnp.ones((4, 1000))
-    >>> _ = network.pull(x, sent=sj.Message(x, sj.sign()))  # signs travel in the place of x
-    >>> network.book[0].wire_bytes
+    >>> _ = network.correction(x, sent=sj.Message(x, sj.sign()))  # signs travel in the place of x
+    >>> network.rounds[0].wire_bytes
     129
     """
 

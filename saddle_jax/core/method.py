@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core import demands, metrics, trees
-from saddle_jax.core.ascent import Ascent, plain
+from saddle_jax.core import metrics, requirements, trees
 from saddle_jax.core.conditions import FaultState
+from saddle_jax.core.estimator import GradientEstimator, plain_gradient
 from saddle_jax.core.faults import Faults
-from saddle_jax.core.gradients import Gradients, Kind, Rehearsal, initial_states
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.gradients import AbstractGradients, Gradients, Kind, initial_states
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.hyperparams import Hyperparams
 from saddle_jax.core.messages import Round
 from saddle_jax.core.metrics import Axes, Metrics
@@ -30,14 +30,14 @@ _FAULTS, _TIMING = 2**30, 2**30 + 1
 
 
 class MethodState(NamedTuple):
-    """A method remembers its step number and the states of its ascent and of its rule.
+    """A method remembers its step number and the states of its estimator and of its rule.
 
     >>> sj.qgm(sj.ring(2), 0.1).init(jnp.zeros(2)).t
     Array(0, dtype=int32)
     """
 
     t: Array  # steps taken, int32 []: the only counter of a run
-    ascent: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
+    gradient: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
     faults: Any = ()  # what the network's faults remember; () without faults
     clock: Any = ()  # the agents' clocks; () if nobody measures time
@@ -48,7 +48,7 @@ class Trace(NamedTuple):
     """A trace lists what a step of one kind does; an abstract run of the step finds it."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
-    asked: tuple[Kind, ...]  # which gradients the rule asked for
+    calls: tuple[Kind, ...]  # which gradients the rule asked for
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
@@ -67,7 +67,7 @@ class Method:
       name: the method's name.
       topology: who hears whom.
       rule: the algorithm.
-      ascent: how the gradient of one model is taken, such as `sj.plain()` or `sj.sam(0.05)`.
+      gradient: how the gradient of one model is taken, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
       call: what the named ones print, see `saddle_jax.core.printed`.
@@ -77,7 +77,7 @@ class Method:
     name: str
     topology: Graphs
     rule: Rule[Any]
-    ascent: Ascent[Any] = plain()
+    gradient: GradientEstimator[Any] = plain_gradient()
     faults: Faults | None = None
     timing: Timing | None = None
     call: Call | None = None
@@ -85,16 +85,16 @@ class Method:
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
-        checks.instance("topology", self.topology, (Topology, Cycle), "sj.ring(10)")
+        checks.instance("topology", self.topology, (Topology, TimeVarying), "sj.ring(10)")
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
-        checks.instance("ascent", self.ascent, Ascent, "sj.sam(0.05)")
+        checks.instance("gradient", self.gradient, GradientEstimator, "sj.sam(0.05)")
         self.rule.check()
-        demands.check_keeps(self.name, self.rule.demands, self.topology)
+        requirements.check_stochasticity(self.name, self.rule.requires, self.topology)
         agents = self.topology.size - self.topology.idle
         if self.faults is not None:
             checks.instance("faults", self.faults, Faults, "sj.Faults(drop=0.1)")
             self.faults.check_agents(agents)
-            demands.check_faults(self.faults, self.topology, self.rule)
+            requirements.check_faults(self.faults, self.topology, self.rule)
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
@@ -109,13 +109,13 @@ class Method:
         trees.check_params(params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
-        demands.check_state(self.name, state, self.topology.size)
-        asked = self.asked(params)  # raises an error if a step would fail
-        self._check_kept_per_link(asked, params)
-        ascent = initial_states(self.ascent, params, asked, self.topology.slots)
+        requirements.check_state(self.name, state, self.topology.size)
+        calls = self.calls(params)  # raises an error if a step would fail
+        self._check_kept_per_link(calls, params)
+        estimator = initial_states(self.gradient, params, calls, self.topology.slots)
         return MethodState(
             jnp.zeros([], jnp.int32),
-            ascent,
+            estimator,
             state,
             () if self.faults is None else self._first_faults(self.faults, params),
             () if self.timing is None else self.timing.init(self.topology.size),
@@ -132,21 +132,23 @@ class Method:
         *,
         phase: int | None = None,
         diagnostics: bool = False,
-        group: int = 0,
+        agents_per_call: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes one step of all agents. It is pure: jit it with loss_fn, phase, diagnostics and group static.
+        """Takes one step of all agents.
+
+        It is pure: jit it with loss_fn, phase, diagnostics and agents_per_call static.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
           params: stacked models [A, ...].
           state: the state from `init` or from the step before.
           batch: one batch per agent, stacked [A, B, ...].
-          key: consumed; compressors and ascents that draw random numbers need one, and so do faults and
+          key: consumed; compressors and estimators that draw random numbers need one, and so do faults and
             agents that straggle.
           phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.
-          group: how many of a device's agents are computed at a time; 0 chooses, see `policy.group_size`.
+          agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
 
         Returns:
           The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
@@ -163,15 +165,15 @@ class Method:
             method = self.hyperparams.method(self, numbers)
             params, state, taken = method.step(
                 loss_fn, params, state._replace(hyperparams=()), batch, key,
-                phase=phase, diagnostics=diagnostics, group=group,
+                phase=phase, diagnostics=diagnostics, agents_per_call=agents_per_call,
             )  # fmt: skip
             return params, state._replace(hyperparams=numbers), taken
         trees.check_params(params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
         self._check_phase(phase)
         batch = jax.tree.map(jnp.asarray, batch)
-        call = _Call(loss_fn, params, state, batch, key, diagnostics, group)
-        kinds, stride = self.rule.kinds, self._ascent_kinds
+        call = _Call(loss_fn, params, state, batch, key, diagnostics, agents_per_call)
+        kinds, stride = self.rule.all_kinds, self._gradient_kinds
         if phase is not None:
             return self._take(call, phase // stride, phase % stride)
         if len(kinds) == 1:
@@ -183,17 +185,24 @@ class Method:
         return result
 
     def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
-        """Takes a step of one kind of the rule; `phase` is the ascent's, or None to decide by t."""
+        """Takes a step of one kind of the rule; `phase` is the estimator's, or None to decide by t."""
         params, state = call.params, call.state
-        network = Network(self.topology, self.rule.turns(state.t), call.key)
+        network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
         oracle = Gradients(
-            call.loss_fn, self.ascent, call.batch, network, state.t, list(state.ascent), phase, call.group
+            call.loss_fn,
+            self.gradient,
+            call.batch,
+            network,
+            state.t,
+            list(state.gradient),
+            phase,
+            call.agents_per_call,
         )
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
-        demands.check_alike("models", new, params)
-        demands.check_alike("state", rule_state, state.rule)
+        requirements.check_alike("models", new, params)
+        requirements.check_alike("state", rule_state, state.rule)
         if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
@@ -201,12 +210,12 @@ class Method:
         after = MethodState(state.t + 1, tuple(oracle.states), rule_state, faults)
         if network.conditions is not None:
             # Whoever is away stands still, with all that it remembers.
-            old = (params, state.ascent, state.rule)
-            new, ascent, rule_state = network.conditions.frozen(old, (new, after.ascent, after.rule))
-            after = after._replace(ascent=ascent, rule=rule_state)
+            old = (params, state.gradient, state.rule)
+            new, estimator, rule_state = network.conditions.frozen(old, (new, after.gradient, after.rule))
+            after = after._replace(gradient=estimator, rule=rule_state)
             after = after._replace(faults=faults._replace(past=tuple(network.conditions.past or ())))
             step.note("sent", faults.sent, "A")
-            if kind in self.rule.talking and self.faults is not None and self.faults.loses:
+            if kind in self.rule.comm_kinds and self.faults is not None and self.faults.loses:
                 step.note("messages_lost", network.conditions.lost(network.table), "")
         if self.timing is not None:
             clock = self._advance(self.timing, call, phase, network, oracle)
@@ -215,20 +224,22 @@ class Method:
         return new, after, self._metrics(step.notes, oracle)
 
     def _first_faults(self, faults: Faults, params: Params) -> FaultState:
-        talking = self.rule.talking
+        comm_kinds = self.rule.comm_kinds
         late = [
             trace.late
-            for kind, trace in zip(self.rule.kinds, self.trace(params), strict=True)
-            if kind in talking
+            for kind, trace in zip(self.rule.all_kinds, self.trace(params), strict=True)
+            if kind in comm_kinds
         ]
         first = self.topology.graphs[0].occupied
-        return faults.init(first, len(talking), late[0] if late else ())
+        return faults.init(first, len(comm_kinds), late[0] if late else ())
 
     def _draw(self, faults: Faults, call: "_Call", kind: int, network: Network) -> FaultState:
         """Draws what goes wrong in this step and tells the network; returns what the faults remember."""
         key = None if call.key is None else jax.random.fold_in(call.key, _FAULTS)
-        talking = self.rule.talking.index(kind) if kind in self.rule.talking else None
-        network.conditions, state = faults.draw(key, call.state.t, network.table, call.state.faults, talking)
+        comm_kinds = self.rule.comm_kinds.index(kind) if kind in self.rule.comm_kinds else None
+        network.conditions, state = faults.draw(
+            key, call.state.t, network.table, call.state.faults, comm_kinds
+        )
         return state
 
     def _advance(
@@ -236,88 +247,90 @@ class Method:
     ) -> Clock:
         """Returns the agents' clocks after the step."""
         key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
-        t, ascent = call.state.t, self.ascent
-        by_phase = jnp.array([ascent.passes(each) for each in ascent.phases], jnp.float32)
-        passes = by_phase[t % ascent.period] if phase is None else jnp.float32(ascent.passes(phase))
+        t, estimator = call.state.t, self.gradient
+        by_phase = jnp.array([estimator.passes(each) for each in estimator.phases], jnp.float32)
+        passes = by_phase[t % estimator.period] if phase is None else jnp.float32(estimator.passes(phase))
         degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
-        asked = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.asked]
-        total = passes * sum(asked, start=jnp.zeros(self.topology.size, jnp.float32))
+        calls = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.calls]
+        total = passes * sum(calls, start=jnp.zeros(self.topology.size, jnp.float32))
         return timing.advance(key, t, network, total, call.state.clock)
 
     def phase(self, t: int) -> int:
         """Returns the kind of step number t, counted from 0, for loops that count steps themselves.
 
-        It tells both the rule's kind and the ascent's: steps of one kind are one compiled program.
+        It tells both the rule's kind and the estimator's: steps of one kind are one compiled program.
         """
-        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._ascent_kinds + self.ascent.phase(t)
+        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._gradient_kinds + self.gradient.phase(
+            t
+        )
 
     @property
-    def _ascent_kinds(self) -> int:
-        return max(self.ascent.phases) + 1
+    def _gradient_kinds(self) -> int:
+        return max(self.gradient.phases) + 1
 
-    def asked(self, params: Params) -> tuple[Kind, ...]:
+    def calls(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
 
-        Steps of other kinds may ask for fewer; the ascent's states are kept for each question.
+        Steps of other kinds may ask for fewer; the estimator's states are kept for each question.
         """
-        lists = [trace.asked for trace in self.trace(params)]
+        lists = [trace.calls for trace in self.trace(params)]
         most = max(lists, key=len)
-        for asked in lists:
-            if asked != most[: len(asked)]:
+        for calls in lists:
+            if calls != most[: len(calls)]:
                 raise ArgumentError(
                     f"{self.name} must ask for the same gradients in the same order in steps of all kinds, "
-                    f"got {asked} and {most}"
+                    f"got {calls} and {most}"
                 )
         return most
 
     def trace(self, params: Params) -> tuple[Trace, ...]:
         """Lists what a step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
 
-        There is one trace for each kind of step, in the order of `Rule.kinds`. The ledger, the memory
+        There is one trace for each kind of step, in the order of `Rule.all_kinds`. `comm_cost`, the memory
         estimate and `init` all ask for them: they are remembered for each set of shapes.
         """
         leaves, structure = jax.tree.flatten(params)
         shapes = (structure, *((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
         traces: dict[Any, tuple[Trace, ...]] = self.__dict__.setdefault("_traces", {})
         if shapes not in traces:
-            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.kinds)
+            traces[shapes] = tuple(self._trace(params, kind) for kind in self.rule.all_kinds)
         return traces[shapes]
 
     def _trace(self, params: Params, kind: int) -> Trace:
-        book: list[Round] = []
-        oracle = Rehearsal(self.topology.slots)
+        rounds: list[Round] = []
+        oracle = AbstractGradients(self.topology.slots)
 
-        def rehearse(x: Params, t: Array, key: Key) -> Any:
-            network = Network(self.topology, t, key, book=book)
+        def abstract_step(x: Params, t: Array, key: Key) -> Any:
+            network = Network(self.topology, t, key, rounds=rounds)
             if self.faults is not None:
-                network.conditions = self.faults.rehearsal(network.table)
+                network.conditions = self.faults.abstract_conditions(network.table)
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
-            demands.check_alike("models", new, x)
-            demands.check_alike("state", new_state, state)
+            requirements.check_alike("models", new, x)
+            requirements.check_alike("state", new_state, state)
             return () if network.conditions is None else tuple(network.conditions.noted)
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
-        late = jax.eval_shape(rehearse, params, t, key)
-        if book and kind in self.rule.silent:
+        late = jax.eval_shape(abstract_step, params, t, key)
+        if rounds and kind in self.rule.local_kinds:
             raise ArgumentError(
-                f"{self.name} must send nothing in steps of kind {kind}, which it calls silent"
+                f"{self.name} must send nothing in steps of kind {kind}, which it calls local"
             )
-        return Trace(tuple(book), tuple(oracle.asked), late)
+        return Trace(tuple(rounds), tuple(oracle.calls), late)
 
-    def _check_kept_per_link(self, asked: tuple[Kind, ...], params: Params) -> None:
-        """Checks that an ascent which remembers something of each pair meets the same pairs in every step."""
+    def _check_kept_per_link(self, calls: tuple[Kind, ...], params: Params) -> None:
+        """Checks that an estimator which remembers something of pairs meets the same ones in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
-        per_pair = set(asked) - {"own"} and self.ascent.keeps_state(one)
+        per_pair = set(calls) - {"own"} and self.gradient.keeps_state(one)
         if per_pair and self.faults is not None and self.faults.loses:
             raise ArgumentError(
-                f"faults must lose nothing for {self.ascent}, which remembers pairs, got {self.faults!r}"
+                f"faults must lose nothing for {self.gradient}, which remembers pairs, got {self.faults!r}"
             )
         if per_pair and not self.topology.has_fixed_links:
             raise ArgumentError(
-                f"topology must have the same links in every step for {self.ascent}, which remembers pairs, "
-                f"got {self.topology.name}"
+                f"topology must have the same links in every step for {self.gradient}, which remembers "
+                f"pairs, got {self.topology.name}"
             )
 
     def _check_phase(self, phase: Any) -> None:
@@ -327,8 +340,10 @@ class Method:
             raise ArgumentError(
                 f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
             )
-        stride = self._ascent_kinds
-        allowed = sorted({kind * stride + other for kind in self.rule.kinds for other in self.ascent.phases})
+        stride = self._gradient_kinds
+        allowed = sorted(
+            {kind * stride + other for kind in self.rule.all_kinds for other in self.gradient.phases}
+        )
         if phase not in allowed:
             raise ArgumentError(f"phase must be one of {allowed}, got {phase}")
 
@@ -358,4 +373,4 @@ class _Call(NamedTuple):
     batch: Batch
     key: Key | None
     diagnostics: bool
-    group: int
+    agents_per_call: int

@@ -1,17 +1,17 @@
-"""The only place where agents meet: the graph of one step, what travels over it, and the books of it.
+"""The only place where agents meet: the graph of one step, what travels over it, and a record of it.
 
 A rule is handed a network and calls
 
-    mix(x)      W x                          [A, ...]    -> [A, ...]
-    pull(x)     (W - I) x                    [A, ...]    -> [A, ...]
-    hear(x)     x_j of every neighbour j     [A, ...]    -> [A, K, ...]
-    send(x)     one message per link         [A, K, ...] -> [A, K, ...]
+    mix(x)         W x                          [A, ...]    -> [A, ...]
+    correction(x)  (W - I) x                    [A, ...]    -> [A, ...]
+    gather(x)      x_j of every neighbour j     [A, ...]    -> [A, K, ...]
+    send(x)        one message per link         [A, K, ...] -> [A, K, ...]
 
-Each of them is one round: every agent sends one message over each of its links. A round is charged with what
+Each of them is one round: every agent sends one message over each of its links. A round is recorded as what
 it is given, unless `sent` says what travels instead (CHOCO: compressed differences). Whoever forgets `sent`
-is charged too much; nothing travels free.
+records too much; nothing travels unrecorded.
 
-Sharding, lost messages and the books live here. Only this module uses the exchange between devices.
+Sharding, lost messages and the record of rounds live here. Only here is the exchange between devices used.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from jax.extend.core import get_opaque_trace_state
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Tree
-from saddle_jax.core import mixing
+from saddle_jax.core import mixing as products
 from saddle_jax.core.conditions import Conditions, Table
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.messages import Message, Round
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import check_params, check_stacked, consensus
 from saddle_jax.devices import exchange, lifting
@@ -46,10 +46,10 @@ class Network:
         turns.
       random: the key of this step; None if nobody draws random numbers.
       conditions: what is lost or late in this step; None: nothing.
-      book: one entry per round, written while the step is traced.
+      rounds: one entry per round, written while the step is traced.
 
     >>> network = sj.Network(sj.complete(2))
-    >>> network.mix(jnp.array([0.0, 2.0])), len(network.book)
+    >>> network.mix(jnp.array([0.0, 2.0])), len(network.rounds)
     (Array([1., 1.], dtype=float32), 1)
     """
 
@@ -57,7 +57,7 @@ class Network:
     t: Any = 0
     random: Key | None = None
     conditions: Conditions | None = None
-    book: list[Round] = dataclasses.field(default_factory=list)
+    rounds: list[Round] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._level = get_opaque_trace_state(convention="saddle_jax")
@@ -79,7 +79,7 @@ class Network:
         """The weight of each agent's k-th neighbour in this step, float [A, K]: with faults, as it came."""
         if self.conditions is None:
             return self.table.weights
-        return self.conditions.weights(self.table, self.topology.keeps)
+        return self.conditions.weights(self.table, self.topology.stochasticity)
 
     @property
     def table(self) -> Table:
@@ -102,19 +102,21 @@ class Network:
         self._keys += 1
         return None if self.random is None else jax.random.fold_in(self.random, self._keys)
 
-    def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
+    def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, mixing: Mixing = "auto") -> Tree:
         """Returns W x, every agent's weighted sum over its neighbours, leaves [A, ...]."""
-        return self._weigh(x, sent, form, mixing.mixed)
+        return self._weigh(x, sent, mixing, products.mixed)
 
-    def pull(self, x: Tree, sent: Message | Sequence[Message] | None = None, form: Form = "auto") -> Tree:
+    def correction(
+        self, x: Tree, sent: Message | Sequence[Message] | None = None, mixing: Mixing = "auto"
+    ) -> Tree:
         """Returns (W - I) x, what a round of gossip adds to each agent, leaves [A, ...].
 
         Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
         zero, and the rounding of W to the models' dtype does not drive their mean.
         """
-        return self._weigh(x, sent, form, mixing.pulled)
+        return self._weigh(x, sent, mixing, products.correction)
 
-    def hear(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
+    def gather(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
         self._begin(x, sent, axes=1)
         return self._own_first(self._heard(self._as_heard(x)), x)
@@ -137,7 +139,7 @@ class Network:
         arrived = self._arrived
 
         def run(graph: Topology) -> Tree:
-            return mixing.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
+            return products.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
 
         received = self._by_graph(run)
         return self._own_first(received, jax.tree.map(lambda leaf: leaf[:, 0], x))
@@ -145,14 +147,14 @@ class Network:
     def all_reduce(self, x: Tree) -> Tree:
         """Returns the exact mean over all agents, in everybody's row, leaves [A, ...].
 
-        It is charged as a ring of all agents does it, whatever the graph is: each agent sends
+        It is recorded as a ring of all agents does it, whatever the graph is: each agent sends
         2 (A - 1) / A times its model. A network with faults refuses it.
         """
         check_params(x, self.topology.size, "x")
         if self.faults is not None:
             raise ArgumentError(f"faults must be None for an average of all agents, got {self.faults!r}")
         self._begin(x, None, axes=1)
-        self.book.append(self.book.pop()._replace(everyone=True))
+        self.rounds.append(self.rounds.pop()._replace(everyone=True))
         present = self.topology.present if self.topology.idle else None
         return jax.tree.map(lambda leaf, mean: jnp.broadcast_to(mean, leaf.shape), x, consensus(x, present))
 
@@ -167,43 +169,43 @@ class Network:
 
         return jax.tree.map(mean, pairs)
 
-    def charge(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
-        """Writes a round in which `sent` travels into the books; its leaves have `axes` leading axes."""
+    def record(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
+        """Writes a round in which `sent` travels into `rounds`; its leaves have `axes` leading axes."""
         self._check_level()
         messages = [sent] if isinstance(sent, Message) else list(sent)
         entries = [(leaf, message.packed) for message in messages for leaf in jax.tree.leaves(message.like)]
         tensors = tuple(jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype) for leaf, _ in entries)
-        self.book.append(Round(tensors, tuple(packed for _, packed in entries)))
+        self.rounds.append(Round(tensors, tuple(packed for _, packed in entries)))
 
     def expect_return(self, gradients: Tree) -> None:
-        """Charges gradients [A, K, ...] that return, uncompressed, to the owners of the models."""
-        self._returning = len(self.book)
-        self.charge(Message(gradients), axes=2)
+        """Records gradients [A, K, ...] that return, uncompressed, to the owners of the models."""
+        self._returning = len(self.rounds)
+        self.record(Message(gradients), axes=2)
 
     def returned(self, sent: Message | Sequence[Message]) -> None:
-        """Replaces what `expect_return` charged by how the gradients [A, K, ...] really came back."""
+        """Replaces what `expect_return` recorded by how the gradients [A, K, ...] really came back."""
         if self._returning is None:
             raise ArgumentError("gradients of pairs must be asked for before they can be returned, got none")
-        self.charge(sent, axes=2)
-        self.book[self._returning] = self.book.pop()
-        self._returning = None  # the next gradients are charged anew
+        self.record(sent, axes=2)
+        self.rounds[self._returning] = self.rounds.pop()
+        self._returning = None  # the next gradients are recorded anew
 
-    def reach(self, x: Tree) -> tuple[Tree, Array]:
-        """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `exchange.bring`.
+    def gather_batches(self, x: Tree) -> tuple[Tree, Array]:
+        """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `halo_exchange`.
 
-        Nothing is charged. A simulation may bring a neighbour's batch to a model where a network brings the
-        model to the batch: the same numbers, and no model is copied. Whoever does so charges the models.
+        Nothing is recorded. A simulation may bring a neighbour's batch to a model where a network brings the
+        model to the batch: the same numbers, and no model is copied. Whoever does so records the models.
         """
         self._check_level()
         if self.topology.period == 1:
-            return exchange.bring(self.topology.graphs[0].neighbours, x)
+            return exchange.halo_exchange(self.topology.graphs[0].neighbours, x)
         # Graphs that take turns bring rows of other places: one shape for all of them is [A, K, ...].
         heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._heard(x, faults=False))
         own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())
         return heard, jnp.asarray(own * self.width + np.arange(self.width))
 
     def clocks(self, times: Array) -> Array:
-        """Returns the times [A] of each agent's neighbours, [A, K]; nothing travels, nothing is charged."""
+        """Returns the times [A] of each agent's neighbours, [A, K]; nothing travels, nothing is recorded."""
         heard: Array = self._heard(times, faults=False)
         return heard
 
@@ -222,9 +224,9 @@ class Network:
 
     def _heard(self, x: Tree, faults: bool = True) -> Tree:
         arrived = self._arrived if faults else self.occupied
-        return self._by_graph(lambda graph: mixing.gathered(graph.neighbours, x, arrived))
+        return self._by_graph(lambda graph: products.gathered(graph.neighbours, x, arrived))
 
-    def _weigh(self, x: Tree, sent: Any, form: Form, apply: Callable[..., Array]) -> Tree:
+    def _weigh(self, x: Tree, sent: Any, mixing: Mixing, apply: Callable[..., Array]) -> Tree:
         check_params(x, self.topology.size, "x")
         self._begin(x, sent, axes=1)
         # The rounding of bfloat16 would drown what W tells apart.
@@ -234,15 +236,15 @@ class Network:
         weights = None if self.conditions is None else self.weights
 
         def run(graph: Topology) -> Tree:
-            if weights is None and mixing.mixing_form(graph, form) == "dense":
-                return mixing.dense(graph, wide, apply)
-            return mixing.table(graph, wide, heard, graph.weights if weights is None else weights, apply)
+            if weights is None and products.mixing_form(graph, mixing) == "dense":
+                return products.dense(graph, wide, apply)
+            return products.table(graph, wide, heard, graph.weights if weights is None else weights, apply)
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
     def _begin(self, x: Tree, sent: Any, axes: int) -> None:
         check_stacked("x", x, self.topology.size)
-        self.charge(Message(x) if sent is None else sent, axes)
+        self.record(Message(x) if sent is None else sent, axes)
 
     def _by_graph(self, run: Callable[[Topology], Tree]) -> Tree:
         """Calls run(graph) with the graph of this step."""
@@ -262,7 +264,7 @@ class Network:
             )
 
 
-def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
+def mix(topology: Graphs, tree: Tree, mixing: Mixing = "auto", t: Any = 0) -> Tree:
     """Returns W x over the agent axis: every leaf [A, ...] becomes sum_j w_ij leaf[j], [A, ...].
 
     On graphs that take turns, t is the step.
@@ -270,4 +272,4 @@ def mix(topology: Graphs, tree: Tree, form: Form = "auto", t: Any = 0) -> Tree:
     >>> sj.mix(sj.ring(4), jnp.array([0.0, 3.0, 6.0, 3.0]))
     Array([2., 3., 4., 3.], dtype=float32)
     """
-    return Network(topology, t).mix(tree, form=form)
+    return Network(topology, t).mix(tree, mixing=mixing)

@@ -1,6 +1,6 @@
 """How a method prints: as the call that makes it, with the options that differ from their defaults.
 
-    saddle(qgm(ring(8), learning_rate=0.1, compressor=top_k(density=0.5), gamma=0.4), ascent=sam(rho=0.05))
+    saddle(qgm(ring(8), learning_rate=0.1, compressor=top_k(density=0.5), gamma=0.4), gradient=sam(rho=0.05))
 
 What was put in the place of a part later on is told as well, as `dataclasses.replace` does it. Only text is
 kept of the options: they may be traced numbers or large arrays.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import jax
 import numpy as np
 
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.topology import Topology
 
 if TYPE_CHECKING:
@@ -53,21 +53,21 @@ def text_of(method: "Method") -> str:
     """Returns what a method prints, one line."""
     parts, call = _parts(method), method.call
     if call is None or call.rule is not method.rule:
-        text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['ascent']})"
+        text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['gradient']})"
         call = Call(text, method.rule, parts | {"faults": "None", "timing": "None"})
     changed = [f"{name}={part}" for name, part in parts.items() if part != call.parts[name]]
     return f"dataclasses.replace({call.text}, {', '.join(changed)})" if changed else call.text
 
 
 def _parts(method: "Method") -> dict[str, str]:
-    names = ("name", "topology", "ascent", "faults", "timing")
+    names = ("name", "topology", "gradient", "faults", "timing")
     return {name: _shown(getattr(method, name)) for name in names}
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, jax.core.Tracer):
         return "..."
-    if isinstance(value, Topology | Cycle):
+    if isinstance(value, Topology | TimeVarying):
         return value.name
     if inspect.isfunction(value):  # such as a schedule: what optax returns is named after what made it
         maker = value.__qualname__.split(".<locals>")[0].rpartition(".")[2]

@@ -1,13 +1,14 @@
 """A rule is an algorithm; a step is all that it sees.
 
-    rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the ascent
+    rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the estimator
                                               s.network       the only place where agents meet
 
 Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So whoever cuts a state
-over devices or stacks it over replicas knows which axis is the agents'.
+over devices or stacks it over trials knows which axis is the agents'.
 
-Steps may be of several kinds: local ones and one that talks, or a first one unlike the others. A kind is a
-small integer that is known when a step is compiled, `s.phase`; each kind is a program of its own.
+Steps may be of several kinds: local ones and one in which agents communicate, or a first one unlike the
+others. A kind is a small integer that is known when a step is compiled, `s.phase`; each kind is a program of
+its own.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from saddle_jax.core.gradients import Oracle
 from saddle_jax.core.messages import Message
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.network import Network
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 
 
 @dataclasses.dataclass(eq=False)
@@ -39,7 +40,7 @@ class Step:
       network: where agents meet.
       oracle: answers `gradient` and `cross_gradients`.
       diagnostics: whether to measure what costs extra passes over the parameters.
-      phase: which kind of step this is, a Python integer; see `Rule.phases`.
+      phase: which kind of step this is, a Python integer; see `Rule.kinds`.
       notes: what was measured, with its axes.
 
     >>> step = lambda s, x, state: (x - 0.1 * s.gradient(x), s.t)  # nobody talks
@@ -62,7 +63,7 @@ class Step:
 
         Args:
           x: models [A, ...].
-          along: a direction [A, ...] uphill that the rule has at hand, for ascents that climb along one
+          along: a direction [A, ...] uphill that the rule has at hand, for estimators that climb along one
             instead of computing it (`sj.lesam`); the others do not look at it.
         """
         gradient = self.oracle.own(x, along)
@@ -72,7 +73,7 @@ class Step:
     def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...], for every neighbour j of i, itself in slot 0.
 
-        Models go out in one round, and gradients come back in another. They are charged uncompressed, unless
+        Models go out in one round, and gradients come back in another. They are recorded uncompressed, unless
         `network.returned` says afterwards how they travelled.
 
         Args:
@@ -96,7 +97,7 @@ class Step:
         """
         self._send_models(x, sent)
         mean = self.oracle.mean(x, own)
-        self.network.charge(Message(mean))
+        self.network.record(Message(mean))
         self._note_norms(mean, "A")
         return mean
 
@@ -118,7 +119,7 @@ class Step:
                 f"faults must be symmetric and without delay for cross-gradients, got {faults!r}"
             )
         if sent is None or len(sent):
-            self.network.charge(Message(x) if sent is None else sent)
+            self.network.record(Message(x) if sent is None else sent)
 
     def _note_norms(self, gradient: Params, axes: Literal["A", "AK"]) -> None:
         if not self.diagnostics:
@@ -133,12 +134,12 @@ class Step:
 class Rule(NamedTuple, Generic[State]):
     """A rule is an algorithm: a pure pair of functions over stacked trees.
 
-    The kind of step t is opening[t] in the first steps, and phases[t % period] in all others. So
-    `phases=(0, 0, 1)` makes every third step of kind 1, and `opening=(0,), phases=(1,)` makes the first step
-    alone of kind 0.
+    The kind of step t is first_kinds[t] in the first steps, and kinds[t % period] in all others. So
+    `kinds=(0, 0, 1)` makes every third step of kind 1, and `first_kinds=(0,), kinds=(1,)` makes the first
+    step alone of kind 0.
 
     >>> step = lambda s, x, state: (s.network.mix(x - 0.1 * s.gradient(x)), state)
-    >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step, demands="average"))
+    >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step, requires="doubly"))
     >>> x = jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
     Array([0.5, 0.5], dtype=float32)
@@ -146,54 +147,58 @@ class Rule(NamedTuple, Generic[State]):
 
     init: Callable[[Params], State]  # x [A, ...] -> state
     step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
-    demands: Keeps | None = None  # what W must keep; None demands nothing
-    phases: tuple[int, ...] = (0,)  # the kinds of the steps of one period
-    opening: tuple[int, ...] = ()  # the kinds of the first steps
-    silent: tuple[int, ...] = ()  # the kinds in which nobody talks: graphs that take turns wait meanwhile
-    movable: bool = True  # whether the models may be set from outside between two steps, as SlowMo does
+    requires: Stochasticity | None = None  # what W must keep; None demands nothing
+    kinds: tuple[int, ...] = (0,)  # the kinds of the steps of one period
+    first_kinds: tuple[int, ...] = ()  # the kinds of the first steps
+    local_kinds: tuple[int, ...] = ()  # the kinds in which nobody communicates: changing graphs wait then
+    restartable: bool = True  # whether the models may be set from outside between two steps, as SlowMo does
 
     @property
-    def kinds(self) -> tuple[int, ...]:
+    def all_kinds(self) -> tuple[int, ...]:
         """All kinds of steps that there are, in ascending order."""
-        return tuple(sorted({*self.opening, *self.phases}))
+        return tuple(sorted({*self.first_kinds, *self.kinds}))
 
     @property
-    def talking(self) -> tuple[int, ...]:
-        """The kinds of steps in which agents talk, in ascending order."""
-        return tuple(kind for kind in self.kinds if kind not in self.silent)
+    def comm_kinds(self) -> tuple[int, ...]:
+        """The kinds of steps in which agents communicate, in ascending order."""
+        return tuple(kind for kind in self.all_kinds if kind not in self.local_kinds)
 
     def phase(self, t: int) -> int:
         """Returns the kind of step number t, counted from 0."""
-        return self.opening[t] if t < len(self.opening) else self.phases[t % len(self.phases)]
+        return self.first_kinds[t] if t < len(self.first_kinds) else self.kinds[t % len(self.kinds)]
 
-    def turns(self, t: Any) -> Any:
-        """Counts the steps before step t, a number or traced, in which agents talked: whose turn it is."""
-        if not self.silent:
+    def comm_round(self, t: Any) -> Any:
+        """Counts the steps before step t, a number or traced, in which agents communicated."""
+        if not self.local_kinds:
             return t
-        opening, period = len(self.opening), len(self.phases)
-        talks = np.cumsum([0, *(self.phase(step) not in self.silent for step in range(opening))])
-        before = np.cumsum([0, *(kind not in self.silent for kind in self.phases)])
-        skipped = opening // period * before[-1] + before[opening % period]  # of the periods, by the opening
+        first, period = len(self.first_kinds), len(self.kinds)
+        talks = np.cumsum([0, *(self.phase(step) not in self.local_kinds for step in range(first))])
+        before = np.cumsum([0, *(kind not in self.local_kinds for kind in self.kinds)])
+        skipped = first // period * before[-1] + before[first % period]  # of the periods, by the first steps
         if not isinstance(t, int):
             later = t // period * before[-1] + jnp.asarray(before)[t % period] - skipped + talks[-1]
-            return jnp.where(t < opening, jnp.asarray(talks)[jnp.minimum(t, opening)], later)
+            return jnp.where(t < first, jnp.asarray(talks)[jnp.minimum(t, first)], later)
         later = t // period * before[-1] + before[t % period] - skipped + talks[-1]
-        return int(talks[t] if t < opening else later)
+        return int(talks[t] if t < first else later)
 
     def place(self, t: Any) -> Any:
-        """Returns the position in `kinds` of the kind of step t, which may be traced, int32 []."""
-        places = jnp.array([self.kinds.index(kind) for kind in self.phases])[t % len(self.phases)]
-        if not self.opening:
+        """Returns the position in `all_kinds` of the kind of step t, which may be traced, int32 []."""
+        places = jnp.array([self.all_kinds.index(kind) for kind in self.kinds])[t % len(self.kinds)]
+        if not self.first_kinds:
             return places
-        first = jnp.array([self.kinds.index(kind) for kind in self.opening])
-        return jnp.where(t < len(self.opening), first[jnp.minimum(t, len(self.opening) - 1)], places)
+        first = jnp.array([self.all_kinds.index(kind) for kind in self.first_kinds])
+        return jnp.where(t < len(self.first_kinds), first[jnp.minimum(t, len(self.first_kinds) - 1)], places)
 
     def check(self) -> None:
-        """Checks that the kinds of steps are whole numbers, and that a kind of step talks."""
-        for name, kinds in (("phases", self.phases), ("opening", self.opening), ("silent", self.silent)):
+        """Checks that the kinds of steps are whole numbers, and that local kinds are among them."""
+        for name, kinds in (
+            ("kinds", self.kinds),
+            ("first_kinds", self.first_kinds),
+            ("local_kinds", self.local_kinds),
+        ):
             if not isinstance(kinds, tuple) or any(type(kind) is not int or kind < 0 for kind in kinds):
                 raise ArgumentError(f"{name} must be a tuple of integers >= 0, got {kinds!r}")
-        if not self.phases:
-            raise ArgumentError("phases must name at least one kind of step, got none")
-        if not set(self.silent) <= set(self.kinds):
-            raise ArgumentError(f"silent must name kinds of {self.kinds}, got {self.silent!r}")
+        if not self.kinds:
+            raise ArgumentError("kinds must name at least one kind of step, got none")
+        if not set(self.local_kinds) <= set(self.all_kinds):
+            raise ArgumentError(f"local_kinds must name kinds of {self.all_kinds}, got {self.local_kinds!r}")

@@ -42,21 +42,21 @@ class Timing:
       bandwidth: bits per second of a link: a number, or one for each link [A, A]. Links do not share it.
       compute: seconds of one backward pass over a batch: a number, one for each agent [A], or as measured
         [T, A], which repeats after T steps.
-      straggling: sigma >= 0 of log-normal factors with mean one, drawn for each agent and step; 0: none.
+      compute_sigma: sigma >= 0 of log-normal factors with mean one, drawn for each agent and step; 0: none.
 
     >>> sj.Timing(latency=0.01, bandwidth=1e8)
-    Timing(latency=0.01, bandwidth=100000000.0, compute=0.0, straggling=0.0)
+    Timing(latency=0.01, bandwidth=100000000.0, compute=0.0, compute_sigma=0.0)
     """
 
     latency: Any = 0.0
     bandwidth: Any = math.inf
     compute: Any = 0.0
-    straggling: Any = 0.0
+    compute_sigma: Any = 0.0
 
     def __post_init__(self) -> None:
         for name, axes in (("latency", (0, 2)), ("bandwidth", (0, 2)), ("compute", (0, 1, 2))):
             self._check(name, axes)
-        checks.real("straggling", self.straggling, at_least=0.0)
+        checks.real("compute_sigma", self.compute_sigma, at_least=0.0)
 
     def _check(self, name: str, axes: tuple[int, ...]) -> None:
         try:
@@ -88,9 +88,9 @@ class Timing:
         """Returns the clocks after step t.
 
         Args:
-          key: the step's key; only straggling needs one.
+          key: the step's key; only compute_sigma needs one.
           t: the number of the step, int32 [].
-          network: the step's, with its book.
+          network: the step's, with its rounds.
           passes: backward passes that each agent took, float32 [A].
           clock: from the step before.
         """
@@ -102,7 +102,7 @@ class Timing:
         ready = -clock.behind + jnp.where(computes, passes * self._seconds(key, t, size), 0)
         waits = (table.occupied & online[:, None] & online[table.neighbours]).at[:, 0].set(False)
         latency, pace = self._of_links(network)
-        for each in network.book:
+        for each in network.rounds:
             bits = 8 * each.wire_bytes
             if each.everyone:
                 count = int(network.topology.present.sum())
@@ -128,11 +128,11 @@ class Timing:
             numbers = np.pad(numbers, idle)
         seconds = jnp.asarray(numbers)[t % len(numbers)] if numbers.ndim == 2 else jnp.asarray(numbers)
         seconds = jnp.broadcast_to(seconds, (size,))
-        if not checks.is_array(self.straggling) and self.straggling == 0:
+        if not checks.is_array(self.compute_sigma) and self.compute_sigma == 0:
             return seconds
         if key is None:
             raise ArgumentError(f"key must be given to a step with {self!r}, whose agents straggle, got None")
-        sigma = self.straggling
+        sigma = self.compute_sigma
         drawn = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i)))(jnp.arange(size))
         return seconds * jnp.exp(sigma * drawn - sigma**2 / 2)
 

@@ -2,7 +2,7 @@
 
 W[i, j] is the weight with which agent i takes in agent j (w_ij in the papers). W is non-negative, and
 it keeps something: the agents' average where it is doubly stochastic, agreement where its rows sum to
-one, the total mass where its columns do. Methods demand what they need of it, see `Topology.keeps`.
+one, the total mass where its columns do. Methods demand what they need of it, see `Topology.stochasticity`.
 All of this is NumPy in float64. Links are made when they are first needed, and W itself, [A, A], only when
 `mixing` is read: a ring of 10,000 agents takes 30,000 numbers.
 """
@@ -19,7 +19,7 @@ from scipy import sparse
 from saddle_jax.base import checks
 from saddle_jax.core import spectrum
 
-Keeps = Literal["average", "rows", "mass"]
+Stochasticity = Literal["doubly", "row", "column"]
 
 # Rows and columns of W may miss one by this much: float32 matrices are accepted, typos are not.
 _STOCHASTIC_TOLERANCE = 1e-6
@@ -205,17 +205,17 @@ class Topology:
         return _frozen(slots)
 
     @functools.cached_property
-    def keeps(self) -> Keeps:
+    def stochasticity(self) -> Stochasticity:
         """The property of the models that a round of gossip with W keeps, whatever the models are.
 
-        "average": the agents' mean (rows and columns sum to one); "rows": agreement, but not the mean;
-        "mass": the agents' sum, but not agreement (push-sum's column-stochastic W).
+        "doubly": the agents' mean (rows and columns sum to one); "row": agreement, but not the mean;
+        "column": the agents' sum, but not agreement (push-sum's column-stochastic W).
         """
         row, column = (np.abs(sums - 1).max() <= _STOCHASTIC_TOLERANCE for sums in self._sums)
         if row and column:
-            return "average"
+            return "doubly"
         if row or column:
-            return "rows" if row else "mass"
+            return "row" if row else "column"
         lines = ("row", "column")
         worst = [int(np.argmax(np.abs(sums - 1))) for sums in self._sums]
         faults = " and ".join(
@@ -267,10 +267,10 @@ class Topology:
         degrees = self.degree[self.present]
         low, high = int(degrees.min()), int(degrees.max())
         degree = f"degree {low}" if low == high else f"degrees {low} to {high}"
-        keeps = "" if self.keeps == "average" else f", keeps {self.keeps}"
+        stochasticity = "" if self.stochasticity == "doubly" else f", {self.stochasticity} stochastic"
         return (
             f"{self.name}: {len(degrees)} agents, {degree}, "
-            f"{int(self._others.sum())} directed links, spectral gap {self.spectral_gap:.4f}{keeps}"
+            f"{int(self._others.sum())} directed links, spectral gap {self.spectral_gap:.4f}{stochasticity}"
         )
 
 
@@ -281,7 +281,7 @@ def from_links(
     order = np.lexsort((sender, receiver))
     links = Links(np.asarray(receiver)[order], np.asarray(sender)[order], np.asarray(weight, float)[order])
     topology = Topology(name, size, lambda: links)
-    _ = topology.keeps  # raises an error where W keeps nothing
+    _ = topology.stochasticity  # raises an error where W keeps nothing
     if connected:
         require_connected(topology)
     return topology

@@ -20,9 +20,9 @@ from saddle_jax.base.types import Array, Key, Operator, Params, State, Tree
 from saddle_jax.core import gossip as ways
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import Gossip, Order
-from saddle_jax.core.gradients import Given
-from saddle_jax.core.graphs import Cycle
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.gradients import FixedGradients
+from saddle_jax.core.graphs import TimeVarying
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.network import Network
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.topology import Topology
@@ -75,7 +75,7 @@ def transform_of(rule: Rule[Any]) -> optax.GradientTransformationExtraArgs:
     ) -> tuple[Params, TransformState]:
         x, step = require_params(params), extra.get("step")
         network = _Absent(extra.get("key")) if step is None else step.network
-        inner = Step(state.t if step is None else step.t, x, network, Given(updates))  # type: ignore[arg-type]
+        inner = Step(state.t if step is None else step.t, x, network, FixedGradients(updates))  # type: ignore[arg-type]
         if step is not None:
             inner.diagnostics, inner.notes = step.diagnostics, step.notes
         new, rule_state = rule.step(inner, x, state.rule)
@@ -109,7 +109,7 @@ def gossip(
     gamma: Any = 1.0,
     *,
     of: Literal["updated", "current"] = "updated",
-    form: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of exact gossip to the updates; it comes after the learning rate in a chain.
 
@@ -118,7 +118,7 @@ def gossip(
       gamma: averaging rate in (0, 1].
       of: which models are averaged: "updated" ones, x_{t+1/2} = x_t + updates (D-PSGD line 8, QGM
         line 8), or the "current" ones, x_t (NGM line 16).
-      form: "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: "auto", "dense" or "table", see `sj.mixing_form`.
 
     Returns:
       A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}. Outside of a method,
@@ -130,7 +130,7 @@ def gossip(
     Array([0.5, 0.5], dtype=float32)
     """
     checks.choice("of", of, ("updated", "current"))
-    return _transform(topology, ways.exact(gamma, form), of)
+    return _transform(topology, ways.exact(gamma, mixing), of)
 
 
 def choco_gossip(
@@ -139,7 +139,7 @@ def choco_gossip(
     gamma: Any = 1.0,
     order: Order = "choco",
     *,
-    form: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of compressed gossip to the updates; it comes after the learning rate in a chain.
 
@@ -152,7 +152,7 @@ def choco_gossip(
     Array([[ 1. , -0.5],
            [-1. ,  0.5]], dtype=float32)
     """
-    return _transform(topology, ways.choco(compressor, gamma, order, form), "updated")
+    return _transform(topology, ways.choco(compressor, gamma, order, mixing), "updated")
 
 
 def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
@@ -224,7 +224,7 @@ def on_network(
             if topology.period > 1 and t is None:
                 raise ArgumentError(f"t must be given to update(..., t=step) on {topology.name}, got None")
             t = 0 if t is None else t
-            step = Step(t, params, Network(topology, t, key), Given(None))
+            step = Step(t, params, Network(topology, t, key), FixedGradients(None))
             if pairs:
                 step.network.expect_return(updates)
         elif not _is_padded(step.network.topology, topology):
@@ -251,11 +251,11 @@ def require_params(params: Params | None) -> Params:
 
 def check_topology(topology: Any) -> None:
     """Checks that an argument is a graph."""
-    checks.instance("topology", topology, (Topology, Cycle), "sj.ring(10)")
+    checks.instance("topology", topology, (Topology, TimeVarying), "sj.ring(10)")
 
 
 def _transform(
-    topology: Graphs, way: Gossip[Any], of: Literal["updated", "current"]
+    topology: Graphs, gossip: Gossip[Any], of: Literal["updated", "current"]
 ) -> optax.GradientTransformationExtraArgs:
     check_topology(topology)
 
@@ -263,11 +263,11 @@ def _transform(
         x = require_params(params)
         models = optax.apply_updates(x, updates) if of == "updated" else x
         trees.check_params(models, s.network.topology.size)
-        new, state = way.mix(s, models, state)
+        new, state = gossip.mix(s, models, state)
         change = jax.tree.map(jnp.subtract, new, x)
         return change if of == "updated" else jax.tree.map(jnp.add, updates, change), state
 
-    return on_network(topology, way.init, update)
+    return on_network(topology, gossip.init, update)
 
 
 def _check_updates(updates: Tree, params: Params) -> None:

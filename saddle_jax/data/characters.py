@@ -19,7 +19,7 @@ class Windows(NamedTuple):
     Attributes:
       inputs: uint8 [N, T], numbers of characters.
       targets: uint8 [N, T], the next ones: targets[:, :-1] equals inputs[:, 1:].
-      writers: int32 [N], who wrote a window; by it windows are dealt to agents.
+      writers: int32 [N], who wrote a window; by it windows are given to agents.
     """
 
     inputs: np.ndarray
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 def load_characters() -> Dataset:
     """Loads messages of ten presidents, in windows of 64 characters; a model learns each next character.
 
-    Samples are dealt out by president. They are works of the United States Government, in the public domain.
+    Samples are partitioned by president. They are works of the US Government, in the public domain.
     """
     text = read_text()
     train, test = (

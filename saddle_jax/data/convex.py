@@ -7,7 +7,7 @@ Agent i has n_i samples (a, b) and the loss
 
 and agents count equally, F = 1/A sum_i f_i, however many samples they have. The samples are made so that the
 Hessian of F has the largest eigenvalue L = 1 and the smallest one mu = 1 / condition: exactly so for ridge
-regression, and as bounds that hold everywhere for logistic regression, when all samples are dealt out and
+regression, and as bounds that hold everywhere for logistic regression, when all samples are partitioned and
 each agent has as many. `solve` computes what holds for any division, in float64.
 """
 
@@ -38,7 +38,7 @@ class Samples(NamedTuple):
       kind: "ridge" or "logistic".
       features: a, float32 [N, d].
       targets: b, float32 [N]; +1 or -1 for logistic regression.
-      groups: int32 [N], the group of each sample: by it samples are dealt to agents.
+      groups: int32 [N], the group of each sample: by it samples are given to agents.
       penalty: p, the coefficient of |x|^2 / 2.
     """
 

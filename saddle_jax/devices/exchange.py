@@ -1,10 +1,10 @@
 """The exchange of rows between devices: only the rows that the graph asks for move.
 
-The agents of a mesh axis are cut into shards of S = A / D consecutive agents. `bring` gives every shard its
-own rows and those rows of other shards that its agents read: on a ring these are the two next to its borders,
-for any S. There is one collective-permute for each distance between two devices. It moves the rows of all
-tensors, packed into one matrix per dtype. Where nearly everything would have to move, there is one all-gather
-instead.
+The agents of a mesh axis are cut into shards of S = A / D consecutive agents. `halo_exchange` gives every
+shard its own rows and those of other shards that its agents read: on a ring these are the two next to its
+borders, for any S. There is one collective-permute for each distance between two devices. It moves the rows
+of all tensors, packed into one matrix per dtype. Where nearly everything would have to move, there is one
+all-gather instead.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ def _plan(content: bytes, shape: tuple[int, ...], dtype: str, rows: int, devices
     return Plan(sent, senders.astype(np.int32), gathers=False)
 
 
-def bring(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
+def halo_exchange(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
     """Brings every shard the rows that its agents read, and says where each agent finds them.
 
     Args:

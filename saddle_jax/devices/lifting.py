@@ -71,19 +71,19 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
-def lift(function: Callable[..., Any], group: int = 0) -> Callable[..., Any]:
+def vmap_agents(function: Callable[..., Any], agents_per_call: int = 0) -> Callable[..., Any]:
     """Makes a function of one agent one of all agents: arguments and results get the agent axis [A, ...]."""
 
-    def of_a_shard(*arguments: Any) -> Any:
+    def shard_fn(*arguments: Any) -> Any:
         agents = jax.tree.leaves(arguments)[0].shape[0]
-        size = policy.group_size(agents, group)
+        size = policy.group_size(agents, agents_per_call)
         if size == agents > 1:
             return jax.vmap(function)(*arguments)
         # One by one, there is no additional axis: the operations are those of one model.
         options = {} if size == 1 else {"batch_size": size}
         return jax.lax.map(lambda one: function(*one), arguments, **options)
 
-    return on_shards(of_a_shard)
+    return on_shards(shard_fn)
 
 
 def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> Callable[..., Any]:

@@ -68,8 +68,8 @@ def is_cpu() -> bool:
     return _kind() == "cpu"
 
 
-def group_size(agents: int, group: int = 0, work: Callable[[], Work] | None = None) -> int:
-    """Returns how many of a device's agents are computed at a time: `group`; for 0 a choice by hardware.
+def group_size(agents: int, agents_per_call: int = 0, work: Callable[[], Work] | None = None) -> int:
+    """Returns how many of a device's agents are computed at a time: as given, or for 0 a choice by hardware.
 
     A core of a CPU takes one: what that one needs stays in its caches, and its convolutions are those of one
     model, which XLA:CPU runs best. An accelerator takes as many as fill it and find room, all if nobody tells
@@ -77,9 +77,9 @@ def group_size(agents: int, group: int = 0, work: Callable[[], Work] | None = No
     whose kernels fill a device is computed by itself: joined ones would be no faster, and would take the
     memory of all. docs/gpu.md has what is compiled for each choice.
     """
-    checks.whole("group", group, at_least=0)
-    if group or is_cpu():
-        return min(agents, group or 1)
+    checks.whole("agents_per_call", agents_per_call, at_least=0)
+    if agents_per_call or is_cpu():
+        return min(agents, agents_per_call or 1)
     if work is None:
         return agents
     one = work()
@@ -94,7 +94,7 @@ def _even(agents: int, most: int) -> int:
     return max((n for n in range(most // 2 + 1, most + 1) if agents % n == 0), default=most)
 
 
-def replicas_at_once(count: int) -> int:
+def trials_at_once(count: int) -> int:
     """Returns how many of `count` runs one call of the compiled step computes, at the most.
 
     An accelerator takes all. A CPU takes one after the other: nothing is gained by more, and convolutions, of

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 from saddle_jax.base.tables import Table, load
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.topology import Topology
 
 # A new graph is a file in this folder and a line here. Those that take `n` alone are settings as they are.
-GRAPHS: Table[Callable[..., Topology | Cycle]] = load(
+GRAPHS: Table[Callable[..., Topology | TimeVarying]] = load(
     {
         "ring": "saddle_jax.graphs.named:ring",
         "torus": "saddle_jax.graphs.named:torus",
         "complete": "saddle_jax.graphs.named:complete",
         "star": "saddle_jax.graphs.named:star",
-        "chain": "saddle_jax.graphs.named:chain",
+        "path": "saddle_jax.graphs.named:path",
         "hypercube": "saddle_jax.graphs.named:hypercube",
         "exponential": "saddle_jax.graphs.named:exponential",
         "isolated": "saddle_jax.graphs.named:isolated",

@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.graphs import Cycle, cycle
+from saddle_jax.core.graphs import TimeVarying, alternate
 from saddle_jax.core.topology import Topology
 from saddle_jax.graphs.weights import with_own
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 Turn = list[tuple[int, int, float]]
 
 
-def base_graph(n: int, degree: int = 1) -> Cycle:
+def base_graph(n: int, degree: int = 1) -> TimeVarying:
     """Makes the Base-(k+1) graph of n agents, each with at most k = `degree` neighbours in a step.
 
     >>> sj.base_graph(6, 1)
@@ -40,7 +40,7 @@ def base_graph(n: int, degree: int = 1) -> Cycle:
     degree = checks.whole("degree", degree, at_least=1)
     name = f"base_graph({n}, {degree})"
     turns = _base(range(n), degree)
-    return cycle(*(_graph(f"{name}[{t}]", n, turn) for t, turn in enumerate(turns)), name=name)
+    return alternate(*(_graph(f"{name}[{t}]", n, turn) for t, turn in enumerate(turns)), name=name)
 
 
 def _graph(name: str, n: int, turn: Turn) -> Topology:

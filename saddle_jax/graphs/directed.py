@@ -24,7 +24,7 @@ def directed(adjacency: Any, name: str | None = None) -> Topology:
     Its diagonal does not matter: everybody hears itself. `name` is its name (default "directed").
 
     >>> sj.directed([[0, 0, 1], [1, 0, 0], [1, 1, 0]])  # 0 hears 2, 1 hears 0, 2 hears 0 and 1
-    directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.7113, keeps mass
+    directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.7113, column stochastic
     """
     try:
         hears = np.array(adjacency)
@@ -70,7 +70,7 @@ def random_digraph(n: int, degree: int, seed: int = 0) -> Topology:
     that take W for doubly stochastic go wrong on it.
 
     >>> sj.random_digraph(8, 2)
-    random_digraph(8, 2, seed=0): 8 agents, degrees 1 to ..., 16 directed links, spectral gap ..., keeps mass
+    random_digraph(8, 2, seed=0): 8 agents, degrees 1 to ..., 16 directed links, ..., column stochastic
     """
     n = checks.whole("n", n, at_least=2)
     degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)

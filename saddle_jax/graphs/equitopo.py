@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.graphs import Cycle, cycle
+from saddle_jax.core.graphs import TimeVarying, alternate
 from saddle_jax.core.topology import Links, Topology, are_connected
 from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
@@ -63,7 +63,9 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
     return Topology(name, n, make_links)
 
 
-def equi_dynamic(n: int, count: int, seed: int = 0, undirected: bool = False, eta: float = 0.5) -> Cycle:
+def equi_dynamic(
+    n: int, count: int, seed: int = 0, undirected: bool = False, eta: float = 0.5
+) -> TimeVarying:
     """Makes `count` steps of OD-EquiDyn, or OU-EquiDyn, that take turns; an agent hears one other in a step.
 
     They are drawn until all together connect the agents. eta in (0, 1] is how much of a step is gossip: the
@@ -84,7 +86,7 @@ def equi_dynamic(n: int, count: int, seed: int = 0, undirected: bool = False, et
         return [_step(f"{name}[{t}]", n, *pair, eta) for t, pair in enumerate(pairs)]
 
     turns = draw_until(name, seed, draw, lambda turns: are_connected(*turns), "steps that connect the agents")
-    return cycle(*turns, name=name)
+    return alternate(*turns, name=name)
 
 
 def _undirected(undirected: Any) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import Cycle, cycle
+from saddle_jax.core.graphs import TimeVarying, alternate
 from saddle_jax.core.topology import Topology, are_connected
 from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
 
-def random_matchings(n: int, count: int, seed: int = 0) -> Cycle:
+def random_matchings(n: int, count: int, seed: int = 0) -> TimeVarying:
     """Lets `count` random perfect matchings take turns; they are drawn until all together connect the agents.
 
     >>> sj.random_matchings(8, 4)
@@ -32,7 +32,7 @@ def random_matchings(n: int, count: int, seed: int = 0) -> Cycle:
     turns = draw_until(
         name, seed, draw, lambda turns: are_connected(*turns), "matchings that connect the agents"
     )
-    return cycle(*turns, name=name)
+    return alternate(*turns, name=name)
 
 
 def _matching(name: str, order: np.ndarray) -> Topology:

@@ -73,14 +73,14 @@ def star(n: int) -> Topology:
     return lazy(f"star({n})", n, lambda: nx.star_graph(n - 1))
 
 
-def chain(n: int) -> Topology:
+def path(n: int) -> Topology:
     """Joins n agents in a row, a ring without the link between its two ends.
 
-    >>> sj.chain(4)
-    chain(4): 4 agents, degrees 1 to 2, 6 directed links, spectral gap 0.1953
+    >>> sj.path(4)
+    path(4): 4 agents, degrees 1 to 2, 6 directed links, spectral gap 0.1953
     """
     n = checks.whole("n", n, at_least=2)
-    return lazy(f"chain({n})", n, lambda: nx.path_graph(n))
+    return lazy(f"path({n})", n, lambda: nx.path_graph(n))
 
 
 def hypercube(n: int) -> Topology:

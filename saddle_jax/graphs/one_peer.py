@@ -12,12 +12,12 @@ two: the distances that agent i hears from are then all sums of 1, 2, 4, ..., ea
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.graphs import Cycle, cycle
+from saddle_jax.core.graphs import TimeVarying, alternate
 from saddle_jax.core.topology import Topology
 from saddle_jax.graphs.weights import with_own
 
 
-def one_peer_exponential(n: int) -> Cycle:
+def one_peer_exponential(n: int) -> TimeVarying:
     """Lets agent i hear i - 1, then i - 2, then i - 4, ... (mod n), one of them per step, with weight 1/2.
 
     >>> sj.one_peer_exponential(8)
@@ -30,4 +30,4 @@ def one_peer_exponential(n: int) -> Cycle:
         links = with_own(n, agents, (agents - 2**t) % n, half)
         return Topology(f"{name}[{t}]", n, lambda: links)
 
-    return cycle(*map(turn, range((n - 1).bit_length())), name=name)
+    return alternate(*map(turn, range((n - 1).bit_length())), name=name)

@@ -7,7 +7,7 @@ import functools
 
 from saddle_jax.base import brought, checks, sources, spelt, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
 from saddle_jax.graphs import GRAPHS, files
@@ -54,5 +54,5 @@ def make(text: str, n: int, seed: int) -> Graphs:
 def _made(text: str, n: int, seed: int, sha256: str) -> Graphs:
     if files.is_file(text):
         return files.read_graph(sources.read("topology", text))
-    graph: Graphs = spelt.make("topology", text, GRAPHS, (Topology, Cycle), n, seed=seed)
+    graph: Graphs = spelt.make("topology", text, GRAPHS, (Topology, TimeVarying), n, seed=seed)
     return graph

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import cycle
+from saddle_jax.core.graphs import alternate
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Links, from_links
 from saddle_jax.graphs.weights import MOST_TURNS
@@ -31,7 +31,7 @@ def from_record(name: str, size: int, recorded: Any) -> Graphs:
     if not right or sum(len(graph.weight) for graph in links) > MOST_LINKS:
         raise ArgumentError("graphs must be lists of receivers, senders and weights")
     graphs = [from_links(name, size, g.receiver, g.sender, g.weight, connected=False) for g in links]
-    return graphs[0] if len(graphs) == 1 else cycle(*graphs, name=name, connected=False)
+    return graphs[0] if len(graphs) == 1 else alternate(*graphs, name=name, connected=False)
 
 
 def _is_right(size: int, links: Links) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from saddle_jax.base import brought, checks, tables
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import cycle
+from saddle_jax.core.graphs import alternate
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import from_matrix
 from saddle_jax.graphs import GRAPHS, others
@@ -68,7 +68,7 @@ def parse_topology(text: str, n: int, seed: int) -> Graphs:
     if is_ours(text):
         return _ours(text, n, seed)
     graphs = [_ours(part, n, seed) if is_ours(part) else others.make(part, n, seed) for part in parts(text)]
-    return graphs[0] if len(graphs) == 1 else cycle(*graphs)
+    return graphs[0] if len(graphs) == 1 else alternate(*graphs)
 
 
 # Every Config builds its graph to check it, and random graphs are drawn until they are connected.
@@ -78,7 +78,7 @@ def _ours(text: str, n: int, seed: int) -> Graphs:
         return from_matrix([[1.0]], name="alone")
     try:
         graphs = [_build(part, n, seed) for part in parts(text)]
-        return graphs[0] if len(graphs) == 1 else cycle(*graphs)
+        return graphs[0] if len(graphs) == 1 else alternate(*graphs)
     except ValueError as error:
         raise ArgumentError(f"topology {text!r} cannot have {n} agents: {error}") from error
 

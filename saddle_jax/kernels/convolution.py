@@ -18,7 +18,7 @@ kernels a convolution with a window as large as the image, for which a GPU's lib
 Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`;
 those of bfloat16 are computed in float32 on a CPU, and rounded.
 On a CPU, agents are computed one by one (`devices`), so no batching rule is used there. On a GPU,
-`saddle bench q_saddle --lowering=...` finds out which choice is best.
+`saddle bench q_saddle --conv_impl=...` finds out which choice is best.
 """
 
 import functools
@@ -34,8 +34,8 @@ from saddle_jax.base.types import Array
 from saddle_jax.devices import policy
 from saddle_jax.kernels import native
 
-Lowering = Literal["auto", "native", "fast", "each", "patches", "plain"]
-LOWERINGS = ("auto", "native", "fast", "each", "patches", "plain")
+ConvImpl = Literal["auto", "native", "fast", "each", "patches", "plain"]
+CONV_IMPLS = ("auto", "native", "fast", "each", "patches", "plain")
 
 # ---- three ways to write it and its two gradients: ordinary, by patches, and fast on XLA:CPU ----
 #
@@ -360,44 +360,44 @@ def convolve(
     stride: int = 1,
     padding: int = 0,
     groups: int = 1,
-    lowering: Lowering = "auto",
+    conv_impl: ConvImpl = "auto",
 ) -> Array:
     """Correlates images [B, H, W, C] with a kernel [h, w, C / groups, D] into [B, H', W', D]."""
     # Both gradients multiply as the forward pass does, also where they are traced after it.
     window = Window(stride, padding, groups, jax.default_matmul_precision.value)
-    lowering = _chosen(lowering)
-    if lowering == "plain":
+    conv_impl = _chosen(conv_impl)
+    if conv_impl == "plain":
         return ordinary(window, x, kernel)
-    if groups > 1 and not _is_grouped(lowering):
+    if groups > 1 and not _is_grouped(conv_impl):
         return _depthwise(window, x, kernel)
-    return _convolve_by_rule(lowering, window, x, kernel)
+    return _convolve_by_rule(conv_impl, window, x, kernel)
 
 
-def _is_grouped(lowering: Lowering) -> bool:
-    return lowering == "fast" and policy.batches_convolutions()
+def _is_grouped(conv_impl: ConvImpl) -> bool:
+    return conv_impl == "fast" and policy.batches_convolutions()
 
 
-def _chosen(lowering: Lowering) -> Lowering:
-    """Returns what a lowering means on this hardware."""
-    if lowering in ("auto", "native", "fast") and policy.batches_convolutions():
+def _chosen(conv_impl: ConvImpl) -> ConvImpl:
+    """Returns what a conv_impl means on this hardware."""
+    if conv_impl in ("auto", "native", "fast") and policy.batches_convolutions():
         return "fast"
-    if lowering == "auto":
+    if conv_impl == "auto":
         return "native" if native.obstacle() is None else "fast"
-    return lowering
+    return conv_impl
 
 
-def check_lowering(lowering: str) -> None:
-    """Checks that there is such a lowering, and that it works here."""
-    checks.choice("lowering", lowering, LOWERINGS)
-    if lowering == "native" and policy.takes_native_convolutions():
+def check_conv_impl(conv_impl: str) -> None:
+    """Checks that there is such a conv_impl, and that it works here."""
+    checks.choice("conv_impl", conv_impl, CONV_IMPLS)
+    if conv_impl == "native" and policy.takes_native_convolutions():
         native.check()
 
 
-def _form(lowering: Lowering, *arrays: Any) -> Form:
+def _form(conv_impl: ConvImpl, *arrays: Any) -> Form:
     """Returns the form in which one agent's convolution of these arrays is computed."""
     if policy.widens_bfloat16() and any(array.dtype == jnp.bfloat16 for array in arrays):
-        return in_float32(_form(lowering, *(jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in arrays)))
-    if native.used(lowering, *arrays):
+        return in_float32(_form(conv_impl, *(jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in arrays)))
+    if native.used(conv_impl, *arrays):
         return NATIVE
     return ON_CPU if policy.takes_library_convolutions() else ORDINARY
 
@@ -415,21 +415,21 @@ def _depthwise(window: Window, x: Array, kernel: Array) -> Array:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _convolve_by_rule(lowering: Lowering, window: Window, x: Array, kernel: Array) -> Array:
-    return _forward(lowering, window)(x, kernel)
+def _convolve_by_rule(conv_impl: ConvImpl, window: Window, x: Array, kernel: Array) -> Array:
+    return _forward(conv_impl, window)(x, kernel)
 
 
-def _save(lowering: Lowering, window: Window, x: Array, kernel: Array):
-    return _forward(lowering, window)(x, kernel), (x, kernel)
+def _save(conv_impl: ConvImpl, window: Window, x: Array, kernel: Array):
+    return _forward(conv_impl, window)(x, kernel), (x, kernel)
 
 
 def _gradients(
-    lowering: Lowering, window: Window, saved: tuple[Array, Array], g: Array
+    conv_impl: ConvImpl, window: Window, saved: tuple[Array, Array], g: Array
 ) -> tuple[Array, Array]:
     x, kernel = saved
     return (
-        _input_gradient(lowering, window, x.shape[1:3])(g, kernel),
-        _kernel_gradient(lowering, window, kernel.shape[:2])(x, g),
+        _input_gradient(conv_impl, window, x.shape[1:3])(g, kernel),
+        _kernel_gradient(conv_impl, window, kernel.shape[:2])(x, g),
     )
 
 
@@ -437,18 +437,18 @@ _convolve_by_rule.defvjp(_save, _gradients)
 
 
 @functools.cache
-def _forward(lowering: Lowering, window: Window) -> Callable[[Array, Array], Array]:
-    """Returns the convolution (x, kernel) -> y with the rule of a lowering."""
-    return _with_rule(lowering, window, lambda form, *arguments: form.forward(*arguments), shared=1)
+def _forward(conv_impl: ConvImpl, window: Window) -> Callable[[Array, Array], Array]:
+    """Returns the convolution (x, kernel) -> y with the rule of a conv_impl."""
+    return _with_rule(conv_impl, window, lambda form, *arguments: form.forward(*arguments), shared=1)
 
 
 @functools.cache
 def _input_gradient(
-    lowering: Lowering, window: Window, size: tuple[int, int]
+    conv_impl: ConvImpl, window: Window, size: tuple[int, int]
 ) -> Callable[[Array, Array], Array]:
     """Returns (g, kernel) -> the gradient with respect to x, whose height and width are `size`."""
     return _with_rule(
-        lowering,
+        conv_impl,
         window,
         lambda form, window, g, kernel: form.input_gradient(window, size, g, kernel),
         shared=1,
@@ -457,18 +457,18 @@ def _input_gradient(
 
 @functools.cache
 def _kernel_gradient(
-    lowering: Lowering, window: Window, size: tuple[int, int]
+    conv_impl: ConvImpl, window: Window, size: tuple[int, int]
 ) -> Callable[[Array, Array], Array]:
     """Returns (x, g) -> the gradient with respect to the kernel, whose height and width are `size`."""
     return _with_rule(
-        lowering, window, lambda form, window, x, g: form.kernel_gradient(window, size, x, g), shared=None
+        conv_impl, window, lambda form, window, x, g: form.kernel_gradient(window, size, x, g), shared=None
     )
 
 
 def _with_rule(
-    lowering: Lowering, window: Window, run: Callable[..., Array], shared: int | None
+    conv_impl: ConvImpl, window: Window, run: Callable[..., Array], shared: int | None
 ) -> Callable[[Array, Array], Array]:
-    """Gives `run(form, window, left, right)` the form for one agent, and the batching rule of a lowering.
+    """Gives `run(form, window, left, right)` the form for one agent, and the batching rule of a conv_impl.
 
     `shared` is the position of the argument that all images of a batch share. Where vmap does not batch it,
     the new axis is just more images.
@@ -476,7 +476,7 @@ def _with_rule(
 
     @custom_vmap
     def operation(left: Array, right: Array) -> Array:
-        return run(_form(lowering, left, right), window, left, right)
+        return run(_form(conv_impl, left, right), window, left, right)
 
     @operation.def_vmap
     def rule(axis_size: int, in_batched: list[bool], left: Array, right: Array) -> tuple[Any, bool]:
@@ -484,18 +484,18 @@ def _with_rule(
         if shared is not None and not in_batched[shared]:
             merged = operation(left.reshape(-1, *left.shape[2:]), right)
             return merged.reshape(axis_size, -1, *merged.shape[1:]), True
-        if _is_grouped(lowering) and all(in_batched):
-            together = _with_rule(lowering, window._replace(groups=axis_size * window.groups), run, shared)
+        if _is_grouped(conv_impl) and all(in_batched):
+            together = _with_rule(conv_impl, window._replace(groups=axis_size * window.groups), run, shared)
             return _apart(together(_joined(left), _joined(right)), axis_size), True
-        if lowering == "patches" or _is_grouped(lowering):
-            form = BY_PATCHES if lowering == "patches" else ORDINARY
+        if conv_impl == "patches" or _is_grouped(conv_impl):
+            form = BY_PATCHES if conv_impl == "patches" else ORDINARY
             axes = [0 if batched else None for batched in in_batched]
             return jax.vmap(functools.partial(run, form, window), in_axes=axes)(*arguments), True
 
         def pick(index: Any) -> list[Array]:
             return [a[index] if batched else a for a, batched in zip(arguments, in_batched, strict=True)]
 
-        if lowering == "each" or axis_size <= _MAX_UNROLLED:
+        if conv_impl == "each" or axis_size <= _MAX_UNROLLED:
             return jnp.stack([operation(*pick(index)) for index in range(axis_size)]), True
         return jax.lax.map(lambda index: operation(*pick(index)), jnp.arange(axis_size)), True
 

@@ -166,22 +166,22 @@ def obstacle() -> str | None:
 def check() -> None:
     """Checks that the kernels can be used, for a user who has asked for them by name."""
     if reason := obstacle():
-        raise ArgumentError(f"lowering must be one that works here, got 'native': {reason}")
+        raise ArgumentError(f"conv_impl must be one that works here, got 'native': {reason}")
 
 
-def missing(lowering: str) -> str | None:
-    """Returns in one line why the kernels are not used, where the lowering `auto` would have chosen them."""
-    if lowering != "auto" or not policy.takes_native_convolutions():
+def missing(conv_impl: str) -> str | None:
+    """Returns in one line why the kernels are not used, where the conv_impl `auto` would have chosen them."""
+    if conv_impl != "auto" or not policy.takes_native_convolutions():
         return None
     return obstacle()
 
 
-def used(lowering: str, *arrays: Array) -> bool:
-    """Tells whether a lowering means the kernels here, for such arrays: float32, and not empty."""
-    if lowering not in ("auto", "native") or not policy.takes_native_convolutions():
+def used(conv_impl: str, *arrays: Array) -> bool:
+    """Tells whether a conv_impl means the kernels here, for such arrays: float32, and not empty."""
+    if conv_impl not in ("auto", "native") or not policy.takes_native_convolutions():
         return False
     takes = all(array.dtype == np.float32 and array.size for array in arrays)
-    return takes and (lowering == "native" or obstacle() is None)
+    return takes and (conv_impl == "native" or obstacle() is None)
 
 
 def call(name: str, shapes: Sequence[Sequence[int]], *arrays: Array, over: str, **options: int) -> Any:

@@ -23,7 +23,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -46,7 +46,7 @@ class AdaGossipState(NamedTuple):
 def ada_gossip(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 1.0, beta2: Any = 0.999,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes AdaGossip: compressed gossip with a rate for each coordinate. Others are options of `sj.dpsgd`.
 
@@ -64,7 +64,7 @@ def ada_gossip(
     momentum = local_momentum(beta, nesterov)
     beta2 = checks.real("beta2", beta2, at_least=0.0, below=1.0)
     check_optional_compressor(compressor)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(x: Params) -> AdaGossipState:
         return AdaGossipState(momentum.init(x), zeros_like(x), zeros_like(x))
@@ -76,7 +76,7 @@ def ada_gossip(
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         h = tree_map(lambda x, d: x - eta * d, x, direction)
         public, sent = publish(s, compressor, h, state.public)
-        r = s.network.pull(public, sent, form)
+        r = s.network.correction(public, sent, mixing)
         v = tree_map(lambda v, r: beta2 * v + (1 - beta2) * r**2, state.v, r)
 
         def average(h: Array, r: Array, v: Array) -> Array:
@@ -84,4 +84,4 @@ def ada_gossip(
 
         return tree_map(average, h, r, v), AdaGossipState(m, public, v)
 
-    return Method("ada_gossip", topology, Rule(init, step, demands="average"))
+    return Method("ada_gossip", topology, Rule(init, step, requires="doubly"))

@@ -20,7 +20,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -28,7 +28,7 @@ from saddle_jax.methods.momentum import check_decay, decayed
 
 ABOUT = About("Zhao et al., NeurIPS 2022", exact=True, requires="fixed links")
 
-OPENING, LATER = 0, 1  # kinds of steps
+FIRST, LATER = 0, 1  # kinds of steps
 
 
 class BEERState(NamedTuple):
@@ -41,13 +41,13 @@ class BEERState(NamedTuple):
 
 
 def beer_rule(
-    learning_rate: ScalarOrSchedule, compressor: Operator | None, gamma: Any, weight_decay: Any, form: Form,
-    estimate: Callable[[Params, Params], Params],
+    learning_rate: ScalarOrSchedule, compressor: Operator | None, gamma: Any, weight_decay: Any,
+    mixing: Mixing, estimate: Callable[[Params, Params], Params],
 ) -> Rule[BEERState]:  # fmt: skip
     """Makes the rule of BEER that tracks M = estimate(g, M'); BEER itself tracks M = g."""
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     check_optional_compressor(compressor)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(x: Params) -> BEERState:
         return BEERState(*(zeros_like(x) for _ in BEERState._fields))
@@ -56,27 +56,27 @@ def beer_rule(
         check_one_copy(s)
         eta, old = rate(s.t), state
         g = decayed(s.gradient(x), x, weight_decay)
-        if s.phase == OPENING:
+        if s.phase == FIRST:
             M, V, G = g, g, old.G
         else:
             M = estimate(g, old.M)
-            pulled = s.network.pull(old.G, (), form)
-            V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, pulled, M, old.M)
+            correction = s.network.correction(old.G, (), mixing)
+            V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, correction, M, old.M)
             G, sent = publish(s, compressor, V, old.G)
-            s.network.charge(sent)
-        pulled = s.network.pull(old.H, (), form)
-        x = tree_map(lambda x, p, V: x + gamma * p - eta * V, x, pulled, V)
+            s.network.record(sent)
+        correction = s.network.correction(old.H, (), mixing)
+        x = tree_map(lambda x, p, V: x + gamma * p - eta * V, x, correction, V)
         H, sent = publish(s, compressor, x, old.H)
-        s.network.charge(sent)
+        s.network.record(sent)
         return x, BEERState(M, V, H, G)
 
-    return Rule(init, step, demands="average", phases=(LATER,), opening=(OPENING,))
+    return Rule(init, step, requires="doubly", kinds=(LATER,), first_kinds=(FIRST,))
 
 
 @printed
 def beer(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    compressor: Operator | None = None, gamma: Any = 0.1, weight_decay: Any = 0.0, form: Form = "auto",
+    compressor: Operator | None = None, gamma: Any = 0.1, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes BEER: compressed gradient tracking, exact on heterogeneous data. It has no momentum.
 
@@ -86,11 +86,11 @@ def beer(
       compressor: the operator Q on both messages; None sends them as they are.
       gamma: averaging rate in (0, 1]; strong compression needs a small one.
       weight_decay: coupled L2, taken at x_t and added to the gradient.
-      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
     >>> method, x = sj.beer(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # nothing is mixed yet
     Array([-1.,  2.], dtype=float32)
     """
-    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, form, lambda g, M: g)
+    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, mixing, lambda g, M: g)
     return Method("beer", topology, rule)

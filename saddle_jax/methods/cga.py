@@ -25,7 +25,7 @@ from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_optional_compressor, check_rate
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
@@ -51,7 +51,7 @@ def cga(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, margin: Any = 0.5,
     self_gradient: SelfGradient = "current", gamma: Any = 1.0, compressor: Operator | None = None,
-    form: Form = "auto",
+    mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes CGA; with a compressor, CompCGA. The options are those of `sj.ngm`, and `margin`.
 
@@ -70,7 +70,7 @@ def cga(
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     momentum, margin = local_momentum(beta, nesterov), checks.real("margin", margin, at_least=0.0)
     checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
     check_optional_compressor(compressor)
 
     def init(x: Params) -> CGAState:
@@ -80,7 +80,7 @@ def cga(
     def step(s: Step, x: Params, state: CGAState) -> tuple[Params, CGAState]:
         eta, error = rate(s.t), state.error
         # The models go out once: they are mixed, and differentiated where they arrive.
-        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.pull(x, form=form))
+        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.correction(x, mixing=mixing))
         own = mixed if self_gradient == "mixed" else None
         pairs = s.cross_gradients(x, own, sent=())
         if compressor is not None:
@@ -90,7 +90,7 @@ def cga(
         direction, m = momentum.direction(g, state.m)
         return tree_map(lambda mixed, d: mixed - eta * d, mixed, direction), CGAState(m, error)
 
-    return Method("cga", topology, Rule(init, step, demands="average"))
+    return Method("cga", topology, Rule(init, step, requires="doubly"))
 
 
 def aggregated(rows: Params, margin: Any) -> Params:

@@ -31,9 +31,9 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Gossip, Order, check_rate, of_models
+from saddle_jax.core.gossip import Gossip, Order, check_rate, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -51,7 +51,7 @@ class PlusState(NamedTuple):
     """The variant "plus" remembers by how much a step differed from that of the mean gradient."""
 
     q: Params  # (x' - x) / eta' - g', [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 class OriginalState(NamedTuple):
@@ -59,7 +59,7 @@ class OriginalState(NamedTuple):
 
     x: Params  # x' [A, ...]
     g: Params  # g' [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 class RelayState(NamedTuple):
@@ -67,7 +67,7 @@ class RelayState(NamedTuple):
 
     c: Params  # in units of a model [A, ...]
     m: Any  # momentum [A, ...]; None without momentum
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
@@ -75,7 +75,7 @@ def d2(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Variant = "auto", half: bool = True,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes D2. The options that are not named here are those of `sj.dpsgd`.
 
@@ -97,7 +97,7 @@ def d2(
         raise ArgumentError(
             f"beta must be 0 for variant {variant!r}, got {beta}; variant='relay' has momentum"
         )
-    gossip = of_models(compressor, gamma / 2 if half else gamma, order, form)
+    gossip = models_gossip(compressor, gamma / 2 if half else gamma, order, mixing)
     rules: dict[str, Callable[..., Rule[Any]]] = {"plus": _plus, "original": _original, "relay": _relay}
     method = Method("d2", topology, rules[variant](gossip, rate, weight_decay, momentum))
     if not half:
@@ -115,16 +115,16 @@ def _plus(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum)
         eta = rate(s.t)
         g = decayed(s.gradient(x), x, weight_decay)
         half = tree_map(lambda x, q, g: x - eta * (q + g), x, state.q, g)
-        new, way = gossip.mix(s, half, state.way)
+        new, gossip_state = gossip.mix(s, half, state.gossip_state)
         per_eta = inverse(eta)
 
         def correct(q: Array, x: Array, new: Array, g: Array) -> Array:
             # A step of rate zero, with which a warm-up begins, tells nothing of the gradients.
             return jnp.where(per_eta == 0, q, (x - new) * per_eta - g)
 
-        return new, PlusState(tree_map(correct, state.q, x, new, g), way)
+        return new, PlusState(tree_map(correct, state.q, x, new, g), gossip_state)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, requires="doubly")
 
 
 def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[OriginalState]:
@@ -138,10 +138,10 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
         eta = rate(s.t)
         g = decayed(s.gradient(x), x, weight_decay)
         half = tree_map(lambda x, x_old, g, g_old: 2 * x - x_old - eta * (g - g_old), x, state.x, g, state.g)
-        new, way = gossip.mix(s, half, state.way)
-        return new, OriginalState(x, g, way)
+        new, gossip_state = gossip.mix(s, half, state.gossip_state)
+        return new, OriginalState(x, g, gossip_state)
 
-    return Rule(init, step, demands="average", movable=False)
+    return Rule(init, step, requires="doubly", restartable=False)
 
 
 def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum) -> Rule[RelayState]:
@@ -153,10 +153,10 @@ def _relay(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum
         g = decayed(s.gradient(x), x, weight_decay)
         d, m = momentum.direction(g, state.m)
         moved = tree_map(lambda x, d: x - eta * d, x, d)  # x + u
-        new, way = gossip.mix(s, tree_map(lambda y, c: y + c, moved, state.c), state.way)
-        return new, RelayState(tree_map(lambda new, y: new - y, new, moved), m, way)
+        new, gossip_state = gossip.mix(s, tree_map(lambda y, c: y + c, moved, state.c), state.gossip_state)
+        return new, RelayState(tree_map(lambda new, y: new - y, new, moved), m, gossip_state)
 
-    return Rule(init, step, demands="average")
+    return Rule(init, step, requires="doubly")
 
 
 def _check_stable(topology: Graphs, gamma: Any) -> None:

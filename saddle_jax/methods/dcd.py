@@ -19,7 +19,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, compressed
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
@@ -38,7 +38,7 @@ class DCDState(NamedTuple):
 def dcd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DCD-PSGD: differences of models are compressed. The options are those of `sj.dpsgd`.
 
@@ -52,7 +52,7 @@ def dcd(
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     momentum = local_momentum(beta, nesterov)
     check_optional_compressor(compressor)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(x: Params) -> DCDState:
         return DCDState(momentum.init(x))
@@ -62,10 +62,10 @@ def dcd(
         eta = rate(s.t)
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         # The neighbours' models are known: what travels now is mixed in the next step.
-        pulled = s.network.pull(x, (), form)
-        z = tree_map(lambda p, d: p - eta * d, pulled, direction)
+        correction = s.network.correction(x, (), mixing)
+        z = tree_map(lambda p, d: p - eta * d, correction, direction)
         q, sent = compressed(s, compressor, z)
-        s.network.charge(sent)
+        s.network.record(sent)
         return jax.tree.map(jnp.add, x, q), DCDState(m)
 
-    return Method("dcd", topology, Rule(init, step, demands="average"))
+    return Method("dcd", topology, Rule(init, step, requires="doubly"))

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.gossip import Order, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -28,14 +28,14 @@ class DecentLaMState(NamedTuple):
     """DecentLaM remembers its momentum and what its gossip remembers."""
 
     m: Params  # in units of a gradient [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
 def decentlam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DecentLaM. The options are those of `sj.dpsgd`.
 
@@ -45,7 +45,7 @@ def decentlam(
     (Array([0.5, 0.5], dtype=float32), Array([-5., 15.], dtype=float32))
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    beta, gossip = local_momentum(beta, nesterov=False).beta, of_models(compressor, gamma, order, form)
+    beta, gossip = local_momentum(beta, nesterov=False).beta, models_gossip(compressor, gamma, order, mixing)
 
     def init(x: Params) -> DecentLaMState:
         return DecentLaMState(zeros_like(x), gossip.init(x))
@@ -55,12 +55,12 @@ def decentlam(
         per_eta = inverse(eta)  # at rate zero the step is no multiple of eta, and m only decays
         g = decayed(s.gradient(x), x, weight_decay)
         half = tree_map(lambda x, g: x - eta * g, x, g)
-        mixed, way = gossip.mix(s, half, state.way)
+        mixed, gossip_state = gossip.mix(s, half, state.gossip_state)
 
         def remember(m: Array, x: Array, mixed: Array) -> Any:
             return beta * m + (x - mixed) * per_eta
 
         new = tree_map(lambda mixed, m: mixed - eta * beta * m, mixed, state.m)  # x - eta m, without division
-        return new, DecentLaMState(tree_map(remember, state.m, x, mixed), way)
+        return new, DecentLaMState(tree_map(remember, state.m, x, mixed), gossip_state)
 
-    return Method("decentlam", topology, Rule(init, step, demands="average"))
+    return Method("decentlam", topology, Rule(init, step, requires="doubly"))

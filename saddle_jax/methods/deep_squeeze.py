@@ -20,7 +20,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_optional_compressor, check_rate, compressed
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -40,7 +40,7 @@ class DeepSqueezeState(NamedTuple):
 def deep_squeeze(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.9,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DeepSqueeze: models are compressed with error feedback. The options are those of `sj.dpsgd`.
 
@@ -55,7 +55,7 @@ def deep_squeeze(
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     momentum = local_momentum(beta, nesterov)
     check_optional_compressor(compressor)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(x: Params) -> DeepSqueezeState:
         return DeepSqueezeState(momentum.init(x), zeros_like(x))
@@ -67,7 +67,7 @@ def deep_squeeze(
         v = jax.tree.map(jnp.add, h, state.e)
         c, sent = compressed(s, compressor, v)
         e = jax.tree.map(jnp.subtract, v, c)
-        pulled = s.network.pull(c, sent, form)
-        return tree_map(lambda h, p: h + gamma * p, h, pulled), DeepSqueezeState(m, e)
+        correction = s.network.correction(c, sent, mixing)
+        return tree_map(lambda h, p: h + gamma * p, h, correction), DeepSqueezeState(m, e)
 
-    return Method("deep_squeeze", topology, Rule(init, step, demands="average"))
+    return Method("deep_squeeze", topology, Rule(init, step, requires="doubly"))

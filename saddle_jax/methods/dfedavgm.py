@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.gossip import Order, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -35,14 +35,14 @@ class DFedAvgMState(NamedTuple):
     """DFedAvgM remembers its last displacement and what its gossip remembers."""
 
     v: Params  # y_j - y_{j-1}, zero when a round starts [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
 def dfedavgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DFedAvgM; with a compressor its models travel by CHOCO, not by the paper's own quantization.
 
@@ -63,40 +63,40 @@ def dfedavgm(
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
     gossips = checks.whole("gossips", gossips, at_least=1)
-    gossip = of_models(compressor, gamma, order, form)
+    gossip = models_gossip(compressor, gamma, order, mixing)
 
     def init(x: Params) -> DFedAvgMState:
         return DFedAvgMState(zeros_like(x), gossip.init(x))
 
     def step(s: Step, y: Params, state: DFedAvgMState) -> tuple[Params, DFedAvgMState]:
-        eta, way = rate(s.t), state.way
+        eta, gossip_state = rate(s.t), state.gossip_state
         g = decayed(s.gradient(y), y, weight_decay)
         v = tree_map(lambda v, g: beta * v - eta * g, state.v, g)
         y = tree_map(lambda y, v: y + v, y, v)
         if s.phase == LOCAL:
-            return y, DFedAvgMState(v, way)
+            return y, DFedAvgMState(v, gossip_state)
         for _ in range(gossips):
-            y, way = gossip.mix(s, y, way)
-        return y, DFedAvgMState(zeros_like(v), way)
+            y, gossip_state = gossip.mix(s, y, gossip_state)
+        return y, DFedAvgMState(zeros_like(v), gossip_state)
 
-    return Method("dfedavgm", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("dfedavgm", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))
 
 
 @printed
 def dfedsam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, rho: Any = 0.01, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
 
-    `sj.saddle(sj.dfedavgm(...), ascent)` is the same with another ascent.
+    `sj.saddle(sj.dfedavgm(...), gradient)` is the same with another estimator.
 
-    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).ascent
+    >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).gradient
     sam(rho=0.01)
     """
     method = dfedavgm(
         topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,
-        weight_decay=weight_decay, gamma=gamma, compressor=compressor, order=order, form=form,
+        weight_decay=weight_decay, gamma=gamma, compressor=compressor, order=order, mixing=mixing,
     )  # fmt: skip
-    return dataclasses.replace(method, name="dfedsam", ascent=sam(rho))
+    return dataclasses.replace(method, name="dfedsam", gradient=sam(rho))

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_both, of_models
+from saddle_jax.core.gossip import Order, models_gossip, pair_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
@@ -30,7 +30,7 @@ class DPSGDState(NamedTuple):
     """D-PSGD remembers its momentum and what its gossip remembers."""
 
     m: Any  # momentum [A, ...]; None without momentum
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 Variant = Literal["atc", "awc", "double"]
@@ -40,7 +40,7 @@ Variant = Literal["atc", "awc", "double"]
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, which the paper does not have, CHOCO-SGD. Others share these options.
@@ -58,7 +58,7 @@ def dpsgd(
       gamma: averaging rate in (0, 1].
       compressor: the operator Q; None sends models as they are.
       order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
-      form: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
       variant: where the average stands, "atc", "awc" or "double", see the module; without momentum "double"
         is "atc".
 
@@ -70,7 +70,7 @@ def dpsgd(
     checks.choice("variant", variant, ("atc", "awc", "double"))
     momentum = local_momentum(beta, nesterov)
     averages_m = variant == "double" and not momentum.is_none
-    gossip = (of_both if averages_m else of_models)(compressor, gamma, order, form)
+    gossip = (pair_gossip if averages_m else models_gossip)(compressor, gamma, order, mixing)
 
     def init(x: Params) -> DPSGDState:
         m = momentum.init(x)
@@ -85,14 +85,14 @@ def dpsgd(
             return tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
 
         if s.phase == LOCAL:
-            return descend(x), DPSGDState(m, state.way)
+            return descend(x), DPSGDState(m, state.gossip_state)
         if variant == "awc":
-            mixed, way = gossip.mix(s, x, state.way)
-            return descend(mixed), DPSGDState(m, way)
+            mixed, gossip_state = gossip.mix(s, x, state.gossip_state)
+            return descend(mixed), DPSGDState(m, gossip_state)
         if averages_m:
-            (new, m), way = gossip.mix(s, (descend(x), m), state.way)
+            (new, m), gossip_state = gossip.mix(s, (descend(x), m), state.gossip_state)
         else:
-            new, way = gossip.mix(s, descend(x), state.way)  # 7, 8
-        return new, DPSGDState(m, way)
+            new, gossip_state = gossip.mix(s, descend(x), state.gossip_state)  # 7, 8
+        return new, DPSGDState(m, gossip_state)
 
-    return Method("dpsgd", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("dpsgd", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))

@@ -21,7 +21,7 @@ from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, compressed
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map
@@ -41,7 +41,7 @@ class ECDState(NamedTuple):
 def ecd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes ECD-PSGD: extrapolated models are compressed. The options are those of `sj.dpsgd`.
 
@@ -56,7 +56,7 @@ def ecd(
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     momentum = local_momentum(beta, nesterov)
     check_optional_compressor(compressor)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(x: Params) -> ECDState:
         return ECDState(momentum.init(x), jax.tree.map(jnp.copy, x))
@@ -66,12 +66,12 @@ def ecd(
         eta, t = rate(s.t), jnp.asarray(s.t + 1, float)
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         # The estimates are known: what travels now is mixed in the next step.
-        mixed = s.network.mix(state.y_hat, (), form)
+        mixed = s.network.mix(state.y_hat, (), mixing)
         new = tree_map(lambda mixed, d: mixed - eta * d, mixed, direction)
         z = tree_map(lambda x, new: (1 - t / 2) * x + t / 2 * new, x, new)
         q, sent = compressed(s, compressor, z)
-        s.network.charge(sent)
+        s.network.record(sent)
         y_hat = tree_map(lambda y, q: (1 - 2 / t) * y + 2 / t * q, state.y_hat, q)
         return new, ECDState(m, y_hat)
 
-    return Method("ecd", topology, Rule(init, step, demands="average", movable=False))
+    return Method("ecd", topology, Rule(init, step, requires="doubly", restartable=False))

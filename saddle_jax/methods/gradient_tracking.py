@@ -23,9 +23,9 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_both
+from saddle_jax.core.gossip import Order, pair_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -39,7 +39,7 @@ class GradientTrackingState(NamedTuple):
 
     c: Params  # W y - g of the last step, [A, ...]; of "updates", the correction c in units of a model
     m: Any  # momentum [A, ...]; None without momentum
-    way: Any  # the state of the gossip of both quantities
+    gossip_state: Any  # the state of the gossip of both quantities
 
 
 @printed
@@ -47,7 +47,7 @@ def gradient_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Literal["atc", "diging"] = "atc", momentum: Literal["tracked", "updates"] = "tracked",
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes gradient tracking. The options that are not named here are those of `sj.dpsgd`.
 
@@ -67,7 +67,7 @@ def gradient_tracking(
         raise ArgumentError(
             "momentum must be 'tracked' for variant 'diging', got 'updates': use sj.momentum_tracking"
         )
-    ball, gossip = local_momentum(beta, nesterov), of_both(compressor, gamma, order, form)
+    ball, gossip = local_momentum(beta, nesterov), pair_gossip(compressor, gamma, order, mixing)
 
     def init(x: Params) -> GradientTrackingState:
         return GradientTrackingState(zeros_like(x), ball.init(x), gossip.init((x, x)))
@@ -78,12 +78,12 @@ def gradient_tracking(
         y = tree_map(lambda g, c: g + c, g, c)
         d, m = ball.direction(y, state.m)
         if variant == "diging":
-            (mixed, y), way = gossip.mix(s, (x, y), state.way)
+            (mixed, y), gossip_state = gossip.mix(s, (x, y), state.gossip_state)
             new = tree_map(lambda x, d: x - eta * d, mixed, d)
         else:
             half = tree_map(lambda x, d: x - eta * d, x, d)
-            (new, y), way = gossip.mix(s, (half, y), state.way)
-        return new, GradientTrackingState(tree_map(lambda y, g: y - g, y, g), m, way)
+            (new, y), gossip_state = gossip.mix(s, (half, y), state.gossip_state)
+        return new, GradientTrackingState(tree_map(lambda y, g: y - g, y, g), m, gossip_state)
 
     def step_of_updates(
         s: Step, x: Params, state: GradientTrackingState
@@ -93,8 +93,8 @@ def gradient_tracking(
         u = tree_map(lambda d: -rate(s.t) * d, d)
         tracked = tree_map(lambda c, u: c + u, state.c, u)
         half = tree_map(lambda x, y: x + y, x, tracked)
-        (new, c), way = gossip.mix(s, (half, tracked), state.way)
-        return new, GradientTrackingState(tree_map(lambda c, u: c - u, c, u), m, way)
+        (new, c), gossip_state = gossip.mix(s, (half, tracked), state.gossip_state)
+        return new, GradientTrackingState(tree_map(lambda c, u: c - u, c, u), m, gossip_state)
 
     chosen = step if momentum == "tracked" else step_of_updates
-    return Method("gradient_tracking", topology, Rule(init, chosen, demands="average"))
+    return Method("gradient_tracking", topology, Rule(init, chosen, requires="doubly"))

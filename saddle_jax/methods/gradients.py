@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.types import Batch, LossFn, Params
-from saddle_jax.core.ascent import Ascent
+from saddle_jax.core.estimator import GradientEstimator
 from saddle_jax.core.gradients import Gradients
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.network import Network
@@ -31,11 +31,11 @@ def local_gradients(loss_fn: LossFn, rho: Any = 0.0) -> Callable[[Params, Batch]
     >>> gradients(jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))
     Array([ 3., 10.], dtype=float32)
     """
-    ascent = sam(rho)
+    estimator = sam(rho)
 
     def gradients(params: Params, batch: Batch) -> Params:
         agents = jnp.shape(jax.tree.leaves(params)[0])[0]
-        return _oracle(loss_fn, ascent, isolated(agents), params, batch).own(params)
+        return _oracle(loss_fn, estimator, isolated(agents), params, batch).own(params)
 
     return gradients
 
@@ -59,18 +59,18 @@ def cross_gradients(loss_fn: LossFn, topology: Graphs, rho: Any = 0.0) -> Callab
            [10.,  6.]], dtype=float32)
     """
     check_undirected(topology)
-    ascent = sam(rho)
+    estimator = sam(rho)
 
     def gradients(params: Params, batch: Batch) -> Params:
-        return _oracle(loss_fn, ascent, topology, params, batch).pairs(params, None)
+        return _oracle(loss_fn, estimator, topology, params, batch).pairs(params, None)
 
     return gradients
 
 
 def _oracle(
-    loss_fn: LossFn, ascent: Ascent[Any], topology: Graphs, params: Params, batch: Batch
+    loss_fn: LossFn, estimator: GradientEstimator[Any], topology: Graphs, params: Params, batch: Batch
 ) -> Gradients:
     check_params(params, topology.size)
     check_stacked("batch", batch, topology.size)
     batch = jax.tree.map(jnp.asarray, batch)
-    return Gradients(loss_fn, ascent, batch, Network(topology), t=0, states=[])
+    return Gradients(loss_fn, estimator, batch, Network(topology), t=0, states=[])

@@ -33,10 +33,10 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import check_rate, of_models
+from saddle_jax.core.gossip import check_rate, models_gossip
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -53,14 +53,14 @@ class GUTState(NamedTuple):
     c: Params  # g' + (b - 1) L x' / eta', [A, ...]
     m: Any  # momentum [A, ...]; None without momentum
     per_eta: Array  # 1 / eta', zero before the first step, []
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
 
 
 @printed
 def gut(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     mu: Any = None, beta: Any = 0.0, nesterov: bool = False, point: Literal["mixed", "current"] = "mixed",
-    weight_decay: Any = 0.0, gamma: Any = 1.0, compressor: Operator | None = None, form: Form = "auto",
+    weight_decay: Any = 0.0, gamma: Any = 1.0, compressor: Operator | None = None, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes GUT; with momentum, QG-GUTm. The options that are not named here are those of `sj.dpsgd`.
 
@@ -76,7 +76,7 @@ def gut(
     """
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     checks.choice("point", point, ("mixed", "current"))
-    momentum, gossip = local_momentum(beta, nesterov), of_models(compressor, gamma, "choco", form)
+    momentum, gossip = local_momentum(beta, nesterov), models_gossip(compressor, gamma, "choco", mixing)
     beta = momentum.beta
     if mu is None:
         mu = 0.9 if momentum.is_none else (1 - beta) / 2
@@ -88,27 +88,27 @@ def gut(
     def step(s: Step, x: Params, state: GUTState) -> tuple[Params, GUTState]:
         eta = rate(s.t)
         per_eta = inverse(eta)  # at rate zero the models stand still
-        z, way = gossip.mix(s, x, state.way)
-        pulled = tree_map(lambda z, x: z - x, z, x)  # L x
+        z, gossip_state = gossip.mix(s, x, state.gossip_state)
+        correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
-        tracked = _mixed_direction(s, state, way, compressor, gamma, form)
+        tracked = _mixed_direction(s, state, gossip_state, compressor, gamma, mixing)
 
-        def track(g: Array, pulled: Array, tracked: Array, c: Array) -> Any:
-            return g - pulled * per_eta + mu * (tracked - c)
+        def track(g: Array, correction: Array, tracked: Array, c: Array) -> Any:
+            return g - correction * per_eta + mu * (tracked - c)
 
-        d, m = momentum.direction(tree_map(track, g, pulled, tracked, state.c), state.m)
+        d, m = momentum.direction(tree_map(track, g, correction, tracked, state.c), state.m)
         new = tree_map(lambda x, d: x - eta * d, x, d)
-        c = tree_map(lambda g, pulled: g + (b - 1) * pulled * per_eta, g, pulled)
-        return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), way)
+        c = tree_map(lambda g, correction: g + (b - 1) * correction * per_eta, g, correction)
+        return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), gossip_state)
 
-    method = Method("gut", topology, Rule(init, step, demands="average"))
+    method = Method("gut", topology, Rule(init, step, requires="doubly"))
     _check_stable(topology, mu, beta, nesterov, gamma)
     return method
 
 
 def _mixed_direction(
-    s: Step, state: GUTState, way: Any, compressor: Operator | None, gamma: Any, form: Form
+    s: Step, state: GUTState, gossip_state: Any, compressor: Operator | None, gamma: Any, mixing: Mixing
 ) -> Params:
     """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
     if compressor is None:
@@ -116,10 +116,10 @@ def _mixed_direction(
         copied = s.network.topology.has_fixed_links and s.network.faults is None
         sent: Any = () if copied else Message(known)
     else:
-        old, new = state.way.public, way.public
+        old, new = state.gossip_state.public, gossip_state.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
-    pulled = s.network.pull(known, sent, form)
-    return tree_map(lambda d, p: d + gamma * p, state.d, pulled)
+    correction = s.network.correction(known, sent, mixing)
+    return tree_map(lambda d, p: d + gamma * p, state.d, correction)
 
 
 def _check_stable(topology: Graphs, mu: Any, beta: Any, nesterov: bool, gamma: Any) -> None:

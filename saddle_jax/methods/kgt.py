@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_models
+from saddle_jax.core.gossip import Order, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -34,15 +34,15 @@ class KGTState(NamedTuple):
 
     c: Params  # the correction, in units of a gradient [A, ...]
     moved: Params  # x - y, zero when a round starts [A, ...]
-    x_way: Any  # the state of the models' gossip
-    z_way: Any  # the state of the directions' gossip
+    x_gossip_state: Any  # the state of the models' gossip
+    z_gossip_state: Any  # the state of the directions' gossip
 
 
 @printed
 def kgt(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, eta_s: Any = 1.0, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes K-GT; with a compressor, models and directions both travel by CHOCO.
 
@@ -61,7 +61,7 @@ def kgt(
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     eta_s = checks.real("eta_s", eta_s, above=0.0)
-    gossip = of_models(compressor, gamma, order, form)
+    gossip = models_gossip(compressor, gamma, order, mixing)
 
     def init(x: Params) -> KGTState:
         return KGTState(zeros_like(x), zeros_like(x), gossip.init(x), gossip.init(x))
@@ -69,17 +69,17 @@ def kgt(
     def step(s: Step, y: Params, state: KGTState) -> tuple[Params, KGTState]:
         eta = rate(s.t)
         g = decayed(s.gradient(y), y, weight_decay)
-        way = tree_map(lambda g, c: eta * (g + c), g, state.c)
-        y = tree_map(lambda y, way: y - way, y, way)
-        moved = tree_map(lambda moved, way: moved + way, state.moved, way)
+        direction = tree_map(lambda g, c: eta * (g + c), g, state.c)
+        y = tree_map(lambda y, direction: y - direction, y, direction)
+        moved = tree_map(lambda moved, direction: moved + direction, state.moved, direction)
         if s.phase == LOCAL:
             return y, state._replace(moved=moved)
         per_k_eta = inverse(sum(rate(s.t - before) for before in range(local_steps)))
         z = tree_map(lambda moved: moved * per_k_eta, moved)
-        mixed_z, z_way = gossip.mix(s, z, state.z_way)
+        mixed_z, z_gossip_state = gossip.mix(s, z, state.z_gossip_state)
         c = tree_map(lambda c, z, mixed: c - z + mixed, state.c, z, mixed_z)
         x = tree_map(lambda y, moved: y + (1 - eta_s) * moved, y, moved)  # x - k eta eta_s z
-        x, x_way = gossip.mix(s, x, state.x_way)
-        return x, KGTState(c, zeros_like(moved), x_way, z_way)
+        x, x_gossip_state = gossip.mix(s, x, state.x_gossip_state)
+        return x, KGTState(c, zeros_like(moved), x_gossip_state, z_gossip_state)
 
-    return Method("kgt", topology, in_rounds(Rule(init, step, demands="average"), local_steps))
+    return Method("kgt", topology, in_rounds(Rule(init, step, requires="doubly"), local_steps))

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, of_both
+from saddle_jax.core.gossip import Order, pair_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
@@ -24,7 +24,7 @@ from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
 ABOUT = About("Takezawa et al., TMLR 2023", exact=True)
 
-OPENING = 1  # the kind of the first step of init="mean"
+FIRST = 1  # the kind of the first step of init="mean"
 
 
 class MomentumTrackingState(NamedTuple):
@@ -32,14 +32,14 @@ class MomentumTrackingState(NamedTuple):
 
     u: Params  # local momentum [A, ...]
     c: Params  # its correction [A, ...]
-    way: Any  # the state of the gossip of both quantities
+    gossip_state: Any  # the state of the gossip of both quantities
 
 
 @printed
 def momentum_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, init: Literal["zero", "mean"] = "zero", weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes Momentum Tracking. The options that are not named here are those of `sj.dpsgd`.
 
@@ -53,21 +53,23 @@ def momentum_tracking(
     """
     checks.choice("init", init, ("zero", "mean"))
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    beta, gossip = local_momentum(beta, nesterov=False).beta, of_both(compressor, gamma, order, form)
+    beta, gossip = local_momentum(beta, nesterov=False).beta, pair_gossip(compressor, gamma, order, mixing)
 
     def begin(x: Params) -> MomentumTrackingState:
         return MomentumTrackingState(zeros_like(x), zeros_like(x), gossip.init((x, x)))
 
     def step(s: Step, x: Params, state: MomentumTrackingState) -> tuple[Params, MomentumTrackingState]:
         g, u, c = s.gradient(x), state.u, state.c
-        if s.phase == OPENING:
+        if s.phase == FIRST:
             u = c = tree_map(lambda g, mean: (g - mean) / (1 - beta), g, s.network.all_reduce(g))
         u = tree_map(lambda u, g: beta * u + g, u, decayed(g, x, weight_decay))
         y = tree_map(lambda u, c: u - c, u, c)
-        (mixed_x, mixed_y), way = gossip.mix(s, (x, y), state.way)
+        (mixed_x, mixed_y), gossip_state = gossip.mix(s, (x, y), state.gossip_state)
         new = tree_map(lambda x, y: x - rate(s.t) * y, mixed_x, y)
         c = tree_map(lambda u, y: u - y, u, mixed_y)
-        return new, MomentumTrackingState(u, c, way)
+        return new, MomentumTrackingState(u, c, gossip_state)
 
-    opening = (OPENING,) if init == "mean" else ()
-    return Method("momentum_tracking", topology, Rule(begin, step, demands="average", opening=opening))
+    first_kinds = (FIRST,) if init == "mean" else ()
+    return Method(
+        "momentum_tracking", topology, Rule(begin, step, requires="doubly", first_kinds=first_kinds)
+    )

@@ -16,7 +16,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.beer import beer_rule
@@ -28,7 +28,7 @@ ABOUT = About("Islamov et al., 2024", exact=True, requires="fixed links")
 def motef(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.1, lam: Any = 0.9,
-    weight_decay: Any = 0.0, form: Form = "auto",
+    weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes MoTEF: compressed gradient tracking of a momentum. The options are those of `sj.beer`, and `lam`.
 
@@ -44,5 +44,5 @@ def motef(
     def estimate(g: Params, M: Params) -> Params:
         return tree_map(lambda g, M: (1 - lam) * M + lam * g, g, M)
 
-    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, form, estimate)
+    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, mixing, estimate)
     return Method("motef", topology, rule)

@@ -23,7 +23,7 @@ from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
 from saddle_jax.core.messages import Message
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import check_topology, on_network
@@ -47,7 +47,7 @@ class NGMState(NamedTuple):
 def ngm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, self_gradient: SelfGradient = "current",
-    gamma: Any = 1.0, compressor: Operator | None = None, form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes NGM; with a compressor, Comp NGM: cross-gradients are compressed with error feedback.
 
@@ -68,7 +68,7 @@ def ngm(
     rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
     momentum = local_momentum(beta, nesterov)
     checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
     if compressor is not None:
         check_compressor(compressor)
 
@@ -78,7 +78,7 @@ def ngm(
     def step(s: Step, x: Params, state: NGMState) -> tuple[Params, NGMState]:
         eta, error = rate(s.t), state.error
         # 3: the models go out, once: they are mixed (16 / 23) and differentiated where they arrive.
-        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.pull(x, form=form))
+        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.correction(x, mixing=mixing))
         own = mixed if self_gradient == "mixed" else None
         if compressor is None:
             g = s.cross_gradient_mean(x, own, sent=())  # 4 to 11
@@ -91,7 +91,7 @@ def ngm(
         new = tree_map(lambda mixed, d: mixed - eta * d, mixed, direction)  # 15, 16 / 22, 23
         return new, NGMState(m, error)
 
-    return Method("ngm", topology, Rule(init, step, demands="average"))
+    return Method("ngm", topology, Rule(init, step, requires="doubly"))
 
 
 def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[Params, Params]:

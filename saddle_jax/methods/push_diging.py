@@ -15,7 +15,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import scale_slices, tree_map, zeros_like
@@ -34,9 +34,9 @@ class PushDIGingState(NamedTuple):
 
 @printed
 def push_diging(
-    topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 0.0, form: Form = "auto"
+    topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 0.0, mixing: Mixing = "auto"
 ) -> Method:
-    """Makes Push-DIGing. The options are those of `sj.dpsgd`; the topology keeps mass (or the average).
+    """Makes Push-DIGing. The options are those of `sj.dpsgd`; the topology is column (or doubly) stochastic.
 
     >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     >>> method, x = sj.push_diging(push, 0.1), jnp.array([0.0, 2.0, 4.0])
@@ -44,7 +44,7 @@ def push_diging(
     Array([1.5, 0.5, 3. ], dtype=float32)
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(z: Params) -> PushDIGingState:
         return PushDIGingState(whole_mass(z), zeros_like(z))
@@ -53,7 +53,7 @@ def push_diging(
         g = decayed(s.gradient(z), z, weight_decay)
         y = tree_map(lambda g, c: g + c, g, state.c)
         half = tree_map(lambda x, y: x - rate(s.t) * y, scale_slices(z, state.w), y)
-        x, w, y = s.network.mix((half, state.w, y), form=form)
+        x, w, y = s.network.mix((half, state.w, y), mixing=mixing)
         return unbiased(x, w), PushDIGingState(w, tree_map(lambda y, g: y - g, y, g))
 
-    return Method("push_diging", topology, Rule(init, step, demands="mass"))
+    return Method("push_diging", topology, Rule(init, step, requires="column"))

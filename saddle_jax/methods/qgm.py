@@ -19,9 +19,9 @@ import optax
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Gossip, Order, of_models
+from saddle_jax.core.gossip import Gossip, Order, models_gossip
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Form, Graphs
+from saddle_jax.core.mixing import Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.transforms import gossip_of, transform_of
@@ -36,7 +36,7 @@ class QGMState(NamedTuple):
     """QGM remembers its quasi-global momentum and what its gossip remembers."""
 
     m_hat: Params  # in units of a gradient [A, ...]
-    way: Any  # the state of the gossip
+    gossip_state: Any  # the state of the gossip
     total: Any = None  # the sum of d over this round's steps [A, ...]; None where every step talks
 
 
@@ -64,24 +64,26 @@ def quasi_global_rule(
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
-        new, way = (half, state.way) if s.phase == LOCAL else gossip.mix(s, half, state.way)  # 7, 8
+        new, gossip_state = (
+            (half, state.gossip_state) if s.phase == LOCAL else gossip.mix(s, half, state.gossip_state)
+        )  # 7, 8
         if local_steps > 1:
-            return new, waiting(s, x, new, per_eta, state._replace(way=way))
+            return new, waiting(s, x, new, per_eta, state._replace(gossip_state=gossip_state))
 
         def remember(m_hat: Array, x: Array, new: Array) -> Any:
             d = (x - new) * per_eta  # 9
             return mu * m_hat + (1 - mu) * d  # 10
 
-        return new, QGMState(tree_map(remember, state.m_hat, x, new), way)
+        return new, QGMState(tree_map(remember, state.m_hat, x, new), gossip_state)
 
     def waiting(s: Step, x: Params, new: Params, per_eta: Any, state: QGMState) -> QGMState:
         total = tree_map(lambda total, x, new: total + (x - new) * per_eta, state.total, x, new)
         if s.phase == LOCAL:
             return state._replace(total=total)
         m_hat = tree_map(lambda m_hat, d: mu * m_hat + (1 - mu) / local_steps * d, state.m_hat, total)
-        return QGMState(m_hat, state.way, zeros_like(total))
+        return QGMState(m_hat, state.gossip_state, zeros_like(total))
 
-    return in_rounds(Rule(init, step, demands="average"), local_steps)
+    return in_rounds(Rule(init, step, requires="doubly"), local_steps)
 
 
 @printed
@@ -89,7 +91,7 @@ def qgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
     local_steps: int = 1,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", form: Form = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes QGM; with a compressor, Comp QGM. The options are those of `sj.dpsgd`, and `mu`.
 
@@ -101,7 +103,7 @@ def qgm(
     >>> x, state.rule.m_hat  # half of the step that was made, in units of a gradient
     (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))
     """
-    gossip = of_models(compressor, gamma, order, form)
+    gossip = models_gossip(compressor, gamma, order, mixing)
     rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay, local_steps)
     return Method("qgm", topology, rule)
 

@@ -53,7 +53,7 @@ def relay_sgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     missing: Missing = "own", beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
 ) -> Method:  # fmt: skip
-    """Makes RelaySGD on a tree, such as `sj.chain(n)`. Other options are those of `sj.dpsgd`.
+    """Makes RelaySGD on a tree, such as `sj.path(n)`. Other options are those of `sj.dpsgd`.
 
     Args:
       topology: a tree; weights do not matter.
@@ -61,7 +61,7 @@ def relay_sgd(
         (the paper), "last" the x_i before the step, "first" the x_i before the first step (never with lost
         messages: it draws models back to their start); "counts" averages only what arrived.
 
-    >>> method, x = sj.relay_sgd(sj.chain(3), 0.1), jnp.array([0.0, 3.0, 6.0])
+    >>> method, x = sj.relay_sgd(sj.path(3), 0.1), jnp.array([0.0, 3.0, 6.0])
     >>> x, state, _ = method.step(lambda x, d: 0.0 * x, x, method.init(x), jnp.zeros(3))
     >>> x, state.rule.counts.sum(axis=1)  # the outer two have not heard of each other yet
     (Array([1., 3., 5.], dtype=float32), Array([1., 2., 1.], dtype=float32))

@@ -14,7 +14,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import ScalarOrSchedule
-from saddle_jax.core.ascent import Ascent, plain
+from saddle_jax.core.estimator import GradientEstimator, plain_gradient
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.printed import printed
@@ -27,12 +27,12 @@ ABOUT = About("Choudhary et al., WACV 2025")
 
 
 @printed
-def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
+def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
     """Makes the SADDLe version of a method: the same rule, fed with sharpness-aware gradients.
 
     Args:
       method: any method with plain gradients, the paper's or your own.
-      ascent: how the gradient of one model is taken, such as `sj.sam(0.05, every=5)`; a number rho >= 0
+      gradient: how the gradient of one model is taken, such as `sj.sam(0.05, every=5)`; a number rho >= 0
         means `sj.sam(rho)`, and 0 gives the method back.
       name: the new method's name (default: the method's name and "+saddle").
 
@@ -42,16 +42,16 @@ def saddle(method: Method, ascent: Any, *, name: str | None = None) -> Method:
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
     if climbs(method):
         raise ArgumentError(
-            f"method must be one with plain gradients, such as sj.qgm(topology, 0.1), to which an ascent is "
-            f"given once, got {method.name} with {method.ascent}"
+            f"method must be one with plain gradients, such as sj.qgm(topology, 0.1), to which an estimator "
+            f"is given once, got {method.name} with {method.gradient}"
         )
-    ascent = ascent if isinstance(ascent, Ascent) else sam(ascent)
-    return dataclasses.replace(method, ascent=ascent, name=name or f"{method.name}+saddle")
+    gradient = gradient if isinstance(gradient, GradientEstimator) else sam(gradient)
+    return dataclasses.replace(method, gradient=gradient, name=name or f"{method.name}+saddle")
 
 
 def climbs(method: Method) -> bool:
-    """Tells whether a method has an ascent already, other than the plain gradient."""
-    return method.ascent.name != plain().name
+    """Tells whether a method has an estimator already, other than the plain gradient."""
+    return method.gradient.name != plain_gradient().name
 
 
 def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Callable[..., Method]:
@@ -80,7 +80,7 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
     factory.__doc__ = (
         f"Makes {about}: `sj.saddle` of `sj.{base.__name__}`, whose other options it takes.\n\n"
         "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n\n"
-        f"    >>> sj.{name}(sj.ring(10), 0.1, rho=0.05).ascent\n    sam(rho=0.05)\n    "
+        f"    >>> sj.{name}(sj.ring(10), 0.1, rho=0.05).gradient\n    sam(rho=0.05)\n    "
     )
     return printed(factory)
 

@@ -18,7 +18,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import FORMS, Form, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
 from saddle_jax.core.printed import printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import scale_slices, tree_map
@@ -37,9 +37,9 @@ class SGPState(NamedTuple):
 @printed
 def sgp(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, form: Form = "auto",
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
-    """Makes SGP. The options are those of `sj.dpsgd`; the topology keeps mass (or the average).
+    """Makes SGP. The options are those of `sj.dpsgd`; the topology is column (or doubly) stochastic.
 
     >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     >>> method, x = sj.sgp(push, 0.1), jnp.array([0.0, 2.0, 4.0])
@@ -48,7 +48,7 @@ def sgp(
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     momentum = local_momentum(beta, nesterov)
-    checks.choice("form", form, FORMS)
+    checks.choice("mixing", mixing, MIXINGS)
 
     def init(z: Params) -> SGPState:
         return SGPState(whole_mass(z), momentum.init(z))
@@ -57,10 +57,10 @@ def sgp(
         g = decayed(s.gradient(z), z, weight_decay)
         d, m = momentum.direction(g, state.m)
         half = tree_map(lambda x, d: x - rate(s.t) * d, scale_slices(z, state.w), d)
-        x, w = s.network.mix((half, state.w), form=form)
+        x, w = s.network.mix((half, state.w), mixing=mixing)
         return unbiased(x, w), SGPState(w, m)
 
-    return Method("sgp", topology, Rule(init, step, demands="mass"))
+    return Method("sgp", topology, Rule(init, step, requires="column"))
 
 
 def whole_mass(z: Params) -> Array:

@@ -45,7 +45,7 @@ def slowmo(
     method: Method, learning_rate: ScalarOrSchedule, *,
     every: int = 48, beta: Any = 0.5, alpha: Any = 1.0, average: bool = True,
 ) -> Method:  # fmt: skip
-    """Makes the SlowMo version of a method, which may have local steps and any ascent.
+    """Makes the SlowMo version of a method, which may have local steps and any estimator.
 
     Args:
       method: any method; what it returns as models is averaged.
@@ -68,7 +68,7 @@ def slowmo(
     rate, every = checks.schedule(learning_rate), checks.whole("every", every, at_least=1)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
     alpha, inner = checks.real("alpha", alpha, above=0.0), method.rule
-    if not inner.movable:
+    if not inner.restartable:
         raise ArgumentError(
             f"method must be one whose models may be set from outside, unlike D2's original form and ECD, "
             f"which remember where they were, got {method.name}"
@@ -95,31 +95,35 @@ def slowmo(
         a = tree_map(outer, state.a, state.u, mean)
         return a, SlowMoState(a, tree_map(remember, state.u, state.a, mean), rule)
 
-    phases, opening = _kinds(inner, every)
-    rule = Rule(init, step, inner.demands, phases, opening, _silent(inner, {*phases, *opening}, average))
-    _check_turns(method, rule, every)
+    kinds, first_kinds = _kinds(inner, every)
+    rule = Rule(
+        init, step, inner.requires, kinds, first_kinds, _local_kinds(inner, {*kinds, *first_kinds}, average)
+    )
+    _check_rounds(method, rule, every)
     return dataclasses.replace(method, name=f"{method.name}+slowmo", rule=rule)
 
 
 def _kinds(inner: Rule[Any], every: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns phases and opening: twice the kind of the method's step, and one more where u moves."""
+    """Returns kinds and first_kinds: twice the kind of the method's step, and one more where u moves."""
 
     def kind(inner_kind: int, t: int) -> int:
         return 2 * inner_kind + int((t + 1) % every == 0)
 
-    period = math.lcm(len(inner.phases), every)
-    phases = tuple(kind(inner.phases[t % len(inner.phases)], t) for t in range(period))
-    return phases, tuple(kind(first, t) for t, first in enumerate(inner.opening))
+    period = math.lcm(len(inner.kinds), every)
+    kinds = tuple(kind(inner.kinds[t % len(inner.kinds)], t) for t in range(period))
+    return kinds, tuple(kind(first, t) for t, first in enumerate(inner.first_kinds))
 
 
-def _silent(inner: Rule[Any], kinds: set[int], average: bool) -> tuple[int, ...]:
-    return tuple(sorted(kind for kind in kinds if kind // 2 in inner.silent and not (kind % 2 and average)))
+def _local_kinds(inner: Rule[Any], kinds: set[int], average: bool) -> tuple[int, ...]:
+    return tuple(
+        sorted(kind for kind in kinds if kind // 2 in inner.local_kinds and not (kind % 2 and average))
+    )
 
 
-def _check_turns(method: Method, rule: Rule[Any], every: int) -> None:
-    """Checks that graphs which take turns do not move on where the method is silent and SlowMo averages."""
-    if method.topology.period > 1 and any(kind // 2 in method.rule.silent for kind in rule.talking):
+def _check_rounds(method: Method, rule: Rule[Any], every: int) -> None:
+    """Checks that graphs which change do not move on where the method's step is local and SlowMo averages."""
+    if method.topology.period > 1 and any(kind // 2 in method.rule.local_kinds for kind in rule.comm_kinds):
         raise ArgumentError(
             f"every must let the average of all agents fall on steps in which {method.name} talks, on graphs "
-            f"that take turns: take a multiple of its {len(method.rule.phases)} steps, got {every}"
+            f"that take turns: take a multiple of its {len(method.rule.kinds)} steps, got {every}"
         )

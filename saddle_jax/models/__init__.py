@@ -13,12 +13,12 @@ import numpy as np
 
 from saddle_jax.base import checks, tables
 from saddle_jax.base.types import Key, Params
-from saddle_jax.kernels.convolution import Lowering, check_lowering
+from saddle_jax.kernels.convolution import ConvImpl, check_conv_impl
 from saddle_jax.models.functions import Functions as Functions
 from saddle_jax.models.functions import functions as functions
 from saddle_jax.models.layers import NORMS, Norm
 
-# A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `lowering`
+# A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `conv_impl`
 # where it has layers that know them.
 MODELS: tables.Table[Callable[..., Any]] = tables.load(
     {
@@ -37,7 +37,7 @@ MODELS: tables.Table[Callable[..., Any]] = tables.load(
 NAMES = tuple(MODELS)
 
 
-def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowering = "auto") -> Any:
+def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: ConvImpl = "auto") -> Any:
     """Builds a network by name: a flax module from images [B, H, W, C] to logits [B, num_classes].
 
     Args:
@@ -48,14 +48,14 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", lowering: Lowe
       num_classes: how many classes, or other numbers to predict.
       norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
         the code that the paper builds on has it; no table of the paper uses it.
-      lowering: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
+      conv_impl: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
         every mode and any number of times. The parameters do not depend on it.
     """
     checks.choice("model", name, NAMES)
     num_classes = checks.whole("num_classes", num_classes, at_least=1)
     checks.choice("norm", norm, NORMS)
-    check_lowering(lowering)
-    chosen = {"norm": norm, "lowering": lowering}
+    check_conv_impl(conv_impl)
+    chosen = {"norm": norm, "conv_impl": conv_impl}
     known = tables.options(MODELS[name])
     return MODELS[name](num_classes=num_classes, **{o: chosen[o] for o in chosen if o in known})
 

@@ -12,7 +12,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key
 from saddle_jax.kernels import native
-from saddle_jax.kernels.convolution import Lowering, convolve
+from saddle_jax.kernels.convolution import ConvImpl, convolve
 from saddle_jax.kernels.evonorm import GROUPS, Gate, evonorm, evonorm_native, evonorm_plain, native_takes
 
 Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
@@ -47,7 +47,7 @@ class Conv(nn.Module):
     stride: int = 1
     depthwise: bool = False
     initializer: Initializer = uniform_by_inputs
-    lowering: Lowering = "auto"
+    conv_impl: ConvImpl = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -61,7 +61,7 @@ class Conv(nn.Module):
             stride=self.stride,
             padding=self.size // 2,
             groups=groups,
-            lowering=self.lowering,
+            conv_impl=self.conv_impl,
         )
 
 
@@ -85,21 +85,21 @@ class Linear(nn.Module):
 class EvoNorm(nn.Module):
     """EvoNorm-S0 as a layer for images [B, H, W, C]; C must be a multiple of 8.
 
-    The derivative is written by hand; `lowering="plain"` leaves it to autodiff. Kernels of our own compute it
-    where they compute convolutions.
+    The derivative is written by hand; `conv_impl="plain"` leaves it to autodiff. Kernels of our own compute
+    it where they compute convolutions.
     """
 
     gate: Gate = "hard_sigmoid"
-    lowering: Lowering = "auto"
+    conv_impl: ConvImpl = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
-        if native_takes(self.gate, x) and native.used(self.lowering, x, scale, bias):
+        if native_takes(self.gate, x) and native.used(self.conv_impl, x, scale, bias):
             return evonorm_native(x, scale, bias)
-        run = evonorm_plain if self.lowering == "plain" else evonorm
+        run = evonorm_plain if self.conv_impl == "plain" else evonorm
         return run(self.gate, x, scale, bias)
 
 
@@ -110,7 +110,7 @@ class Activation(nn.Module):
     """
 
     norm: Norm = "evonorm"
-    lowering: Lowering = "auto"
+    conv_impl: ConvImpl = "auto"
     is_last: bool = False
 
     @nn.compact
@@ -122,7 +122,7 @@ class Activation(nn.Module):
         if x.shape[-1] % GROUPS:
             raise ArgumentError(f"channels must be a multiple of {GROUPS} for EvoNorm, got {x.shape[-1]}")
         gate: Gate = "sigmoid" if self.norm == "evonorm_sigmoid" else "hard_sigmoid"
-        return EvoNorm(gate, self.lowering, name="norm")(x)
+        return EvoNorm(gate, self.conv_impl, name="norm")(x)
 
 
 def global_mean(x: Array) -> Array:

@@ -10,7 +10,7 @@ import functools
 import flax.linen as nn
 
 from saddle_jax.base.types import Array
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
 
 # expansion, output channels, blocks, stride of the first block
@@ -32,12 +32,12 @@ class Block(nn.Module):
     expansion: int
     stride: int
     norm: Norm
-    lowering: Lowering
+    conv_impl: ConvImpl
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        conv = functools.partial(Conv, lowering=self.lowering)
-        activation = functools.partial(Activation, self.norm, self.lowering)
+        conv = functools.partial(Conv, conv_impl=self.conv_impl)
+        activation = functools.partial(Activation, self.norm, self.conv_impl)
         hidden = self.expansion * x.shape[-1]
         y = activation(name="expand_norm")(conv(hidden, size=1, name="expand")(x))
         y = conv(hidden, stride=self.stride, depthwise=True, name="depthwise")(y)
@@ -58,17 +58,17 @@ class MobileNetV2(nn.Module):
 
     num_classes: int
     norm: Norm = "evonorm"
-    lowering: Lowering = "auto"
+    conv_impl: ConvImpl = "auto"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        x = Conv(32, lowering=self.lowering, name="stem")(x)
-        x = Activation(self.norm, self.lowering, name="stem_norm")(x)
+        x = Conv(32, conv_impl=self.conv_impl, name="stem")(x)
+        x = Activation(self.norm, self.conv_impl, name="stem_norm")(x)
         for stage, (expansion, features, count, first_stride) in enumerate(STAGES):
             for block in range(count):
                 stride = first_stride if block == 0 else 1
                 name = f"stage{stage + 1}_block{block + 1}"
-                x = Block(features, expansion, stride, self.norm, self.lowering, name=name)(x)
-        x = Conv(1280, size=1, lowering=self.lowering, name="head")(x)
-        x = Activation(self.norm, self.lowering, name="head_norm")(x)
+                x = Block(features, expansion, stride, self.norm, self.conv_impl, name=name)(x)
+        x = Conv(1280, size=1, conv_impl=self.conv_impl, name="head")(x)
+        x = Activation(self.norm, self.conv_impl, name="head_norm")(x)
         return Linear(self.num_classes, name="linear")(global_mean(x))

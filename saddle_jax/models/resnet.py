@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import flax.linen as nn
 
 from saddle_jax.base.types import Array
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean, he_normal_by_outputs
 
 
@@ -21,14 +21,14 @@ class Block(nn.Module):
     features: int
     stride: int
     norm: Norm
-    lowering: Lowering
+    conv_impl: ConvImpl
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         conv = functools.partial(
-            Conv, self.features, initializer=he_normal_by_outputs, lowering=self.lowering
+            Conv, self.features, initializer=he_normal_by_outputs, conv_impl=self.conv_impl
         )
-        activation = functools.partial(Activation, self.norm, self.lowering)
+        activation = functools.partial(Activation, self.norm, self.conv_impl)
         y = activation(name="norm1")(conv(stride=self.stride, name="conv1")(x))
         y = activation(is_last=True, name="norm2")(conv(name="conv2")(y))
         if x.shape != y.shape:
@@ -45,7 +45,7 @@ class ResNet(nn.Module):
     widths: Sequence[int]  # per stage
     imagenet_stem: bool = False  # 7x7 convolution and pooling, which leave a quarter of the size
     norm: Norm = "evonorm"
-    lowering: Lowering = "auto"
+    conv_impl: ConvImpl = "auto"
 
     @property
     def smallest_image(self) -> int:
@@ -60,18 +60,18 @@ class ResNet(nn.Module):
             size,
             stride,
             initializer=he_normal_by_outputs,
-            lowering=self.lowering,
+            conv_impl=self.conv_impl,
             name="stem",
         )
-        x = Activation(self.norm, self.lowering, name="stem_norm")(stem(x))
+        x = Activation(self.norm, self.conv_impl, name="stem_norm")(stem(x))
         if self.imagenet_stem:
             x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=[(1, 1), (1, 1)])
         for stage, (count, width) in enumerate(zip(self.blocks, self.widths, strict=True)):
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1
-                x = Block(width, stride, self.norm, self.lowering, name=f"stage{stage + 1}_block{block + 1}")(
-                    x
-                )
+                x = Block(
+                    width, stride, self.norm, self.conv_impl, name=f"stage{stage + 1}_block{block + 1}"
+                )(x)
         return Linear(self.num_classes, name="linear")(global_mean(x))
 
 

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from saddle_jax.base.types import Array
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
 
 
@@ -19,7 +19,7 @@ class CNN(nn.Module):
     widths: Sequence[int] = (16, 32, 64)
     strides: Sequence[int] = (1, 2, 2)
     norm: Norm = "evonorm"
-    lowering: Lowering = "auto"
+    conv_impl: ConvImpl = "auto"
 
     @property
     def smallest_image(self) -> int:
@@ -29,8 +29,8 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         for layer, (width, stride) in enumerate(zip(self.widths, self.strides, strict=True), start=1):
-            x = Conv(width, stride=stride, lowering=self.lowering, name=f"conv{layer}")(x)
-            x = Activation(self.norm, self.lowering, name=f"norm{layer}")(x)
+            x = Conv(width, stride=stride, conv_impl=self.conv_impl, name=f"conv{layer}")(x)
+            x = Activation(self.norm, self.conv_impl, name=f"norm{layer}")(x)
         return Linear(self.num_classes, name="linear")(global_mean(x))
 
 

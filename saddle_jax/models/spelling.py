@@ -6,22 +6,22 @@ from typing import Any
 from saddle_jax import models
 from saddle_jax.base import brought
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.functions import Functions, functions, parameters, takes_rngs
 from saddle_jax.models.layers import Norm
 
 
-def make_model(text: str, outputs: int, norm: Norm, lowering: Lowering) -> Functions:
+def make_model(text: str, outputs: int, norm: Norm, conv_impl: ConvImpl) -> Functions:
     """Makes the network that a text names: one of ours, or a class, function or object that is brought.
 
     What is brought may be a flax module, its class, a pair (init, apply), or a function that returns one of
-    these. A class or function is given `num_classes`, `norm` and `lowering` if it has parameters of these
+    these. A class or function is given `num_classes`, `norm` and `conv_impl` if it has parameters of these
     names.
     """
     if not brought.is_brought(text):
-        return functions(models.build(text, outputs, norm=norm, lowering=lowering))
+        return functions(models.build(text, outputs, norm=norm, conv_impl=conv_impl))
     thing = brought.load("model", text)
-    offered = {"num_classes": outputs, "norm": norm, "lowering": lowering}
+    offered = {"num_classes": outputs, "norm": norm, "conv_impl": conv_impl}
     return functions(_made(text, thing, offered))
 
 

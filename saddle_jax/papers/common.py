@@ -4,13 +4,13 @@ A paper is one module or folder of `papers/`. Its tables are text, from which en
 With invented figures:
 
     _SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000)}
-    _CHAIN = '''
+    _PATH = '''
     16  dpsgd      none  66.5±1.2  75.1±0.4      (agents, method, compressor, then one figure per column)
     16  relay_sgd  none  86.5±0.5  89.1±0.3
     '''
     _COLUMNS = (("cifar10", 0.01), ("cifar10", 0.1))
-    _ENTRIES = tuple(entries_of(_CHAIN, _COLUMNS, _SETTINGS, topology="chain"))
-    PAPER = Paper({"1": Experiment("a chain of 16 agents", _ENTRIES)}, bases={"relay_sgd": "dpsgd"})
+    _ENTRIES = tuple(entries_of(_PATH, _COLUMNS, _SETTINGS, topology="path"))
+    PAPER = Paper({"1": Experiment("a path of 16 agents", _ENTRIES)}, bases={"relay_sgd": "dpsgd"})
     CLAIMS = (Claim("Table 1", "13 points better", ("13",), PAPER.gains("relay_sgd", "dpsgd", "1"), mean),)
 
 `runs` plans and sizes the runs of such entries at a scale, `evidence` puts what they gave beside the paper.

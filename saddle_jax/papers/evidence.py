@@ -64,13 +64,13 @@ def _value(run: Run, quantity: Quantity) -> float | None:
     return values[-1] if quantity == "passes" else statistics.fmean(values)
 
 
-class Reread(NamedTuple):
-    """Runs of an entry as it is read by default, and under another reading.
+class Interpretation(NamedTuple):
+    """Runs of an entry as it is read by default, and under another interpretation.
 
     Attributes:
       entry: whose runs they are.
-      what: the other reading, such as "order=paper".
-      default: scores under the default reading.
+      what: the other interpretation, such as "order=paper".
+      default: scores under the default interpretation.
       other: scores under the other one.
     """
 
@@ -80,14 +80,14 @@ class Reread(NamedTuple):
     other: Cell
 
 
-def reread(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Reread]:
-    """Reads the runs below a folder that read the paper otherwise, beside those of the default reading."""
+def interpreted(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Interpretation]:
+    """Reads the runs of other interpretations below a folder, beside those of the default one."""
     pairs = []
     for entry in paper.entries():
         for suffix in suffixes_below(folder, scale, entry):
             default, other = (cell_of(ended_below(folder, scale, entry, end)) for end in ("", suffix))
             if default.scores and (other.scores or other.diverged):
-                pairs.append(Reread(entry, suffix.removeprefix("-"), default, other))
+                pairs.append(Interpretation(entry, suffix.removeprefix("-"), default, other))
     return sorted(pairs, key=lambda one: one.what)
 
 
@@ -503,7 +503,7 @@ def _by_ratios(panel: Any) -> None:
     panel.xaxis.set_minor_formatter(NullFormatter())
 
 
-# ---- every entry, and other readings ----
+# ---- every entry, and other interpretations ----
 
 
 def accuracy_rows(runs: Runs) -> list[list[str]]:
@@ -526,11 +526,11 @@ def _spread(summary: Summary) -> str:
     return f"{summary.mean:{digits}}" + ("" if summary.std is None else f" +- {summary.std:{digits}}")
 
 
-def reading_rows(paper: Paper, pairs: list[Reread]) -> list[list[str]]:
-    """Lists a cell under another reading a row, as text, with what becomes of SADDLe's gain.
+def interpretation_rows(paper: Paper, pairs: list[Interpretation]) -> list[list[str]]:
+    """Lists a cell under another interpretation a row, as text, with what becomes of SADDLe's gain.
 
-    All is over the seeds of both readings; differences are in percentage points. The gain is that of a SADDLe
-    method over its base, both by default or both read otherwise.
+    All is over the seeds of both interpretations; differences are in percentage points. The gain is that of a
+    SADDLe method over its base, both by default or both read otherwise.
     """
     rows = [["read otherwise", "dataset", "alpha", "graph", "method", "compressor", "default", "otherwise"]]
     rows[0] += ["difference", "95 % interval", "seeds", "gain by default", "gain otherwise"]
@@ -554,7 +554,7 @@ def _place(entry: Entry) -> tuple:
     return (entry.problem, entry.method, entry.compressor, entry.ascent_every, entry.schedule, entry.rho)
 
 
-def _gains(paper: Paper, one: Reread, by_place: Mapping[tuple, Reread]) -> list[str]:
+def _gains(paper: Paper, one: Interpretation, by_place: Mapping[tuple, Interpretation]) -> list[str]:
     """Writes SADDLe's gain by default and otherwise, over the seeds that all four have."""
     base = paper.bases.get(one.entry.method)
     problem, _, *rest = _place(one.entry)

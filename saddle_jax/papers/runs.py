@@ -1,7 +1,7 @@
 """The runs behind entries: how they read what a paper leaves open, how much work they are, what is missing.
 
-A reading that means nothing to a run leaves it as it is: an order of compressed gossip where nothing is
-compressed, a self-gradient of QGM. Such a run is that of the default reading, and is not made twice.
+An interpretation that means nothing to a run leaves it as it is: an order of compressed gossip where nothing
+is compressed, a self-gradient of QGM. Such a run is that of the default one, and is not made twice.
 The work of a run is told from its settings: no data is loaded and no step is compiled.
 """
 
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.core.ledger import Ledger, open_ledger, passes_per_step, readable
+from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step, readable
 from saddle_jax.data import load, prepared
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import TFDS_NAMES, is_builtin
@@ -37,19 +37,19 @@ from saddle_jax.training import build
 
 # ---- what a paper leaves open, read otherwise than our defaults do ----
 
-# Settings by which it is; `biased` is another reading: whether quantizers are divided by tau.
-READINGS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
+# Settings by which it is; `biased` is another interpretation: whether quantizers are divided by tau.
+INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
 _BIASED = "_biased"
 
 
-def read_otherwise(config: Config, readings: Mapping[str, Any]) -> Config:
-    """Returns a run's settings with the readings that mean something to it.
+def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config:
+    """Returns a run's settings with the interpretations that mean something to it.
 
     Args:
       config: the settings of an entry.
-      readings: values by name of READINGS, and "biased": whether quantizers are divided by tau.
+      interpretations: values by name of INTERPRETATIONS, and "biased": whether quantizers are divided by tau.
     """
-    changes = {name: value for name, value in readings.items() if _has(config, name)}
+    changes = {name: value for name, value in interpretations.items() if _has(config, name)}
     biased = changes.pop("biased", None)
     if biased is not None:
         changes["compressor"] = config.compressor.removesuffix(_BIASED) + (_BIASED if biased else "")
@@ -67,19 +67,19 @@ def _has(config: Config, name: str) -> bool:
 
 
 def reading_suffix(config: Config, default: Config) -> str:
-    """Names what a reading changed, to go behind a run's name: "-order=paper"; "" if it changed nothing."""
-    names = ("compressor", *READINGS)
+    """Names what an interpretation changed, for the end of a run's name: "-order=paper"; "" for nothing."""
+    names = ("compressor", *INTERPRETATIONS)
     changed = {
         name: getattr(config, name) for name in names if getattr(config, name) != getattr(default, name)
     }
     return "".join(f"-{safe(text)}" for text in written(changed))
 
 
-def written(readings: Mapping[str, Any]) -> list[str]:
-    """Writes readings as people and folders read them: order=paper, nesterov=false."""
+def written(interpretations: Mapping[str, Any]) -> list[str]:
+    """Writes interpretations as people and folders read them: order=paper, nesterov=false."""
     return [
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in readings.items()
+        for name, value in interpretations.items()
     ]
 
 
@@ -124,7 +124,7 @@ def size_of(config: Config) -> Size:
     share = (config.subset or data.size) // config.agents
     steps = config.epochs * -(-share // config.batch_size)
     model = _model(config.model, data.num_outputs, config.norm)
-    passes, ledger = _step(_like(config), model, data.inputs_of_one)
+    passes, cost = _step(_like(config), model, data.inputs_of_one)
     evaluations = max(1, config.epochs // config.eval_every_epochs)
     evaluations += config.agents if config.eval_agents == "end" else 0
     return Size(
@@ -132,7 +132,7 @@ def size_of(config: Config) -> Size:
         passes=passes,
         # An evaluation is a forward pass, a third of a gradient, over the test set.
         evaluations=evaluations * data.test_size / (config.agents * config.batch_size) / 3,
-        bytes_sent=ledger.wire_bytes_per_agent(steps),
+        bytes_sent=cost.wire_bytes_per_agent(steps),
         operations=3 * _forward(model, data.inputs_of_one) * config.agents * config.batch_size,
     )
 
@@ -144,13 +144,13 @@ def _like(config: Config) -> Config:
 
 
 @functools.cache
-def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, Ledger]:
+def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, CommCost]:
     """Traces a step: returns its passes, and the books of what it sends."""
     one = _shapes(model, inputs)
     stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
     rate = optax.constant_schedule(config.learning_rate)
     method = build.build_method(config, build_topology(config), rate)
-    return passes_per_step(method, stacked), open_ledger(method, stacked)
+    return passes_per_step(method, stacked), comm_cost(method, stacked)
 
 
 def seconds_of(size: Size) -> float:
@@ -246,7 +246,7 @@ def plan(
 ) -> list[Planned]:
     """Lists the runs behind some entries, seed by seed, so that a table fills evenly.
 
-    `otherwise` are readings of what the paper leaves open, which folders are named after.
+    `otherwise` are interpretations of what the paper leaves open, which folders are named after.
 
     Raises:
       RunError: a folder holds another run than the one that belongs there.
@@ -255,7 +255,7 @@ def plan(
     for seed in range(seeds):
         for entry in entries:
             default = dataclasses.replace(scale.apply(entry.config(seed), entry.times), data_dir=data_dir)
-            config = read_otherwise(default, otherwise or {})
+            config = interpreted_as(default, otherwise or {})
             name = f"{entry.name}{reading_suffix(config, default)}-seed{seed}"
             runs.append(Planned(entry, config, folder / scale.name / name))
     there = next(path for path in (folder / scale.name, *(folder / scale.name).parents) if path.exists())

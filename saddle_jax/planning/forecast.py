@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.comm_cost import readable
 from saddle_jax.data import sources
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.recipes import RECIPES
@@ -111,25 +111,26 @@ _Needed = Callable[[Program], int]
 
 def _group(program: Program, needed: _Needed, room: int) -> str:
     """Says which smaller group suffices, the largest one."""
-    at_a_time = program.group * program.at_once
+    at_a_time = program.agents_per_call * program.at_once
     while at_a_time > 1:
         at_a_time //= 2
-        smaller = _with(program, group=at_a_time)
+        smaller = _with(program, agents_per_call=at_a_time)
         if (bytes_needed := needed(smaller)) <= room:
-            return f"group={at_a_time}: about {readable(bytes_needed)}, with {at_a_time} agents at a time"
+            text = readable(bytes_needed)
+            return f"agents_per_call={at_a_time}: about {text}, with {at_a_time} agents at a time"
     return ""
 
 
 def _devices(program: Program, needed: _Needed, room: int) -> str:
     """Says how many devices suffice, the fewest."""
-    config, batch = program.config, program.replica.batches.size
+    config, batch = program.config, program.trial.batches.size
     if policy.devices_share_memory():  # more of them bring no more of it
         return ""
     used = program.placement.devices * program.placement.batch_devices
 
     def on(count: int) -> Program:
-        own = dataclasses.replace(config, group=0, devices="auto")
-        return Program(own, program.replicas, spread(config.agents, batch, count))
+        own = dataclasses.replace(config, agents_per_call=0, devices="auto")
+        return Program(own, program.trials, spread(config.agents, batch, count))
 
     counts = [*range(used + 1, config.agents + 1), *(config.agents * n for n in range(2, batch + 1))]
     counts = [count for count in counts if count > used]
@@ -140,7 +141,7 @@ def _devices(program: Program, needed: _Needed, room: int) -> str:
     if low == len(counts):
         return ""
     enough = on(counts[low])
-    also = " and group=0" if config.group else ""
+    also = " and agents_per_call=0" if config.agents_per_call else ""
     return f"{counts[low]} such devices{also} instead of {used}: about {readable(needed(enough))} on each"
 
 
@@ -164,12 +165,16 @@ def _batch(program: Program, needed: _Needed, room: int) -> str:
     return ""
 
 
-def _with(program: Program, group: int) -> Program:
-    return Program(dataclasses.replace(program.config, group=group), program.replicas, program.placement)
+def _with(program: Program, agents_per_call: int) -> Program:
+    return Program(
+        dataclasses.replace(program.config, agents_per_call=agents_per_call),
+        program.trials,
+        program.placement,
+    )
 
 
 def _made_again(program: Program, config: Config) -> Program:
-    return Program(config, make_each(config, program.replica.parts), program.placement)
+    return Program(config, make_each(config, program.trial.parts), program.placement)
 
 
 # A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".
@@ -302,13 +307,13 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
 def program_on(config: Config, target: Target, shared: Parts | None = None) -> Program:
     """Makes the program of a run with its agents on a target's devices."""
     program = build(dataclasses.replace(config, devices="auto"), shared)
-    placement = place(config.agents, program.replica.batches.size, config.devices, target.devices)
-    return Program(config, program.replicas, placement)
+    placement = place(config.agents, program.trial.batches.size, config.devices, target.devices)
+    return Program(config, program.trials, placement)
 
 
 def compile_step(program: Program, options: dict[str, Any] | None = None) -> tuple[Any, int]:
     """Compiles as many steps as one call takes, from shapes alone; returns the program and that number."""
-    steps = min(program.steps_per_dispatch, program.replica.steps)
+    steps = min(program.steps_per_dispatch, program.trial.steps)
     first = jax.ShapeDtypeStruct((), np.int32)
     # Before the mesh is entered: what is computed inside would run on its devices, which may not be there.
     arguments = program.part_like, input_shapes(program), first, first, steps, program.phase(0, steps)
@@ -318,18 +323,14 @@ def compile_step(program: Program, options: dict[str, Any] | None = None) -> tup
 
 def input_shapes(program: Program) -> Inputs:
     """Returns shapes and places of what steps are fed with, see `training.batches`, without any samples."""
-    placement, batches, replicas = program.placement, program.replica.batches, program.replicas
-    is_streamed = program.replica.dataset.is_streamed
-    train = program.replica.dataset.train
-    copies = len(replicas) if program.has_subsets else 1
-    rows = (
-        placement.size * len(replicas) * batches.size
-        if is_streamed
-        else copies * program.replica.dataset.size
-    )
+    placement, batches, trials = program.placement, program.trial.batches, program.trials
+    is_streamed = program.trial.dataset.is_streamed
+    train = program.trial.dataset.train
+    copies = len(trials) if program.has_subsets else 1
+    rows = placement.size * len(trials) * batches.size if is_streamed else copies * program.trial.dataset.size
     axes = (lifting.AXIS,) if is_streamed else ()
     steps = 1 if is_streamed else batches.steps_per_epoch
-    order = (len(replicas), steps, placement.size, batches.size)
+    order = (len(trials), steps, placement.size, batches.size)
 
     def like(shape: tuple[int, ...], dtype: Any, *axes: str | None) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=placement.sharding(*axes))
@@ -348,7 +349,7 @@ def _before(program: Program, target: Target, has_data: bool) -> Forecast:
         target=target,
         placement=str(placement),
         devices=placement.devices * placement.batch_devices,
-        at_a_time=program.group * program.at_once,
+        at_a_time=program.agents_per_call * program.at_once,
         has_data=has_data,
         models=models,
         state=told.carried - models,

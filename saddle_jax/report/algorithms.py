@@ -1,4 +1,4 @@
-"""What methods and ascents send, compute, remember and require: measured where that is possible.
+"""What methods and estimators send, compute, remember and require: measured where that is possible.
 
 A small model on a small ring is enough: a trace of a step computes nothing, and bytes are proportional to the
 model. What cannot be measured stands in the constant ABOUT of each file, see `saddle_jax.base.about`.
@@ -22,25 +22,25 @@ from saddle_jax.base import spelt, tables
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Tree
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.method import Method
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.methods.spelling import parse_method
-from saddle_jax.sam import ASCENTS
-from saddle_jax.sam.spelling import make_ascent, parse_ascent
+from saddle_jax.sam import GRADIENTS
+from saddle_jax.sam.spelling import make_gradient, parse_gradient
 from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import build
 from saddle_jax.training.build import SETTINGS
 
 _AGENTS = 8
 _WEIGHTS = (100, 100)  # so many that single numbers do not show in a count of models
-_GRAPHS = ("ring", "chain")  # the first that a method takes
-_KEEPS: dict[Keeps | None, tuple[str, ...]] = {
-    "average": ("doubly stochastic",),
-    "rows": ("rows sum to one",),
-    "mass": ("columns sum to one",),
+_GRAPHS = ("ring", "path")  # the first that a method takes
+_STOCHASTICITY: dict[Stochasticity | None, tuple[str, ...]] = {
+    "doubly": ("doubly stochastic",),
+    "row": ("rows sum to one",),
+    "column": ("columns sum to one",),
     None: (),
 }
 
@@ -62,8 +62,8 @@ class MethodFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class AscentFacts:
-    """What an ascent is like, with its own defaults."""
+class GradientFacts:
+    """What an estimator is like, with its own defaults."""
 
     name: str
     passes: float  # backward passes in a step, the mean over a period
@@ -72,7 +72,7 @@ class AscentFacts:
 
 
 def facts_of_method(name: str) -> MethodFacts:
-    """Measures a method on a ring of eight agents, or on a chain if it refuses rings."""
+    """Measures a method on a ring of eight agents, or on a path if it refuses rings."""
     graph, method = _on_a_graph(name)
     said = about(method_factory(name))
     sends, share = _sent(method)
@@ -83,31 +83,35 @@ def facts_of_method(name: str) -> MethodFacts:
         passes=passes_per_step(method, _models()),
         state=_in_models(jax.eval_shape(method.init, _models())._replace(t=()), _AGENTS),
         exact=said.exact,
-        requires=", ".join([*_KEEPS[method.rule.demands], *([said.requires] if said.requires else [])]),
+        requires=", ".join(
+            [*_STOCHASTICITY[method.rule.requires], *([said.requires] if said.requires else [])]
+        ),
         theory=said.theory,
         citation=said.citation,
         graph=f"{graph}({_AGENTS})",
     )
 
 
-def facts_of_ascent(name: str) -> AscentFacts:
-    """Measures an ascent on one model; "none" is the plain gradient."""
+def facts_of_gradient(name: str) -> GradientFacts:
+    """Measures an estimator on one model; "none" is the plain gradient."""
     rho = tables.options(factory_of(name)).get("rho")
     needs_rho = rho is not None and rho.default is rho.empty
-    ascent = make_ascent(name, rho=Config.rho) if needs_rho else make_ascent(name)
-    state = jax.eval_shape(ascent.init, {"w": jax.ShapeDtypeStruct(_WEIGHTS, jnp.float32)})
-    return AscentFacts(name, ascent.passes_per_step, _in_models(state, 1), about(factory_of(name)).citation)
+    estimator = make_gradient(name, rho=Config.rho) if needs_rho else make_gradient(name)
+    state = jax.eval_shape(estimator.init, {"w": jax.ShapeDtypeStruct(_WEIGHTS, jnp.float32)})
+    return GradientFacts(
+        name, estimator.passes_per_step, _in_models(state, 1), about(factory_of(name)).citation
+    )
 
 
-def ascents() -> list[str]:
-    """Lists the ascents by the names that settings use: none is the plain gradient."""
-    return ["none" if name == "plain" else name for name in ASCENTS]
+def gradients() -> list[str]:
+    """Lists the estimators by the names that settings use: none is the plain gradient."""
+    return ["none" if name == "plain" else name for name in GRADIENTS]
 
 
-def factory_of(ascent: str) -> Callable[..., Any]:
-    """Returns the factory of an ascent by the name that settings use, or by the spelling of another."""
-    name, _ = parse_ascent(ascent)
-    return spelt.factory("ascent", "plain" if name == "none" else name, ASCENTS)
+def factory_of(estimator: str) -> Callable[..., Any]:
+    """Returns the factory of an estimator by the name that settings use, or by the spelling of another."""
+    name, _ = parse_gradient(estimator)
+    return spelt.factory("gradient", "plain" if name == "none" else name, GRADIENTS)
 
 
 def method_factory(method: str) -> Callable[..., Method]:
@@ -135,15 +139,15 @@ def _models() -> Tree:
 
 def _sent(method: Method) -> tuple[str, float]:
     """Says what goes over a link in a step, the mean over a period: in models, and in the models' bytes."""
-    ledger, phases = open_ledger(method, _models()), method.rule.phases
+    cost, kinds = comm_cost(method, _models()), method.rule.kinds
     model = 4 * math.prod(_WEIGHTS)
-    total = sum(ledger.wire[phase].link for phase in phases)
+    total = sum(cost.wire[kind].link for kind in kinds)
     models, rest = divmod(total, model)
-    text = str(fractions.Fraction(models, len(phases)))
+    text = str(fractions.Fraction(models, len(kinds)))
     if rest:
-        numbers = fractions.Fraction(rest, 4 * len(phases))
+        numbers = fractions.Fraction(rest, 4 * len(kinds))
         text += " + a number" if numbers == 1 else f" + {numbers} numbers"
-    return text, total / (model * len(phases))
+    return text, total / (model * len(kinds))
 
 
 def _in_models(state: Tree, agents: int) -> float:
@@ -160,7 +164,7 @@ _GIVEN = ("topology", "learning_rate", "share")
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option of a method or ascent; `default` is None and `required` true where a run must give it.
+    """One option of a method or estimator; `default` is None and `required` true where a run must give it.
 
     `is_setting` tells whether a setting of the same name gives it too.
     """
@@ -182,7 +186,7 @@ def options_of(
     """Lists a factory's options with their meanings.
 
     Args:
-      factory: makes a method or an ascent.
+      factory: makes a method or an estimator.
       settings: the settings that give options of the same name, and whose meaning holds where no docstring
         says another.
       others: factories whose docstrings say what the factory's own does not, the nearest first.
@@ -221,14 +225,14 @@ def _arguments(docstring: str) -> dict[str, str]:
     return found
 
 
-# Methods and ascents in words: a table of all of them, and a page of text for each.
+# Methods and estimators in words: a table of all of them, and a page of text for each.
 
 
 _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
     "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate; "
     "requires: what a graph must be, or it is refused (theory for: others run, and nothing is proved of "
-    "them). Measured on a ring of eight agents (a chain where a tree is required), with the options that "
+    "them). Measured on a ring of eight agents (a path where a tree is required), with the options that "
     "settings give."
 )
 _WIDTH = 80
@@ -242,8 +246,8 @@ def options_of_method(name: str) -> list[Option]:
     return options_of(factory, SETTINGS, [*relatives, METHODS["dpsgd"]])
 
 
-def options_of_ascent(name: str) -> list[Option]:
-    """Lists the options of an ascent; SAM's radius alone is a setting of the same name, too."""
+def options_of_gradient(name: str) -> list[Option]:
+    """Lists the options of an estimator; SAM's radius alone is a setting of the same name, too."""
     return options_of(factory_of(name), {"rho"} if name == "sam" else set())
 
 
@@ -263,19 +267,19 @@ def about_methods() -> str:
     return "\n".join(["", _wrapped(around), "", _wrapped(_LEGEND), "saddle methods NAME tells more."])
 
 
-def ascent_rows(ascents: Sequence[AscentFacts]) -> list[list[str]]:
-    """Lists ascents, one a row, with their options, as text under a heading."""
-    rows = [["ascent", "passes", "state", "options", "citation"]]
-    for a in ascents:
-        options = ", ".join(option.line() for option in options_of_ascent(a.name)) or "-"
+def gradient_rows(gradients: Sequence[GradientFacts]) -> list[list[str]]:
+    """Lists estimators, one a row, with their options, as text under a heading."""
+    rows = [["gradient", "passes", "state", "options", "citation"]]
+    for a in gradients:
+        options = ", ".join(option.line() for option in options_of_gradient(a.name)) or "-"
         rows.append([a.name, f"{a.passes:g}", f"{a.state:g}", options, a.citation or "-"])
     return rows
 
 
-def about_ascents() -> str:
-    """Says what the columns of the table of ascents mean."""
+def about_gradients() -> str:
+    """Says what the columns of the table of estimators mean."""
     told = "passes: backward passes per gradient; state: models that it remembers."
-    return f"\n{told}\nsaddle ascents NAME tells more."
+    return f"\n{told}\nsaddle gradients NAME tells more."
 
 
 def describe_method(name: str) -> str:
@@ -307,9 +311,9 @@ def describe_method(name: str) -> str:
     )
 
 
-def describe_ascent(name: str) -> str:
-    """Writes an ascent's equations, what it costs, its options and an example."""
-    facts, options = facts_of_ascent(name), options_of_ascent(name)
+def describe_gradient(name: str) -> str:
+    """Writes an estimator's equations, what it costs, its options and an example."""
+    facts, options = facts_of_gradient(name), options_of_gradient(name)
     doc = inspect.getdoc(factory_of(name)) or ""
     parts = [doc.splitlines()[0] if name == "none" else _module_doc(factory_of(name))]
     passes = _count(facts.passes, "backward pass", "es")
@@ -317,7 +321,7 @@ def describe_ascent(name: str) -> str:
     if options:
         parts.append(f"Options (* a setting, too):\n{_list(options)}")
     call = _call(name, options)
-    return "\n\n".join([*parts, f"Example:\n  saddle train --config.method=qgm --config.ascent={call}"])
+    return "\n\n".join([*parts, f"Example:\n  saddle train --config.method=qgm --config.gradient={call}"])
 
 
 def _list(options: Sequence[Option]) -> str:

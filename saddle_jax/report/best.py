@@ -12,7 +12,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Run, gather
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
@@ -23,25 +23,25 @@ from saddle_jax.settings.sweep import SPELT
 BETTER = ("higher", "lower")
 
 
-class Yardstick(NamedTuple):
+class Metric(NamedTuple):
     """A number of results or metrics by which settings are compared."""
 
     name: str  # in result.json or metrics.jsonl
-    metric: Measure  # what it is a measure of
+    measure: Measure  # what it is a measure of
 
     @property
     def better(self) -> str:
         """What is better, higher or lower."""
-        return self.metric.better
+        return self.measure.better
 
     @property
     def heading(self) -> str:
         """The name with its unit, above numbers without one."""
-        return f"{self.name}{self.metric.unit}"
+        return f"{self.name}{self.measure.unit}"
 
     def text(self, value: float) -> str:
         """Writes a value without its unit: 71.20 of a percentage, or four digits of anything else."""
-        return self.metric.digits(value)
+        return self.measure.digits(value)
 
     def ranked(self, value: float) -> float:
         """Returns a number that is the smaller, the better the value is."""
@@ -66,13 +66,13 @@ class Candidate:
         """Returns the standard deviation over seeds; None of fewer than two."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
-    def text(self, yardstick: Yardstick) -> str:
+    def text(self, metric: Metric) -> str:
         """Writes mean and deviation, such as "71.20 +- 0.40"; a star marks seeds that diverged."""
         star = "*" if self.diverged else ""
         if self.mean is None:
             return f"diverged{star}"
-        spread = "" if self.std is None else f" +- {yardstick.text(self.std)}"
-        return f"{yardstick.text(self.mean)}{spread}{star}"
+        spread = "" if self.std is None else f" +- {metric.text(self.std)}"
+        return f"{metric.text(self.mean)}{spread}{star}"
 
     @property
     def count(self) -> str:
@@ -88,7 +88,7 @@ class Gathered(NamedTuple):
 
 
 def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
-    """Reads runs from folders, each replica a run; what is damaged, unfinished or there twice is left out."""
+    """Reads runs from folders, each trial a run; what is damaged, unfinished or there twice is left out."""
     runs: list[Run] = []
     left_out: list[str] = []
     seen: dict[Any, str] = {}
@@ -109,7 +109,7 @@ def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
     return Gathered(runs, left_out)
 
 
-def yardstick_of(runs: Sequence[Run], name: str | None, better: str | None) -> Yardstick:
+def metric_of(runs: Sequence[Run], name: str | None, better: str | None) -> Metric:
     """Returns by which number runs are compared; without a name, by the first of their objective.
 
     Raises:
@@ -134,7 +134,7 @@ def yardstick_of(runs: Sequence[Run], name: str | None, better: str | None) -> Y
         raise ArgumentError(
             f"better must be higher or lower for {name}, whose runs do not say it, got {better}"
         )
-    return Yardstick(name, metric)
+    return Metric(name, metric)
 
 
 def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list[Candidate]:
@@ -175,9 +175,9 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 
 def _spelt(name: str, text: str) -> tuple[str, dict[str, Any]]:
-    """Returns a method or ascent without its options, and these; an object of a program has them in < >."""
+    """Returns a method or estimator without its options, and these; an object has them in < >."""
     if not brought.is_object(text):
-        return (parse_method if name == "method" else parse_ascent)(text)
+        return (parse_method if name == "method" else parse_gradient)(text)
     head, _, rest = text[1:-1].partition("(")
     try:
         return f"<{head}>", calls.parse(name, f"{name}({rest}")[1] if rest else {}
@@ -199,19 +199,19 @@ def written(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Yardstick, list[str]]:
-    """Lists what every setting of a sweep reached; returns it with its yardstick and what is left out."""
+def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Metric, list[str]]:
+    """Lists what every setting of a sweep reached; returns it with its metric and what is left out."""
     runs, left_out = gather_ended(workdirs)
     if not runs:
         raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
-    yardstick = yardstick_of(runs, None, None)
-    candidates = candidates_of(runs, yardstick.name, left_out)
+    metric = metric_of(runs, None, None)
+    candidates = candidates_of(runs, metric.name, left_out)
     names = varied(candidates)
-    rows = [[*names, yardstick.heading, "seeds"]]
+    rows = [[*names, metric.heading, "seeds"]]
     for candidate in candidates:
         given = [written(candidate.settings.get(name)) for name in names]
-        rows.append([*given, candidate.text(yardstick), candidate.count])
-    return rows, yardstick, left_out
+        rows.append([*given, candidate.text(metric), candidate.count])
+    return rows, metric, left_out
 
 
 def _is_of(name: str, metric: str) -> bool:
@@ -283,22 +283,22 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(by), *(name for name in varied(candidates) if name in PROBLEM and name not in by)]
 
 
-def choose(candidates: Sequence[Candidate], names: Sequence[str], yardstick: Yardstick) -> list[Choice]:
+def choose(candidates: Sequence[Candidate], names: Sequence[str], metric: Metric) -> list[Choice]:
     """Chooses the best candidate of every group; those with a seed that diverged come last."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(tuple(written(candidate.settings.get(name)) for name in names), []).append(
             candidate
         )
-    return [_chosen(those, names, yardstick) for those in groups.values()]
+    return [_chosen(those, names, metric) for those in groups.values()]
 
 
-def _chosen(those: Sequence[Candidate], names: Sequence[str], yardstick: Yardstick) -> Choice:
+def _chosen(those: Sequence[Candidate], names: Sequence[str], metric: Metric) -> Choice:
     group = {name: those[0].settings.get(name) for name in names}
 
     def rank(candidate: Candidate) -> tuple[bool, float]:
         assert candidate.mean is not None
-        return candidate.diverged > 0, yardstick.ranked(candidate.mean)
+        return candidate.diverged > 0, metric.ranked(candidate.mean)
 
     ranked = sorted((one for one in those if one.values), key=rank)
     if not ranked:
@@ -349,24 +349,24 @@ def _is_number(name: str, value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not special
 
 
-def rows_of(choices: Sequence[Choice], yardstick: Yardstick) -> list[list[str]]:
+def rows_of(choices: Sequence[Choice], metric: Metric) -> list[list[str]]:
     """Lists the choices as text: group, best setting, value, seeds, neighbours, and edges of the grid."""
     names = list(choices[0].group)
-    header = [*names, "best setting", yardstick.heading, "seeds", "neighbours", "edge of the grid"]
-    return [header, *([*map(written, one.group.values()), *_row(one, yardstick)] for one in choices)]
+    header = [*names, "best setting", metric.heading, "seeds", "neighbours", "edge of the grid"]
+    return [header, *([*map(written, one.group.values()), *_row(one, metric)] for one in choices)]
 
 
-def _row(choice: Choice, yardstick: Yardstick) -> list[str]:
+def _row(choice: Choice, metric: Metric) -> list[str]:
     if choice.best is None:
         count = sum(candidate.diverged for candidate in choice.candidates)
         return ["-", f"all {count} runs diverged", "0", "-", "-"]
     setting = ", ".join(f"{name} {written(value)}" for name, value in choice.setting.items())
     if choice.tied:
         setting += f" (tied with {choice.tied} other{'s' if choice.tied > 1 else ''})"
-    neighbours = [text for line in choice.lines if (text := _beside(line, yardstick))]
+    neighbours = [text for line in choice.lines if (text := _beside(line, metric))]
     return [
         setting or "the only one",
-        choice.best.text(yardstick),
+        choice.best.text(metric),
         choice.best.count,
         "; ".join(neighbours) or "-",
         ", ".join(
@@ -376,18 +376,18 @@ def _row(choice: Choice, yardstick: Yardstick) -> list[str]:
     ]
 
 
-def _beside(line: Line, yardstick: Yardstick) -> str:
+def _beside(line: Line, metric: Metric) -> str:
     found = [
-        f"{written(number)}: {one.text(yardstick)}" for number, one in filter(None, (line.below, line.above))
+        f"{written(number)}: {one.text(metric)}" for number, one in filter(None, (line.below, line.above))
     ]
     return f"{line.setting} {', '.join(found)}" if found else ""
 
 
-def as_json(choices: Sequence[Choice], yardstick: Yardstick, left_out: Sequence[str]) -> dict[str, Any]:
+def as_json(choices: Sequence[Choice], metric: Metric, left_out: Sequence[str]) -> dict[str, Any]:
     """Returns the choices as plain values, with every candidate."""
     return {
-        "metric": yardstick.name,
-        "better": yardstick.better,
+        "metric": metric.name,
+        "better": metric.better,
         "groups": [
             {
                 "group": dict(one.group),

@@ -9,7 +9,7 @@ from saddle_jax.runs.source_files import short
 from saddle_jax.runs.table import NUMBERS, Cell, numbers_of, seeds_of
 from saddle_jax.settings.sweep import name_of
 from saddle_jax.training import evaluation
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.sweep import Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
@@ -40,7 +40,7 @@ def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
 def _label(column: Mapping[str, Any], grid: Grid) -> str:
     """Names a column; a single compressor of all is not worth a word where something else varies."""
     parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
-    parts += [column["ascent"]] if "ascent" in column else []
+    parts += [column["gradient"]] if "gradient" in column else []
     parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
     return ", ".join(parts)
 
@@ -98,7 +98,7 @@ def _written(axis: str, value: Any) -> str:
 
 
 def evaluation_rows(
-    records: Sequence[Mapping[str, Any]], measures: Mapping[str, evaluation.Measure], replica: Replica
+    records: Sequence[Mapping[str, Any]], measures: Mapping[str, evaluation.Measure], trial: Trial
 ) -> list[list[str]]:
     """Lists a metric a row and a model a column; the numbers of a list have rows of their own."""
     table = [["metric", *map(_heading, records)]]
@@ -107,7 +107,7 @@ def evaluation_rows(
         if not isinstance(values[0], list):
             table.append([name, *(_text(value, measure.percent) for value in values)])
             continue
-        labels = measure.labels(replica) if measure.labels else list(map(str, range(len(values[0]))))
+        labels = measure.labels(trial) if measure.labels else list(map(str, range(len(values[0]))))
         for place, label in enumerate(labels):
             table.append([f"{name} {label}", *(_text(value[place], measure.percent) for value in values)])
     return table

@@ -136,7 +136,7 @@ def _devices() -> list[Finding]:
 
 
 def _memory() -> list[Finding]:
-    from saddle_jax.core.ledger import readable
+    from saddle_jax.core.comm_cost import readable
     from saddle_jax.training.memory import available
 
     there = available()
@@ -184,7 +184,7 @@ def _is_writable(folder: pathlib.Path) -> bool:
 
 
 def _size(folder: pathlib.Path) -> str:
-    from saddle_jax.core.ledger import readable
+    from saddle_jax.core.comm_cost import readable
 
     total, count = 0, 0
     for path, _, names in os.walk(folder):
@@ -217,7 +217,7 @@ def _data(data_dir: str | None) -> list[Finding]:
 
 
 def _folder() -> list[Finding]:
-    from saddle_jax.core.ledger import readable
+    from saddle_jax.core.comm_cost import readable
 
     here = pathlib.Path.cwd()
     free = readable(shutil.disk_usage(here).free)

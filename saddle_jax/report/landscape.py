@@ -18,13 +18,13 @@ _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
 
 def save_numbers(
-    x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path, replica: int | None = None
+    x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path, trial: int | None = None
 ) -> None:
     """Writes landscape.npz: the places x [n], which are also y, losses [runs, n, n] and the runs' names.
 
-    Each run of a folder that holds several, a replica, has its own file.
+    Each run of a folder that holds several, a trial, has its own file.
     """
-    with in_one_go(folder / f"landscape{'' if replica is None else f'-{replica}'}.npz") as partial:
+    with in_one_go(folder / f"landscape{'' if trial is None else f'-{trial}'}.npz") as partial:
         np.savez(partial, x=x, y=x, loss=loss, names=np.array(names))
 
 

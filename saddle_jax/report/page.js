@@ -48,11 +48,11 @@
       const [left, every] = [data.left_out, data.left_out + data.names].map((count) => count.toLocaleString("en"));
       told.push(html("p", { class: "small" }, `${left} of ${every} metrics are not shown; metrics.jsonl has all.`));
     }
-    const thin = data.runs.filter((run) => run.lines > (run.columns.step || []).length);
-    if (!thin.length) return told;
-    const all = thin.reduce((sum, run) => sum + run.lines, 0).toLocaleString("en");
-    const kept = thin.reduce((sum, run) => sum + (run.columns.step || []).length, 0).toLocaleString("en");
-    return [...told, html("p", { class: "small" }, `Thinned: ${kept} of ${all} lines, with every peak; metrics.jsonl has all.`)];
+    const downsampled = data.runs.filter((run) => run.lines > (run.columns.step || []).length);
+    if (!downsampled.length) return told;
+    const all = downsampled.reduce((sum, run) => sum + run.lines, 0).toLocaleString("en");
+    const kept = downsampled.reduce((sum, run) => sum + (run.columns.step || []).length, 0).toLocaleString("en");
+    return [...told, html("p", { class: "small" }, `Downsampled: ${kept} of ${all} lines, with every peak; metrics.jsonl has all.`)];
   }
   function controls() {
     const host = hostOf("controls");

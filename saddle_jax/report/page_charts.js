@@ -91,7 +91,7 @@ const charts = (() => {
   }
 
   // A line of many points keeps the lowest and the highest of each stretch, so that no spike is lost.
-  function thinned(points) {
+  function downsampled(points) {
     if (points.length <= MOST_DRAWN) return points;
     const stretch = Math.ceil((2 * points.length) / MOST_DRAWN);
     const kept = [];
@@ -225,7 +225,7 @@ const charts = (() => {
     function drawLine(line, x, y) {
       const group = svg("g", { "data-run": line.name });
       group.style.setProperty("--run", colour(line.look));
-      const drawn = thinned(line.points);
+      const drawn = downsampled(line.points);
       if (line.band) {
         const edge = (side) => drawn.map((p) => `${p.x.toFixed(2)},${y.place(line.band[p.index][side]).toFixed(2)}`);
         group.append(svg("polygon", { class: "band", points: [...edge(1), ...edge(0).reverse()].join(" ") }));

@@ -131,8 +131,8 @@ def load_matplotlib() -> None:
 
 # Methods that are another one with SAM's gradients.
 PLAIN = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm", "dfedsam": "dfedavgm"}
-# The settings of an ascent: what differs in these alone is a pair.
-_OF_ASCENT = ("method", "ascent", "rho", "ascent_every", "ascent_reuse")
+# The settings of an estimator: what differs in these alone is a pair.
+_OF_GRADIENT = ("method", "gradient", "rho", "ascent_every", "ascent_reuse")
 DASHES = ("-", "--", ":", "-.")
 # How much of a hue there is in each shade; the rest is white. The page's script has the same.
 _SHADES = (1.0, 0.58, 0.78, 0.4)
@@ -146,7 +146,7 @@ class Look(NamedTuple):
 
 
 def looks(groups: Sequence[Sequence[Run]]) -> list[Look]:
-    """Returns the look of each group; groups that differ in the ascent alone share the hue."""
+    """Returns the look of each group; groups that differ in the estimator alone share the hue."""
     families = [_family(group[0]) for group in groups]
     hues = list(dict.fromkeys(families))
     if any(families.count(family) > len(DASHES) for family in hues):
@@ -187,14 +187,14 @@ def colour_of(number: int, count: int) -> Any:
 
 def _family(run: Run) -> tuple[str, str]:
     name, bracket, options = run.config.method.partition("(")
-    return PLAIN.get(name, name) + bracket + options, settings_without(run, *_OF_ASCENT)
+    return PLAIN.get(name, name) + bracket + options, settings_without(run, *_OF_GRADIENT)
 
 
 def _is_sharp(run: Run) -> bool:
-    """Tells whether a run takes sharpness-aware gradients, by its method or by its ascent."""
-    if run.config.ascent == "auto":
+    """Tells whether a run takes sharpness-aware gradients, by its method or by its estimator."""
+    if run.config.gradient == "auto":
         return run.config.method.partition("(")[0] in PLAIN
-    return run.config.ascent != "none"
+    return run.config.gradient != "none"
 
 
 def band(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.statistics import paired, summarise
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.comm_cost import readable
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.report import graphs as graph_drawings
 from saddle_jax.report.graphs import topology_of

@@ -11,7 +11,7 @@ from saddle_jax.analysis.sharpness import CONSENSUS, Opened, name_of
 from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report.plots import labels, new_figure, save
 from saddle_jax.runs.table import run_names
-from saddle_jax.settings.sweep import name_of as replica_name
+from saddle_jax.settings.sweep import name_of as trial_name
 
 # One run's entries of "stages"; the pictures show one model of each run, the consensus model.
 Stages = Sequence[Mapping[str, Any]]
@@ -41,7 +41,7 @@ def sharp_runs(runs: Sequence[Opened], stages: Sequence[Stages]) -> list[Sharp]:
     for run, entries in zip(runs, stages, strict=True):
         folder = folders[run.workdir]
         others = {name: value for name, value in run.setting.items() if name != "seed"}
-        family = f"{folder} ({replica_name(others)})" if others else folder
+        family = f"{folder} ({trial_name(others)})" if others else folder
         found.append(Sharp(run.name(folder), family, run.setting, entries))
     return found
 

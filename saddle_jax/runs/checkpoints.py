@@ -40,7 +40,7 @@ class Identity(NamedTuple):
     Attributes:
       settings: a hash of all settings that can change a number, apart from the epochs.
       epochs: those of the settings, and before them those that the run had before it went on for longer.
-      partitions: the fingerprint of the partition of each replica.
+      partitions: the fingerprint of the partition of each trial.
     """
 
     settings: str
@@ -61,7 +61,7 @@ class Identity(NamedTuple):
         if not isinstance(sealed, dict) or sealed.get("settings") != self.settings:
             return "it is of a run with other settings"
         if sealed.get("partitions") != self.partitions:
-            return "it is of a run whose data was dealt out otherwise"
+            return "it is of a run whose data was partitioned otherwise"
         if sealed.get("epochs") not in [[number] for number in self.epochs]:
             return "it is of a run of other epochs"
         return ""

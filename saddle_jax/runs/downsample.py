@@ -22,12 +22,12 @@ from saddle_jax.runs.metrics import FILE, LONGEST, Record, check_short, read_met
 from saddle_jax.runs.run_folder import all_ended, check_same, read_about, read_config
 
 MOST_BYTES = 2**23  # of the lines that a page or a drawing keeps; in memory it is ten times as much
-_KINDS = 16  # kinds of lines that are thinned by themselves; files of ours have three
+_KINDS = 16  # kinds of lines that are downsampled by themselves; files of ours have three
 _PLACES = ("step", "epoch")
 
 
 @dataclasses.dataclass(frozen=True)
-class Thinned:
+class Downsampled:
     """Some lines of a file: of each kind of line the first, the last, and those with extreme values.
 
     Attributes:
@@ -44,11 +44,11 @@ class Thinned:
         return len(self.records) == self.lines
 
 
-def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Thinned:
+def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Downsampled:
     """Reads at most twice `most` lines of each kind, fewer of long ones: memory does not grow with the file.
 
-    Lines of the same names are of a kind: logged steps, evaluations and measured curvatures are thinned by
-    themselves, so that a few evaluations are not lost among many steps.
+    Lines of the same names are of a kind: logged steps, evaluations and measured curvatures are downsampled
+    by themselves, so that a few evaluations are not lost among many steps.
 
     Raises:
       DamagedError: as `logged.read_metrics` does.
@@ -73,7 +73,7 @@ class Following:
         """How many bytes the lines have that are kept."""
         return sum(kind.size for kind in list(self._kinds.values()))
 
-    def update(self) -> Thinned:
+    def update(self) -> Downsampled:
         """Reads the lines that have been added since the last time; of a file that was replaced, all.
 
         Raises:
@@ -83,7 +83,7 @@ class Following:
             file = open_to_read(self._path)
         except FileNotFoundError:
             self._begin(None)
-            return Thinned([], 0)
+            return Downsampled([], 0)
         with file, reading(self._path):
             about = os.fstat(file.fileno())
             identity = about.st_dev, about.st_ino
@@ -97,7 +97,7 @@ class Following:
         kept = sorted(
             (each for kind in self._kinds.values() for each in kind.kept()), key=lambda each: each[0]
         )
-        return Thinned([record for _, record in kept], self._count)
+        return Downsampled([record for _, record in kept], self._count)
 
     def _read(self, file: BinaryIO) -> None:
         file.seek(self._offset)
@@ -118,7 +118,7 @@ class Following:
                 f"{self._most_bytes:,}"
             )
         if self._size + size > self._most_bytes:
-            self._size = self.size  # some kinds may have been thinned since
+            self._size = self.size  # some kinds may have been downsampled since
         while self._size + size > self._most_bytes:
             if self._most == 1:
                 raise ValueError(f"the lines that are kept of it have more than {self._most_bytes:,} bytes")
@@ -137,7 +137,7 @@ class Following:
 
 
 class _Kind:
-    """Lines of one kind; where they become more than twice `most`, they are thinned to at most `most`."""
+    """Lines of one kind; where they become more than twice `most`, they are downsampled to at most `most`."""
 
     def __init__(self, most: int) -> None:
         self._most, self._length, self._seen = most, 1, 0
@@ -194,14 +194,14 @@ def extremes(stretch: np.ndarray, values: np.ndarray) -> list[int]:
 
 
 def _numbers(records: list[Record]) -> np.ndarray:
-    """Returns the numbers of lines [N, F] that may have peaks, those of each replica by themselves."""
+    """Returns the numbers of lines [N, F] that may have peaks, those of each trial by themselves."""
     names = [name for name in records[0] if name not in _PLACES]
     columns: list[list[Any]] = []
     for name in names:
         values = [record.get(name) for record in records]
         if not any(isinstance(value, list) for value in values):
             columns.append(values)
-        elif name.endswith("_by_replica"):
+        elif name.endswith("_by_trial"):
             count = min(len(value) if isinstance(value, list) else 0 for value in values)
             lists: list[list[Any]] = [list(value or ()) for value in values]
             each = [[value[number] for value in lists] for number in range(count)]
@@ -225,7 +225,7 @@ _COUNTS = "bytes_sent_per_agent"
 _LISTS = "_by_layer"  # as long as a network is deep: left out
 
 
-def thin(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Path:
+def downsample(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Path:
     """Writes the small files of a run that has ended into a folder of its name below another; returns it.
 
     Means are of `every` logged lines each; evaluations are kept one by one. A copy that is there already is
@@ -244,7 +244,7 @@ def thin(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Pat
     about = read_about(workdir)
     settings, data = {**about["config"], "data_dir": ""}, about["dataset"]
     told = {"config": settings, "dataset": {**data, "source": _placeless(data["source"])}}
-    _write(copy / "config.json", [{**about, **told, "thinned": every}])
+    _write(copy / "config.json", [{**about, **told, "downsampled": every}])
     for name in _COPIED:
         content = read_object(workdir / name)
         if content is None:
@@ -279,7 +279,7 @@ def _mean(records: Sequence[Record]) -> Record:
 
 
 def _is_place(name: str) -> bool:
-    return name.removesuffix("_by_replica") in _LAST_OF or _COUNTS in name
+    return name.removesuffix("_by_trial") in _LAST_OF or _COUNTS in name
 
 
 def _averaged(values: Sequence[Any]) -> Any:

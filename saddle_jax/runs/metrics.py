@@ -1,7 +1,7 @@
 """Reading metrics.jsonl, all of it or its newest lines, and writing TensorBoard's event files.
 
 A line is an object with `step` and `epoch`; its other values are numbers or null. Lists are allowed where
-names end in _by_layer, _each or _by_replica. A long run has millions of lines, so nothing but `read_metrics`
+names end in _by_layer, _each or _by_trial. A long run has millions of lines, so nothing but `read_metrics`
 holds all of them in memory; `downsample` reads few. What a crash may leave, half a line or none of ours, is
 passed over. A line of ours with other values than these is damage, and reported.
 """
@@ -155,8 +155,8 @@ def record_of(line: bytes, path: pathlib.Path, where: str) -> Record | None:
 
 @functools.lru_cache(maxsize=256)
 def _depth(name: str) -> int:
-    """Returns how many lists may be around a number: one per replica, one of layers or agents."""
-    alone = name.removesuffix("_by_replica")
+    """Returns how many lists may be around a number: one per trial, one of layers or agents."""
+    alone = name.removesuffix("_by_trial")
     return (alone != name) + alone.endswith(("_by_layer", "_each"))
 
 
@@ -167,7 +167,7 @@ def _checked(name: str, value: Any, depth: int) -> Any:
         return None
     if isinstance(value, list) and depth:
         return [_checked(name, one, depth - 1) for one in value]
-    is_bare = name.endswith("_by_replica") and depth > 0  # a number where each replica must have one
+    is_bare = name.endswith("_by_trial") and depth > 0  # a number where each trial must have one
     if is_bare or isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name[:40]!r} must be {'a list' if is_bare else 'a number'}, got {_shown(value)}")
     return value if -TOO_LARGE < value < TOO_LARGE else None

@@ -36,7 +36,7 @@ _PATIENCE = 1.0  # seconds in which a lock may become free
 FOLDERS = ("checkpoints", "tensorboard", "trace", source_files.FOLDER)
 
 
-class Held:
+class FolderLock:
     """The lock on a run's folder that this process holds."""
 
     def __init__(self, workdir: pathlib.Path, descriptor: int | None):
@@ -62,7 +62,7 @@ class Held:
 
 
 @contextlib.contextmanager
-def locked(workdir: pathlib.Path) -> Iterator[Held]:
+def locked(workdir: pathlib.Path) -> Iterator[FolderLock]:
     """Locks the folder for this process. The system releases the lock when the process ends."""
     check_spelt(workdir)
     try:
@@ -79,7 +79,7 @@ def locked(workdir: pathlib.Path) -> Iterator[Held]:
         try:
             import fcntl
         except ImportError:  # Windows has no such lock
-            yield Held(workdir, None)
+            yield FolderLock(workdir, None)
             return
         try:
             _lock_patiently(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -92,7 +92,7 @@ def locked(workdir: pathlib.Path) -> Iterator[Held]:
         with naming(workdir / ".lock"):  # the disk may be full
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), f"process {os.getpid()}".encode())
-        yield Held(workdir, file.fileno())
+        yield FolderLock(workdir, file.fileno())
 
 
 def _lock_patiently(lock: Callable[[], None]) -> None:
@@ -241,7 +241,7 @@ def claim(
     workdir: pathlib.Path,
     config: Config,
     record: dict[str, Any],
-    kept: Sequence[source_files.Kept] = (),
+    kept: Sequence[source_files.SavedSource] = (),
     continued: dict[str, Any] | None = None,
 ) -> None:
     """Writes config.json and copies of what is brought, or checks that the existing ones are of this run.

@@ -16,12 +16,12 @@ def run_name(config: Config) -> str:
     names = {name: source_files.short(name, value) for name, value in config.to_json().items()}
     parts = [names["dataset"], *([] if config.model == "auto" else [names["model"]]), names["method"]]
     parts += [] if config.compressor == "none" else [names["compressor"]]
-    parts += [] if config.ascent == "auto" else [names["ascent"]]
+    parts += [] if config.gradient == "auto" else [names["gradient"]]
     parts += [
         f"{names['topology']}{config.agents}",
         f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
     ]
-    named = ("dataset", "model", "method", "compressor", "ascent", "topology", "agents", "seed", "seeds")
+    named = ("dataset", "model", "method", "compressor", "gradient", "topology", "agents", "seed", "seeds")
     changed = _changed(config.to_json(), *named)
     if changed:
         parts.append(_short_hash(changed))

@@ -33,13 +33,13 @@ def _fault(result: dict[str, Any]) -> str:
             return f"{name} must be a number >= 0"
     if not isinstance(result["steps"], int):
         return "steps must be a whole number"
-    replicas = result.get("replicas", [])
-    if "replicas" in result:
-        if not isinstance(replicas, list) or not replicas or not all(isinstance(r, dict) for r in replicas):
-            return "replicas must be a list of objects"
+    trials = result.get("trials", [])
+    if "trials" in result:
+        if not isinstance(trials, list) or not trials or not all(isinstance(r, dict) for r in trials):
+            return "trials must be a list of objects"
         if not isinstance(result.get("diverged"), int):
             return "diverged must be a whole number"
-    for end in (result, *replicas):
+    for end in (result, *trials):
         if fault := _fault_of_one(end):
             return fault
     return ""
@@ -99,7 +99,7 @@ _KINDS: dict[str, _Kind] = {
     "consensus_distance": _NUMBER,
     "profile": ("an object of times", _are_times),
     "last_finite": ("a step and its loss", _is_last_finite),
-    "replicas": ("a list of objects", lambda value: isinstance(value, list)),
+    "trials": ("a list of objects", lambda value: isinstance(value, list)),
     "settings": ("a list of objects of numbers", _are_settings),
     "swept": (
         "a list of names",

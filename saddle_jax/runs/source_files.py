@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 FOLDER = "code"
 # The settings that may name something that is brought.
-SETTINGS = ("method", "ascent", "compressor", "topology", "model", "dataset", "objective")
+SETTINGS = ("method", "gradient", "compressor", "topology", "model", "dataset", "objective")
 
 
-class Thing(NamedTuple):
+class SourceRef(NamedTuple):
     """A spelling that a setting has, of something that is brought or of a graph in a file."""
 
     setting: str
@@ -62,10 +62,10 @@ class Thing(NamedTuple):
         return brought.at(self.text, os.path.basename(self.place)) if is_file else self.text
 
 
-class Kept(NamedTuple):
+class SavedSource(NamedTuple):
     """A thing that a run uses, the file that it came from, and the files beside that one that it imports."""
 
-    thing: Thing
+    ref: SourceRef
     source: Source
     beside: tuple[Source, ...]
 
@@ -76,8 +76,8 @@ class Kept(NamedTuple):
             for each in (self.source, *self.beside)
         ]
         return {
-            "setting": self.thing.setting,
-            "spelling": self.thing.text,
+            "setting": self.ref.setting,
+            "spelling": self.ref.text,
             **own,
             **({"beside": beside} if beside else {}),
         }
@@ -94,10 +94,10 @@ class Kept(NamedTuple):
         return None if len(recorded) == len(found) else (entry, self.source)
 
 
-def things(config: "Config") -> list[Thing]:
+def source_refs(config: "Config") -> list[SourceRef]:
     """Lists what the settings of a run bring; nothing is imported or read."""
     return [
-        Thing(name, part)
+        SourceRef(name, part)
         for name in SETTINGS
         for part in _parts(name, getattr(config, name, ""))
         if _is_brought(name, part)
@@ -109,16 +109,16 @@ def short(setting: str, value: Any) -> Any:
     if setting not in SETTINGS or not isinstance(value, str):
         return value
     parts = _parts(setting, value)
-    return "+".join(Thing(setting, part).short if _is_brought(setting, part) else part for part in parts)
+    return "+".join(SourceRef(setting, part).short if _is_brought(setting, part) else part for part in parts)
 
 
-def collect(config: "Config") -> list[Kept]:
+def collect(config: "Config") -> list[SavedSource]:
     """Returns what the settings bring, with the files; objects of a Python program have none."""
-    found = [thing for thing in things(config) if not thing.is_object]
-    return [_kept(thing) for thing in found]
+    found = [ref for ref in source_refs(config) if not ref.is_object]
+    return [_saved(ref) for ref in found]
 
 
-def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+def write_copies(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
     """Copies the files of a run into its folder."""
     if kept:
         (workdir / FOLDER).mkdir(exist_ok=True)
@@ -128,18 +128,18 @@ def write_copies(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
             partial.write_bytes(source.content)
 
 
-def check_unchanged(workdir: pathlib.Path, kept: Sequence[Kept]) -> None:
+def check_unchanged(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
     """Checks that a run which goes on has the files that it began with; they may have moved."""
     recorded = {(each.setting, each.short): entry for each, entry in _recorded(workdir)} if kept else {}
     for each in kept:
-        entry = recorded.get((each.thing.setting, each.thing.short))
+        entry = recorded.get((each.ref.setting, each.ref.short))
         if entry is None:
             raise RunError(f"{workdir} does not say which {each.source.path.name} it was trained with")
         if changed := each.changed(entry):
             raise RunError(f"{_other_file(workdir, *changed)}; or choose another workdir")
 
 
-def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
+def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
     """Returns the settings of a run that is opened again, with code from the files that this user names.
 
     Args:
@@ -149,25 +149,25 @@ def consented(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> 
 
     Graphs in files are read from their copies in the folder.
     """
-    if not things(config):
+    if not source_refs(config):
         return config
     entries = {(each.setting, each.text): entry for each, entry in _recorded(workdir)}
 
-    def here(thing: Thing) -> str:
-        if thing.is_object:
+    def here(ref: SourceRef) -> str:
+        if ref.is_object:
             raise RunError(
-                f"{workdir}: {thing.setting} {thing.text} was made from Python objects: open it with "
+                f"{workdir}: {ref.setting} {ref.text} was made from Python objects: open it with "
                 "saddle_jax.Run"
             )
-        entry = entries.get((thing.setting, thing.text))
+        entry = entries.get((ref.setting, ref.text))
         if entry is None:
-            raise RunError(f"{workdir} does not say which {thing.place} it was trained with")
-        return _copy_of(workdir, entry) if thing.is_data else _allowed(workdir, thing, entry, given)
+            raise RunError(f"{workdir} does not say which {ref.place} it was trained with")
+        return _copy_of(workdir, entry) if ref.is_data else _allowed(workdir, ref, entry, given)
 
     changes: dict[str, Any] = {}
     for name in SETTINGS:
         parts = _parts(name, getattr(config, name, ""))
-        moved = [here(Thing(name, part)) if _is_brought(name, part) else part for part in parts]
+        moved = [here(SourceRef(name, part)) if _is_brought(name, part) else part for part in parts]
         if moved != parts:
             changes[name] = "+".join(moved)
     return dataclasses.replace(config, **changes)
@@ -183,15 +183,15 @@ def _is_brought(setting: str, text: str) -> bool:
     return brought.is_brought(text)
 
 
-def _kept(thing: Thing) -> Kept:
-    if thing.is_data:
-        return Kept(thing, sources.read(thing.setting, thing.text), ())
-    source = brought.source(thing.setting, thing.text)
-    is_file = thing.place.endswith(".py")  # a module is in a package, which has versions
-    return Kept(thing, source, tuple(siblings(thing.setting, source).values()) if is_file else ())
+def _saved(ref: SourceRef) -> SavedSource:
+    if ref.is_data:
+        return SavedSource(ref, sources.read(ref.setting, ref.text), ())
+    source = brought.source(ref.setting, ref.text)
+    is_file = ref.place.endswith(".py")  # a module is in a package, which has versions
+    return SavedSource(ref, source, tuple(siblings(ref.setting, source).values()) if is_file else ())
 
 
-def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
+def _recorded(workdir: pathlib.Path) -> list[tuple[SourceRef, dict[str, Any]]]:
     """Reads what config.json says of the code of a run; it may be anything."""
     path = workdir / "config.json"
     content = read_object(path) or {}
@@ -204,7 +204,7 @@ def _recorded(workdir: pathlib.Path) -> list[tuple[Thing, dict[str, Any]]]:
                 raise ValueError("code must have the name of each file")
             if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spelling")):
                 raise ValueError("code must have the setting and the spelling of each file")
-        return [(Thing(entry["setting"], entry["spelling"]), entry) for entry in entries]
+        return [(SourceRef(entry["setting"], entry["spelling"]), entry) for entry in entries]
 
 
 def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:
@@ -224,22 +224,22 @@ def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
     return str(path)
 
 
-def _allowed(workdir: pathlib.Path, thing: Thing, entry: dict[str, Any], given: Sequence[str]) -> str:
+def _allowed(workdir: pathlib.Path, ref: SourceRef, entry: dict[str, Any], given: Sequence[str]) -> str:
     """Returns the spelling of a thing in the file or the module that the user named, and that matches."""
-    names = (os.path.basename(thing.place), _copy(workdir, entry).name)
-    is_file = thing.place.endswith(".py")
+    names = (os.path.basename(ref.place), _copy(workdir, entry).name)
+    is_file = ref.place.endswith(".py")
     other = None
     for place in given:
-        if (os.path.basename(place) in names) if is_file else place == thing.place:
-            found = _kept(Thing(thing.setting, brought.at(thing.text, place)))
+        if (os.path.basename(place) in names) if is_file else place == ref.place:
+            found = _saved(SourceRef(ref.setting, brought.at(ref.text, place)))
             other = found.changed(entry)
             if other is None:
-                return found.thing.text
+                return found.ref.text
     if other is not None:
         raise RunError(_other_file(workdir, *other))
     raise RunError(
-        f"{workdir} was trained with {thing.text}, which is imported only when you say so: "
-        f"add {shlex.quote(f'--code={thing.place}')}"
+        f"{workdir} was trained with {ref.text}, which is imported only when you say so: "
+        f"add {shlex.quote(f'--code={ref.place}')}"
     )
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
 from saddle_jax.base.statistics import Summary, paired, summarise
-from saddle_jax.runs.downsample import Thinned, read_thinned
+from saddle_jax.runs.downsample import Downsampled, read_thinned
 from saddle_jax.runs.metrics import Record, newest, read_metrics
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_config, read_settings
 from saddle_jax.runs.schema import CLASSIFICATION, Measure, measures, read_result, same
 from saddle_jax.runs.source_files import short
 from saddle_jax.settings.config import IRRELEVANT, Config
-from saddle_jax.settings.sweep import name_of, of_replica, settings_of
+from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ _MOST_POINTS = 120  # of a landscape along one side, as many cells as a page dra
 MOST_LINES = 4096
 
 # Reads the lines of a folder, all or some.
-Reader = Callable[[pathlib.Path], Thinned]
+Reader = Callable[[pathlib.Path], Downsampled]
 
 
 def gather(
@@ -98,7 +98,7 @@ def gather(
     most: int | None = None,
     read: Reader | None = None,
 ) -> list[Run]:
-    """Reads the runs in folders, each replica a run; a folder that holds none is a RunError.
+    """Reads the runs in folders, each trial a run; a folder that holds none is a RunError.
 
     Args:
       workdirs: the folders.
@@ -122,9 +122,9 @@ def gather(
     ]
 
 
-def _whole(workdir: pathlib.Path) -> Thinned:
+def _whole(workdir: pathlib.Path) -> Downsampled:
     records = read_metrics(workdir)
-    return Thinned(records, len(records))
+    return Downsampled(records, len(records))
 
 
 def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
@@ -138,9 +138,9 @@ def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
     ends = _ends(result, len(own), workdir / "result.json")
     runs = []
     for number, (each, setting, end) in enumerate(zip(config.each(), own, ends, strict=True)):
-        ending = f"-{number}" if config.has_replicas else ""
+        ending = f"-{number}" if config.has_trials else ""
         run = Run(
-            name=f"{name} ({name_of(setting)})" if config.has_replicas else name,
+            name=f"{name} ({name_of(setting)})" if config.has_trials else name,
             config=each,
             about=_about(about, number),
             state="running" if running else str(end.get("status", "unfinished")),
@@ -158,7 +158,7 @@ def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
 
 
 def _about(about: dict[str, Any], number: int) -> dict[str, Any]:
-    """Returns what config.json says, with the partition of one replica in place of the first one's."""
+    """Returns what config.json says, with the partition of one trial in place of the first one's."""
     partitions = about["partitions"]
     is_recorded = number < len(partitions) and isinstance(partitions[number], dict)
     return about | {"partition": partitions[number] if is_recorded else about["partition"]}
@@ -166,11 +166,11 @@ def _about(about: dict[str, Any], number: int) -> dict[str, Any]:
 
 def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list[dict[str, Any]]:
     """Returns how each run of a folder ended: its own part of result.json and the shared one, or nothing."""
-    if result is None or "replicas" not in result:
+    if result is None or "trials" not in result:
         return [result or {}] * count
-    each = result["replicas"]
+    each = result["trials"]
     if not isinstance(each, list) or len(each) != count or not all(isinstance(end, dict) for end in each):
-        raise damaged(path, f"replicas must be a list of {count} objects")
+        raise damaged(path, f"trials must be a list of {count} objects")
     shared = (
         "steps",
         "seconds",
@@ -215,13 +215,13 @@ def class_names(run: Run, classes: int) -> list[str]:
 def _metrics(
     workdir: pathlib.Path, lines: Sequence[Record], result: dict[str, Any], number: int, passes: Any
 ) -> list[Record]:
-    """Returns the lines, of a replica its part, with how much had been sent and computed by then.
+    """Returns the lines, of a trial its part, with how much had been sent and computed by then.
 
     Lines of older versions may not say what had been sent: each step costs the same, and the last count gives
     all. So do the backward passes of a step, the mean over its agents and kinds.
     """
     path = workdir / "metrics.jsonl"
-    records = [_cleaned(of_replica(record, number), path) for record in lines]
+    records = [_cleaned(of_trial(record, number), path) for record in lines]
     ends = [*records, *([result] if result else [])]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
         counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
@@ -350,7 +350,7 @@ def _listed(workdir: pathlib.Path, label: str) -> Listed:
     if score is not None:
         text = f"{headline.title} {headline.text(score)}"
     if settings["sweep"]:  # numbers of different settings have no mean
-        each = [x for x in record.get(f"{headline.key}_by_replica") or () if isinstance(x, float)]
+        each = [x for x in record.get(f"{headline.key}_by_trial") or () if isinstance(x, float)]
         spread = f"{headline.digits(min(each))} to {headline.text(max(each))}" if each else "-"
         score, text = None, f"{headline.title} {spread}"
     return Listed(
@@ -543,9 +543,9 @@ def _ended(workdir: pathlib.Path) -> list[_Ended]:
     result = read_result(workdir)
     if result is None:
         return []
-    configs, results = read_config(workdir).each(), result.get("replicas", [result])
+    configs, results = read_config(workdir).each(), result.get("trials", [result])
     if len(configs) != len(results):
-        raise damaged(workdir / "result.json", f"replicas must be a list of {len(configs)} objects")
+        raise damaged(workdir / "result.json", f"trials must be a list of {len(configs)} objects")
     return list(zip(configs, results, strict=True))
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from saddle_jax.base.tables import Table, load
-from saddle_jax.core.ascent import Ascent
+from saddle_jax.core.estimator import GradientEstimator
 
-# A new ascent is a file in this folder and a line here.
-ASCENTS: Table[Callable[..., Ascent[Any]]] = load(
+# A new estimator is a file in this folder and a line here.
+GRADIENTS: Table[Callable[..., GradientEstimator[Any]]] = load(
     {
-        "plain": "saddle_jax.core.ascent:plain",
+        "plain": "saddle_jax.core.estimator:plain_gradient",
         "sam": "saddle_jax.sam.sam:sam",
         "asam": "saddle_jax.sam.asam:asam",
         "looksam": "saddle_jax.sam.looksam:looksam",

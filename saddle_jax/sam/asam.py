@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
-from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.estimator import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import layer_names, tree_map
 from saddle_jax.sam.sam import perturbation
 
@@ -26,7 +26,7 @@ ABOUT = About("Kwon et al., ICML 2021")
 WEIGHTS = ("weight", "kernel", "embedding", "scale")
 
 
-def asam(rho: Any = 0.5, eta: Any = 0.01) -> Ascent[tuple[()]]:
+def asam(rho: Any = 0.5, eta: Any = 0.01) -> GradientEstimator[tuple[()]]:
     """Takes the adaptive sharpness-aware gradient, in two backward passes.
 
     A parameter is a weight if its own name contains "weight", "kernel", "embedding" or "scale". In a model
@@ -37,13 +37,13 @@ def asam(rho: Any = 0.5, eta: Any = 0.01) -> Ascent[tuple[()]]:
         ten times as large as SAM's: the authors have 0.5 for CIFAR-10 and 1 for CIFAR-100.
       eta: what is added to |x|, >= 0, so that small weights move too.
 
-    >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), sj.asam(0.5)).ascent
+    >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), sj.asam(0.5)).gradient
     asam(rho=0.5, eta=0.01)
     """
     rho = checks.real("rho", rho, at_least=0.0)
     eta = checks.real("eta", eta, at_least=0.0)
     if isinstance(rho, float) and rho == 0.0:
-        return plain()
+        return plain_gradient()
 
     def gradient(
         grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
@@ -53,7 +53,7 @@ def asam(rho: Any = 0.5, eta: Any = 0.01) -> Ascent[tuple[()]]:
         xi = tree_map(jnp.multiply, scale, perturbation(tree_map(jnp.multiply, scale, g), rho))
         return grad(tree_map(jnp.add, x, xi), d), state
 
-    return Ascent(f"asam(rho={rho}, eta={eta})", nothing, gradient)
+    return GradientEstimator(f"asam(rho={rho}, eta={eta})", nothing, gradient)
 
 
 def weights(x: Params) -> Any:

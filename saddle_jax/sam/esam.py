@@ -19,14 +19,14 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params
-from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.estimator import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import tree_map
 from saddle_jax.sam.sam import perturbation
 
 ABOUT = About("Du et al., ICLR 2022")
 
 
-def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> Ascent[tuple[()]]:
+def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> GradientEstimator[tuple[()]]:
     """Takes the efficient sharpness-aware gradient, in 1 + gamma backward passes. It draws random numbers.
 
     Where a batch is a dict with "mask" [B], as those of images are, samples with a zero there are none: the
@@ -46,7 +46,7 @@ def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> Ascent[tuple[(
     if not isinstance(gamma, float):
         raise ArgumentError(f"gamma must be a number when a step is compiled, it is a shape, got {gamma!r}")
     if isinstance(rho, float) and rho == 0.0:
-        return plain()
+        return plain_gradient()
     name = f"esam(rho={rho}, beta={beta}, gamma={gamma})"
 
     def gradient(
@@ -62,7 +62,7 @@ def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> Ascent[tuple[(
         # A swept rho may be zero, which is the plain gradient, of all samples.
         return tree_map(lambda g_tilde, g: jnp.where(rho > 0, g_tilde, g), g_tilde, g), state
 
-    return Ascent(name, nothing, gradient, needs=("key",), cost=lambda phase: 1 + gamma)
+    return GradientEstimator(name, nothing, gradient, needs=("key",), cost=lambda phase: 1 + gamma)
 
 
 def some_tensors(g: Params, key: Key, beta: Any) -> Params:

@@ -18,7 +18,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Params
-from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.estimator import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import tree_map
 from saddle_jax.sam.projection import orthogonal
 from saddle_jax.sam.sam import perturbation
@@ -28,7 +28,7 @@ ABOUT = About("Zhuang et al., ICLR 2022")
 
 def gsam(
     rho_max: Any = 0.1, rho_min: Any = 0.02, alpha: Any = 0.4, share: Callable[[Any], Any] | None = None
-) -> Ascent[tuple[()]]:
+) -> GradientEstimator[tuple[()]]:
     """Takes the gradient of GSAM, in two backward passes.
 
     Args:
@@ -51,7 +51,7 @@ def gsam(
     if share is not None and known and rho_min > rho_max:
         raise ArgumentError(f"rho_min must be at most rho_max = {rho_max}, got {rho_min}")
     if isinstance(rho_max, float) and rho_max == 0.0:
-        return plain()
+        return plain_gradient()
 
     def gradient(
         grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
@@ -62,4 +62,4 @@ def gsam(
         return tree_map(lambda g_p, h: g_p - alpha * h, g_p, orthogonal(g, g_p)), state
 
     name = f"gsam(rho_max={rho_max}, rho_min={rho_min}, alpha={alpha})"
-    return Ascent(name, nothing, gradient, needs=() if share is None else ("t",))
+    return GradientEstimator(name, nothing, gradient, needs=() if share is None else ("t",))

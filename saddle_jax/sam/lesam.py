@@ -16,14 +16,14 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
-from saddle_jax.core.ascent import Ascent, GradientFn, plain
+from saddle_jax.core.estimator import GradientEstimator, GradientFn, plain_gradient
 from saddle_jax.core.trees import tree_map
 from saddle_jax.sam.sam import perturbation
 
 ABOUT = About("Fan et al., ICML 2024")
 
 
-def lesam(rho: Any = 0.1) -> Ascent[Any]:
+def lesam(rho: Any = 0.1) -> GradientEstimator[Any]:
     """Takes the gradient after a climb back along the last way, in one backward pass.
 
     It remembers the last model; of each pair, where neighbours' gradients are asked for.
@@ -36,7 +36,7 @@ def lesam(rho: Any = 0.1) -> Ascent[Any]:
     """
     rho = checks.real("rho", rho, at_least=0.0)
     if isinstance(rho, float) and rho == 0.0:
-        return plain()
+        return plain_gradient()
 
     def init(x: Params) -> Params:
         return jax.tree.map(jnp.copy, x)  # whoever donates models and states must not do it twice
@@ -45,4 +45,4 @@ def lesam(rho: Any = 0.1) -> Ascent[Any]:
         v = tree_map(jnp.subtract, last_x, x) if grad.along is None else grad.along
         return grad(tree_map(jnp.add, x, perturbation(v, rho)), d), x
 
-    return Ascent(f"lesam(rho={rho})", init, gradient, needs=("along",))
+    return GradientEstimator(f"lesam(rho={rho})", init, gradient, needs=("along",))

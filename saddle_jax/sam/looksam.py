@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
-from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.estimator import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import agent_norms, tree_map, zeros_like
 from saddle_jax.sam.projection import orthogonal
 from saddle_jax.sam.sam import perturbation
@@ -24,7 +24,7 @@ ABOUT = About("Liu et al., CVPR 2022")
 _CLIMBS, _BETWEEN = 0, 1
 
 
-def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> Ascent[Any]:
+def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> GradientEstimator[Any]:
     """Takes SAM's gradient in every k-th step, and between them the plain one with SAM's last sideways part.
 
     It costs 1 + 1 / k backward passes, and remembers one vector of the model's size.
@@ -41,7 +41,7 @@ def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> Ascent[Any]:
     every = checks.whole("every", every, at_least=1)
     alpha = checks.real("alpha", alpha, at_least=0.0)
     if isinstance(rho, float) and rho == 0.0:
-        return plain()
+        return plain_gradient()
     init: Any = zeros_like if every > 1 else nothing
 
     def gradient(grad: GradientFn, x: Params, d: Batch, g_v: Any, phase: int) -> tuple[Params, Any]:
@@ -55,7 +55,7 @@ def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> Ascent[Any]:
         return g_tilde, tree_map(lambda v: jnp.where(rho > 0, v, 0), orthogonal(g_tilde, g))
 
     phases = (_CLIMBS, *[_BETWEEN] * (every - 1))
-    return Ascent(f"looksam(rho={rho}, every={every}, alpha={alpha})", init, gradient, phases)
+    return GradientEstimator(f"looksam(rho={rho}, every={every}, alpha={alpha})", init, gradient, phases)
 
 
 def _of_length(length: Any, vector: Params) -> Params:

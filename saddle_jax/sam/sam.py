@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Batch, Params
-from saddle_jax.core.ascent import Ascent, GradientFn, nothing, plain
+from saddle_jax.core.estimator import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import agent_norms, tree_map
 
 ABOUT = About("Foret et al., ICLR 2021")
@@ -26,7 +26,7 @@ _NORM_FLOOR = 1e-12
 _CLIMBS, _BETWEEN = 0, 1
 
 
-def sam(rho: Any, every: int = 1, reuse: bool = False) -> Ascent[Any]:
+def sam(rho: Any, every: int = 1, reuse: bool = False) -> GradientEstimator[Any]:
     """Takes the sharpness-aware gradient, in two backward passes.
 
     Args:
@@ -38,14 +38,14 @@ def sam(rho: Any, every: int = 1, reuse: bool = False) -> Ascent[Any]:
 
     >>> sj.sam(0.05, every=5).passes_per_step
     1.2
-    >>> sj.saddle(sj.dpsgd(sj.ring(10), 0.1), sj.sam(0.05)).ascent
+    >>> sj.saddle(sj.dpsgd(sj.ring(10), 0.1), sj.sam(0.05)).gradient
     sam(rho=0.05)
     """
     rho = checks.real("rho", rho, at_least=0.0)
     every = checks.whole("every", every, at_least=1)
     checks.instance("reuse", reuse, bool, "True")
     if isinstance(rho, float) and rho == 0.0:
-        return plain()
+        return plain_gradient()
     remembers = reuse and every > 1
 
     def init(x: Params) -> Any:
@@ -61,7 +61,7 @@ def sam(rho: Any, every: int = 1, reuse: bool = False) -> Ascent[Any]:
 
     options = f", every={every}" * (every > 1) + ", reuse=True" * remembers
     phases = (_CLIMBS, *[_BETWEEN] * (every - 1))
-    return Ascent(f"sam(rho={rho}{options})", init, gradient, phases)
+    return GradientEstimator(f"sam(rho={rho}{options})", init, gradient, phases)
 
 
 def perturbation(gradient: Params, rho: Any) -> Params:

@@ -15,7 +15,7 @@ from saddle_jax.base.reading import LARGEST
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.page import Page, as_json, asset, filled, most_lines, page_data, policy, run_page
 from saddle_jax.report.sections import sparkline
-from saddle_jax.runs.downsample import MOST_BYTES, Following, Thinned
+from saddle_jax.runs.downsample import MOST_BYTES, Downsampled, Following
 from saddle_jax.runs.table import Run, gather
 from saddle_jax.serve.scan import Entry, Runs, version_of
 
@@ -122,7 +122,7 @@ class Site:
                 runs.append(dataclasses.replace(run, name=entry.name + own))
         return runs, refusals
 
-    def _lines(self, workdir: pathlib.Path, most: int, most_bytes: int) -> Thinned:
+    def _lines(self, workdir: pathlib.Path, most: int, most_bytes: int) -> Downsampled:
         """Reads what is new in a run's lines; of the lines that it knows it forgets the oldest."""
         asked = workdir, most, most_bytes
         following = self._followed.pop(asked, None) or Following(workdir, most, most_bytes)

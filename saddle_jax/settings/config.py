@@ -12,15 +12,15 @@ from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import one_line
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression import spelling as compressors
-from saddle_jax.core.faults import MISSING
+from saddle_jax.core.faults import LOST_WEIGHTS
 from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.mixing import FORMS, Graphs
+from saddle_jax.core.mixing import MIXINGS, Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.devices import placement
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.graphs import spelling as graphs
-from saddle_jax.kernels.convolution import LOWERINGS
+from saddle_jax.kernels.convolution import CONV_IMPLS
 from saddle_jax.methods import METHODS, options_of
 from saddle_jax.methods import spelling as methods
 from saddle_jax.methods.ngm import SELF_GRADIENTS
@@ -28,11 +28,11 @@ from saddle_jax.methods.spelling import is_ours, leaves_open, parse_method
 from saddle_jax.models import NAMES as MODELS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.models.precision import PRECISIONS
-from saddle_jax.sam import ASCENTS
-from saddle_jax.sam import spelling as ascents
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam import GRADIENTS
+from saddle_jax.sam import spelling as gradients
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import network
-from saddle_jax.settings import sweep as replicas
+from saddle_jax.settings import sweep as trials
 from saddle_jax.tasks.objectives import OBJECTIVES
 
 # ---- how a setting is declared ----
@@ -91,8 +91,8 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 _NEEDS = {
     "slowmo_beta": "slowmo_every",
     "burst": "drop",
-    "absence": "offline",
-    "straggling": "compute_time",
+    "mean_offline": "offline",
+    "compute_sigma": "compute_time",
 }
 _MOST_RUNS = 4_096  # that one program trains side by side
 # Settings that are options of some methods and not of others.
@@ -153,7 +153,7 @@ def check_imported(config: "Config") -> None:
 
 
 def _check_options(config: "Config") -> None:
-    """Checks that the method has the options that are set, and that it needs the ascent that is named."""
+    """Checks that the method has the options that are set, and that it needs the estimator that is named."""
     name, _ = parse_method(config.method)
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
@@ -161,34 +161,35 @@ def _check_options(config: "Config") -> None:
             f"{option} must be {default} for {config.method}, which has no such option or sets it itself, "
             f"got {getattr(config, option)!r}"
         )
-    if config.ascent in ("none", "plain") and "rho" in options_of(name):
-        raise ArgumentError(f"ascent must not be none for {name}, which climbs: name the method without it")
+    if config.gradient in ("none", "plain") and "rho" in options_of(name):
+        raise ArgumentError(f"gradient must not be none for {name}, which climbs: name the method without it")
 
 
-def check_ascent(config: "Config") -> None:
-    """Checks that the settings of SAM are not set beside another ascent, whose options its name carries."""
-    name, options = ascents.parse_ascent(config.ascent)
+def check_gradient(config: "Config") -> None:
+    """Checks that the settings of SAM are not set beside another estimator, which has options of its own."""
+    name, options = gradients.parse_gradient(config.gradient)
     if name == "auto":
         return
     for option, setting in (("rho", "rho"), ("every", "ascent_every"), ("reuse", "ascent_reuse")):
         default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
         if getattr(config, setting) != default and (name != "sam" or option in options):
             raise ArgumentError(
-                f"{setting} must be {default} beside ascent {config.ascent}, which has options of its own, "
-                f"got {getattr(config, setting)!r}"
+                f"{setting} must be {default} beside gradient {config.gradient}, which has options of its "
+                f"own, got {getattr(config, setting)!r}"
             )
 
 
 def check_network(config: "Config") -> None:
     """Checks that what goes wrong can go wrong for these agents, and that only a given time varies."""
     network.faults_of(config)
-    if config.straggling and not config.compute_time:
+    if config.compute_sigma and not config.compute_time:
         raise ArgumentError(
-            f"straggling must be 0 without compute_time, of which it is the spread, got {config.straggling:g}"
+            "compute_sigma must be 0 without compute_time, of which it is the spread, "
+            f"got {config.compute_sigma:g}"
         )
 
 
-def check_replicas(config: "Config") -> None:
+def check_trials(config: "Config") -> None:
     """Checks that several runs fit into one program."""
     if config.seeds and config.seed:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
@@ -197,15 +198,15 @@ def check_replicas(config: "Config") -> None:
         _check_sweep(config)
     if graphs.is_ours(config.topology):
         _check_seeds(config)
-    if config.has_replicas:
+    if config.has_trials:
         _check_count(config)
         config.each()  # which checks its numbers
 
 
 def _check_count(config: "Config") -> None:
     """Checks that there are not more runs than one program can be made of."""
-    sizes = [len(replicas.parse_seeds(config.seeds)) or 1]
-    sizes += [len(values) for values in replicas.parse_sweep(config.sweep).values()]
+    sizes = [len(trials.parse_seeds(config.seeds)) or 1]
+    sizes += [len(values) for values in trials.parse_sweep(config.sweep).values()]
     if (count := math.prod(sizes)) > _MOST_RUNS:
         raise ArgumentError(
             f"seeds and sweep must make at most {_MOST_RUNS:,} runs in one program, got {count:,}: "
@@ -215,7 +216,7 @@ def _check_count(config: "Config") -> None:
 
 def _check_sweep(config: "Config") -> None:
     """Checks that the method has the options that are swept."""
-    for name in replicas.parse_sweep(config.sweep):
+    for name in trials.parse_sweep(config.sweep):
         if not has(config, name):
             raise ArgumentError(
                 f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"
@@ -224,7 +225,7 @@ def _check_sweep(config: "Config") -> None:
 
 def _check_seeds(config: "Config") -> None:
     """Checks that all seeds have the same graph."""
-    if graphs.is_random(config.topology) and len(replicas.parse_seeds(config.seeds)) > 1:
+    if graphs.is_random(config.topology) and len(trials.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
             f"seeds must be one for topology {config.topology}, whose graph differs between seeds, "
             f"got {config.seeds!r}"
@@ -232,15 +233,17 @@ def _check_seeds(config: "Config") -> None:
 
 
 def has(config: "Config", name: str) -> bool:
-    """Tells whether a setting, or "method.NAME" of a spelling, means something to method and ascent.
+    """Tells whether a setting, or "method.NAME" of a spelling, means something to method and estimator.
 
     What is not ours is imported.
     """
-    if own := replicas.own_option(name):
+    if own := trials.own_option(name):
         whose, option = own
-        return (leaves_open if whose == "method" else ascents.leaves_open)(getattr(config, whose), option)
-    if name == "rho" and config.ascent != "auto":
-        return ascents.parse_ascent(config.ascent)[0] == "sam" and ascents.leaves_open(config.ascent, name)
+        return (leaves_open if whose == "method" else gradients.leaves_open)(getattr(config, whose), option)
+    if name == "rho" and config.gradient != "auto":
+        return gradients.parse_gradient(config.gradient)[0] == "sam" and gradients.leaves_open(
+            config.gradient, name
+        )
     if name in _NEEDS:
         return bool(getattr(config, _NEEDS[name]))
     return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
@@ -252,23 +255,23 @@ def surely_lacks(config: "Config", name: str) -> bool:
 
 
 def _are_ours(config: "Config") -> bool:
-    return is_ours(config.method) and ascents.is_ours(config.ascent)
+    return is_ours(config.method) and gradients.is_ours(config.gradient)
 
 
 def is_whole(text: str, whose: str, option: str) -> bool:
-    """Tells whether an option of a spelt method or ascent is a whole number or a truth, by its default."""
-    parameter = (methods if whose == "method" else ascents).parameter(text, option)
+    """Tells whether an option of a spelt method or estimator is a whole number or a truth, by its default."""
+    parameter = (methods if whose == "method" else gradients).parameter(text, option)
     return isinstance(parameter.default, int) or parameter.annotation in (int, bool, "int", "bool")
 
 
 def _check_swept(config: "Config") -> None:
     """Checks that numbers are swept, of settings or of options."""
     floats = [field.name for field in dataclasses.fields(config) if field.type is float]
-    for name in replicas.parse_sweep(config.sweep):
-        if name not in floats and not replicas.own_option(name):
+    for name in trials.parse_sweep(config.sweep):
+        if name not in floats and not trials.own_option(name):
             raise ArgumentError(
                 f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
-                f"{', '.join(floats)}, or options such as method.NAME and ascent.NAME, got {name!r}"
+                f"{', '.join(floats)}, or options such as method.NAME and gradient.NAME, got {name!r}"
             )
 
 
@@ -280,8 +283,8 @@ def _listed(names: Sequence[str]) -> str:
 IRRELEVANT = (
     "data_dir",
     "devices",
-    "group",
-    "lowering",
+    "agents_per_call",
+    "conv_impl",
     "keep_checkpoints",
     "keep_every_epochs",
     "checkpoint_every_steps",
@@ -300,16 +303,16 @@ class Config:
         "as in gradient_tracking(variant=diging); or your own, FILE.py:NAME or module:NAME",
         lambda _, v: parse_method(v),
     )
-    ascent: str = setting(
+    gradient: str = setting(
         "auto",
-        f"how gradients are taken: none, {', '.join(name for name in ASCENTS if name != 'plain')}, with "
+        f"how gradients are taken: none, {', '.join(name for name in GRADIENTS if name != 'plain')}, with "
         "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
         "your own, FILE.py:NAME or module:NAME",
-        lambda _, v: parse_ascent(v),
+        lambda _, v: parse_gradient(v),
     )
     topology: str = setting(
         "ring",
-        "who hears whom: ring, torus, torus:5x8, complete, star, chain, hypercube, exponential, isolated, "
+        "who hears whom: ring, torus, torus:5x8, complete, star, path, hypercube, exponential, isolated, "
         "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
         "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
         "random_digraph:3; changing in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
@@ -348,7 +351,7 @@ class Config:
     subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
     partition: str = setting(
         "auto",
-        f"how the data is dealt out to the agents: {', '.join(KINDS)}, or given, for data that is divided "
+        f"how the data is partitioned among agents: {', '.join(KINDS)}, or given, for data that is divided "
         "already; auto is given for such data, dirichlet for data with classes, and iid otherwise",
         one_of(("auto", "given", *KINDS)),
     )
@@ -377,7 +380,7 @@ class Config:
     )
     warmup_epochs: int = setting(0, "number of epochs over which the learning rate rises from zero", whole(0))
     # The method's options
-    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and ascent sam", real(at_least=0.0))
+    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and gradient sam", real(at_least=0.0))
     ascent_every: int = setting(
         1, "compute SAM's perturbation every N steps; the paper's efficient variant has 5", whole(1)
     )
@@ -416,7 +419,7 @@ class Config:
     self_gradient: str = setting(
         "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", one_of(SELF_GRADIENTS)
     )
-    form: str = setting("auto", f"how mixing is computed: {', '.join(FORMS)}", one_of(FORMS))
+    mixing: str = setting("auto", f"how mixing is computed: {', '.join(MIXINGS)}", one_of(MIXINGS))
     seed: int = setting(
         0,
         "seed of subset, partition, random graphs, initialisation, batches and compression",
@@ -430,14 +433,14 @@ class Config:
         real(at_least=0),
     )
     symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
-    missing: str = setting(
-        "self", f"what a lost message's weight becomes: {', '.join(MISSING)}", one_of(MISSING)
+    lost_weight: str = setting(
+        "self", f"what a lost message's weight becomes: {', '.join(LOST_WEIGHTS)}", one_of(LOST_WEIGHTS)
     )
     delay: int = setting(0, "rounds of gossip by which messages are late", whole(0))
     offline: float = setting(
         0.0, "share of steps in which an agent is offline", real(at_least=0.0, below=1.0)
     )
-    absence: float = setting(
+    mean_offline: float = setting(
         0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
     )
     offline_computes: bool = setting(False, "agents that are offline go on training alone; false: they wait")
@@ -462,7 +465,7 @@ class Config:
         "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
         network.check_seconds,
     )
-    straggling: float = setting(
+    compute_sigma: float = setting(
         0.0, "sigma of the log-normal factors of compute_time, drawn per agent and step", real(at_least=0.0)
     )
     # Several runs in one program
@@ -470,13 +473,13 @@ class Config:
         "",
         "several seeds, such as 0,1,2, in place of seed: all run in one program, each as if alone "
         "(default: none)",
-        lambda _, v: replicas.parse_seeds(v),
+        lambda _, v: trials.parse_seeds(v),
     )
     sweep: str = setting(
         "",
         "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program "
         "(default: none)",
-        lambda _, v: replicas.parse_sweep(v),
+        lambda _, v: trials.parse_sweep(v),
     )
     # How steps are compiled
     steps_per_dispatch: int = setting(
@@ -486,17 +489,17 @@ class Config:
     )
     # On which devices
     devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
-    group: int = setting(
+    agents_per_call: int = setting(
         0,
-        "agents that a device computes at a time, of all replicas; 0 chooses one on a CPU, and elsewhere as "
+        "agents that a device computes at a time, of all trials; 0 chooses one on a CPU, and elsewhere as "
         "many as fill the device and find room",
         whole(0),
     )
-    lowering: str = setting(
+    conv_impl: str = setting(
         "auto",
-        f"how convolutions and norms are compiled: {', '.join(LOWERINGS)}; plain is XLA's own, grouped over "
+        f"how convolutions and norms are compiled: {', '.join(CONV_IMPLS)}; plain is XLA's own, grouped over "
         "agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and fast elsewhere",
-        one_of(LOWERINGS),
+        one_of(CONV_IMPLS),
     )
     # What is written down
     eval_every_epochs: int = setting(5, "evaluate every N epochs, and at the end", whole(1))
@@ -533,20 +536,20 @@ class Config:
         if graphs.is_ours(self.topology):
             build_topology(self)
         check_method(self)
-        check_ascent(self)
+        check_gradient(self)
         check_network(self)
-        check_replicas(self)
+        check_trials(self)
 
     @property
-    def has_replicas(self) -> bool:
+    def has_trials(self) -> bool:
         """Tells whether these are the settings of several runs in one program."""
         return bool(self.seeds or self.sweep)
 
     def each(self) -> "list[Config]":
         """Returns the settings of each run by itself; a single run has one."""
         return [
-            dataclasses.replace(self, seeds="", sweep="", **replicas.in_settings(vars(self), setting))
-            for setting in replicas.settings_of(self.seeds, self.sweep)
+            dataclasses.replace(self, seeds="", sweep="", **trials.in_settings(vars(self), setting))
+            for setting in trials.settings_of(self.seeds, self.sweep)
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.faults import Faults, Missing
+from saddle_jax.core.faults import Faults, LostWeight
 from saddle_jax.core.timing import Timing
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def faults_of(config: "Config") -> Faults | None:
         offline=config.offline,
         delay=config.delay,
         symmetric=config.symmetric,
-        missing=cast(Missing, config.missing),
+        lost_weight=cast(LostWeight, config.lost_weight),
         burst=config.burst or None,
-        absence=config.absence or None,
+        mean_offline=config.mean_offline or None,
         computes=config.offline_computes,
         joins=check_steps("joins", config.joins) or None,
         leaves=check_steps("leaves", config.leaves) or None,
@@ -69,7 +69,7 @@ def timing_of(config: "Config") -> Timing | None:
         latency=_loaded("latency", check_seconds("latency", config.latency)),
         bandwidth=_loaded("bandwidth", check_bandwidth("bandwidth", config.bandwidth)),
         compute=_loaded("compute_time", check_seconds("compute_time", config.compute_time)),
-        straggling=config.straggling,
+        compute_sigma=config.compute_sigma,
     )
     timing.check_agents(config.agents)
     return timing

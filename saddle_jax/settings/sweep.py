@@ -1,7 +1,7 @@
 """Several runs in one program: their settings, and how their numbers are written down together.
 
 `seeds` and `sweep` in the settings name them: every seed with every combination of the swept numbers. Each of
-these runs, a replica, is a run like any other with its own settings. No shape differs between replicas.
+these runs, a trial, is a run like any other with its own settings. No shape differs between trials.
 """
 
 import collections
@@ -15,8 +15,8 @@ from saddle_jax.base import calls
 from saddle_jax.base.checks import ArgumentError, spells_whole
 
 # Settings whose spelling has options of its own: `method.mu` is an option of the method that is spelt.
-SPELT = ("method", "ascent")
-_LIST = "_by_replica"
+SPELT = ("method", "gradient")
+_LIST = "_by_trial"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1
 
@@ -82,7 +82,7 @@ def in_settings(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
 
 
 def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
-    """Returns the settings of each replica, in order: all seeds with the first numbers, and so on."""
+    """Returns the settings of each trial, in order: all seeds with the first numbers, and so on."""
     swept, numbers = parse_sweep(sweep), parse_seeds(seeds)
     seeded: list[dict[str, Any]] = [{"seed": seed} for seed in numbers] or [{}]
     combinations = itertools.product(*swept.values())
@@ -92,14 +92,14 @@ def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
 
 
 def name_of(setting: Mapping[str, Any]) -> str:
-    """Returns the name of a replica, such as "seed 1, rho 0.1"."""
+    """Returns the name of a trial, such as "seed 1, rho 0.1"."""
     return ", ".join(f"{name} {value:.12g}" for name, value in setting.items())
 
 
 def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Joins the records [R] of all replicas: for every number its mean, its deviation and the list of all.
+    """Joins the records [R] of all trials: for every number its mean, its deviation and the list of all.
 
-    A number NAME becomes NAME, NAME_std and NAME_by_replica; a list has only the last. Replicas that lack a
+    A number NAME becomes NAME, NAME_std and NAME_by_trial; a list has only the last. Trials that lack a
     number, or whose number is not finite, do not count in the mean and deviation and are NaN in the list.
     """
     names = dict.fromkeys(name for record in records for name in record)
@@ -115,7 +115,7 @@ def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def in_one_line(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Joins the records [R] of a step as metrics.jsonl has them: what all have sent alike stands there once.
 
-    Where agents come and go, each replica has sent another number of messages.
+    Where agents come and go, each trial has sent another number of messages.
     """
     counts = {
         name: {record[name] for record in records if name in record}
@@ -134,8 +134,8 @@ def mean_and_std(values: Iterable[Any]) -> tuple[float, float]:
     return statistics.fmean(finite), statistics.stdev(finite) if len(finite) > 1 else 0.0
 
 
-def of_replica(record: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Returns one replica's part of a record that `together` made, with the names of a single run."""
+def of_trial(record: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Returns one trial's part of a record that `together` made, with the names of a single run."""
     joined = {name.removesuffix(_LIST) for name in record if name.endswith(_LIST)}
     own: dict[str, Any] = {}
     for name, value in record.items():

@@ -16,7 +16,7 @@ from saddle_jax.data import convex
 from saddle_jax.data.convex import Kind, Samples
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.models.functions import Functions
-from saddle_jax.tasks.objectives import Ground, Metric, Objective, masked_mean
+from saddle_jax.tasks.objectives import Metric, Objective, TaskContext, masked_mean
 from saddle_jax.tasks.supervised import LOSS
 
 _METRICS = (
@@ -65,8 +65,8 @@ def _objective(kind: Kind, model: Functions) -> Objective:
         _METRICS,
         loss,
         score=lambda params, batch: {"loss": losses(params, batch)},
-        of_model=lambda ground: _distances(kind, ground),
-        facts=lambda ground: _constants(kind, ground),
+        of_model=lambda context: _distances(kind, context),
+        facts=lambda context: _constants(kind, context),
         check=check,
     )
 
@@ -75,18 +75,18 @@ def _zeros(shape: Any) -> Array:
     return jnp.zeros(shape.shape, shape.dtype)
 
 
-def _losses(kind: Kind, ground: Ground) -> list[convex.Loss]:
+def _losses(kind: Kind, context: TaskContext) -> list[convex.Loss]:
     """Returns the agents' own losses in a run, weight decay included."""
-    train = ground.dataset.train
+    train = context.dataset.train
     samples = Samples(
-        kind, train["inputs"], train["targets"], ground.partition.labels, float(train["penalty"][0])
+        kind, train["inputs"], train["targets"], context.partition.labels, float(train["penalty"][0])
     )
-    return convex.agent_losses(samples, ground.partition, ground.weight_decay)
+    return convex.agent_losses(samples, context.partition, context.weight_decay)
 
 
-def _distances(kind: Kind, ground: Ground) -> Any:
+def _distances(kind: Kind, context: TaskContext) -> Any:
     """Returns the function that tells how far one model is from the optimum of a run."""
-    losses = _losses(kind, ground)
+    losses = _losses(kind, context)
     whole, optimum = convex.whole_loss(losses), convex.solve(losses)
 
     def of_model(params: Params) -> dict[str, float]:
@@ -102,8 +102,8 @@ def _distances(kind: Kind, ground: Ground) -> Any:
     return of_model
 
 
-def _constants(kind: Kind, ground: Ground) -> dict[str, float]:
-    optimum = convex.solve(_losses(kind, ground))
+def _constants(kind: Kind, context: TaskContext) -> dict[str, float]:
+    optimum = convex.solve(_losses(kind, context))
     return {
         "L": optimum.smoothness,
         "mu": optimum.convexity,

@@ -62,7 +62,7 @@ class Metric:
         return {"name": self.name, "better": self.better, "title": title, "percent": self.percent}
 
 
-class Ground(NamedTuple):
+class TaskContext(NamedTuple):
     """What the metrics of a model alone may depend on: one run's data, and what it adds to the loss."""
 
     dataset: Dataset
@@ -82,9 +82,9 @@ class Objective:
         in aux are logged as train_NAME.
       score: (params, batch) -> means over a batch, by name; a batch has no mask.
       finish: turns the means over the test set into the metrics, such as a perplexity.
-      of_model: ground -> (params -> numbers by name): metrics that need no samples, such as the distance to a
-        known optimum. None: there are none.
-      facts: ground -> numbers about the task, for the heading and config.json, such as known constants.
+      of_model: context -> (params -> numbers by name): metrics that need no samples, such as the distance to
+        a known optimum. None: there are none.
+      facts: context -> numbers about the task, for the heading and config.json, such as known constants.
       masked: whether the loss reads the mask. If it does not, batches are whole: what is left of an epoch
         after the last whole batch is not seen in it.
       check: (what the model gives for inputs [1, ...], dataset) -> None, or an ArgumentError if it cannot be.
@@ -98,8 +98,8 @@ class Objective:
     loss: LossFn
     score: Callable[[Params, Batch], Mapping[str, Any]]
     finish: Callable[[dict[str, float]], dict[str, float]] = dict
-    of_model: Callable[[Ground], Callable[[Params], Mapping[str, Any]]] | None = None
-    facts: Callable[[Ground], dict[str, float]] | None = None
+    of_model: Callable[[TaskContext], Callable[[Params], Mapping[str, Any]]] | None = None
+    facts: Callable[[TaskContext], dict[str, float]] | None = None
     masked: bool = True
     check: Callable[[Any, Dataset], None] | None = None
 

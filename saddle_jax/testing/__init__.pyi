@@ -1,6 +1,6 @@
 from .compressors import check_compressor as check_compressor
 from .datasets import check_dataset as check_dataset
-from .gradients import check_ascent as check_ascent
+from .gradients import check_gradient as check_gradient
 from .graphs import check_graph as check_graph
 from .invariants import InvariantError as InvariantError
 from .invariants import Result as Result

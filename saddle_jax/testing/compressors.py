@@ -58,9 +58,9 @@ def check_payload(operator: Compressor, x: Array, key: Key) -> None:
         raise InvariantError(f"the payload {what} must be uint8 [length], got {data.dtype}{list(data.shape)}")
     if decoded.dtype != x.dtype or not np.array_equal(decoded, compressed):
         raise InvariantError(f"decoding the payload {what} does not give Q(x)")
-    booked = operator.bits(x.shape, x.dtype)
-    if not isinstance(booked, int) or booked != 8 * data.size:
-        raise InvariantError(f"the payload {what} has {8 * data.size} bits, and {booked} are booked")
+    counted = operator.bits(x.shape, x.dtype)
+    if not isinstance(counted, int) or counted != 8 * data.size:
+        raise InvariantError(f"the payload {what} has {8 * data.size} bits, and {counted} are counted")
     if not isinstance(operator.paper_bits(x.shape), int):
         raise InvariantError(f"paper_bits {what} must be an integer, got {operator.paper_bits(x.shape)!r}")
 

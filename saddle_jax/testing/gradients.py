@@ -1,4 +1,4 @@
-"""The invariants of ascents: of one model by itself, and of a method that takes its gradients so."""
+"""The invariants of estimators: of one model by itself, and of a method that takes its gradients so."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ import numpy as np
 
 from saddle_jax.base import tables
 from saddle_jax.base.types import Array, Params
-from saddle_jax.core.ascent import Ascent, GradientFn
+from saddle_jax.core.estimator import GradientEstimator, GradientFn
 from saddle_jax.core.method import Method
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.saddle import saddle
@@ -22,94 +22,94 @@ _RADIUS = 0.25
 
 
 @dataclasses.dataclass(eq=False)
-class AscentTrial:
-    """A trial of the ascent that `factory(**options)` makes."""
+class EstimatorTrial:
+    """A trial of the estimator that `factory(**options)` makes."""
 
-    factory: Callable[..., Ascent[Any]]
+    factory: Callable[..., GradientEstimator[Any]]
     options: dict[str, Any]
 
     @functools.cached_property
-    def ascent(self) -> Ascent[Any]:
-        """The ascent that is on trial."""
+    def estimator(self) -> GradientEstimator[Any]:
+        """The estimator that is on trial."""
         return self.make()
 
-    def make(self, **options: Any) -> Ascent[Any]:
-        """Makes the ascent, with other values of some options."""
-        ascent = self.factory(**{**self.options, **options})
-        if not isinstance(ascent, Ascent):
-            raise InvariantError(f"the factory must return an Ascent, got {ascent!r:.80}")
-        return ascent
+    def make(self, **options: Any) -> GradientEstimator[Any]:
+        """Makes the estimator, with other values of some options."""
+        estimator = self.factory(**{**self.options, **options})
+        if not isinstance(estimator, GradientEstimator):
+            raise InvariantError(f"the factory must return a GradientEstimator, got {estimator!r:.80}")
+        return estimator
 
     @functools.cached_property
     def radius(self) -> str:
-        """The name of the first option if it is a radius, as that of most ascents is; "" otherwise."""
+        """The name of the first option if it is a radius, as that of most estimators is; "" otherwise."""
         first = next(iter(tables.options(self.factory)), "")
         return first if first.startswith("rho") else ""
 
 
-def check_ascent(
-    factory: Callable[..., Ascent[Any]],
+def check_gradient(
+    factory: Callable[..., GradientEstimator[Any]],
     options: dict[str, Any] | None = None,
     *,
     tell: Callable[[str], None] | None = None,
 ) -> list[Result]:
-    """Checks every invariant of the ascent that `factory(**options)` makes.
+    """Checks every invariant of the estimator that `factory(**options)` makes.
 
     Those of a step are invariants of methods, tried on NGM: it takes gradients of each pair of neighbours.
     """
-    on_trial = AscentTrial(factory, options or {})
+    on_trial = EstimatorTrial(factory, options or {})
 
-    def with_ascent(topology: Any, learning_rate: Any) -> Method:
-        return saddle(ngm(topology, learning_rate), on_trial.ascent)
+    def with_gradient(topology: Any, learning_rate: Any) -> Method:
+        return saddle(ngm(topology, learning_rate), on_trial.estimator)
 
     with jax.enable_x64(True):
         results = results_of(INVARIANTS, on_trial, tell, gates=1)
         if results[0].status == "fails":
             return verify(results)
-    step = trial.Trial(with_ascent, {})
+    step = trial.Trial(with_gradient, {})
     return verify(results + methods.step_results(step, _OF_A_STEP, tell))
 
 
-def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: AscentTrial) -> str:
-    """Checks that an ascent returns a gradient like the model and a state like the one it got."""
-    ascent, model = on_trial.ascent, _model()
-    state = ascent.init(model)
-    for phase in ascent.phases:
-        gradient, after = ascent.gradient(_plain(), model, jnp.ones(3), state, phase)
+def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: EstimatorTrial) -> str:
+    """Checks that an estimator returns a gradient like the model and a state like the one it got."""
+    estimator, model = on_trial.estimator, _model()
+    state = estimator.init(model)
+    for phase in estimator.phases:
+        gradient, after = estimator.gradient(_plain(), model, jnp.ones(3), state, phase)
         for what, old, new in (("the gradient", model, gradient), ("the state", state, after)):
             expected, got = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (old, new))
             if expected != got:
                 raise InvariantError(f"{what} of phase {phase} must have shapes like {expected}, got {got}")
-        if ascent.passes(phase) < 1:
-            raise InvariantError(f"phase {phase} counts {ascent.passes(phase)} backward passes")
-    return f"{ascent.passes_per_step:g} backward passes in a step"
+        if estimator.passes(phase) < 1:
+            raise InvariantError(f"phase {phase} counts {estimator.passes(phase)} backward passes")
+    return f"{estimator.passes_per_step:g} backward passes in a step"
 
 
-def a_gradient_that_vanishes_stays_zero(on_trial: AscentTrial) -> str:
+def a_gradient_that_vanishes_stays_zero(on_trial: EstimatorTrial) -> str:
     """Checks that nothing is divided by a norm of zero: at a minimum nothing moves."""
-    ascent, model = on_trial.ascent, {"x": jnp.ones(3)}
-    state = ascent.init(model)
-    for phase in ascent.phases:
-        gradient, state = ascent.gradient(_plain(), model, jnp.ones(3), state, phase)
+    estimator, model = on_trial.estimator, {"x": jnp.ones(3)}
+    state = estimator.init(model)
+    for phase in estimator.phases:
+        gradient, state = estimator.gradient(_plain(), model, jnp.ones(3), state, phase)
         finite = all(np.isfinite(x).all() for x in jax.tree.leaves(state))
         if np.asarray(gradient["x"]).any() or not finite:
             raise InvariantError(
                 f"at a minimum phase {phase} gives the gradient {gradient['x']} and state {state}"
             )
-    return f"in {ascent.period} phases"
+    return f"in {estimator.period} phases"
 
 
-def a_radius_of_zero_is_the_plain_gradient(on_trial: AscentTrial) -> str:
+def a_radius_of_zero_is_the_plain_gradient(on_trial: EstimatorTrial) -> str:
     """Checks the radius zero where it is swept: both radii are one program, and the other one climbs."""
     if not on_trial.radius:
         raise InapplicableError("its first option is no radius rho")
 
     def descent(radius: Any) -> Array:
-        """Returns the models [T, 3] of two periods: what an ascent remembers begins with nothing."""
-        ascent = on_trial.make(**{on_trial.radius: radius})
-        model, state, models = _model(), ascent.init(_model()), []
-        for t in range(2 * ascent.period):
-            gradient, state = ascent.gradient(_plain(), model, jnp.ones(3), state, ascent.phase(t))
+        """Returns the models [T, 3] of two periods: what an estimator remembers begins with nothing."""
+        estimator = on_trial.make(**{on_trial.radius: radius})
+        model, state, models = _model(), estimator.init(_model()), []
+        for t in range(2 * estimator.period):
+            gradient, state = estimator.gradient(_plain(), model, jnp.ones(3), state, estimator.phase(t))
             model = jax.tree.map(lambda x, g: x - 0.1 * g, model, gradient)
             models.append(model["x"])
         return jnp.stack(models)
@@ -141,7 +141,7 @@ def _losses(params: Params, batch: Array) -> Array:
 
 
 def _plain() -> GradientFn:
-    """Returns all that an ascent may ask for."""
+    """Returns all that an estimator may ask for."""
     return GradientFn(jax.grad(_loss), _losses, jax.random.key(0), jnp.int32(3))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base import tables
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology, are_connected
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
@@ -41,8 +41,8 @@ class _Maker:
 
     def make(self) -> Graphs:
         graph = self._factory(**self.options)
-        if not isinstance(graph, Topology | Cycle):
-            raise InvariantError(f"the factory must return a Topology or a Cycle, got {graph!r:.80}")
+        if not isinstance(graph, Topology | TimeVarying):
+            raise InvariantError(f"the factory must return a Topology or a TimeVarying, got {graph!r:.80}")
         return graph
 
     @functools.cached_property
@@ -90,20 +90,21 @@ def check_tables(graph: Topology) -> None:
 
 
 def w_keeps_what_it_says(maker: _Maker) -> str:
-    """Checks that rows or columns of W sum to one, as `keeps` says."""
+    """Checks that rows or columns of W sum to one, as `stochasticity` says."""
     for graph in maker.graph.graphs:
         check_sums(graph)
-    return f"it keeps {maker.graph.keeps}"
+    return f"it is {maker.graph.stochasticity} stochastic"
 
 
 def check_sums(graph: Topology) -> None:
-    """Checks that rows or columns of one graph's W sum to one, as `keeps` says."""
-    for axis, line, kinds in ((1, "row", ("average", "rows")), (0, "column", ("average", "mass"))):
+    """Checks that rows or columns of one graph's W sum to one, as `stochasticity` says."""
+    for axis, line, kinds in ((1, "row", ("doubly", "row")), (0, "column", ("doubly", "column"))):
         sums = graph.mixing.sum(axis=axis)
-        if graph.keeps in kinds and np.abs(sums - 1).max() > _EXACT:
+        if graph.stochasticity in kinds and np.abs(sums - 1).max() > _EXACT:
             worst = int(np.abs(sums - 1).argmax())
             raise InvariantError(
-                f"{graph.name} keeps {graph.keeps}, and {line} {worst} of W sums to {sums[worst]:.9g}"
+                f"{graph.name} is {graph.stochasticity} stochastic, and {line} {worst} of W sums to "
+                f"{sums[worst]:.9g}"
             )
 
 

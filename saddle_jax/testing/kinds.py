@@ -11,8 +11,8 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.compression.spelling import parse_compressor, spellings
-from saddle_jax.core.ascent import Ascent
-from saddle_jax.core.graphs import Cycle
+from saddle_jax.core.estimator import GradientEstimator
+from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.dataset import Dataset
@@ -24,15 +24,15 @@ from saddle_jax.methods.spelling import parse_method
 from saddle_jax.models import MODELS
 from saddle_jax.models.functions import parameters
 from saddle_jax.models.spelling import make_model
-from saddle_jax.sam import ASCENTS
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam import GRADIENTS
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.tasks.objectives import OBJECTIVES, Objective, is_loss
 from saddle_jax.testing.invariants import Result
 
-KINDS = ("method", "ascent", "compressor", "graph", "model", "dataset", "objective")
+KINDS = ("method", "gradient", "compressor", "graph", "model", "dataset", "objective")
 _TABLES: dict[str, Any] = {
     "method": METHODS,
-    "ascent": [*ASCENTS, "none"],
+    "gradient": [*GRADIENTS, "none"],
     "compressor": COMPRESSORS,
     "graph": GRAPHS,
     "model": MODELS,
@@ -41,9 +41,9 @@ _TABLES: dict[str, Any] = {
 }
 _MADE = {
     Method: "method",
-    Ascent: "ascent",
+    GradientEstimator: "gradient",
     Topology: "graph",
-    Cycle: "graph",
+    TimeVarying: "graph",
     Dataset: "dataset",
     Objective: "objective",
     Operator: "compressor",
@@ -105,7 +105,7 @@ def guess(thing: Any) -> str | None:
     if names[:1] == ["apply"] or is_loss(thing):
         return "objective"
     if (names[:1] or [""])[0].startswith("rho"):
-        return "ascent"
+        return "gradient"
     needed = [p for p in brought.options_of(thing).values() if p.default is p.empty]
     if any(each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in needed):
         return None
@@ -122,7 +122,7 @@ def check(
 ) -> list[Result]:
     """Checks the invariants of a kind on what a text spells, ours or brought."""
     checks.choice("kind", kind, KINDS)
-    if kind in ("method", "ascent", "compressor", "graph"):
+    if kind in ("method", "gradient", "compressor", "graph"):
         factory, options = _factory(kind, text, around)
         checked: Callable[..., list[Result]] = getattr(testing, f"check_{kind}")
         return checked(factory, options, tell=tell)
@@ -151,8 +151,8 @@ def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., 
         return lambda: parse_compressor(text), {}
     if kind == "graph":
         return lambda n: parse_topology(text, n, 0), {"n": around.agents}
-    name, options = parse_method(text) if kind == "method" else parse_ascent(text)
-    factory = METHODS[name] if kind == "method" else ASCENTS["plain" if name == "none" else name]
+    name, options = parse_method(text) if kind == "method" else parse_gradient(text)
+    factory = METHODS[name] if kind == "method" else GRADIENTS["plain" if name == "none" else name]
     return factory, _completed(factory, options)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from saddle_jax.base.errors import short_line
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import consensus
 from saddle_jax.planning import compiled_text
@@ -27,10 +27,10 @@ from saddle_jax.testing.randomness import draws_of
 from saddle_jax.testing.trial import (
     AGENTS,
     RATE,
-    REPLICAS,
     REVERSED,
+    RUNS,
     SPREAD,
-    Moment,
+    Snapshot,
     Trial,
     arrivals,
     changes_elsewhere,
@@ -81,9 +81,9 @@ def a_step_keeps_shapes_and_dtypes(trial: Trial) -> str:
     key, traced = trials.key_of(0), trial.traces_rate  # which is found out in float64
     for dtype in (jnp.bfloat16, jnp.float32, jnp.float64):
         with jax.enable_x64(dtype == jnp.float64):
-            moment = jax.eval_shape(trial.begin, trials.start(dtype=dtype))
-            after = jax.eval_shape(trial.stepper, RATE, moment, trials.batch_of(0, dtype=dtype), key)
-        for (path, old), new in zip(jax.tree.leaves_with_path(moment), jax.tree.leaves(after), strict=True):
+            snapshot = jax.eval_shape(trial.begin, trials.start(dtype=dtype))
+            after = jax.eval_shape(trial.stepper, RATE, snapshot, trials.batch_of(0, dtype=dtype), key)
+        for (path, old), new in zip(jax.tree.leaves_with_path(snapshot), jax.tree.leaves(after), strict=True):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 types = f"{old.dtype}{list(old.shape)}, became {new.dtype}{list(new.shape)}"
                 raise InvariantError(f"{jax.tree_util.keystr(path)[1:]} was {types}")
@@ -104,12 +104,12 @@ def a_second_step_does_not_compile_again(trial: Trial) -> str:
 def a_run_that_was_stopped_goes_on_the_same_bit_for_bit(trial: Trial) -> str:
     """Checks that models and state are all that a step needs, and that tracing it again changes nothing."""
     middle = trial.length // 2
-    moment = jax.device_get(trial.history[middle])
+    snapshot = jax.device_get(trial.history[middle])
     for t in range(middle, trial.length):
-        moment = trial.step(RATE, moment, trials.batch_of(t), trials.key_of(t))
-    if not _same(moment, trial.history[-1]):
+        snapshot = trial.step(RATE, snapshot, trials.batch_of(t), trials.key_of(t))
+    if not _same(snapshot, trial.history[-1]):
         raise InvariantError(
-            f"it ends {distance(moment, trial.history[-1]):.1e} from the run that was not stopped"
+            f"it ends {distance(snapshot, trial.history[-1]):.1e} from the run that was not stopped"
         )
     one, other = trial.traced, trial.trace()
     if _text(one) != _text(other) or not _same(one.consts, other.consts):
@@ -136,12 +136,12 @@ def every_random_number_follows_from_the_step(trial: Trial) -> str:
 def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
     """Checks that agents meet nowhere but in the network, where everything that travels is booked."""
     trial.check_rounds()
-    moment = Moment(trials.start(), trial.deaf.init(trials.start()))
+    snapshot = Snapshot(trials.start(), trial.deaf.init(trials.start()))
     for t in range(trial.length):
-        seen = changes_elsewhere(trial.deaf_step, moment, t)
+        seen = changes_elsewhere(trial.deaf_step, snapshot, t)
         if seen:
             raise InvariantError(f"nobody hears anybody, yet agent 0 changed {seen} in step {t}")
-        moment = trial.deaf_step(moment, trials.batch_of(t), trials.key_of(t))
+        snapshot = trial.deaf_step(snapshot, trials.batch_of(t), trials.key_of(t))
     return f"agent 0 changed nobody in {trial.length} steps without messages"
 
 
@@ -156,10 +156,10 @@ def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
         if not far:
             continue
         tried += 1
-        step = lambda moment, batch, key: trial.step(RATE, moment, batch, key)  # noqa: E731
+        step = lambda snapshot, batch, key: trial.step(RATE, snapshot, batch, key)  # noqa: E731
         seen = changes_elsewhere(step, trial.history[t], t, far)
         if seen:
-            raise InvariantError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are booked")
+            raise InvariantError(f"agent 0 changed {seen} in step {t}, in which {rounds} rounds are counted")
     if not tried:
         raise InapplicableError(f"its rounds cross the whole graph, {max(hops)} links, in one step")
     return f"agent 0 changed nobody farther away in {tried} steps"
@@ -170,33 +170,34 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
     trial.check_rounds()
     trial.check_uncompressed()
     most = 0
-    talking = [t for t in range(trial.length) if trial.method.rule.phase(t) in trial.method.rule.talking][:2]
-    for t in talking:
-        booked = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
+    rule = trial.method.rule
+    rounds = [t for t in range(trial.length) if rule.phase(t) in rule.comm_kinds]
+    for t in rounds[:2]:
+        counted = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
         arrived = arrivals(lambda *arguments: trial.step(RATE, *arguments), trial.history[t], t)
-        if arrived > booked:
+        if arrived > counted:
             raise InvariantError(
-                f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {booked} are booked"
+                f"{arrived} numbers of agent 1 reach agent 0 in step {t}, and {counted} are counted"
             )
-        most = max(most, booked)
+        most = max(most, counted)
     return f"at most {most} numbers over a link"
 
 
 def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
-    """Checks that the ledger counts what the network was handed, each message as it is packed."""
+    """Checks that the cost counts what the network was handed, each message as it is packed."""
     trial.check_rounds()
     method = trial.method
-    ledger, crossed = open_ledger(method, trials.start()), []
-    for t in range(len(method.rule.opening) + len(method.rule.phases)):
+    cost, crossed = comm_cost(method, trials.start()), []
+    for t in range(len(method.rule.first_kinds) + len(method.rule.kinds)):
         crossed.append(encoded_bytes(method, trial.history[t], t))
-        booked = ledger.wire[method.rule.phase(t)].link
-        if crossed[-1] != booked:
-            raise InvariantError(f"{crossed[-1]} bytes cross a link in step {t}, and {booked} are booked")
+        counted = cost.wire[method.rule.phase(t)].link
+        if crossed[-1] != counted:
+            raise InvariantError(f"{crossed[-1]} bytes cross a link in step {t}, and {counted} are counted")
     first = next((size for size in crossed if size), 0)
     sent = tuple(first * int(count) for count in trial.topology.out_degree)
-    if ledger.wire_bytes != sent:
-        raise InvariantError(f"agents send {sent} bytes over their links, and {ledger.wire_bytes} are booked")
-    return f"{ledger.link_bytes} bytes over a link"
+    if cost.wire_bytes != sent:
+        raise InvariantError(f"agents send {sent} bytes over their links, and {cost.wire_bytes} are counted")
+    return f"{cost.link_bytes} bytes over a link"
 
 
 def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
@@ -204,7 +205,7 @@ def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
 
     Agents that all start at the mean tell where it goes without gossip: a method may decay weights.
     """
-    if trial.method.rule.demands != "average":
+    if trial.method.rule.requires != "doubly":
         raise InapplicableError("its rule does not demand a graph that keeps the average")
     trial.check_uncompressed()
     models = trials.start()
@@ -270,23 +271,23 @@ def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
     return f"{len(collectives)} collective-permutes, nothing else"
 
 
-# ---- replicas and SADDLe ----
+# ---- runs and SADDLe ----
 
 
 def replicas_run_in_one_program_with_a_learning_rate_each(trial: Trial) -> str:
-    """Checks that a traced learning rate and an axis of replicas change nothing."""
-    for (rate, _), run in zip(REPLICAS[:2], trial.replicas[:2], strict=True):
+    """Checks that a traced learning rate and an axis of runs change nothing."""
+    for (rate, _), run in zip(RUNS[:2], trial.runs[:2], strict=True):
         alone = trial.history if rate == RATE else trial.run(trial.begin(), rate=rate)
         gap = max(distance(one, other) for one, other in zip(run, alone[1:], strict=True))
         if gap > _CLOSE:
-            raise InvariantError(f"the replica with learning rate {rate} is {gap:.1e} away from its own run")
-    return f"learning rates {REPLICAS[0][0]} and {REPLICAS[1][0]}"
+            raise InvariantError(f"the run with learning rate {rate} is {gap:.1e} away from its own run")
+    return f"learning rates {RUNS[0][0]} and {RUNS[1][0]}"
 
 
 def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
     """Checks that SAM with a radius of zero, computed all the same, gives the method's own run."""
     _check_plain(trial)
-    gap = max(distance(one, other) for one, other in zip(trial.replicas[0], trial.history[1:], strict=True))
+    gap = max(distance(one, other) for one, other in zip(trial.runs[0], trial.history[1:], strict=True))
     if gap > _CLOSE:
         raise InvariantError(f"with rho 0 it is {gap:.1e} away from the method")
     return f"{trial.length} steps, rho is traced"
@@ -295,12 +296,12 @@ def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
 def the_saddle_version_runs(trial: Trial) -> str:
     """Checks that the method takes sharpness-aware gradients: its numbers change, and are finite."""
     _check_plain(trial)
-    end = trial.replicas[2][-1]
+    end = trial.runs[2][-1]
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(end.params)):
-        raise InvariantError(f"with rho {REPLICAS[2][1]} models are not finite after {trial.length} steps")
+        raise InvariantError(f"with rho {RUNS[2][1]} models are not finite after {trial.length} steps")
     if (gap := distance(end.params, trial.history[-1].params)) == 0:
-        raise InvariantError(f"with rho {REPLICAS[2][1]} it is the same run: does the rule ask s.gradient?")
-    return f"with rho {REPLICAS[2][1]} models end {gap:.1e} away"
+        raise InvariantError(f"with rho {RUNS[2][1]} it is the same run: does the rule ask s.gradient?")
+    return f"with rho {RUNS[2][1]} models end {gap:.1e} away"
 
 
 def _shapes(tree: Any) -> list[Any]:
@@ -323,7 +324,7 @@ def _hops(trial: Trial) -> np.ndarray:
     return np.argmax(np.array(ways) > 0, axis=0)  # the first that is long enough
 
 
-def _apart(run: list[Moment], other: list[Moment]) -> float:
+def _apart(run: list[Snapshot], other: list[Snapshot]) -> float:
     """Returns how far two runs are from each other, idle agents left out."""
     pairs = zip(run, other, strict=True)
     return max(distance(rows(one), rows(two)) for one, two in pairs)
@@ -331,7 +332,7 @@ def _apart(run: list[Moment], other: list[Moment]) -> float:
 
 def _check_plain(trial: Trial) -> None:
     if not trial.is_plain:
-        raise InapplicableError(f"it takes its gradients by {trial.method.ascent} already")
+        raise InapplicableError(f"it takes its gradients by {trial.method.gradient} already")
 
 
 def _refusal(trial: Trial, rate: Any) -> str | None:

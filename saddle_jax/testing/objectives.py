@@ -17,7 +17,7 @@ from saddle_jax.models import initialise
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.spelling import make_model
 from saddle_jax.tasks import objectives
-from saddle_jax.tasks.objectives import Ground, Objective, objective_of
+from saddle_jax.tasks.objectives import Objective, TaskContext, objective_of
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 from saddle_jax.testing.models import DATASET, ModelTrial, batch_of
 from saddle_jax.testing.randomness import draws_of
@@ -124,8 +124,8 @@ def an_evaluation_finds_every_metric(trial: ObjectiveTrial) -> str:
     values = objectives.evaluate(objective, trial.params, dataset.test, dataset.recipe)
     if objective.of_model is not None:
         labels = dataset.labels if dataset.labels is not None else np.zeros(dataset.size, np.int32)
-        ground = Ground(dataset, make_partition("iid", labels, 2, alpha=0.1, seed=0), 0.0)
-        values |= {name: float(value) for name, value in objective.of_model(ground)(trial.params).items()}
+        context = TaskContext(dataset, make_partition("iid", labels, 2, alpha=0.1, seed=0), 0.0)
+        values |= {name: float(value) for name, value in objective.of_model(context)(trial.params).items()}
     for name in names:
         if name not in values or not np.isfinite(values[name]):
             raise InvariantError(f"metric {name} is {values.get(name, 'not there')}")

@@ -12,7 +12,7 @@ from saddle_jax.base.checks import ArgumentError
 # The setting that takes a thing of each kind; the templates have the names of the kinds.
 SETTINGS = {
     "method": "method",
-    "ascent": "ascent",
+    "gradient": "gradient",
     "compressor": "compressor",
     "graph": "topology",
     "model": "model",

@@ -1,7 +1,7 @@
 """A method on trial: a small problem, a graph that the method takes, and programs that are compiled once.
 
 Most invariants compare runs of one program with each other. So a trial compiles four programs: the step, the
-step where nobody hears anybody, the step on four devices beside idle agents, and that of several replicas.
+step where nobody hears anybody, the step on four devices beside idle agents, and that of several runs.
 All numbers are float64, in which rounding is told from mistakes.
 """
 
@@ -27,14 +27,14 @@ from saddle_jax.core.rule import Step
 from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.devices import lifting
 from saddle_jax.devices.compilations import compilations
-from saddle_jax.graphs.named import chain, isolated
+from saddle_jax.graphs.named import isolated, path
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam.sam import sam
 from saddle_jax.testing.invariants import InapplicableError, InvariantError
 
 AGENTS, SPREAD, DEVICES = 10, 12, 4  # with two idle agents there are three on each of four devices
 RATE = 0.1
-REPLICAS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and radii of SAM
+RUNS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and radii of SAM
 # Turning the order of the agents round maps the graphs below on themselves.
 REVERSED = np.arange(AGENTS)[::-1]
 _LINKS = {(0, 1): 0.3, (1, 2): 0.2, (2, 3): 0.25, (3, 4): 0.15, (4, 5): 0.35, (0, 9): 0.2, (2, 7): 0.1}
@@ -43,7 +43,7 @@ _LINKS = {(0, 1): 0.3, (1, 2): 0.2, (2, 3): 0.25, (3, 4): 0.15, (4, 5): 0.35, (0
 compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
-class Moment(NamedTuple):
+class Snapshot(NamedTuple):
     """A moment of a run is what is carried from one step to the next."""
 
     params: Params
@@ -60,7 +60,7 @@ def graphs() -> tuple[Topology, ...]:
         for a, b in ((i, j), (REVERSED[i], REVERSED[j])):
             matrix[a, b] = matrix[b, a] = weight
     matrix += np.diag(1 - matrix.sum(axis=1))
-    return from_matrix(matrix, name="a ring with a chord"), chain(AGENTS)
+    return from_matrix(matrix, name="a ring with a chord"), path(AGENTS)
 
 
 def loss_fn(params: Params, batch: Batch) -> Array:
@@ -128,12 +128,12 @@ class Trial:
     @functools.cached_property
     def length(self) -> int:
         """The number of steps of a run, in which every kind of step occurs twice."""
-        rule, ascent = self.method.rule, self.method.ascent
-        return min(len(rule.opening) + max(4, 2 * len(rule.phases), 2 * ascent.period), 12)
+        rule, estimator = self.method.rule, self.method.gradient
+        return min(len(rule.first_kinds) + max(4, 2 * len(rule.kinds), 2 * estimator.period), 12)
 
     def rounds(self, t: int) -> tuple[Round, ...]:
         """Lists the rounds in the books of step t."""
-        traces = dict(zip(self.method.rule.kinds, self.method.trace(start()), strict=True))
+        traces = dict(zip(self.method.rule.all_kinds, self.method.trace(start()), strict=True))
         return traces[self.method.rule.phase(t)].rounds
 
     @functools.cached_property
@@ -153,17 +153,17 @@ class Trial:
 
     # ---- programs ----
 
-    def stepper(self, rate: Any, moment: Moment, batch: Batch, key: Key) -> Moment:
+    def stepper(self, rate: Any, snapshot: Snapshot, batch: Batch, key: Key) -> Snapshot:
         """Takes a step; the function that is compiled, with a traced learning rate where that works."""
         method = self.make(rate) if self.traces_rate else self.method
-        return _take(method, moment, batch, key)
+        return _take(method, snapshot, batch, key)
 
     @functools.cached_property
     def traces_rate(self) -> bool:
         """Whether the factory takes a learning rate that is traced."""
         try:
             jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)
-        except Exception:  # the invariant of replicas tells it
+        except Exception:  # the invariant of runs tells it
             return False
         return True
 
@@ -189,38 +189,38 @@ class Trial:
         """The step as a compiled program."""
         return compiled(self.stepper)
 
-    def begin(self, params: Params | None = None) -> Moment:
+    def begin(self, params: Params | None = None) -> Snapshot:
         """Returns the moment before the first step."""
         params = start() if params is None else params
-        return Moment(params, self.method.init(params))
+        return Snapshot(params, self.method.init(params))
 
     def run(
         self,
-        first: Moment,
+        first: Snapshot,
         weight: float = 1.0,
         order: Any = None,
         rate: float = RATE,
         times: Sequence[int] | None = None,
-    ) -> list[Moment]:
+    ) -> list[Snapshot]:
         """Returns the moments of a run of the compiled step at these times, the first one included."""
-        moments = [first]
+        snapshots = [first]
         for t in range(self.length) if times is None else times:
             batch = batch_of(t, weight=weight)
             if order is not None:
                 batch = jax.tree.map(lambda leaf: leaf[order], batch)
-            moments.append(self.step(rate, moments[-1], batch, key_of(t)))
-        return moments
+            snapshots.append(self.step(rate, snapshots[-1], batch, key_of(t)))
+        return snapshots
 
     @functools.cached_property
-    def watched(self) -> tuple[list[Moment], int]:
+    def watched(self) -> tuple[list[Snapshot], int]:
         """The run that most invariants look at, and how often its step was compiled after the first one."""
-        moments = self.run(self.begin(), times=[0])
+        snapshots = self.run(self.begin(), times=[0])
         with compilations() as programs:
-            moments += self.run(moments[-1], times=range(1, self.length))[1:]
-        return moments, programs.count(f"jit({self.stepper.__name__})")
+            snapshots += self.run(snapshots[-1], times=range(1, self.length))[1:]
+        return snapshots, programs.count(f"jit({self.stepper.__name__})")
 
     @property
-    def history(self) -> list[Moment]:
+    def history(self) -> list[Snapshot]:
         """The run that most invariants compare with."""
         return self.watched[0]
 
@@ -245,26 +245,26 @@ class Trial:
         return compiled(lambda *arguments: _take(self.deaf, *arguments))
 
     @functools.cached_property
-    def replicas(self) -> list[list[Moment]]:
-        """The runs of `REPLICAS` in one program, where SAM is put into a method that is plain."""
+    def runs(self) -> list[list[Snapshot]]:
+        """The runs of `RUNS` in one program, where SAM is put into a method that is plain."""
         if not self.traces_rate:
             jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)  # raises what there is to see
 
-        def one(rate: Any, rho: Any, moment: Moment, batch: Batch, key: Key) -> Moment:
+        def one(rate: Any, rho: Any, snapshot: Snapshot, batch: Batch, key: Key) -> Snapshot:
             method = self.make(rate)
             method = saddle(method, sam(rho)) if self.is_plain else method
-            return _take(method, moment, batch, key)
+            return _take(method, snapshot, batch, key)
 
-        count = len(REPLICAS)
-        moment_axes: Any = Moment(0, MethodState(*[cast(Any, axis) for axis in (None, 0, 0, 0, 0)]))
-        step = compiled(jax.vmap(one, in_axes=(0, 0, moment_axes, None, None), out_axes=moment_axes))
-        moment = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), self.begin())
-        moment = moment._replace(state=moment.state._replace(t=self.begin().state.t))
-        rates, radii = (jnp.array(numbers) for numbers in zip(*REPLICAS, strict=True))
-        runs: list[list[Moment]] = [[] for _ in REPLICAS]
+        count = len(RUNS)
+        snapshot_axes: Any = Snapshot(0, MethodState(*[cast(Any, axis) for axis in (None, 0, 0, 0, 0)]))
+        step = compiled(jax.vmap(one, in_axes=(0, 0, snapshot_axes, None, None), out_axes=snapshot_axes))
+        snapshot = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), self.begin())
+        snapshot = snapshot._replace(state=snapshot.state._replace(t=self.begin().state.t))
+        rates, radii = (jnp.array(numbers) for numbers in zip(*RUNS, strict=True))
+        runs: list[list[Snapshot]] = [[] for _ in RUNS]
         for t in range(self.length):
-            moment = step(rates, radii, moment, batch_of(t), key_of(t))
-            whole = moment._replace(state=moment.state._replace(t=jnp.repeat(moment.state.t, count)))
+            snapshot = step(rates, radii, snapshot, batch_of(t), key_of(t))
+            whole = snapshot._replace(state=snapshot.state._replace(t=jnp.repeat(snapshot.state.t, count)))
             for r, run in enumerate(runs):
                 run.append(jax.tree.map(lambda leaf, r=r: leaf[r], whole))
         return runs
@@ -272,11 +272,11 @@ class Trial:
     @property
     def is_plain(self) -> bool:
         """Whether the method takes plain gradients."""
-        return self.method.ascent.is_linear
+        return self.method.gradient.is_linear
 
     # ---- devices ----
 
-    def padded(self, devices: int) -> tuple[list[Moment], str]:
+    def padded(self, devices: int) -> tuple[list[Snapshot], str]:
         """Runs the method beside idle agents on a number of devices; returns moments and the program's text.
 
         Idle agents hold copies of the first agent's models and data, which would be noticed.
@@ -291,34 +291,34 @@ class Trial:
         with jax.set_mesh(mesh):
             method = self.make(RATE, topology)
             params = jax.device_put(_pad(start()), placed)
-            moment = Moment(params, jax.tree.map(place, method.init(params)))
+            snapshot = Snapshot(params, jax.tree.map(place, method.init(params)))
             batches = [jax.device_put(_pad(batch_of(t)), placed) for t in range(self.length)]
 
-            def step(moment: Moment, batch: Batch, key: Key) -> Moment:
-                return _take(method, moment, batch, key)
+            def step(snapshot: Snapshot, batch: Batch, key: Key) -> Snapshot:
+                return _take(method, snapshot, batch, key)
 
-            program = compiled(step).lower(moment, batches[0], key_of(0)).compile()
-            moments = [moment]
+            program = compiled(step).lower(snapshot, batches[0], key_of(0)).compile()
+            snapshots = [snapshot]
             for t, batch in enumerate(batches):
-                moments.append(program(moments[-1], batch, key_of(t)))
-        return jax.device_get(moments), program.as_text() or ""
+                snapshots.append(program(snapshots[-1], batch, key_of(t)))
+        return jax.device_get(snapshots), program.as_text() or ""
 
     @functools.cached_property
-    def spread(self) -> tuple[list[Moment], str]:
+    def spread(self) -> tuple[list[Snapshot], str]:
         """The run on four devices beside idle agents, and the text of its program."""
         if len(jax.devices()) < DEVICES:
             raise InapplicableError(f"it needs {DEVICES} devices, and there are {len(jax.devices())}")
         return self.padded(DEVICES)
 
     @functools.cached_property
-    def beside_idle(self) -> list[Moment]:
+    def beside_idle(self) -> list[Snapshot]:
         """The run on one device beside idle agents."""
         return self.padded(1)[0]
 
 
-def _take(method: Method, moment: Moment, batch: Batch, key: Key) -> Moment:
-    params, state, _ = method.step(loss_fn, moment.params, moment.state, batch, key)
-    return Moment(params, state)
+def _take(method: Method, snapshot: Snapshot, batch: Batch, key: Key) -> Snapshot:
+    params, state, _ = method.step(loss_fn, snapshot.params, snapshot.state, batch, key)
+    return Snapshot(params, state)
 
 
 def _pad(tree: Tree) -> Tree:
@@ -353,43 +353,43 @@ def numbers(leaf: Any) -> Any:
 
 # ---- what reaches whom in a step: one agent is changed, and the others are watched ----
 
-StepFn = Callable[[Moment, Any, Any], Moment]  # (moment, batch, key) -> moment
+StepFn = Callable[[Snapshot, Any, Any], Snapshot]  # (snapshot, batch, key) -> snapshot
 
 _UNTOUCHED = 1e-13  # far below what a changed agent would do, above nothing at all
 _SMALL_STEP = 1e-5  # of a central difference, whose error is its square
 _RANK = 1e-6  # singular values below this share of the largest are rounding
 
 
-def changes_elsewhere(step: StepFn, moment: Moment, t: int, watched: Sequence[int] | None = None) -> str:
+def changes_elsewhere(step: StepFn, snapshot: Snapshot, t: int, watched: Sequence[int] | None = None) -> str:
     """Says what else changes in step t if agent 0 has another model, state and batch; "" if nothing does.
 
     Numbers that all agents share must not change either: they would tell everybody of agent 0.
     """
     batch, key = batch_of(t), key_of(t)
-    ascent, rule = jax.tree.map(_scaled, (moment.state.ascent, moment.state.rule))
-    changed = Moment(_altered(moment.params), moment.state._replace(ascent=ascent, rule=rule))
-    before, after = step(moment, batch, key), step(changed, _altered(batch), key)
+    estimator, rule = jax.tree.map(_scaled, (snapshot.state.gradient, snapshot.state.rule))
+    changed = Snapshot(_altered(snapshot.params), snapshot.state._replace(gradient=estimator, rule=rule))
+    before, after = step(snapshot, batch, key), step(changed, _altered(batch), key)
     for agent in range(1, AGENTS) if watched is None else watched:
-        ends = [_of((end.params, end.state.ascent, end.state.rule), agent) for end in (before, after)]
+        ends = [_of((end.params, end.state.gradient, end.state.rule), agent) for end in (before, after)]
         if (gap := distance(*ends)) > _UNTOUCHED:
             return f"agent {agent} by {gap:.1e}"
     shared = [
-        [leaf for leaf in jax.tree.leaves((end.state.ascent, end.state.rule)) if not jnp.ndim(leaf)]
+        [leaf for leaf in jax.tree.leaves((end.state.gradient, end.state.rule)) if not jnp.ndim(leaf)]
         for end in (before, after)
     ]
     gap = distance(*shared)
     return f"a number that all agents share by {gap:.1e}" if gap > _UNTOUCHED else ""
 
 
-def arrivals(step: StepFn, moment: Moment, t: int) -> int:
+def arrivals(step: StepFn, snapshot: Snapshot, t: int) -> int:
     """Counts the numbers of agent 1 that reach agent 0 in step t.
 
     That is the rank of the derivative of agent 0's model and its part of the rule's state after the step with
     respect to agent 1's model and batch. What agent 1 remembers is left out: its neighbours may know it from
-    earlier messages. So are the ascent's states: those of a pair are, in a network, with who has the batch.
+    earlier messages. So are the estimator's states: in a network those of a pair are with who has the batch.
     """
     batch, key = batch_of(t), key_of(t)
-    arguments = {"params": moment.params, "batch": batch}
+    arguments = {"params": snapshot.params, "batch": batch}
     columns = []
     for name, leaf in _named_leaves(arguments):
         for place in np.ndindex(leaf.shape[1:]):
@@ -397,7 +397,7 @@ def arrivals(step: StepFn, moment: Moment, t: int) -> int:
             for sign in (1, -1):
                 moved = leaf.at[(1, *place)].add(sign * _SMALL_STEP)
                 other = _replaced(arguments, name, moved)
-                end = step(Moment(other["params"], moment.state), other["batch"], key)
+                end = step(Snapshot(other["params"], snapshot.state), other["batch"], key)
                 ends.append(_flat(_of((end.params, end.state.rule), 0)))
             columns.append((ends[0] - ends[1]) / (2 * _SMALL_STEP))
     values = np.linalg.svd(np.stack(columns), compute_uv=False)
@@ -445,38 +445,38 @@ class WeighingNetwork(Network):
         super().__post_init__()
         self._bytes: dict[int, int] = {}
 
-    def charge(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
-        """Writes a round into the books, and encodes its messages."""
-        super().charge(sent, axes)
+    def record(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
+        """Writes a round into `rounds`, and encodes its messages."""
+        super().record(sent, axes)
         messages = [sent] if isinstance(sent, Message) else list(sent)
         encoded: Any = [
             (each.packed or identity()).encode(leaf[_LINK[:axes]], jax.random.key(1)).data.size  # type: ignore[attr-defined]
             for each in messages
             for leaf in jax.tree.leaves(each.like)
         ]
-        self._bytes[id(self.book[-1])] = sum(encoded)
+        self._bytes[id(self.rounds[-1])] = sum(encoded)
 
     @property
     def weighed(self) -> int:
-        """The bytes of all rounds that stand in the book."""
-        return sum(self._bytes[id(entry)] for entry in self.book)
+        """The bytes of all rounds that were recorded."""
+        return sum(self._bytes[id(entry)] for entry in self.rounds)
 
 
-def encoded_bytes(method: Method, moment: Moment, t: int) -> int:
+def encoded_bytes(method: Method, snapshot: Snapshot, t: int) -> int:
     """Returns the bytes that cross a link in step t, from the encodings of the real messages."""
     weighed = 0
 
-    def take(moment: Moment, key: Any) -> Any:
+    def take(snapshot: Snapshot, key: Any) -> Any:
         nonlocal weighed
-        network = WeighingNetwork(method.topology, method.rule.turns(t), key)
-        phase = method.ascent.phase(t)
+        network = WeighingNetwork(method.topology, method.rule.comm_round(t), key)
+        phase = method.gradient.phase(t)
         oracle = Gradients(
-            loss_fn, method.ascent, batch_of(t), network, jnp.int32(t), list(moment.state.ascent), phase
+            loss_fn, method.gradient, batch_of(t), network, jnp.int32(t), list(snapshot.state.gradient), phase
         )
-        step = Step(jnp.int32(t), moment.params, network, oracle, phase=method.rule.phase(t))
-        after = method.rule.step(step, moment.params, moment.state.rule)
+        step = Step(jnp.int32(t), snapshot.params, network, oracle, phase=method.rule.phase(t))
+        after = method.rule.step(step, snapshot.params, snapshot.state.rule)
         weighed = network.weighed
         return after
 
-    jax.eval_shape(take, moment, key_of(t))
+    jax.eval_shape(take, snapshot, key_of(t))
     return weighed

@@ -17,14 +17,14 @@ class Feed:
 
     def __init__(self, program: Program, step: int = 0):
         self._program = program
-        self._streamed = streamed(program, step) if program.replica.dataset.is_streamed else None
+        self._streamed = streamed(program, step) if program.trial.dataset.is_streamed else None
         self._stored: tuple[int, Inputs | None] = (-1, None)
 
     def at(self, step: int) -> Inputs:
         """Returns the inputs of the steps from `step` to its epoch's end; streamed, of this one alone."""
         if self._streamed is not None:
             return next(self._streamed)
-        epoch = step // self._program.replica.batches.steps_per_epoch
+        epoch = step // self._program.trial.batches.steps_per_epoch
         if self._stored[0] != epoch:
             self._stored = (epoch, stored(self._program, epoch))
         inputs = self._stored[1]
@@ -34,9 +34,9 @@ class Feed:
 
 def stored(program: Program, epoch: int) -> Inputs:
     """Returns what the steps of an epoch are fed with, where all samples lie on every device."""
-    orders = [replica.batches.epoch(epoch) for replica in program.replicas]
+    orders = [trial.batches.epoch(epoch) for trial in program.trials]
     # Subsets of the runs lie one after the other, see `Program.device_data`.
-    size = program.replica.dataset.size if program.has_subsets else 0
+    size = program.trial.dataset.size if program.has_subsets else 0
     samples = _stacked([samples for samples, _ in orders], size)
     return Inputs(program.device_data, *_placed(program, samples, orders[0][1]))
 
@@ -56,25 +56,25 @@ def streamed(program: Program, step: int) -> Iterator[Inputs]:
     three agents on each of two devices, two runs and batches of four, a device holds 3 x 2 x 4 samples; the
     one numbered (a, r, b) among its own is number (a 2 + r) 4 + b there.
     """
-    replicas, placement, batches = program.replicas, program.placement, program.replica.batches
+    trials, placement, batches = program.trials, program.placement, program.trial.batches
     rows = np.array(placement.own_rows)
     rows[rows >= placement.agents] = 0  # idle agents see the first one's
-    shape = (placement.agents, len(replicas), batches.size)
+    shape = (placement.agents, len(trials), batches.size)
     numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-    numbers %= placement.per_device * len(replicas) * batches.size  # among those of its device
+    numbers %= placement.per_device * len(trials) * batches.size  # among those of its device
     samples = numbers.swapaxes(0, 1)[:, None]  # [R, 1, A, B]
 
     @functools.lru_cache(maxsize=1)
     def orders(epoch: int) -> list[list[np.ndarray]]:
-        return [[np.asarray(part) for part in replica.batches.epoch(epoch)] for replica in replicas]
+        return [[np.asarray(part) for part in trial.batches.epoch(epoch)] for trial in trials]
 
     def start(step: int) -> Any:
         epoch, number = divmod(step, batches.steps_per_epoch)
         fetched = [
             jax.tree.map(
-                functools.partial(_ahead, samples=order[number][rows].reshape(-1)), replica.dataset.train
+                functools.partial(_ahead, samples=order[number][rows].reshape(-1)), trial.dataset.train
             )
-            for replica, (order, _) in zip(replicas, orders(epoch), strict=True)
+            for trial, (order, _) in zip(trials, orders(epoch), strict=True)
         ]
         return fetched, orders(epoch)[0][1][number][None]
 
@@ -88,7 +88,7 @@ def streamed(program: Program, step: int) -> Iterator[Inputs]:
     while True:
         fetched, mask = upcoming
         step += 1
-        if step < program.replica.steps:
+        if step < program.trial.steps:
             upcoming = start(step)
         yield Inputs(jax.tree.map(by_agents, *fetched), *_placed(program, samples, mask))
 

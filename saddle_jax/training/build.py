@@ -1,7 +1,7 @@
 """From settings to what a run is made of: method, data, model, objective, partition and batches.
 
 `Parts` are what all runs of a program share, made of settings by `of_settings`, or of objects by a script; a
-`Replica` is one run of them. Nothing is known here of devices or of other runs: see `program`.
+`Trial` is one run of them. Nothing is known here of devices or of other runs: see `program`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
 from saddle_jax.data.recipes import Augmentation
-from saddle_jax.kernels.convolution import Lowering
+from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
@@ -37,12 +37,12 @@ from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.models.spelling import make_model
-from saddle_jax.sam.spelling import make_ascent, parse_ascent
+from saddle_jax.sam.spelling import make_gradient, parse_gradient
 from saddle_jax.settings import network
 from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported, is_whole
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
-from saddle_jax.tasks.objectives import Ground, Objective, make_objective
+from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
 
 # ---- the learning rate over a run ----
 
@@ -78,9 +78,8 @@ def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
 # ---- the method: its options, its gradient, what wraps it, and its network ----
 
 
-# The settings that reach a method whose factory has a parameter of the same name. Not `missing`: of RelaySGD
-# it is what stands in the place of a model, and as a setting what becomes of a lost message's weight.
-SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "form")
+# The settings that reach a method whose factory has a parameter of the same name.
+SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "mixing")
 
 
 def rate_of(config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]) -> optax.Schedule:
@@ -99,7 +98,7 @@ def build_method(
     """Returns the method that the settings name, on a graph.
 
     `numbers`, which may be arrays, take the place of settings, and of options that the spelling of the
-    method or ascent gives, such as "method.mu".
+    method or estimator gives, such as "method.mu".
     """
     check_imported(config)
     config, own = _settings(config, numbers or {}), _own_options(numbers or {})
@@ -111,16 +110,16 @@ def build_method(
             f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
             f"one of {method.topology.size}"
         )
-    if config.ascent != "auto":
-        ascent = make_ascent(
-            config.ascent,
+    if config.gradient != "auto":
+        estimator = make_gradient(
+            config.gradient,
             share=lambda t: schedule(t) / config.learning_rate,
-            instead=_of("ascent", own),
+            instead=_of("gradient", own),
             **_options_of_sam(config),
         )
-        # The settings name it beside the method: here it takes the place of an ascent that the method has.
-        instead = config.ascent == "none" or climbs(method)
-        method = dataclasses.replace(method, ascent=ascent) if instead else saddle(method, ascent)
+        # The settings name it beside the method: here it takes the place of an estimator that the method has.
+        instead = config.gradient == "none" or climbs(method)
+        method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
     if config.slowmo_every:
         method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
     return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
@@ -170,8 +169,8 @@ def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
 
 
 def _options_of_sam(config: Config) -> dict[str, Any]:
-    """Returns the settings of SAM; the options of other ascents are said where they are named."""
-    name, _ = parse_ascent(config.ascent)
+    """Returns the settings of SAM; the options of other estimators are said where they are named."""
+    name, _ = parse_gradient(config.gradient)
     if name != "sam":
         return {}
     return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
@@ -186,7 +185,7 @@ class Parts:
 
     Attributes:
       dataset: the samples of all runs, before a subset is chosen.
-      model: lowering -> the network of every agent; see `models.convolution` for the ways to compile one.
+      model: conv_impl -> the network of every agent; see `models.convolution` for the ways to compile one.
       objective: a model -> what it learns.
       topology: settings -> who hears whom, without idle agents.
       method: settings, graph, steps per epoch and swept numbers, which may be arrays -> the method.
@@ -195,7 +194,7 @@ class Parts:
     """
 
     dataset: Dataset
-    model: Callable[[Lowering], Functions]
+    model: Callable[[ConvImpl], Functions]
     objective: Callable[[Functions], Objective]
     topology: Callable[[Config], Graphs]
     method: Callable[[Config, Graphs, int, Mapping[str, Any]], Method]
@@ -211,7 +210,7 @@ def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
     return Parts(
         dataset=_augmented(dataset, config),
         # The same functions again and again: they are compiled once.
-        model=functools.cache(lambda lowering: _network(config, dataset, lowering)),
+        model=functools.cache(lambda conv_impl: _network(config, dataset, conv_impl)),
         objective=functools.cache(lambda model: make_objective(objective, model)),
         topology=build_topology,
         method=method_of,
@@ -230,9 +229,9 @@ def _augmented(dataset: Dataset, config: Config) -> Dataset:
     return dataclasses.replace(dataset, recipe=recipe)
 
 
-def _network(config: Config, dataset: Dataset, lowering: Lowering) -> Functions:
+def _network(config: Config, dataset: Dataset, conv_impl: ConvImpl) -> Functions:
     name = dataset.model if config.model == "auto" else config.model
-    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), lowering)
+    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), conv_impl)
 
 
 # What the random numbers of a run are for, beside the batches' own.
@@ -243,10 +242,10 @@ _WITHOUT_CLASSES = ("iid", "quantity_skew")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Replica:
+class Trial:
     """One run of a program: what it trains on, and with what it is measured; `make` makes it.
 
-    A replica knows nothing of devices or of other runs: see `program.Program`.
+    A trial knows nothing of devices or of other runs: see `program.Program`.
 
     Attributes:
       config: its settings.
@@ -290,18 +289,18 @@ class Replica:
         return self.parts.objective(self.model)
 
     @property
-    def ground(self) -> Ground:
+    def context(self) -> TaskContext:
         """What the metrics of a model alone may depend on."""
-        return Ground(self.dataset, self.partition, weight_decay_of(self.config))
+        return TaskContext(self.dataset, self.partition, weight_decay_of(self.config))
 
     @property
     def loss_fn(self) -> LossFn:
         """The loss of one agent on its own batch, with numbers to log beside it."""
         return self.objective.loss
 
-    def loss_of(self, lowering: Lowering) -> LossFn:
+    def loss_of(self, conv_impl: ConvImpl) -> LossFn:
         """Returns the same loss in float32, compiled in another way: "plain" has derivatives of all kinds."""
-        return self.parts.objective(in_precision(self.parts.model(lowering), "float32")).loss
+        return self.parts.objective(in_precision(self.parts.model(conv_impl), "float32")).loss
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
@@ -338,7 +337,7 @@ class Replica:
     @functools.cached_property
     def _of_model(self) -> Any:
         of_model = self.objective.of_model
-        return None if of_model is None else of_model(self.ground)
+        return None if of_model is None else of_model(self.context)
 
     def method_on(self, topology: Graphs) -> Method:
         """Returns the method on a graph; swept numbers are hyperparameters of its state."""
@@ -358,12 +357,12 @@ def method_key(root: Key, step: Any) -> Key:
     return jax.random.fold_in(jax.random.fold_in(root, _METHOD), step)
 
 
-def build(config: Config) -> Replica:
+def build(config: Config) -> Trial:
     """Loads the data and makes the parts of one run."""
     return make(config, of_settings(config))
 
 
-def make_each(config: Config, shared: Parts) -> tuple[Replica, ...]:
+def make_each(config: Config, shared: Parts) -> tuple[Trial, ...]:
     """Returns all runs that the settings name, of the parts that were made for them."""
     swept = [
         {name: value for name, value in own.items() if name != "seed"}
@@ -373,7 +372,7 @@ def make_each(config: Config, shared: Parts) -> tuple[Replica, ...]:
     return tuple(dataclasses.replace(make(each, shared), numbers=numbers) for each, numbers in runs)
 
 
-def make(config: Config, shared: Parts) -> Replica:
+def make(config: Config, shared: Parts) -> Trial:
     """Returns one run, of the parts that were made for it or for several."""
     dataset = shared.dataset.subset(config.subset, config.seed) if config.subset else shared.dataset
     partition = _partition(config, dataset)
@@ -381,30 +380,30 @@ def make(config: Config, shared: Parts) -> Replica:
     if config.batch_size == 0 and dataset.is_streamed:  # which is done for what does not fit into memory
         raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
     batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
-    replica = Replica(config, shared, dataset, partition, batches)
-    _check_length(replica)
-    _check_model(replica)
-    _check_reach(replica)
+    trial = Trial(config, shared, dataset, partition, batches)
+    _check_length(trial)
+    _check_model(trial)
+    _check_reach(trial)
     if brought.is_brought(config.method):
         with brought.failing_as(f"method {config.method} failed in a step"):
-            method = replica.method_on(replica.topology)
-            jax.eval_shape(method.init, jax.eval_shape(replica.first_params))  # which traces a step
-    return replica
+            method = trial.method_on(trial.topology)
+            jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step
+    return trial
 
 
-def _check_length(replica: Replica) -> None:
+def _check_length(trial: Trial) -> None:
     """Checks that steps can be counted: their numbers have 32 bits on devices."""
-    per_epoch = replica.batches.steps_per_epoch
-    if replica.steps > _MOST_STEPS:
+    per_epoch = trial.batches.steps_per_epoch
+    if trial.steps > _MOST_STEPS:
         raise ArgumentError(
             f"epochs must be at most {_MOST_STEPS // per_epoch:,} with {per_epoch:,} steps each, of which "
-            f"there can be {_MOST_STEPS:,}, got {replica.config.epochs}"
+            f"there can be {_MOST_STEPS:,}, got {trial.config.epochs}"
         )
 
 
 def _model(config: Config, shared: Parts) -> Functions:
     """Returns the network of every agent as the settings say: how it is compiled, and how it multiplies."""
-    return in_precision(shared.model(cast(Lowering, config.lowering)), cast(Precision, config.precision))
+    return in_precision(shared.model(cast(ConvImpl, config.conv_impl)), cast(Precision, config.precision))
 
 
 def _partition(config: Config, dataset: Dataset) -> Partition:
@@ -432,29 +431,29 @@ def _partition(config: Config, dataset: Dataset) -> Partition:
     return make_partition(kind, labels, config.agents, alpha=config.alpha, seed=config.seed)
 
 
-def _check_model(replica: Replica) -> None:
+def _check_model(trial: Trial) -> None:
     """Checks, without computing anything, that the model takes the inputs and gives what is learned."""
-    objective, inputs = replica.objective, replica.dataset.inputs_of_one
-    with _failing(replica, f"model {replica.model.name} failed on inputs {_shapes(inputs)}"):
-        params = jax.eval_shape(replica.first_model)
-        outputs = jax.eval_shape(replica.model.apply, params, inputs) if objective.check else None
+    objective, inputs = trial.objective, trial.dataset.inputs_of_one
+    with _failing(trial, f"model {trial.model.name} failed on inputs {_shapes(inputs)}"):
+        params = jax.eval_shape(trial.first_model)
+        outputs = jax.eval_shape(trial.model.apply, params, inputs) if objective.check else None
     if objective.check is not None:
-        objective.check(outputs, replica.dataset)
+        objective.check(outputs, trial.dataset)
     with brought.failing_as(f"the loss {objective.name} failed"):
-        loss, _ = jax.eval_shape(objective.loss, params, replica.batch_shapes())
+        loss, _ = jax.eval_shape(objective.loss, params, trial.batch_shapes())
     if loss.shape != ():
         raise ArgumentError(f"the loss {objective.name} must return one number, got {list(loss.shape)}")
     with brought.failing_as(f"the metrics of {objective.name} failed"):
         jax.eval_shape(
-            functools.partial(objectives.scored, objective, replica.dataset.recipe),
+            functools.partial(objectives.scored, objective, trial.dataset.recipe),
             params,
-            replica.test_shapes(2),
+            trial.test_shapes(2),
         )
 
 
-def _check_reach(replica: Replica) -> None:
+def _check_reach(trial: Trial) -> None:
     """Checks that a precision reaches what is computed: a loss of one's own need not ask the model for it."""
-    config, model = replica.config, replica.model
+    config, model = trial.config, trial.model
     if config.precision == "float32":
         return
     asked = []
@@ -463,8 +462,8 @@ def _check_reach(replica: Replica) -> None:
         asked.append(inputs)
         return model.apply(params, inputs)
 
-    objective = replica.parts.objective(model._replace(apply=apply))
-    jax.eval_shape(objective.loss, jax.eval_shape(replica.first_model), replica.batch_shapes())
+    objective = trial.parts.objective(model._replace(apply=apply))
+    jax.eval_shape(objective.loss, jax.eval_shape(trial.first_model), trial.batch_shapes())
     if not asked:
         raise ArgumentError(
             f"precision must be float32 for the loss {objective.name}, which does not call the model that it "
@@ -473,9 +472,9 @@ def _check_reach(replica: Replica) -> None:
 
 
 @contextlib.contextmanager
-def _failing(replica: Replica, line: str) -> Iterator[None]:
+def _failing(trial: Trial, line: str) -> Iterator[None]:
     """Tells what a model raises: of a user's own with its traceback, of ours in one line."""
-    is_own = brought.is_brought(replica.config.model)
+    is_own = brought.is_brought(trial.config.model)
     try:
         with brought.failing_as(line):
             yield

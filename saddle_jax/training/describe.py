@@ -15,7 +15,7 @@ import numpy as np
 
 from saddle_jax import models
 from saddle_jax.base import brought, tables
-from saddle_jax.core.ledger import passes_per_step, readable
+from saddle_jax.core.comm_cost import passes_per_step, readable
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import sources
@@ -31,7 +31,7 @@ from saddle_jax.settings.config import Config
 from saddle_jax.settings.sweep import name_of, parse_sweep
 from saddle_jax.tasks.objectives import Objective, scored
 from saddle_jax.training import build
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.program import Program
 from saddle_jax.version import __version__
 
@@ -42,7 +42,7 @@ _SWEPT = "swept"
 
 
 def of_method(config: Config, method: Method) -> str:
-    """Names the method, its ascent and the options that it has, as they are in force."""
+    """Names the method, its estimator and the options that it has, as they are in force."""
     swept = parse_sweep(config.sweep)
     options = {} if brought.is_object(config.method) else build.in_force(config)
 
@@ -50,8 +50,8 @@ def of_method(config: Config, method: Method) -> str:
         return _SWEPT if name in swept else f"{options[name]:g}"
 
     parts = [config.method]
-    if not method.ascent.is_linear:
-        name = method.ascent.name
+    if not method.gradient.is_linear:
+        name = method.gradient.name
         parts.append(re.sub(r"rho=[^,)]*", f"rho={_SWEPT}", name) if "rho" in swept else name)
     if "beta" in options:
         kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]
@@ -68,17 +68,17 @@ def of_method(config: Config, method: Method) -> str:
     return ", ".join(parts)
 
 
-def of_data(replica: Replica) -> str:
+def of_data(trial: Trial) -> str:
     """Names the dataset, with how many samples it has and where they are from."""
-    dataset = replica.dataset
+    dataset = trial.dataset
     what = "images" if dataset.recipe is not None else "samples"
     return f"{dataset.name}, {dataset.size:,} + {dataset.test_size:,} {what}, from {dataset.source}"
 
 
-def of_task(replica: Replica) -> str:
+def of_task(trial: Trial) -> str:
     """Says what is learned, if it is not classification, and what is known of it."""
-    objective = replica.objective
-    facts = {} if objective.facts is None else objective.facts(replica.ground)
+    objective = trial.objective
+    facts = {} if objective.facts is None else objective.facts(trial.context)
     if objective.name == "classification" and not facts:
         return ""
     headline = objective.headline
@@ -86,21 +86,21 @@ def of_task(replica: Replica) -> str:
     return f"{objective.name}, by {headline.record()['title']} ({headline.better} is better){known}"
 
 
-def of_partition(replica: Replica) -> str:
+def of_partition(trial: Trial) -> str:
     """Names the partition, and says how the agents' classes, or numbers of samples, differ."""
-    partition = replica.partition
-    if replica.dataset.labels is not None:
-        classes, whole = partition.skew.classes_per_agent, len(replica.dataset.class_names)
+    partition = trial.partition
+    if trial.dataset.labels is not None:
+        classes, whole = partition.skew.classes_per_agent, len(trial.dataset.class_names)
         return f"{partition.name}: an agent has {classes:.1f} of {whole} classes on average"
     least, most = int(partition.sizes.min()), int(partition.sizes.max())
     counts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     return f"{partition.name}: {counts} samples for each agent"
 
 
-def of_model(replica: Replica, count: int) -> str:
+def of_model(trial: Trial, count: int) -> str:
     """Names the network, with how many parameters it has and, if it is one of ours, how it normalises."""
-    config = replica.config
-    name = replica.dataset.model if config.model == "auto" else config.model
+    config = trial.config
+    name = trial.dataset.model if config.model == "auto" else config.model
     norm = f", {config.norm}" if name in MODELS and "norm" in tables.options(MODELS[name]) else ""
     products = "" if config.precision == "float32" else f", products in {config.precision}"
     return f"{name}, {count:,} parameters{norm}{products}"
@@ -115,9 +115,9 @@ def of_rate(config: Config) -> str:
 
 
 def span(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -> str:
-    """Writes the lowest and the highest of a metric over all replicas: "12.00 to 95.28 %"."""
+    """Writes the lowest and the highest of a metric over all trials: "12.00 to 95.28 %"."""
     name = name or f"test_{metric['name']}"
-    values = [x for x in found.get(f"{name}_by_replica", []) if x is not None and math.isfinite(x)]
+    values = [x for x in found.get(f"{name}_by_trial", []) if x is not None and math.isfinite(x)]
     if not values:
         return "-"
     low, high = (score({name: value}, metric, name) for value in (min(values), max(values)))
@@ -156,7 +156,7 @@ def score(found: Mapping[str, Any], metric: Mapping[str, Any], name: str = "") -
 
 
 def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> str:
-    """Writes a number of a record, with its spread over replicas if it has one; null was not finite."""
+    """Writes a number of a record, with its spread over trials if it has one; null was not finite."""
     if found[name] is None:
         return "not finite"
     std = found.get(f"{name}_std")
@@ -174,11 +174,11 @@ def of_faults(config: Config) -> str:
     if config.drop or "drop" in swept:
         ways = "both ways" if config.symmetric else "each way by itself"
         bursts = f", {config.burst:g} steps in a row" if config.burst else ""
-        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.missing]})")
+        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.lost_weight]})")
     if config.delay:
         parts.append(f"messages {_count(config.delay, 'round')} late")
     if config.offline or "offline" in swept:
-        stay = f", {config.absence:g} steps in a row" if config.absence else ""
+        stay = f", {config.mean_offline:g} steps in a row" if config.mean_offline else ""
         parts.append(f"{share('offline')} of agents offline ({_AWAY[config.offline_computes]}{stay})")
     for text, verb in ((config.joins, "joins"), (config.leaves, "leaves")):
         parts += [f"agent {a} {verb} at step {t:,}" for a, t in network.check_steps(verb, text).items()]
@@ -187,7 +187,7 @@ def of_faults(config: Config) -> str:
 
 def of_timing(config: Config) -> str:
     """Says how long messages and gradients take; an empty text if the settings do not say."""
-    spread = f" (log-normal, sigma {config.straggling:g})" if config.straggling else ""
+    spread = f" (log-normal, sigma {config.compute_sigma:g})" if config.compute_sigma else ""
     said = (
         ("latency", network.check_seconds, lambda value: f"latency {_seconds(value)}"),
         ("bandwidth", network.check_bandwidth, _bits),
@@ -265,25 +265,25 @@ def tell_other_versions(workdir: pathlib.Path, tell: Callable[[str], None]) -> N
 
 def record(program: Program) -> dict[str, Any]:
     """Returns what config.json says beside the settings."""
-    shapes = jax.eval_shape(program.replica.first_params)
-    several = program.config.has_replicas
+    shapes = jax.eval_shape(program.trial.first_params)
+    several = program.config.has_trials
     return {
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
-            **({"samples": program.replica.parts.dataset.fingerprint} if _may_change(program) else {}),
-            "source": program.replica.dataset.source,
-            "train": program.replica.dataset.size,
-            "class_names": list(program.replica.dataset.class_names),
+            **({"samples": program.trial.parts.dataset.fingerprint} if _may_change(program) else {}),
+            "source": program.trial.dataset.source,
+            "train": program.trial.dataset.size,
+            "class_names": list(program.trial.dataset.class_names),
         },
         **({"computes": computes} if (computes := fingerprint(program)) else {}),
-        "objective": {**program.replica.objective.record(), **_facts(program.replica)},
-        "partition": _about(program.replica),
-        **({"partitions": [_about(one) for one in program.replicas]} if several else {}),
+        "objective": {**program.trial.objective.record(), **_facts(program.trial)},
+        "partition": _about(program.trial),
+        **({"partitions": [_about(one) for one in program.trials]} if several else {}),
         "topology": _about_graph(program),
         "parameters": models.count(shapes) // program.config.agents,
         "layers": layer_names(shapes),  # what the _by_layer metrics are of, in their order
-        "steps": program.replica.steps,
+        "steps": program.trial.steps,
         "passes_per_step": passes_per_step(program.method, program.shapes_of_one.params),
     }
 
@@ -293,10 +293,10 @@ def _may_change(program: Program) -> bool:
     return sources.is_other(program.config.dataset)
 
 
-def _facts(replica: Replica) -> dict[str, Any]:
+def _facts(trial: Trial) -> dict[str, Any]:
     """Returns what is known of the task itself, such as its constants."""
-    facts = replica.objective.facts
-    return {} if facts is None else {"facts": facts(replica.ground)}
+    facts = trial.objective.facts
+    return {} if facts is None else {"facts": facts(trial.context)}
 
 
 def _about_graph(program: Program) -> dict[str, Any]:
@@ -304,13 +304,13 @@ def _about_graph(program: Program) -> dict[str, Any]:
     about = {"name": topology.name, "gap": topology.spectral_gap}
     if is_ours(program.config.topology):
         return about
-    return about | {"graphs": to_record(program.replica.topology)}  # for readers who do not import it
+    return about | {"graphs": to_record(program.trial.topology)}  # for readers who do not import it
 
 
-def _about(replica: Replica) -> dict[str, Any]:
-    partition = replica.partition
+def _about(trial: Trial) -> dict[str, Any]:
+    partition = trial.partition
     named = {"name": partition.name, "fingerprint": partition.fingerprint}
-    if replica.dataset.labels is None:
+    if trial.dataset.labels is None:
         return {**named, "sizes": partition.sizes.tolist()}
     skew = partition.skew
     return {
@@ -324,46 +324,48 @@ def _about(replica: Replica) -> dict[str, Any]:
 
 def heading(program: Program, workdir: pathlib.Path) -> str:
     """Returns the lines that say what is about to run."""
-    config, replica, method = program.config, program.replica, program.method
-    count = models.count(jax.eval_shape(replica.first_params)) // config.agents
+    config, trial, method = program.config, program.trial, program.method
+    count = models.count(jax.eval_shape(trial.first_params)) // config.agents
     rate = of_rate(config)
-    per_step = program.ledger.wire_bytes_per_agent(1)
-    group = program.group
-    taken = "" if group >= program.placement.per_device else f", computed {group} at a time"
-    taken += "" if config.lowering == "auto" else f", convolutions: {config.lowering}"
-    whose = f" (of seed {replica.config.seed})" if config.seeds else ""
+    per_step = program.comm_cost.wire_bytes_per_agent(1)
+    agents_per_call = program.agents_per_call
+    taken = (
+        "" if agents_per_call >= program.placement.per_device else f", computed {agents_per_call} at a time"
+    )
+    taken += "" if config.conv_impl == "auto" else f", convolutions: {config.conv_impl}"
+    whose = f" (of seed {trial.config.seed})" if config.seeds else ""
     unless = " if nobody is away" if method.faults is not None and method.faults.has_absences else ""
     rows = {
         "method": of_method(config, method),
         "graph": str(method.topology),
         "network": of_faults(config),
         "time": of_timing(config),
-        "data": of_data(replica),
-        "task": of_task(replica),
-        "partition": of_partition(replica) + whose,
-        "model": of_model(replica, count),
+        "data": of_data(trial),
+        "task": of_task(trial),
+        "partition": of_partition(trial) + whose,
+        "model": of_model(trial, count),
         "devices": f"{program.placement}{taken}",
-        "faster": _faster(config, replica),
-        "steps": f"{replica.steps:,} ({config.epochs} epochs of {replica.batches.steps_per_epoch}){rate}",
+        "faster": _faster(config, trial),
+        "steps": f"{trial.steps:,} ({config.epochs} epochs of {trial.batches.steps_per_epoch}){rate}",
         "traffic": f"each agent sends {readable(per_step)} per step, "
-        f"{readable(program.ledger.wire_bytes_per_agent(replica.steps))} in all{unless}",
+        f"{readable(program.comm_cost.wire_bytes_per_agent(trial.steps))} in all{unless}",
         "folder": str(workdir),
     }
-    if config.has_replicas:
+    if config.has_trials:
         named = [*([f"seeds {config.seeds}"] if config.seeds else []), *config.sweep.split()]
-        rows["replicas"] = f"{len(program.replicas)} in one program: {' x '.join(named)}"
+        rows["trials"] = f"{len(program.trials)} in one program: {' x '.join(named)}"
     return "\n".join(wrapped(name, text) for name, text in rows.items() if text)
 
 
-def _faster(config: Config, replica: Replica) -> str:
+def _faster(config: Config, trial: Trial) -> str:
     """Returns what would make the convolutions faster, if there are any and something would."""
-    kernels = [leaf for leaf in jax.tree.leaves(jax.eval_shape(replica.first_params)) if leaf.ndim == 5]
-    missing = native.missing(config.lowering) if kernels else None
+    kernels = [leaf for leaf in jax.tree.leaves(jax.eval_shape(trial.first_params)) if leaf.ndim == 5]
+    missing = native.missing(config.conv_impl) if kernels else None
     return f"convolutions would be, with kernels of our own: {missing}" if missing else ""
 
 
 def progress(epoch: float, found: dict[str, Any], objective: Objective, swept: bool = False) -> str:
-    """Returns an evaluation, or a measured curvature, in one line; of replicas with its spread.
+    """Returns an evaluation, or a measured curvature, in one line; of trials with its spread.
 
     Numbers of different settings have no mean: of those that are swept the line has the lowest and highest.
     """
@@ -381,11 +383,11 @@ def progress(epoch: float, found: dict[str, Any], objective: Objective, swept: b
 
 def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
     """Returns the table that says how a run ended; `objective` is what config.json says of its metrics."""
-    each = result.get("replicas", [])
+    each = result.get("trials", [])
     headline, *others = objective["metrics"]
     rows = {"status": result["status"]}
     if each and result["diverged"]:
-        rows["status"] += f", {result['diverged']} of {len(each)} replicas diverged"
+        rows["status"] += f", {result['diverged']} of {len(each)} trials diverged"
     elif result["status"] == "diverged":
         last = result.get("last_finite")
         step = result.get("diverged_at_step", result["steps"])
@@ -411,7 +413,7 @@ def closing_table(result: dict[str, Any], objective: dict[str, Any]) -> str:
         if f"test_{metric['name']}" in result:
             rows[f"test {metric['title']}"] = score({**result, f"test_{metric['name']}_std": None}, metric)
     if "consensus_distance" in result and not swept:
-        alone = {"distance": result["consensus_distance"]}  # replicas show the mean without its spread
+        alone = {"distance": result["consensus_distance"]}  # trials show the mean without its spread
         rows["consensus distance"] = number(alone, "distance", ".4g")
     rows |= _costs(result)
     width = max(20, *map(len, rows))
@@ -445,22 +447,22 @@ def fingerprint(program: Program) -> str | None:
     named = (config.method, config.model, config.dataset, config.objective, config.topology)
     if not any(map(brought.is_object, named)):
         return None
-    replica = program.replica
-    method = replica.method_on(replica.topology)
-    params = jax.eval_shape(replica.first_params)
+    trial = program.trial
+    method = trial.method_on(trial.topology)
+    params = jax.eval_shape(trial.first_params)
     state = jax.eval_shape(method.init, params)
     batch = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), replica.batch_shapes()
+        lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), trial.batch_shapes()
     )
 
     def step(params: Any, state: Any, batch: Any, key: Any) -> Any:
-        return method.step(replica.loss_fn, params, state, batch, key)[:2]
+        return method.step(trial.loss_fn, params, state, batch, key)[:2]
 
-    digest = hashlib.sha256(tree_sha256(replica.first_model()).encode())
+    digest = hashlib.sha256(tree_sha256(trial.first_model()).encode())
     for traced in (
         jax.make_jaxpr(step)(params, state, batch, jax.random.key(0)),
-        jax.make_jaxpr(functools.partial(scored, replica.objective, replica.dataset.recipe))(
-            jax.eval_shape(replica.first_model), replica.test_shapes(2)
+        jax.make_jaxpr(functools.partial(scored, trial.objective, trial.dataset.recipe))(
+            jax.eval_shape(trial.first_model), trial.test_shapes(2)
         ),
     ):
         digest.update(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())

@@ -29,23 +29,23 @@ from saddle_jax.settings.sweep import settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Metric
 from saddle_jax.training import reopen
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.program import Program
 from saddle_jax.training.reopen import choose
 
 
 def score(program: Program, number: int, params: Params, every_agent: bool) -> dict[str, Any]:
     """Evaluates one run on the whole test set: the consensus model, and every agent's own if asked for."""
-    replica = program.replicas[number]
+    trial = program.trials[number]
     # Of several processes each evaluates by itself: a model lies on one of its own devices.
     mesh = program.placement.mesh if jax.process_count() == 1 else None
-    found = replica.evaluate(program.consensus(params), mesh)
+    found = trial.evaluate(program.consensus(params), mesh)
     record: dict[str, Any] = {f"test_{name}": value for name, value in found.items()}
     record["consensus_distance"] = float(program.consensus_distance(params))
     if every_agent:
-        name, pull = replica.objective.headline.name, program.placement.pull
+        name, pull = trial.objective.headline.name, program.placement.pull
         agents = [
-            replica.evaluate(pull(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
+            trial.evaluate(pull(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
         ]
         record[f"agent_{name}_mean"] = float(np.mean(agents))
         record[f"agent_{name}_std"] = float(np.std(agents))
@@ -79,9 +79,9 @@ def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[
 
 
 def summary(config: Config, ends: Sequence[dict[str, Any]], metrics: Sequence[Metric]) -> dict[str, Any]:
-    """Joins the endings of all replicas: means and spreads over those that did not diverge, then each.
+    """Joins the endings of all trials: means and spreads over those that did not diverge, then each.
 
-    With a sweep, "settings" has the same for the seeds of each combination of numbers. What a replica that
+    With a sweep, "settings" has the same for the seeds of each combination of numbers. What a trial that
     diverged was worth before says nothing about its end: its numbers are null.
     """
     own = sweep.settings_of(config.seeds, config.sweep)
@@ -96,7 +96,7 @@ def summary(config: Config, ends: Sequence[dict[str, Any]], metrics: Sequence[Me
         result["settings"] = [{**dict(numbers), **_means(those)} for numbers, those in groups.items()]
     scores = [*(f"test_{metric.name}" for metric in metrics), "consensus_distance"]
     listed = [{**setting, **_nulled(end, scores)} for setting, end in zip(own, ends, strict=True)]
-    return result | {"replicas": listed}
+    return result | {"trials": listed}
 
 
 def _nulled(end: dict[str, Any], scores: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _nulled(end: dict[str, Any], scores: Sequence[str]) -> dict[str, Any]:
 
 
 def _means(ends: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns mean and spread of every number of the evaluations, and how many replicas they are not of."""
+    """Returns mean and spread of every number of the evaluations, and how many trials they are not of."""
     sound = [end for end in ends if end["status"] != "diverged"]
     scores = [{name: value for name, value in end.items() if isinstance(value, float)} for end in sound]
     means = sweep.without_lists(sweep.together(scores))
@@ -147,12 +147,12 @@ class Look:
     """One model of a run, and those of all its agents; what several metrics need is computed once.
 
     Attributes:
-      replica: the run.
+      trial: the run.
       params: all agents' models [A, ...].
       agent: whose model is looked at; None looks at the consensus model.
     """
 
-    replica: Replica
+    trial: Trial
     params: Params
     agent: int | None = None
 
@@ -164,23 +164,23 @@ class Look:
     @functools.cached_property
     def test(self) -> dict[str, float]:
         """The objective's metrics on the test set."""
-        return self.replica.evaluate(self.model)
+        return self.trial.evaluate(self.model)
 
     @functools.cached_property
     def train(self) -> dict[str, float]:
         """The objective's metrics on all training samples, as they are stored, not augmented."""
-        data = self.replica.dataset
-        return objectives.evaluate(self.replica.objective, self.model, data.train, data.recipe)
+        data = self.trial.dataset
+        return objectives.evaluate(self.trial.objective, self.model, data.train, data.recipe)
 
     @functools.cached_property
     def logits(self) -> np.ndarray:
         """What the model gives for the test samples, float [N, C]."""
-        return _outputs(self.replica, self.model)
+        return _outputs(self.trial, self.model)
 
     @property
     def labels(self) -> np.ndarray:
         """The classes of the test samples, int [N]."""
-        return np.asarray(self.replica.dataset.test["targets"])
+        return np.asarray(self.trial.dataset.test["targets"])
 
     @functools.cached_property
     def hits(self) -> np.ndarray:
@@ -190,7 +190,7 @@ class Look:
     @functools.cached_property
     def each(self) -> list[dict[str, float]]:
         """The objective's metrics of every agent's own model, A of them."""
-        return [self.replica.evaluate(choose(self.params, i)) for i in range(self.replica.config.agents)]
+        return [self.trial.evaluate(choose(self.params, i)) for i in range(self.trial.config.agents)]
 
 
 class Measure(NamedTuple):
@@ -199,7 +199,7 @@ class Measure(NamedTuple):
     function: Callable[[Look], Any]  # -> a number, a list of numbers, or a list of lists
     percent: bool = False
     of_classes: bool = False  # whether it is of logits and classes alone
-    labels: Callable[[Replica], Sequence[str]] | None = None  # what the numbers of a list are of
+    labels: Callable[[Trial], Sequence[str]] | None = None  # what the numbers of a list are of
 
 
 def top5(look: Look) -> float:
@@ -234,10 +234,10 @@ def expected_calibration_error(look: Look) -> float:
 
 def disagreement(look: Look) -> float:
     """Returns the share of samples that two agents take for different classes: the mean over all pairs."""
-    agents = look.replica.config.agents
+    agents = look.trial.config.agents
     if agents < 2:
         return 0.0
-    taken = [np.argmax(_outputs(look.replica, choose(look.params, i)), axis=-1) for i in range(agents)]
+    taken = [np.argmax(_outputs(look.trial, choose(look.params, i)), axis=-1) for i in range(agents)]
     votes = np.zeros_like(look.logits, dtype=np.int64)
     for each in taken:
         votes[np.arange(len(each)), each] += 1
@@ -247,22 +247,22 @@ def disagreement(look: Look) -> float:
 
 def worst_agent(look: Look) -> float:
     """Returns the first metric of the objective of the agent that is worst at it."""
-    metric = look.replica.objective.headline
+    metric = look.trial.objective.headline
     values = [each[metric.name] for each in look.each]
     return min(values) if metric.better == "higher" else max(values)
 
 
 def agents(look: Look) -> list[float]:
     """Returns the first metric of the objective of every agent's own model, [A]."""
-    return [each[look.replica.objective.headline.name] for each in look.each]
+    return [each[look.trial.objective.headline.name] for each in look.each]
 
 
-def _class_names(replica: Replica) -> Sequence[str]:
-    return replica.dataset.class_names
+def _class_names(trial: Trial) -> Sequence[str]:
+    return trial.dataset.class_names
 
 
-def _agent_names(replica: Replica) -> Sequence[str]:
-    return [str(number) for number in range(replica.config.agents)]
+def _agent_names(trial: Trial) -> Sequence[str]:
+    return [str(number) for number in range(trial.config.agents)]
 
 
 # Beside them: the objective's own metrics, NAME and train_NAME, and FILE.py:NAME.
@@ -279,7 +279,7 @@ MEASURES = {
 }
 
 
-def measures_of(replica: Replica, names: Sequence[str]) -> dict[str, Measure]:
+def measures_of(trial: Trial, names: Sequence[str]) -> dict[str, Measure]:
     """Returns how the metrics are computed that a user names, for a run; see MEASURES.
 
     Raises:
@@ -291,12 +291,12 @@ def measures_of(replica: Replica, names: Sequence[str]) -> dict[str, Measure]:
             spelt = brought.parse("metrics", name)
             found[spelt.name] = Measure(_own(name))
         else:
-            found[name] = _named(replica, name)
+            found[name] = _named(trial, name)
     return found
 
 
-def _named(replica: Replica, name: str) -> Measure:
-    objective = replica.objective
+def _named(trial: Trial, name: str) -> Measure:
+    objective = trial.objective
     for metric in objective.metrics:
         if name == metric.name:
             return Measure(lambda look: look.test[name], metric.percent)
@@ -329,8 +329,8 @@ def _own(text: str) -> Callable[[Look], float]:
         return {"own": function(params, batch)}
 
     def measure(look: Look) -> float:
-        own = dataclasses.replace(look.replica.objective, metrics=(), score=score, finish=dict)
-        data = look.replica.dataset
+        own = dataclasses.replace(look.trial.objective, metrics=(), score=score, finish=dict)
+        data = look.trial.dataset
         with brought.failing_as(f"metrics {text} failed"):
             return objectives.evaluate(own, look.model, data.test, data.recipe)["own"]
 
@@ -338,16 +338,16 @@ def _own(text: str) -> Callable[[Look], float]:
 
 
 def _classes(look: Look) -> int:
-    return len(look.replica.dataset.class_names)
+    return len(look.trial.dataset.class_names)
 
 
-def _outputs(replica: Replica, model: Params) -> np.ndarray:
+def _outputs(trial: Trial, model: Params) -> np.ndarray:
     """Returns what a model gives for all test samples, [N, ...]."""
-    data = replica.dataset
+    data = trial.dataset
     chunks = []
     for start in range(0, data.test_size, _BATCH):
         batch = jax.tree.map(lambda leaf, start=start: np.asarray(leaf[start : start + _BATCH]), data.test)
-        chunks.append(np.asarray(_applied(replica.model, data.recipe, model, batch), np.float64))
+        chunks.append(np.asarray(_applied(trial.model, data.recipe, model, batch), np.float64))
     return np.concatenate(chunks)
 
 
@@ -369,7 +369,7 @@ def evaluate(
     names: Sequence[str],
     epochs: Sequence[str],
     report: Callable[[str], None],
-    replica: int | None = None,
+    trial: int | None = None,
     agent: int | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Measure]]:
     """Computes metrics of a run's models, or of all runs' in a folder, and writes them to evaluation.json.
@@ -380,21 +380,21 @@ def evaluate(
       names: of the metrics, see `measuring.MEASURES`; none takes those of the objective.
       epochs: ["all"] or some of those with a checkpoint; none takes the newest checkpoint.
       report: is told of checkpoints that had to be passed over.
-      replica: the number of one run of a folder that holds several; None takes all of them.
+      trial: the number of one run of a folder that holds several; None takes all of them.
       agent: whose model; None takes the consensus model.
 
     Returns:
       One record for each model: its run, whose it is, step, epoch and metrics; and how each is measured.
     """
-    first = whole.replica
+    first = whole.trial
     chosen = names or [metric.name for metric in first.objective.metrics]
     measures = measures_of(first, chosen)
-    numbers = range(len(whole.replicas)) if replica is None else [replica]
+    numbers = range(len(whole.trials)) if trial is None else [trial]
     own = settings_of(whole.config.seeds, whole.config.sweep)
     records = []
     for step, models in reopen.stages_of(workdir, whole, epochs, report):
         for number in numbers:
-            look = Look(whole.replicas[number], models(number), agent)
+            look = Look(whole.trials[number], models(number), agent)
             found = {name: _plain(measure.function(look)) for name, measure in measures.items()}
             about = {"run": own[number], "whose": "consensus" if agent is None else agent, "step": step}
             epoch = step / first.batches.steps_per_epoch

@@ -17,24 +17,24 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.types import Params
-from saddle_jax.core.ledger import table
+from saddle_jax.core.comm_cost import table
 from saddle_jax.core.metrics import Axes
 from saddle_jax.core.metrics import Metrics as StepMetrics
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.metrics import last_evaluation, read_metrics
-from saddle_jax.runs.run_folder import Held, Metrics, NoMetrics, claim, locked, read_config, write_json
+from saddle_jax.runs.run_folder import FolderLock, Metrics, NoMetrics, claim, locked, read_config, write_json
 from saddle_jax.runs.run_name import differing
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe, evaluation, memory, more_seeds
 from saddle_jax.training.batches import Feed
-from saddle_jax.training.build import Parts, Replica
+from saddle_jax.training.build import Parts, Trial
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
-from saddle_jax.training.signals import Noted
+from saddle_jax.training.signals import Signals
 
 # ---- what is due after which step: logging, evaluating, measuring, saving ----
 
@@ -105,10 +105,8 @@ class Calendar:
 
 def calendar_of(program: Program) -> Calendar:
     """Returns the calendar of a program's runs, which is the same for all of them."""
-    replica = program.replica
-    return Calendar(
-        program.config, replica.steps, replica.batches.steps_per_epoch, program.steps_per_dispatch
-    )
+    trial = program.trial
+    return Calendar(program.config, trial.steps, trial.batches.steps_per_epoch, program.steps_per_dispatch)
 
 
 # ---- where the time of a session goes ----
@@ -195,7 +193,7 @@ def check_longer(workdir: pathlib.Path, program: Program) -> dict[str, Any] | No
     if result is not None and result["status"] == "diverged":
         raise RunError(f"{refused}: it diverged at step {result.get('diverged_at_step', result['steps'])}")
     steps = result["steps"] if result else max([0, *Checkpoints(workdir, 1).steps()])
-    _check_rates(refused, program.replica, before, steps)
+    _check_rates(refused, program.trial, before, steps)
     return {"from": {"epochs": before.epochs}, "at_step": steps}
 
 
@@ -205,7 +203,7 @@ def result_of(workdir: pathlib.Path, program: Program, screen: Screen) -> dict[s
     A run that finished with fewer steps is made unfinished: its files become those of the longer run.
     """
     result: dict[str, Any] | None = hosts.one_for_all(read_result, workdir)
-    if result is None or result["status"] != "finished" or result["steps"] >= program.replica.steps:
+    if result is None or result["status"] != "finished" or result["steps"] >= program.trial.steps:
         return result
     screen.line(f"{workdir} holds the first {result['steps']:,} steps of this run")
     with hosts.agreement():
@@ -232,13 +230,13 @@ def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
     (workdir / "result.json").unlink(missing_ok=True)
 
 
-def _check_rates(refused: str, replica: Replica, before: Config, steps: int) -> None:
+def _check_rates(refused: str, trial: Trial, before: Config, steps: int) -> None:
     """Checks that the steps which were taken had the learning rates that the longer run has."""
-    per_epoch = replica.batches.steps_per_epoch
-    shorter = dataclasses.replace(replica.config, epochs=before.epochs)
+    per_epoch = trial.batches.steps_per_epoch
+    shorter = dataclasses.replace(trial.config, epochs=before.epochs)
     rates = []
-    for config in (shorter, replica.config):
-        schedule = replica.parts.rate(config, per_epoch, {})
+    for config in (shorter, trial.config):
+        schedule = trial.parts.rate(config, per_epoch, {})
         if schedule is None or not steps:  # the method alone knows it, and knows no epochs
             return
         rates.append(np.asarray(jax.vmap(lambda t, at=schedule: jnp.asarray(at(t)))(jnp.arange(steps))))
@@ -251,8 +249,8 @@ def _check_rates(refused: str, replica: Replica, before: Config, steps: int) -> 
         )
 
 
-# What is measured of one model: (replica, params) -> numbers by name.
-Measure = Callable[[Replica, Params], dict[str, Any]]
+# What is measured of one model: (trial, params) -> numbers by name.
+Measure = Callable[[Trial, Params], dict[str, Any]]
 
 
 def train(
@@ -293,8 +291,8 @@ def train(
             if warning := memory.check(program):
                 screen.warn(warning)
             kept = source_files.collect(config)
-            held = stack.enter_context(locked(workdir)) if hosts.writes() else Held(workdir, None)
-        hosts.check_same({"partition": [replica.partition.fingerprint for replica in program.replicas]})
+            held = stack.enter_context(locked(workdir)) if hosts.writes() else FolderLock(workdir, None)
+        hosts.check_same({"partition": [trial.partition.fingerprint for trial in program.trials]})
         hosts.check_same({"code": [each.to_json() for each in kept]})
         hosts.check_shared(workdir)
         with hosts.agreement():
@@ -303,7 +301,7 @@ def train(
         before = result_of(workdir, program, screen)
         if before is not None and before["status"] != "interrupted":
             screen.line(f"{workdir} holds this run already: {before['status']}")
-            screen.line(describe.closing_table(before, program.replica.objective.record()))
+            screen.line(describe.closing_table(before, program.trial.objective.record()))
             return before
         describe.tell_other_versions(workdir, screen.warn)
         screen.line(describe.heading(program, workdir))
@@ -313,18 +311,18 @@ def train(
             result = run.go()
         finally:
             run.metrics.close()
-        screen.line(describe.closing_table(result, program.replica.objective.record()))
+        screen.line(describe.closing_table(result, program.trial.objective.record()))
         return result
 
 
 class _Run:
-    """One run from where it stands to its end; or several, the replicas, in one program."""
+    """One run from where it stands to its end; or several, the trials, in one program."""
 
     def __init__(
         self,
         program: Program,
         workdir: pathlib.Path,
-        held: Held,
+        held: FolderLock,
         screen: Screen,
         profile: bool,
         since: float,
@@ -333,7 +331,7 @@ class _Run:
         self.program, self.config, self.curvature = program, program.config, curvature
         self.workdir, self.held, self.screen = workdir, held, screen
         self.profile = Profile(workdir) if profile and hosts.writes() else None
-        self.steps, self.per_epoch = program.replica.steps, program.replica.batches.steps_per_epoch
+        self.steps, self.per_epoch = program.trial.steps, program.trial.batches.steps_per_epoch
         self.calendar = calendar_of(program)
         self.checkpoints = Checkpoints(
             workdir, self.config.keep_checkpoints, self.calendar.keep_every, program.agent_axis, held.check
@@ -353,16 +351,16 @@ class _Run:
         self.vote = hosts.Vote()
         self.newest: list[StepMetrics] = []  # of the last step
         self.pending: tuple[int, list[StepMetrics]] | None = None  # logged, but not yet fetched
-        # Of every replica: its last finite loss; the first step, from zero, whose loss is not (-1: none)
-        self.last_finite: list[dict[str, Any]] = [{} for _ in program.replicas]
+        # Of every trial: its last finite loss; the first step, from zero, whose loss is not (-1: none)
+        self.last_finite: list[dict[str, Any]] = [{} for _ in program.trials]
         self.first_bad = program.first_bad(self.carry)
         for record in read_metrics(workdir):
-            self._note_finite([sweep.of_replica(record, k) for k in range(len(self.first_bad))])
+            self._note_finite([sweep.of_trial(record, k) for k in range(len(self.first_bad))])
         self.since, self.started = since, since - self.seconds
 
     @property
     def _sound(self) -> np.ndarray:
-        """Which replicas have not diverged, bool [R]."""
+        """Which trials have not diverged, bool [R]."""
         return self.first_bad < 0
 
     def go(self) -> dict[str, Any]:
@@ -370,7 +368,7 @@ class _Run:
         self.screen.start(self.steps, self.step)
         feed = Feed(self.program, self.step)
         try:
-            with Noted() as interrupt:
+            with Signals() as interrupt:
                 while self.step < self.steps:
                     self._advance(feed)
                     due = self.calendar.due(self.step)
@@ -419,19 +417,19 @@ class _Run:
         step, metrics = self.pending
         self.pending = None
         method = self.program.method
-        occupied = method.topology.at(method.rule.turns(step - 1)).occupied[: self.config.agents]
+        occupied = method.topology.at(method.rule.comm_round(step - 1)).occupied[: self.config.agents]
         fetched = self.program.of_each(jax.device_get(metrics))
-        ledger = self.program.ledger
-        records = [_numbers(each, occupied) | table(ledger, step, each.get("sent")) for each in fetched]
+        cost = self.program.comm_cost
+        records = [_numbers(each, occupied) | table(cost, step, each.get("sent")) for each in fetched]
         self._note_bad([int(record.pop("first_bad")) for record in records])
         joined = self._joined(records)
         self.metrics.write({"step": step, "epoch": step / self.per_epoch, **joined})
-        self.screen.note(**describe.newest(joined, self.program.replica.objective, bool(self.config.sweep)))
+        self.screen.note(**describe.newest(joined, self.program.trial.objective, bool(self.config.sweep)))
         self._note_finite([{"step": step, **record} for record in records])
 
     def _joined(self, records: list[dict[str, Any]]) -> dict[str, Any]:
-        """Returns one line of metrics.jsonl from each replica's."""
-        return sweep.in_one_line(records) if self.config.has_replicas else records[0]
+        """Returns one line of metrics.jsonl from each trial's."""
+        return sweep.in_one_line(records) if self.config.has_trials else records[0]
 
     def _note_finite(self, records: list[dict[str, Any]]) -> None:
         for number, record in enumerate(records):
@@ -439,11 +437,11 @@ class _Run:
                 self.last_finite[number] = {name: record[name] for name in ("step", "train_loss")}
 
     def _note_bad(self, first_bad: Any) -> None:
-        """Notes the first bad step of each replica, -1 for none; nothing else marks a replica as diverged."""
+        """Notes the first bad step of each trial, -1 for none; nothing else marks a trial as diverged."""
         self.first_bad = np.where(self._sound, first_bad, self.first_bad)
 
     def _is_sound(self) -> bool:
-        """Tells whether any replica has finite losses and models; models may blow up after a finite loss."""
+        """Tells whether any trial has finite losses and models; models may blow up after a finite loss."""
         self._flush()
         self._note_bad(self.program.first_bad(self.carry))
         models_bad = [
@@ -454,11 +452,11 @@ class _Run:
         return bool(self._sound.any())
 
     def _models(self, number: int) -> Params:
-        """Returns all agents' models [A, ...] of one replica."""
+        """Returns all agents' models [A, ...] of one trial."""
         return self.program.models(self.carry, number)
 
     def _of_each(self, measure: Callable[[int, Params], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Measures every replica that has not diverged, writes a line, and returns each one's numbers."""
+        """Measures every trial that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
             records = [
                 measure(number, self._models(number)) if sound else {}
@@ -468,16 +466,16 @@ class _Run:
         epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
         self.screen.line(
-            describe.progress(epoch, record, self.program.replica.objective, bool(self.config.sweep))
+            describe.progress(epoch, record, self.program.trial.objective, bool(self.config.sweep))
         )
-        self.screen.note(**describe.newest(record, self.program.replica.objective, bool(self.config.sweep)))
+        self.screen.note(**describe.newest(record, self.program.trial.objective, bool(self.config.sweep)))
         return records
 
     def _spent(self, number: int) -> dict[str, Any]:
-        """Returns what a replica has sent by now, and how long it would have taken on its network."""
+        """Returns what a trial has sent by now, and how long it would have taken on its network."""
         counted = self.program.counted(self.carry, number)
         seconds = {"simulated_seconds": float(counted["seconds"])} if "seconds" in counted else {}
-        return {**table(self.program.ledger, self.step, counted.get("sent")), **seconds}
+        return {**table(self.program.comm_cost, self.step, counted.get("sent")), **seconds}
 
     def _evaluate(self, every_agent: bool) -> list[dict[str, Any]]:
         def score(number: int, params: Params) -> dict[str, Any]:
@@ -489,7 +487,7 @@ class _Run:
         measure = self.curvature
         assert measure is not None  # which `train` has checked
         self._of_each(
-            lambda number, params: measure(self.program.replicas[number], self.program.consensus(params))
+            lambda number, params: measure(self.program.trials[number], self.program.consensus(params))
         )
 
     def _save(self) -> None:
@@ -517,11 +515,11 @@ class _Run:
             ends[-1] |= self._spent(k)
         self.seconds = time.perf_counter() - self.started
         result: dict[str, Any] = (
-            evaluation.summary(self.config, ends, self.program.replica.objective.metrics)
-            if self.config.has_replicas
+            evaluation.summary(self.config, ends, self.program.trial.objective.metrics)
+            if self.config.has_trials
             else ends[0]
         )
-        result = {"steps": self.step, **table(self.program.ledger, self.step), **result}
+        result = {"steps": self.step, **table(self.program.comm_cost, self.step), **result}
         result |= {"seconds": self.seconds, "ready_seconds": self.ready_seconds}
         if self.profile:
             result["profile"] = self.profile.shares()
@@ -531,10 +529,10 @@ class _Run:
         return result
 
     def _last_evaluations(self, status: str) -> list[dict[str, Any]]:
-        """Returns each replica's last evaluation: a finished run is evaluated now."""
+        """Returns each trial's last evaluation: a finished run is evaluated now."""
         if status != "finished":
             last = last_evaluation(self.workdir)
-            return [sweep.of_replica(last, k) for k in range(len(self.first_bad))]
+            return [sweep.of_trial(last, k) for k in range(len(self.first_bad))]
         scores = self._evaluate(every_agent=self.config.eval_agents != "never")
         for k in np.flatnonzero(self._sound).tolist():
             if not np.isfinite([scores[k]["test_loss"], scores[k]["consensus_distance"]]).all():

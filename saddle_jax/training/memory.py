@@ -2,8 +2,8 @@
 
 Of every device:
 
-    held      the models and the method's state of its agents and all replicas, and the samples to train with
-    working   of the replicas that are computed at once: gradients and updates, two numbers per parameter
+    held      the models and the method's state of its agents and all trials, and the samples to train with
+    working   of the trials that are computed at once: gradients and updates, two numbers per parameter
               (with pairs K + 1), and one more where agents are computed in groups; and of the agents that
               are computed at a time, what their forward passes keep for the backward passes; on a CPU twice
               that, since as much again flows back; K times as much where one gradient is that of the mean
@@ -24,12 +24,12 @@ import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
-from saddle_jax.core.ledger import readable
+from saddle_jax.core.comm_cost import readable
 from saddle_jax.core.method import Method
 from saddle_jax.devices import policy
 from saddle_jax.devices.placement import Placement
 from saddle_jax.models.precision import check_precision
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 
 if TYPE_CHECKING:  # a program asks this module how many agents it computes at a time
     from saddle_jax.training.program import Carry, Program
@@ -42,54 +42,54 @@ _USED = 0.8
 
 
 def of_agent(
-    replicas: Sequence[Replica], method: Method, carry: "Carry", placement: Placement, at_once: int
+    trials: Sequence[Trial], method: Method, carry: "Carry", placement: Placement, at_once: int
 ) -> policy.Work:
     """Returns the work of one agent, and the room for it on a device that computes `at_once` runs.
 
     `carry` has the shapes that one run carries from step to step.
     """
-    replica, memory = replicas[0], policy.device_memory()
+    trial, memory = trials[0], policy.device_memory()
     if memory is not None:
         gradients = copies(method, carry.params, is_grouped=True) * size_of(carry.params) * at_once
-        carried = size_of(carry) * len(replicas)
-        held = (gradients + carried) // placement.devices + stored(replicas, placement)
+        carried = size_of(carry) * len(trials)
+        held = (gradients + carried) // placement.devices + stored(trials, placement)
         memory = max(0, int(_USED * memory) - held)
     return policy.Work(
-        operations=_mean_operations(replica) / placement.batch_devices,
-        memory=kept(replica, method, carry.params, placement),
+        operations=_mean_operations(trial) / placement.batch_devices,
+        memory=kept(trial, method, carry.params, placement),
         room=memory,
     )
 
 
 def copies(method: Method, params: Params, is_grouped: bool) -> int:
     """Returns how many numbers a step needs for each parameter: gradients, updates, groups' results."""
-    pairs = max((_width(method) if kind == "pairs" else 1 for kind in method.asked(params)), default=1)
+    pairs = max((_width(method) if kind == "pairs" else 1 for kind in method.calls(params)), default=1)
     return pairs + 1 + is_grouped
 
 
-def kept(replica: Replica, method: Method, params: Params, placement: Placement) -> int:
+def kept(trial: Trial, method: Method, params: Params, placement: Placement) -> int:
     """Returns the bytes that one agent's gradient needs between its forward and its backward pass."""
-    is_one = method.ascent.is_linear and policy.joins_neighbours()
-    batches = _width(method) if is_one and "mean" in method.asked(params) else 1
-    return policy.activations_held() * batches * kept_of_batch(replica) // placement.batch_devices
+    is_one = method.gradient.is_linear and policy.joins_neighbours()
+    batches = _width(method) if is_one and "mean" in method.calls(params) else 1
+    return policy.activations_held() * batches * kept_of_batch(trial) // placement.batch_devices
 
 
-def kept_of_batch(replica: Replica) -> int:
+def kept_of_batch(trial: Trial) -> int:
     """Returns the bytes that a forward pass on one batch keeps for the backward pass."""
 
     def forward(params: Any, batch: Any) -> Any:
-        return jax.vjp(lambda x: replica.loss_fn(x, batch)[0], params)[1]
+        return jax.vjp(lambda x: trial.loss_fn(x, batch)[0], params)[1]
 
-    return size_of(jax.eval_shape(forward, jax.eval_shape(replica.first_model), replica.batch_shapes()))
+    return size_of(jax.eval_shape(forward, jax.eval_shape(trial.first_model), trial.batch_shapes()))
 
 
-def stored(replicas: Sequence[Replica], placement: Placement) -> int:
+def stored(trials: Sequence[Trial], placement: Placement) -> int:
     """Returns the bytes of the samples on a device: all to train with or, streamed, its agents' batches."""
-    leaves = {id(leaf): leaf for one in replicas for leaf in jax.tree.leaves(one.dataset.train)}
-    if not replicas[0].dataset.is_streamed:
+    leaves = {id(leaf): leaf for one in trials for leaf in jax.tree.leaves(one.dataset.train)}
+    if not trials[0].dataset.is_streamed:
         return sum(leaf.shape[0] * _bytes_of_sample(leaf) for leaf in leaves.values())
-    samples = len(replicas) * placement.per_device * replicas[0].batches.size
-    return samples * sum(_bytes_of_sample(leaf) for leaf in jax.tree.leaves(replicas[0].dataset.train))
+    samples = len(trials) * placement.per_device * trials[0].batches.size
+    return samples * sum(_bytes_of_sample(leaf) for leaf in jax.tree.leaves(trials[0].dataset.train))
 
 
 def _bytes_of_sample(leaf: Any) -> int:
@@ -106,11 +106,11 @@ def _width(method: Method) -> int:
     return int(method.topology.graphs[0].neighbours.shape[1])
 
 
-def _mean_operations(replica: Replica) -> float:
+def _mean_operations(trial: Trial) -> float:
     """Returns the floating-point operations of one convolution or matrix product of a forward pass."""
-    loss = replica.loss_of("plain")
+    loss = trial.loss_of("plain")
     traced = jax.make_jaxpr(lambda params, batch: loss(params, batch)[0])(
-        jax.eval_shape(replica.first_model), replica.batch_shapes()
+        jax.eval_shape(trial.first_model), trial.batch_shapes()
     )
     found = list(_operations(traced.jaxpr))
     return sum(found) / max(1, len(found))
@@ -167,15 +167,15 @@ class Footprint:
 def estimate(program: "Program") -> Footprint:
     """Returns what a run, or several in one program, will take; see above."""
     placement, shapes = program.placement, program.carry_shapes
-    at_a_time = program.group * program.at_once
-    is_grouped = program.group < placement.per_device
+    at_a_time = program.agents_per_call * program.at_once
+    is_grouped = program.agents_per_call < placement.per_device
     one = program.shapes_of_one.params
     gradients = copies(program.method, one, is_grouped) * size_of(one) * program.at_once
-    activations = at_a_time * kept(program.replica, program.method, one, placement)
+    activations = at_a_time * kept(program.trial, program.method, one, placement)
     devices = placement.devices * placement.batch_devices
     return Footprint(
         carried=size_of(shapes) // placement.devices,
-        data=stored(program.replicas, placement),
+        data=stored(program.trials, placement),
         working=gradients // placement.devices + activations,
         sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
     )
@@ -208,9 +208,9 @@ def warning(program: "Program") -> str | None:
     there, needed = available(), estimate(program)
     if there is None or needed.total <= there:
         return None
-    config, count = program.config, len(program.replicas)
-    what = f"{config.agents:,} agents" + (f" in {count} replicas" if count > 1 else "")
-    fewer = f"fewer agents{' or replicas' if count > 1 else ''} or more devices"
+    config, count = program.config, len(program.trials)
+    what = f"{config.agents:,} agents" + (f" in {count} trials" if count > 1 else "")
+    fewer = f"fewer agents{' or trials' if count > 1 else ''} or more devices"
     if needed.least > there:
         raise ArgumentError(
             f"memory does not suffice: models and state of {what} take {readable(needed.least)}, "
@@ -218,7 +218,7 @@ def warning(program: "Program") -> str | None:
         )
     return (
         f"memory may not suffice: {what} take about {readable(needed.total)}, there are {readable(there)}; "
-        f"a smaller batch_size or group, {fewer} would help"
+        f"a smaller batch_size or agents_per_call, {fewer} would help"
     )
 
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.core.ledger import table
+from saddle_jax.core.comm_cost import table
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
@@ -134,8 +134,8 @@ def _write(partial: pathlib.Path, halves: Sequence[_Half], program: Program) -> 
             metrics.write(record)
     steps = first.result["steps"]
     ends = [_end(half, k) for half, k in places]
-    summary = evaluation.summary(config, ends, program.replica.objective.metrics)
-    result = {"steps": steps, **table(program.ledger, steps), **summary, **seconds}
+    summary = evaluation.summary(config, ends, program.trial.objective.metrics)
+    result = {"steps": steps, **table(program.comm_cost, steps), **summary, **seconds}
     write_json(partial / "result.json", result)
 
 
@@ -152,7 +152,7 @@ def _write_checkpoints(
         raise RunError(
             f"{halves[0].workdir} and its new seeds have no checkpoint of their last step in common"
         )
-    counts = [len(half.program.replicas) for half in halves]
+    counts = [len(half.program.trials) for half in halves]
     rows = jnp.array([k + (counts[0] if half is halves[1] else 0) for half, k in places])
 
     def joined(*leaves: Any) -> Any:
@@ -176,7 +176,7 @@ def _lines(halves: Sequence[_Half], places: Sequence[tuple[_Half, int]]) -> list
         )
     lines = []
     for records in zip(*logged, strict=True):
-        each = [sweep.of_replica(records[half is halves[1]], k) for half, k in places]
+        each = [sweep.of_trial(records[half is halves[1]], k) for half, k in places]
         own = [{name: value for name, value in one.items() if name not in ("step", "epoch")} for one in each]
         own = [{name: value for name, value in one.items() if value is not None} for one in own]
         lines.append({name: records[0][name] for name in ("step", "epoch")} | sweep.in_one_line(own))
@@ -185,11 +185,11 @@ def _lines(halves: Sequence[_Half], places: Sequence[tuple[_Half, int]]) -> list
 
 def _end(half: _Half, number: int) -> dict[str, Any]:
     """Returns how one run ended, as `evaluation.ending` says it."""
-    if "replicas" not in half.result:
+    if "trials" not in half.result:
         return {name: value for name, value in half.result.items() if name not in _OF_ALL}
     config = half.program.config
     setting = sweep.settings_of(config.seeds, config.sweep)[number]
-    return {name: value for name, value in half.result["replicas"][number].items() if name not in setting}
+    return {name: value for name, value in half.result["trials"][number].items() if name not in setting}
 
 
 def _move(workdir: pathlib.Path) -> None:

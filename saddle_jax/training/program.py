@@ -19,7 +19,7 @@ import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, Tree
-from saddle_jax.core.ledger import Ledger, open_ledger
+from saddle_jax.core.comm_cost import CommCost, comm_cost
 from saddle_jax.core.method import Method, MethodState
 from saddle_jax.core.metrics import Metrics
 from saddle_jax.core.trees import consensus, consensus_distance, replicate
@@ -31,7 +31,7 @@ from saddle_jax.devices.placement import Placement, in_turn, place
 from saddle_jax.models.precision import products
 from saddle_jax.settings.config import Config, check_imported
 from saddle_jax.training import memory
-from saddle_jax.training.build import Parts, Replica, check_one_program, make_each, method_key, of_settings
+from saddle_jax.training.build import Parts, Trial, check_one_program, make_each, method_key, of_settings
 
 
 class Carry(NamedTuple):
@@ -51,12 +51,12 @@ class Inputs(NamedTuple):
 
 
 class RunStep(NamedTuple):
-    """The step of one run on its devices; `replica` stands for all runs of a program that share it."""
+    """The step of one run on its devices; `trial` stands for all runs of a program that share it."""
 
-    replica: Replica
+    trial: Trial
     placement: Placement
     method: Method  # on the graph with its idle agents
-    group: int  # how many of a device's agents are computed at a time
+    agents_per_call: int  # how many of a device's agents are computed at a time
 
     def take(
         self, carry: Carry, inputs: Inputs, root: Key, step: Any, phase: int | None
@@ -70,23 +70,23 @@ class RunStep(NamedTuple):
           step: its number, int32 [].
           phase: which kind of step it is, see `Method.phase`.
         """
-        replica = self.replica
+        trial = self.trial
         batch = self.placement.cut_batches(self._batch(inputs, root, step))
         with products():  # which the model's own precision is an exception from
             params, state, metrics = self.method.step(
-                replica.loss_fn,
+                trial.loss_fn,
                 carry.params,
                 carry.state,
                 batch,
                 method_key(root, step),
                 phase=phase,
-                diagnostics=replica.config.diagnostics,
-                group=self.group,
+                diagnostics=trial.config.diagnostics,
+                agents_per_call=self.agents_per_call,
             )
         # A method that asks for no gradient, which may be, sees no loss.
         is_bad = ~jnp.all(jnp.isfinite(metrics["loss"])) if "loss" in metrics else jnp.bool_(False)
         first_bad = jnp.where((carry.first_bad < 0) & is_bad, step, carry.first_bad)
-        schedule = replica.rate(carry.state.hyperparams or {})
+        schedule = trial.rate(carry.state.hyperparams or {})
         rate = {} if schedule is None else {"learning_rate": schedule(carry.state.t)}
         metrics = metrics.adding(**rate, first_bad=first_bad)
         return Carry(params, state, first_bad), metrics
@@ -96,14 +96,14 @@ class RunStep(NamedTuple):
 
         Idle agents' samples do not count.
         """
-        dataset, batches = self.replica.dataset, self.replica.batches
+        dataset, batches = self.trial.dataset, self.trial.batches
         epoch, number = jnp.divmod(step, batches.steps_per_epoch)
         row = 0 if dataset.is_streamed else number
         samples, mask = inputs.samples[row], inputs.mask[row]
         # Of stored samples every device has all, of streamed ones those of its own agents.
         pick = on_shards(take, everywhere=() if dataset.is_streamed else (0,))
         batch = dataset.augmented(augmentation_key(root, epoch, number), pick(inputs.data, samples))
-        if not self.replica.objective.masked:
+        if not self.trial.objective.masked:
             return batch
         present = jnp.asarray(self.method.topology.present, mask.dtype)
         return {**batch, "mask": present[:, None] * counting(samples, mask)}
@@ -115,45 +115,47 @@ class Program:
 
     Attributes:
       config: the settings of all of them together.
-      replicas: each run's own, R of them.
+      trials: each run's own, R of them.
       placement: where the agents lie.
     """
 
     config: Config
-    replicas: tuple[Replica, ...]
+    trials: tuple[Trial, ...]
     placement: Placement
 
     @property
-    def replica(self) -> Replica:
+    def trial(self) -> Trial:
         """The first of the runs: all have the same model, batches of the same size and as many steps."""
-        return self.replicas[0]
+        return self.trials[0]
 
     @functools.cached_property
     def method(self) -> Method:
         """The method of the first run, on the graph with its idle agents."""
-        return self.replica.method_on(self.placement.graph(self.replica.topology))
+        return self.trial.method_on(self.placement.graph(self.trial.topology))
 
     @functools.cached_property
-    def ledger(self) -> Ledger:
+    def comm_cost(self) -> CommCost:
         """The books of what the agents send."""
-        return open_ledger(self.method, self.shapes_of_one.params)
+        return comm_cost(self.method, self.shapes_of_one.params)
 
     @functools.cached_property
     def _at_a_time(self) -> int:
         """How many of a device's agents are computed at a time, of all runs, at the most."""
-        count, group = len(self.replicas), self.config.group
-        runs = count if group else policy.replicas_at_once(count)
-        taken = self.replicas, self.method, self.shapes_of_one, self.placement, runs
-        return policy.group_size(runs * self.placement.per_device, group, lambda: memory.of_agent(*taken))
+        count, agents_per_call = len(self.trials), self.config.agents_per_call
+        runs = count if agents_per_call else policy.trials_at_once(count)
+        taken = self.trials, self.method, self.shapes_of_one, self.placement, runs
+        return policy.group_size(
+            runs * self.placement.per_device, agents_per_call, lambda: memory.of_agent(*taken)
+        )
 
     @property
     def at_once(self) -> int:
-        """C, how many runs one call computes; it divides R. `group` counts the agents of all of them."""
-        count, most = len(self.replicas), max(1, self._at_a_time // self.placement.per_device)
+        """C, how many runs one call computes; it divides R. `agents_per_call` is of all of them."""
+        count, most = len(self.trials), max(1, self._at_a_time // self.placement.per_device)
         return max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
 
     @property
-    def group(self) -> int:
+    def agents_per_call(self) -> int:
         """How many of a device's agents of one run are computed at a time."""
         return max(1, min(self._at_a_time // self.at_once, self.placement.per_device))
 
@@ -161,7 +163,7 @@ class Program:
     def steps_per_dispatch(self) -> int:
         """How many steps one call of `steps` takes, where nothing is to be done between them."""
         chosen = self.config.steps_per_dispatch or policy.steps_per_dispatch()
-        return 1 if self.replica.dataset.is_streamed else chosen  # streamed samples come batch by batch
+        return 1 if self.trial.dataset.is_streamed else chosen  # streamed samples come batch by batch
 
     # Before the first step, and what is saved
 
@@ -174,11 +176,11 @@ class Program:
         return self.loaded(carry)
 
     def _first_models(self) -> Params:
-        models = [replica.first_model() for replica in self.replicas]
+        models = [trial.first_model() for trial in self.trials]
         return models[0] if len(models) == 1 else jax.tree.map(lambda *x: jnp.stack(x), *models)
 
     def _first(self, models: Params, numbers: dict[str, Any]) -> Carry:
-        if len(self.replicas) == 1:
+        if len(self.trials) == 1:
             return self._first_of_one(models, {name: values[0] for name, values in numbers.items()})
         return jax.vmap(self._first_of_one)(models, numbers)
 
@@ -190,24 +192,24 @@ class Program:
     @property
     def _hyperparams(self) -> dict[str, np.ndarray]:
         """The runs' values of what is swept, each [R]."""
-        names = self.replica.numbers
-        return {name: np.array([each.numbers[name] for each in self.replicas], np.float32) for name in names}
+        names = self.trial.numbers
+        return {name: np.array([each.numbers[name] for each in self.trials], np.float32) for name in names}
 
     @functools.cached_property
     def shapes_of_one(self) -> Carry:
         """The shapes of one run's carry, idle agents included."""
         numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._hyperparams}
-        return jax.eval_shape(self._first_of_one, jax.eval_shape(self.replica.first_model), numbers)
+        return jax.eval_shape(self._first_of_one, jax.eval_shape(self.trial.first_model), numbers)
 
     @property
     def carry_shapes(self) -> Carry:
         """The shapes of what is saved, idle agents included."""
-        return self._shapes_of(len(self.replicas))
+        return self._shapes_of(len(self.trials))
 
     @property
     def agent_axis(self) -> int:
         """Which axis of what is saved is the agents'."""
-        return 0 if len(self.replicas) == 1 else 1
+        return 0 if len(self.trials) == 1 else 1
 
     def _shapes_of(self, count: int) -> Carry:
         if count == 1:
@@ -234,13 +236,13 @@ class Program:
 
     def saved(self, carry: list[Carry]) -> Tree:
         """Returns what is carried, as the one tree that is saved."""
-        return carry[0] if len(self.replicas) == 1 else in_turn(self._joined, *carry)
+        return carry[0] if len(self.trials) == 1 else in_turn(self._joined, *carry)
 
     def loaded(self, tree: Tree) -> list[Carry]:
         """Returns what was saved, as it is carried."""
-        if len(self.replicas) == 1:
+        if len(self.trials) == 1:
             return [Carry(*tree)]
-        return [in_turn(self._part, tree, first) for first in range(0, len(self.replicas), self.at_once)]
+        return [in_turn(self._part, tree, first) for first in range(0, len(self.trials), self.at_once)]
 
     @functools.cached_property
     def _joined(self) -> Any:
@@ -303,40 +305,40 @@ class Program:
         return jax.jit(run_steps, static_argnums=(4, 5), donate_argnums=0, out_shardings=shardings)
 
     def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, phase: int | None) -> Any:
-        def of_one(carry: Carry, root: Key, samples: Array) -> Any:
+        def single(carry: Carry, root: Key, samples: Array) -> Any:
             return run.take(carry, inputs._replace(samples=samples), root, step, phase)
 
-        run = RunStep(self.replica, self.placement, self.method, self.group)
+        run = RunStep(self.trial, self.placement, self.method, self.agents_per_call)
         arguments = self._those_of((self._roots, inputs.samples), runs)
         if self.at_once == 1:
-            return of_one(carry, *arguments)
+            return single(carry, *arguments)
         # The step's number is the same for all runs: without an axis it can decide what is computed.
-        state: Any = MethodState(t=None, ascent=0, rule=0, faults=0, clock=0, hyperparams=0)  # type: ignore[arg-type]
+        state: Any = MethodState(t=None, gradient=0, rule=0, faults=0, clock=0, hyperparams=0)  # type: ignore[arg-type]
         axes = Carry(0, state, 0)  # type: ignore[arg-type]
-        lifted = jax.vmap(of_one, in_axes=(axes, 0, 0), out_axes=(axes, 0))
+        vmapped = jax.vmap(single, in_axes=(axes, 0, 0), out_axes=(axes, 0))
         carry = carry._replace(state=carry.state._replace(t=carry.state.t[0]))
-        carry, metrics = lifted(carry, *arguments)
+        carry, metrics = vmapped(carry, *arguments)
         same = jnp.broadcast_to(carry.state.t, (self.at_once,))
         return carry._replace(state=carry.state._replace(t=same)), metrics
 
     @property
     def _roots(self) -> Array:
-        return jnp.stack([replica.root for replica in self.replicas])
+        return jnp.stack([trial.root for trial in self.trials])
 
     # The data, and what comes out of steps
 
     @functools.cached_property
     def device_data(self) -> Tree:
         """All training samples, on every device; subsets of the runs one after the other."""
-        runs = self.replicas if self.has_subsets else self.replicas[:1]
-        trees = [replica.dataset.train for replica in runs]
+        runs = self.trials if self.has_subsets else self.trials[:1]
+        trees = [trial.dataset.train for trial in runs]
         joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
         return self.placement.everywhere(joined)
 
     @property
     def has_subsets(self) -> bool:
         """Whether the runs train on subsets of their own, which the seed chooses."""
-        return bool(self.config.subset) and len(self.replicas) > 1
+        return bool(self.config.subset) and len(self.trials) > 1
 
     def models(self, carry: list[Carry], number: int) -> Params:
         """Returns all agents' models [A, ...] of one run."""
@@ -399,19 +401,19 @@ def build(config: Config, shared: Parts | None = None) -> Program:
     for run in runs if config.sweep else ():
         run.method_on(runs[0].topology)  # which checks its numbers
     # They decide steps and mask, which are the same for all.
-    shares = {replica.partition.samples.shape[1] for replica in runs}
+    shares = {trial.partition.samples.shape[1] for trial in runs}
     if len(shares) > 1:
         raise ArgumentError(
             f"seeds must give equally long epochs to be trained at once, got {sorted(shares)} samples "
             f"with partition {config.partition}: train them one by one"
         )
-    return of_replicas(config, *runs)
+    return of_trials(config, *runs)
 
 
 def _same(tree: Tree) -> Tree:
     return tree
 
 
-def of_replicas(config: Config, *runs: Replica) -> Program:
+def of_trials(config: Config, *runs: Trial) -> Program:
     """Returns the program of runs that are made already."""
     return Program(config, runs, place(config.agents, runs[0].batches.size, config.devices))

@@ -18,11 +18,11 @@ from saddle_jax.data.sources import is_builtin
 from saddle_jax.data.user_data import is_path
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import is_locked, read_config
-from saddle_jax.runs.source_files import consented, things
+from saddle_jax.runs.source_files import source_refs, verified
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
 from saddle_jax.training import build, program
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.progress import Screen
 
 _ALONE: dict[str, Any] = {"devices": "1"}  # models are opened on one device
@@ -32,35 +32,35 @@ def open_run(
     workdir: pathlib.Path,
     report: Callable[[str], None],
     data_dir: str | None = None,
-    replica: int | None = None,
+    trial: int | None = None,
     code: Sequence[str] = (),
-) -> tuple[Replica, int, Params]:
+) -> tuple[Trial, int, Params]:
     """Returns the parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
     `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
-    here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `replica` is the
+    here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `trial` is the
     number of one run of a folder that holds several. `code` names the files FILE.py and modules of the
     user's own that the run was trained with and that may be imported.
     """
-    _choose_replica(workdir, replica)  # before anything is built
-    return open_program(workdir, program.build(_here(workdir, data_dir, code)), report, replica)
+    _choose_trial(workdir, trial)  # before anything is built
+    return open_program(workdir, program.build(_here(workdir, data_dir, code)), report, trial)
 
 
 def open_program(
     workdir: pathlib.Path,
     whole: program.Program,
     report: Callable[[str], None],
-    replica: int | None = None,
-) -> tuple[Replica, int, Params]:
+    trial: int | None = None,
+) -> tuple[Trial, int, Params]:
     """Does the same for a program that is built already, on one device."""
-    number = _choose_replica(workdir, replica)
+    number = _choose_trial(workdir, trial)
     step, carry = _newest(workdir, whole, report)
-    return whole.replicas[number], step, whole.models(whole.loaded(carry), number)
+    return whole.trials[number], step, whole.models(whole.loaded(carry), number)
 
 
-def build_again(workdir: pathlib.Path, data_dir: str | None = None, code: Sequence[str] = ()) -> Replica:
+def build_again(workdir: pathlib.Path, data_dir: str | None = None, code: Sequence[str] = ()) -> Trial:
     """Returns the parts of a run, without its models; the arguments are as of `open_run`."""
-    _choose_replica(workdir, None)
+    _choose_trial(workdir, None)
     return build.build(_here(workdir, data_dir, code))
 
 
@@ -69,8 +69,8 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
 
     The folder may be somebody else's, and its config.json could lead to any other place.
     """
-    config = consented(workdir, read_config(workdir), code)
-    if called := [f"{each.setting} {each.short}" for each in things(config) if not each.is_data]:
+    config = verified(workdir, read_config(workdir), code)
+    if called := [f"{each.setting} {each.short}" for each in source_refs(config) if not each.is_data]:
         Screen().warn(f"{workdir} calls {', '.join(called)}, as --code allows")
     if is_path(config.dataset):
         return _with_path(workdir, config, data_dir)
@@ -96,34 +96,34 @@ def _with_path(workdir: pathlib.Path, config: Config, data_dir: str | None) -> C
     return dataclasses.replace(config, **_ALONE, dataset=path, data_dir="", **network.without_files(config))
 
 
-def _choose_replica(workdir: pathlib.Path, replica: int | None) -> int:
+def _choose_trial(workdir: pathlib.Path, trial: int | None) -> int:
     """Returns the number of the run that is meant; a single one is number 0."""
     config = read_config(workdir)
     count = len(config.each())
-    if replica is None and config.has_replicas:
-        raise RunError(f"{workdir} holds {count} runs: --replica=0 to {count - 1} chooses one of them")
-    if not 0 <= (replica or 0) < count:
-        raise RunError(f"replica must be 0 to {count - 1} in {workdir}, got {replica}")
-    return replica or 0
+    if trial is None and config.has_trials:
+        raise RunError(f"{workdir} holds {count} runs: --trial=0 to {count - 1} chooses one of them")
+    if not 0 <= (trial or 0) < count:
+        raise RunError(f"trial must be 0 to {count - 1} in {workdir}, got {trial}")
+    return trial or 0
 
 
-def stages(workdir: pathlib.Path, replica: Replica) -> dict[int, float]:
+def stages(workdir: pathlib.Path, trial: Trial) -> dict[int, float]:
     """Returns the steps of which a run has a checkpoint, in order, and the epoch of each."""
-    steps = Checkpoints(workdir, replica.config.keep_checkpoints).steps()
+    steps = Checkpoints(workdir, trial.config.keep_checkpoints).steps()
     if not steps:
         raise RunError(f"{workdir} has no whole checkpoint: train it first")
-    return {step: step / replica.batches.steps_per_epoch for step in steps}
+    return {step: step / trial.batches.steps_per_epoch for step in steps}
 
 
-def steps_at(epochs: Sequence[str], workdir: pathlib.Path, replica: Replica) -> list[int]:
+def steps_at(epochs: Sequence[str], workdir: pathlib.Path, trial: Trial) -> list[int]:
     """Returns the steps of the checkpoints at these epochs."""
-    saved_at = stages(workdir, replica)
+    saved_at = stages(workdir, trial)
     if epochs == ["all"]:
         return list(saved_at)
     steps = []
     for text in epochs:
         try:
-            step = round(float(text) * replica.batches.steps_per_epoch)
+            step = round(float(text) * trial.batches.steps_per_epoch)
         except (ValueError, OverflowError) as error:
             raise ArgumentError(f"epochs must be all or numbers, got {','.join(epochs)}") from error
         if step not in saved_at:
@@ -138,18 +138,18 @@ def steps_at(epochs: Sequence[str], workdir: pathlib.Path, replica: Replica) -> 
 
 
 def open_whole(
-    workdir: pathlib.Path, data_dir: str | None, replica: int | None, code: Sequence[str]
+    workdir: pathlib.Path, data_dir: str | None, trial: int | None, code: Sequence[str]
 ) -> program.Program:
     """Returns the program of a folder's run or runs, on one device; the arguments are as of `open_run`."""
-    if replica is not None:
-        _choose_replica(workdir, replica)
+    if trial is not None:
+        _choose_trial(workdir, trial)
     return program.build(_here(workdir, data_dir, code))
 
 
 def stages_of(
     workdir: pathlib.Path, whole: program.Program, epochs: Sequence[str], report: Callable[[str], None]
 ) -> Iterator[tuple[int, Callable[[int], Params]]]:
-    """Yields the steps of checkpoints, with a function that gives all agents' models [A, ...] of a replica.
+    """Yields the steps of checkpoints, with a function that gives all agents' models [A, ...] of a trial.
 
     Without epochs it is the newest whole checkpoint alone; `report` is told of those that it passes over.
     """
@@ -159,16 +159,16 @@ def stages_of(
         carry = whole.loaded(tree)
         return lambda number: whole.models(carry, number)
 
-    for step in steps_at(epochs, workdir, whole.replica) if epochs else ():
+    for step in steps_at(epochs, workdir, whole.trial) if epochs else ():
         yield step, models(kept.restore(step, whole.saved_like))
     if not epochs:
         step, tree = _newest(workdir, whole, report)
         yield step, models(tree)
 
 
-def open_stage(workdir: pathlib.Path, replica: Replica, step: int) -> Params:
+def open_stage(workdir: pathlib.Path, trial: Trial, step: int) -> Params:
     """Returns all agents' models [A, ...] at the checkpoint of one step."""
-    alone = program.of_replicas(replica.config, replica)
+    alone = program.of_trials(trial.config, trial)
     return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
 
 

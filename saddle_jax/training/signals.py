@@ -6,7 +6,7 @@ thread that learns of every signal immediately, and ends the process by itself w
 
     while starting and ending     the first signal ends the process immediately
     in a verb                     the first raises KeyboardInterrupt, so that unfinished work is cleaned up
-    in a training loop            the first is noted, and the loop saves and ends; see `Noted`
+    in a training loop            the first is noted, and the loop saves and ends; see `Signals`
     everywhere                    the second ends the process immediately; so does a clean-up that lasts long
 
 Ending immediately leaves what `kill -9` leaves: everything is written so that this does no harm. Whoever uses
@@ -92,7 +92,7 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-class Noted:
+class Signals:
     """A context in which the first signal is only noted, in `signal`, and the second ends the process.
 
     Without a listener the second raises KeyboardInterrupt.
@@ -101,7 +101,7 @@ class Noted:
     def __init__(self) -> None:
         self.signal = 0
 
-    def __enter__(self) -> "Noted":
+    def __enter__(self) -> "Signals":
         _state.notes = True  # first, lest the listener take a signal that is noted for one that raises
         self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self

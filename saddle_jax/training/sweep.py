@@ -25,7 +25,7 @@ from saddle_jax.graphs.spelling import check_topology
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.runs import source_files
 from saddle_jax.runs.run_name import safe
-from saddle_jax.sam.spelling import parse_ascent
+from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings.config import (
     IRRELEVANT,
     Config,
@@ -48,9 +48,9 @@ class Grid:
     methods: Sequence[str]
     compressors: Sequence[str]
     seeds: Sequence[str]
-    ascents: Sequence[str] = ()
+    gradients: Sequence[str] = ()
     topologies: Sequence[str] = ()
-    drops: Sequence[float] = ()
+    drop_rates: Sequence[float] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -74,9 +74,9 @@ class Grid:
         lists: dict[str, Sequence[Any]] = {
             "method": self.methods,
             "compressor": self.compressors,
-            "ascent": self.ascents,
+            "gradient": self.gradients,
             "topology": self.topologies,
-            "drop": self.drops,
+            "drop": self.drop_rates,
         }
         return {name: values for name, values in lists.items() if values}
 
@@ -86,16 +86,21 @@ class Grid:
 
 
 def parse_grid(
-    methods: str, compressors: str, seeds: str, ascents: str = "", topologies: str = "", drops: str = ""
+    methods: str,
+    compressors: str,
+    seeds: str,
+    gradients: str = "",
+    topologies: str = "",
+    drop_rates: str = "",
 ) -> Grid:
     """Reads the lists of a grid, whose elements have commas between them; each is checked and kept once."""
     grid = Grid(
         methods=_once(calls.split(methods)),
         compressors=_once(calls.split(compressors)),
         seeds=_seeds(calls.split(seeds)),
-        ascents=_once(calls.split(ascents)),
+        gradients=_once(calls.split(gradients)),
         topologies=_once(split_graphs(topologies)),
-        drops=_drops(calls.split(drops)),
+        drop_rates=_drop_rates(calls.split(drop_rates)),
     )
     for name in ("methods", "compressors", "seeds"):
         if not getattr(grid, name):
@@ -104,8 +109,8 @@ def parse_grid(
         parse_method(method)
     for compressor in grid.compressors:
         check_compressor(compressor)
-    for ascent in grid.ascents:
-        parse_ascent(ascent)
+    for estimator in grid.gradients:
+        parse_gradient(estimator)
     for topology in grid.topologies:
         check_topology(topology)
     return grid
@@ -139,13 +144,13 @@ def _seeds(texts: Sequence[str]) -> tuple[str, ...]:
     return _once([str(int(text)) for text in texts])
 
 
-def _drops(texts: Sequence[str]) -> tuple[float, ...]:
+def _drop_rates(texts: Sequence[str]) -> tuple[float, ...]:
     try:
         drops = [float(text) for text in texts]
     except ValueError:
         drops = [-1.0]
     if not all(0 <= drop < 1 for drop in drops):
-        raise ArgumentError(f"drops must be numbers >= 0 and < 1, got {','.join(texts)}")
+        raise ArgumentError(f"drop_rates must be numbers >= 0 and < 1, got {','.join(texts)}")
     return tuple(dict.fromkeys(drops))
 
 
@@ -167,17 +172,19 @@ class _Group(NamedTuple):
     config: Config
 
 
-def runs_of_grid(settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, *, together: bool) -> Runs:
+def runs_of_grid(
+    settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, *, single_program: bool
+) -> Runs:
     """Lists the runs of a grid by their folders.
 
-    Runs whose folders exist keep them. With `together`, the other seeds of a cell share a program and a
+    Runs whose folders exist keep them. With `single_program`, the other seeds of a cell share a program and a
     folder, where memory suffices, and so do the shares of lost messages, which a program can sweep.
 
     Args:
       settings: those of all runs, which need not have a meaning for each method.
       grid: what is varied.
       folder: of the comparison.
-      together: whether several runs may be one program.
+      single_program: whether several runs may be one program.
 
     Raises:
       ArgumentError: something brought, such as a method in a file that is not there, is in no run.
@@ -185,10 +192,10 @@ def runs_of_grid(settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, 
     joint: dict[pathlib.Path, Config] = {}
     single: dict[str, dict[pathlib.Path, Config]] = {seed: {} for seed in grid.seeds}  # a table fills evenly
     found = Runs({}, [], [])
-    groups = list(_groups(settings, grid, folder, together, found))
+    groups = list(_groups(settings, grid, folder, single_program, found))
     _check_brought(settings, grid, groups)
     for group in groups:
-        joint_runs, remaining = _joint_runs(group.config, folder, group.name, grid.seeds, together)
+        joint_runs, remaining = _joint_runs(group.config, folder, group.name, grid.seeds, single_program)
         joint |= joint_runs
         for seed in remaining:
             config = dataclasses.replace(group.config, seed=int(seed))
@@ -199,7 +206,7 @@ def runs_of_grid(settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, 
 
 
 def _groups(
-    settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, together: bool, found: Runs
+    settings: Mapping[str, Any], grid: Grid, folder: pathlib.Path, single_program: bool, found: Runs
 ) -> Iterator[_Group]:
     """Yields all that differs in more than the seed; adds to the notes and to what is refused."""
     settings = {**settings, "compressor": "none"}  # which the grid says
@@ -207,9 +214,11 @@ def _groups(
     for place in grid.without_drops():
         values = {**own[place["method"]], **place}
         name = "-".join(safe(str(source_files.short(setting, value))) for setting, value in place.items())
-        many = _swept(values, name, grid, folder, together)
-        drops = [drop for drop in grid.drops if not (many and drop)]
-        changes = [(f"-drop{number(drop)}", {"drop": drop}) for drop in drops] if grid.drops else [("", {})]
+        many = _swept(values, name, grid, folder, single_program)
+        drops = [drop for drop in grid.drop_rates if not (many and drop)]
+        changes = (
+            [(f"-drop{number(drop)}", {"drop": drop}) for drop in drops] if grid.drop_rates else [("", {})]
+        )
         for ending, change in changes:
             group = _group(name + ending, {**values, **change}, found)
             if group:
@@ -263,16 +272,16 @@ def checked(values: Mapping[str, Any]) -> Config:
 
 
 def _swept(
-    values: Mapping[str, Any], name: str, grid: Grid, folder: pathlib.Path, together: bool
+    values: Mapping[str, Any], name: str, grid: Grid, folder: pathlib.Path, single_program: bool
 ) -> _Group | None:
     """Returns the settings that sweep over all shares of lost messages but zero, if one program can."""
-    drops = [number(drop) for drop in grid.drops if drop]
+    drops = [number(drop) for drop in grid.drop_rates if drop]
     if len(drops) < 2 or values["sweep"]:
         return None
     name_of_all = f"{name}-drops{','.join(drops)}"
     exists = any(folder.glob(f"{name_of_all}-seed*/config.json"))
     apart = any(any(folder.glob(f"{name}-drop{drop}-seed*/config.json")) for drop in drops)
-    if not exists and (apart or not together):
+    if not exists and (apart or not single_program):
         return None
     try:
         config = checked({**values, "sweep": f"drop:{','.join(drops)}"})
@@ -284,7 +293,7 @@ def _swept(
 
 
 def _joint_runs(
-    config: Config, folder: pathlib.Path, name: str, seeds: Sequence[str], together: bool
+    config: Config, folder: pathlib.Path, name: str, seeds: Sequence[str], single_program: bool
 ) -> tuple[dict[pathlib.Path, Config], list[str]]:
     """Lists the runs of several seeds each, and returns them with the seeds that they do not cover."""
     joint: dict[pathlib.Path, Config] = {}
@@ -295,7 +304,7 @@ def _joint_runs(
             joint[path.parent] = dataclasses.replace(config, seeds=",".join(recorded))
             remaining = [seed for seed in remaining if seed not in recorded]
     new = [seed for seed in remaining if not (folder / f"{name}-seed{seed}" / "config.json").exists()]
-    if together and len(new) > 1 and _fit_together(config, ",".join(new)):
+    if single_program and len(new) > 1 and _fit_together(config, ",".join(new)):
         joint[folder / f"{name}-seeds{','.join(new)}"] = dataclasses.replace(config, seeds=",".join(new))
         remaining = [seed for seed in remaining if seed not in new]
     return joint, remaining
@@ -416,7 +425,7 @@ def _divided(values: Mapping[str, Any], numbers: Mapping[str, Sequence[Any]], la
 
 
 def _meant(config: Config, name: str) -> str | None:
-    """Returns what a name means: a setting, or an option of the spelt method or ascent; None if nothing."""
+    """Returns what a name means: a setting, or an option of the spelt method or estimator; None if nothing."""
     own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPELT]
     names = [*([name] if name in _FIELDS else []), *own]
     return next((each for each in names if has(config, each)), None)

@@ -287,8 +287,8 @@ def test_what_cannot_be_made_is_one_line(folder, text):
 
 
 def test_a_factory_that_fails_has_its_own_traceback(folder):
-    with pytest.raises(BroughtError, match=r"^ascent mine.py:failing failed: KeyError: 'lost'$") as failure:
-        brought.make("ascent", "mine.py:failing", int)
+    with pytest.raises(BroughtError, match=r"^gradient mine.py:failing failed: KeyError: 'lost'$") as failure:
+        brought.make("gradient", "mine.py:failing", int)
     assert 'raise KeyError("lost")' in failure.value.trace
     assert "saddle_jax" not in failure.value.trace
 

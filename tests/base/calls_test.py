@@ -41,5 +41,5 @@ def test_lists_are_split_outside_of_brackets():
 def test_unknown_options_are_told_with_those_that_there_are():
     with pytest.raises(ArgumentError, match=r"did you mean 'beta'.*gut takes beta, mu, got option 'bta'"):
         calls.check_options("method", "gut", {"bta": 1}, ["beta", "mu"])
-    with pytest.raises(ArgumentError, match="ascent plain takes no options, got option 'rho'"):
-        calls.check_options("ascent", "plain", {"rho": 1}, [])
+    with pytest.raises(ArgumentError, match="gradient plain takes no options, got option 'rho'"):
+        calls.check_options("gradient", "plain", {"rho": 1}, [])

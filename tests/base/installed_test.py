@@ -18,7 +18,7 @@ not-a-name = their_package.things:theirs
 broken = their_package.broken:broken
 
 [saddle_jax.sam]
-their_ascent = their_package.things:their_ascent
+their_gradient = their_package.things:their_gradient
 
 [saddle_jax.compressors]
 their_sign2 = their_package.things:TheirSign
@@ -35,7 +35,7 @@ from saddle_jax.compression.signs import Sign
 def theirs(topology, learning_rate, beta=0.5, compressor=None, half=False):
     return sj.dpsgd(topology, learning_rate, beta=beta, compressor=compressor)
 
-def their_ascent(radius=0.1):
+def their_gradient(radius=0.1):
     return sj.sam(radius)
 
 @dataclasses.dataclass(frozen=True)
@@ -116,13 +116,13 @@ from saddle_jax.cli.__main__ import main
 from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import methods
 config = Config(
-    method="theirs(half=True)", ascent="their_ascent(radius=0.2)", compressor="their_sign2(count=3)",
+    method="theirs(half=True)", gradient="their_gradient(radius=0.2)", compressor="their_sign2(count=3)",
     topology="their_ring(hops=2)", agents=6, beta=0.25,
 )
 assert "their_package.things" not in sys.modules, "a Config imported it"
 graph = build_topology(config)
 method = methods.build(config, graph, lambda t: 0.1)
-print(json.dumps([graph.name, method.name, method.ascent.name, methods.in_force(config)["beta"]]))
+print(json.dumps([graph.name, method.name, method.gradient.name, methods.in_force(config)["beta"]]))
 for method, name, value in (
     ("theirs(halv=True)", "gamma", 1.0), ("theirs", "gamma", 0.5), ("qgm", "compressor", "their_sign3")
 ):
@@ -133,7 +133,7 @@ for method, name, value in (
         print(json.dumps(str(error)))
 assert main(["saddle", "methods"]) == 0
 assert main(["saddle", "methods", "theirs"]) == 0
-assert main(["saddle", "ascents", "--json"]) == 0
+assert main(["saddle", "gradients", "--json"]) == 0
 assert main(["saddle", "topology", "their_ring(hops=3)", "8"]) == 0
 assert main(["saddle", "config"]) == 0
 assert main(["saddle", "train", "--config.method=thiers"]) == 2
@@ -162,7 +162,7 @@ def test_commands_and_settings_know_installed_names(packages):
     assert rows, done.stdout
     assert "circulant(8, [1, 2, 3]): 8 agents" in done.stdout
     assert ", theirs, broken; with options" in done.stdout
-    assert "their_ascent" in done.stdout
+    assert "their_gradient" in done.stdout
     assert ", their_ring, or any graphs" in done.stdout
     assert "method must be one of dpsgd, " in done.stderr
     assert "did you mean 'theirs'? " in done.stderr

@@ -10,7 +10,7 @@ from saddle_jax.data.sources import BUILTIN
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 
 
 def test_places_are_imported_under_the_names_of_the_table():
@@ -29,7 +29,7 @@ def test_a_wrong_place_is_a_bug_and_keeps_its_traceback(place, error):
         tables.load({"mine": place})
 
 
-@pytest.mark.parametrize("table", [METHODS, GRAPHS, COMPRESSORS, ASCENTS])
+@pytest.mark.parametrize("table", [METHODS, GRAPHS, COMPRESSORS, GRADIENTS])
 def test_what_is_public_is_what_the_table_says(table):
     for name, factory in table.items():
         assert getattr(sj, name, factory) is factory

@@ -90,7 +90,7 @@ def test_the_command_without_pytorch(tmp_path, capsys):
     assert "[1/4] n_saddle: n_saddle, mlp, ring(5), batch 8" in printed
     assert printed.endswith("PyTorch is not installed: pip install 'saddle_jax[bench]'\n")
     content = json.loads(file.read_text())
-    assert content["options"] == {"quick": True, "repeats": 1, "lowering": "auto", "group": 0}
+    assert content["options"] == {"quick": True, "repeats": 1, "conv_impl": "auto", "agents_per_call": 0}
     assert content["machine"]["jax"] == jax.__version__
     step, *others = content["rows"]
     assert step["ratio"] is None
@@ -114,7 +114,7 @@ def test_compile_time_and_memory_of_a_process_of_its_own():
 
 
 def test_methods_are_measured_beside_dpsgd():
-    """Also an ascent that draws, and a method on a tree."""
+    """Also an estimator that draws, and a method on a tree."""
     todo = {job.what: job for job in cases.jobs_of(["methods"], Options(quick=True, repeats=1))}
     assert {*METHODS, "qgm+sam", "qgm+esam"} <= todo.keys()
     for row in cases.run([todo[name] for name in ("qgm+esam", "relay_sgd")], lambda _: None):
@@ -154,7 +154,9 @@ def test_a_loop_over_agents_takes_as_long_as_its_agents():
     params, batch = jax.device_put((work.params(), work.batch()))
     one = jax.jit(gradient).lower(*jax.tree.map(lambda x: x[0], (params, batch))).compile()
     alone = functools.partial(one, *jax.tree.map(lambda x: x[0], (params, batch)))
-    looped = functools.partial(jax.jit(lifting.lift(gradient)).lower(params, batch).compile(), params, batch)
+    looped = functools.partial(
+        jax.jit(lifting.vmap_agents(gradient)).lower(params, batch).compile(), params, batch
+    )
     found = measure.interleaved({"alone": alone, "looped": looped}, 5)
     assert min(found.rounds["looped"]) < 4 * 3 * min(found.rounds["alone"])
 
@@ -177,10 +179,10 @@ def test_curves_of_growth_become_a_picture(tmp_path):
         ),
         (["--plot=/nowhere/x.png"], "plot must be a file in a folder that exists, got '/nowhere/x.png'"),
         (
-            ["--lowering=slow"],
-            "lowering must be one of 'auto', 'native', 'fast', 'each', 'patches', 'plain', got 'slow'",
+            ["--conv_impl=slow"],
+            "conv_impl must be one of 'auto', 'native', 'fast', 'each', 'patches', 'plain', got 'slow'",
         ),
-        (["--group=-1"], "group must be an integer >= 0, got -1"),
+        (["--agents_per_call=-1"], "agents_per_call must be an integer >= 0, got -1"),
     ],
 )
 def test_mistakes_in_how_to_measure(arguments, message, capsys):

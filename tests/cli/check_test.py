@@ -67,7 +67,7 @@ def test_a_list_for_other_programs(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "last"),
     [
-        (["mine.py:instance"], "ascent mine.py:instance: of 13 invariants that apply 13 hold, 0 fail"),
+        (["mine.py:instance"], "gradient mine.py:instance: of 13 invariants that apply 13 hold, 0 fail"),
         (["karate", "--agents=34"], "graph karate: of 6 invariants that apply 6 hold, 0 fail"),
         (["sign"], "compressor sign: of 6 invariants that apply 6 hold, 0 fail"),
         (["logistic", "--kind=model"], "model logistic: of 6 invariants that apply 6 hold, 0 fail"),

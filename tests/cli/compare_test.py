@@ -1,4 +1,4 @@
-"""A comparison varies methods with options, ascents, graphs and lost messages; what cannot be is told."""
+"""A comparison varies methods with options, estimators, graphs and lost messages; what cannot be is told."""
 
 import csv
 import json
@@ -16,12 +16,15 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
 BAD = {
     "method": (["--methods=qgm,gutt"], "did you mean 'gut'.*method must be one of .* got 'gutt'"),
     "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
-    "ascent": (["--ascents=sam,asamm"], "ascent must be one of .* got 'asamm'"),
+    "gradient": (["--gradients=sam,asamm"], "gradient must be one of .* got 'asamm'"),
     "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
-    "drop": (["--drops=0,1.5"], "drops must be numbers >= 0 and < 1, got 0,1.5"),
-    "no number": (["--drops=some"], "drops must be numbers >= 0 and < 1, got some"),
-    "twice": (["--drops=0.1", "--config.drop=0.1"], "config.drop must not be given to compare: --drops="),
-    "none": (["--methods=q_saddle", "--ascents=none"], "ascent must not be none for q_saddle"),
+    "drop": (["--drop_rates=0,1.5"], "drop_rates must be numbers >= 0 and < 1, got 0,1.5"),
+    "no number": (["--drop_rates=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
+    "twice": (
+        ["--drop_rates=0.1", "--config.drop=0.1"],
+        "config.drop must not be given to compare: --drop_rates=",
+    ),
+    "none": (["--methods=q_saddle", "--gradients=none"], "gradient must not be none for q_saddle"),
     "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
     "setting": (["--methods=sgp", "--config.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
     "no file": (["--methods=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
@@ -29,7 +32,10 @@ BAD = {
     "no name": (["--methods=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
     "no method": (["--methods=dpsgd,builtins:dict"], "method builtins:dict takes no options, got option"),
     "no graph": (["--topologies=ring,none.edges"], "topology must name a file that exists, got 'none.edges'"),
-    "no ascent": (["--methods=dpsgd", "--ascents=none,none.py:climb"], "ascent must name a file that exists"),
+    "no estimator": (
+        ["--methods=dpsgd", "--gradients=none,none.py:climb"],
+        "gradient must name a file that exists",
+    ),
     "unknown": (["methods-of-mine"], "arguments must be nothing and options"),
 }
 
@@ -59,7 +65,7 @@ def numbers(folder):
 
 
 def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
-    grid = ["--methods=dpsgd,gradient_tracking(variant=diging)", "--ascents=none,sam(rho=0.1)", "--seeds=0"]
+    grid = ["--methods=dpsgd,gradient_tracking(variant=diging)", "--gradients=none,sam(rho=0.1)", "--seeds=0"]
     grid += ["--topologies=ring,karate", f"--workdir={tmp_path}"]
     assert cli.main(["saddle", "compare", *grid, *TINY]) == 2
     told = capsys.readouterr()
@@ -68,9 +74,9 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
     names = {path.parent.name for path in tmp_path.glob("*/result.json")}
     spelt = "gradient_tracking_variant=diging"
     assert names == {
-        f"{method}-none-{ascent}-ring-seed0"
+        f"{method}-none-{estimator}-ring-seed0"
         for method in ("dpsgd", spelt)
-        for ascent in ("none", "sam_rho=0.1")
+        for estimator in ("none", "sam_rho=0.1")
     }
     rows = table(tmp_path)
     assert rows[0] == ["method", "topology", "none", "sam(rho=0.1)"]
@@ -80,7 +86,7 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
     assert rows[4][2:] == ["-", "-"]
     alone = numbers(tmp_path)
     assert len(alone) == 8
-    found = next(row for row in alone if row["method"].startswith("g") and row["ascent"] == "sam(rho=0.1)")
+    found = next(row for row in alone if row["method"].startswith("g") and row["gradient"] == "sam(rho=0.1)")
     assert float(found["mean"]) == float(found["seed 0"]) == pytest.approx(100 * result["test_accuracy"])
     assert (found["n"], found["std"], found["low"], found["topology"]) == ("1", "", "", "ring")
     assert alone[-1]["n"] == "0"
@@ -88,7 +94,7 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
 
 
 def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_path, capsys):
-    grid = ["compare", "--methods=dpsgd", "--drops=0,0.2,0.9", "--seeds=0", *TINY]
+    grid = ["compare", "--methods=dpsgd", "--drop_rates=0,0.2,0.9", "--seeds=0", *TINY]
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'one'}"]) == 0
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--notogether"]) == 0
     capsys.readouterr()
@@ -107,7 +113,9 @@ def settings(**changes):
 
 def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_path):
     grid = parse_grid("qgm,kgt,ngm", "none", "0")
-    found = runs_of_grid(settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, together=False)
+    found = runs_of_grid(
+        settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, single_program=False
+    )
     assert found.refused == []
     configs = {path.name.partition("-")[0]: config for path, config in found.runs.items()}
     assert {name: config.nesterov for name, config in configs.items()} == {
@@ -123,7 +131,9 @@ def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_p
 
 
 def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
-    found = runs_of_grid(settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, together=False)
+    found = runs_of_grid(
+        settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, single_program=False
+    )
     assert [path.name for path in found.runs] == [
         f"{method}-{compressor}-seed{seed}"
         for seed in (0, 1)
@@ -133,8 +143,8 @@ def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
 
 
 def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds(tmp_path):
-    grid = parse_grid("dpsgd", "none,sign", "0,1,2", drops="0,0.1")
-    found = runs_of_grid(settings(), grid, tmp_path, together=False)
+    grid = parse_grid("dpsgd", "none,sign", "0,1,2", drop_rates="0,0.1")
+    found = runs_of_grid(settings(), grid, tmp_path, single_program=False)
     assert len(found.refused) == 1
     assert found.refused[0].startswith("dpsgd-sign-drop0.1: faults must")
     assert len(found.runs) == 9
@@ -160,19 +170,19 @@ def test_folders_have_names_that_need_no_quotes():
         "torus_5x8",
         "ring+star",
     ]
-    config = Config(method="gut(mu=0.05, point=current)", ascent="looksam(every=10)")
+    config = Config(method="gut(mu=0.05, point=current)", gradient="looksam(every=10)")
     assert run_name(config) == "digits-gut_mu=0.05,point=current-looksam_every=10-ring10-seed0"
     assert run_name(Config(topology="torus:2x5")) == "digits-q_saddle-torus_2x510-seed0"
 
 
-def test_methods_and_ascents_are_listed_and_described(capsys):
+def test_methods_and_gradients_are_listed_and_described(capsys):
     assert cli.main(["saddle", "methods"]) == 0
     assert re.search(r"^kgt +2/5 +1 +2 +yes +doubly stochastic", capsys.readouterr().out, re.M)
     assert cli.main(["saddle", "methods", "gut"]) == 0
     assert "--config.method='gut(point=mixed)'" in capsys.readouterr().out
-    assert cli.main(["saddle", "ascents"]) == 0
+    assert cli.main(["saddle", "gradients"]) == 0
     assert re.search(r"^esam +1.5", capsys.readouterr().out, re.M)
-    assert cli.main(["saddle", "ascents", "looksam", "--json"]) == 0
+    assert cli.main(["saddle", "gradients", "looksam", "--json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert (record["name"], record["passes"], record["options"][1]["default"]) == ("looksam", 1.2, 5)
     assert cli.main(["saddle", "methods", "qgn"]) == 2

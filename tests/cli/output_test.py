@@ -138,7 +138,7 @@ JSON = {
     "list": (["list", "."], lambda found: [one["state"] for one in found] == STATES),
     "nothing": (["list", "c"], lambda found: len(found) == 1),
     "methods": (["methods", "qgm"], lambda found: found[0]["passes"] == 1),
-    "ascents": (["ascents"], lambda found: "sam" in [one["name"] for one in found]),
+    "gradients": (["gradients"], lambda found: "sam" in [one["name"] for one in found]),
     "cost": (["cost", "--table=1"], lambda found: found[0]["paper_gb"] > 0),
     "config": (["config", "--config.rho=0.2"], lambda found: {"rho": 0.2}.items() <= {
         one["setting"]: one["value"] for one in found

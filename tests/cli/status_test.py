@@ -71,7 +71,12 @@ def test_all_classes_of_errors_of_the_package_are_in_the_table():
     named = set()
     for path in (ROOT / "saddle_jax").rglob("*.py"):
         named |= set(re.findall(r"^class (\w*Error)\(", path.read_text(), flags=re.MULTILINE))
-    within = {"LawError", "InapplicableError", "UnavailableError", "CannotCompileError"}  # caught within
+    within = {
+        "InvariantError",
+        "InapplicableError",
+        "UnavailableError",
+        "CannotCompileError",
+    }  # caught within
     of_python = {"OSError", "KeyboardInterrupt", "BrokenPipeError"}
     assert named - within == {type(error).__name__ for error in STATUSES} - of_python
 
@@ -155,8 +160,8 @@ def test_control_characters_reach_no_terminal(tmp_path, capsys):
         {"seconds": "1"},
         {"bytes_sent_per_agent": float("inf")},
         {"bytes_sent_per_agent": None},
-        {"replicas": 5},
-        {"replicas": [{}]},
+        {"trials": 5},
+        {"trials": [{}]},
         {"settings": 5},
         {"profile": 5},
         {"profile": {}},

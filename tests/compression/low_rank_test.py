@@ -9,8 +9,8 @@ import pytest
 from problem import compiled
 
 import saddle_jax as sj
+from saddle_jax.core.comm_cost import comm_cost
 from saddle_jax.core.gossip import compress_stacked
-from saddle_jax.core.ledger import open_ledger
 
 compress = compiled(lambda operator, x, key: operator.compress(x, key), static_argnums=0)
 
@@ -130,10 +130,10 @@ def test_an_agents_axis_is_no_part_of_the_matrix():
 
 def test_the_books_charge_both_factors_of_every_tensor():
     method = sj.dpsgd(sj.ring(4), 0.1, compressor=sj.low_rank(2), gamma=0.2)
-    ledger = open_ledger(method, models(4))
+    cost = comm_cost(method, models(4))
     numbers = 2 * (36 + 8) + 2 * (10 + 6) + 8 + 1
     one = jax.tree.map(lambda leaf: leaf[0], models(4))
     sent = sum(sj.low_rank(2).encode(x, jax.random.key(0)).data.size for x in jax.tree.leaves(one))
     assert sent == 4 * numbers
-    assert ledger.wire_bytes == (2 * sent,) * 4
-    assert ledger.paper_bits == (2 * 32 * numbers,) * 4
+    assert cost.wire_bytes == (2 * sent,) * 4
+    assert cost.paper_bits == (2 * 32 * numbers,) * 4

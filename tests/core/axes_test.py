@@ -84,15 +84,15 @@ def gossip_of(make):
     "function",
     [
         lambda x: network().mix(x),
-        lambda x: network().pull(x),
-        lambda x: sj.mix(RING, x, form="dense"),
+        lambda x: network().correction(x),
+        lambda x: sj.mix(RING, x, mixing="dense"),
         gossip_of(sj.exact),
         gossip_of(lambda: sj.choco(sj.sign())),
         trees.zeros_like,
         lambda x: trees.tree_map(jnp.negative, x),
         lambda x: trees.scale_slices(x, jnp.ones(AGENTS)),
     ],
-    ids=["mix", "pull", "sj.mix", "exact", "choco", "zeros_like", "tree_map", "scale_slices"],
+    ids=["mix", "correction", "sj.mix", "exact", "choco", "zeros_like", "tree_map", "scale_slices"],
 )
 def test_one_slice_per_agent_stays_one(function):
     chex.assert_trees_all_equal_shapes(keeps_axes(function, models()), models())
@@ -100,7 +100,7 @@ def test_one_slice_per_agent_stays_one(function):
 
 def test_rounds_over_single_links_have_a_slot_axis():
     weights = network().weights
-    opens_slots(network().hear, models(), weights)
+    opens_slots(network().gather, models(), weights)
     opens_slots(lambda x: trees.zeros_of_pairs(x, SLOTS), models(), weights)
     keeps_slots(network().send, pairs())
     closes_slots(network().average, pairs())

@@ -97,7 +97,7 @@ def test_where_nothing_was_compressed_there_is_no_contraction_to_measure():
 
 def test_a_run_writes_layers_as_lists_and_agents_one_by_one(tmp_path):
     config = Config(
-        method="ngm", compressor="sign", agents=3, topology="chain", model="mlp", epochs=1, diagnostics=True
+        method="ngm", compressor="sign", agents=3, topology="path", model="mlp", epochs=1, diagnostics=True
     )
     result = loop.train(config, tmp_path, Screen(quiet=True))
     about = json.loads((tmp_path / "config.json").read_text())
@@ -111,7 +111,7 @@ def test_a_run_writes_layers_as_lists_and_agents_one_by_one(tmp_path):
         "gradient_zeta",
     ):
         assert len(logged[f"{name}_by_layer"]) == len(about["layers"])
-    # Free slots of the chain's ends count nowhere: a norm of all lies between its parts' largest and sum.
+    # Free slots of the path's ends count nowhere: a norm of all lies between its parts' largest and sum.
     parts = logged["gradient_norm_by_layer"]
     assert max(parts) <= logged["gradient_norm"] <= sum(parts)
     assert len(result["agent_accuracy_each"]) == 3

@@ -1,4 +1,4 @@
-"""What faults draw from a key: how often, how long, for whom; and the mistakes that are told in one line."""
+"""What faults draw from a key: how often, how long, for whom; and mistakes, reported in one line."""
 
 import dataclasses
 
@@ -57,8 +57,8 @@ def test_independent_losses(symmetric):
 
 
 def test_losses_in_bursts_and_agents_that_come_and_go():
-    faults = sj.Faults(drop=0.2, burst=6, offline=0.25, absence=10)
-    arrived, online = drawn(dataclasses.replace(faults, offline=0.0, absence=None), sj.ring(8), 6000)
+    faults = sj.Faults(drop=0.2, burst=6, offline=0.25, mean_offline=10)
+    arrived, online = drawn(dataclasses.replace(faults, offline=0.0, mean_offline=None), sj.ring(8), 6000)
     lost = ~np.asarray(arrived[:, :, 1:])
     assert lost.mean() == pytest.approx(0.2, abs=0.02)
     assert runs_of(lost).mean() == pytest.approx(6, abs=0.5)
@@ -101,7 +101,10 @@ REFUSED = {
     "drop": (lambda: sj.Faults(drop=1.0), "drop must be a number >= 0 and < 1, got 1.0"),
     "offline": (lambda: sj.Faults(offline=-0.1), "offline must be a number >= 0 and < 1, got -0.1"),
     "delay": (lambda: sj.Faults(delay=1.5), "delay must be an integer >= 0, got 1.5"),
-    "missing": (lambda: sj.Faults(missing="x"), "missing must be one of 'self', 'renormalise', got 'x'"),
+    "lost_weight": (
+        lambda: sj.Faults(lost_weight="x"),
+        "lost_weight must be one of 'self', 'renormalise', got 'x'",
+    ),
     "symmetric": (lambda: sj.Faults(symmetric=1), "symmetric must be a bool, such as True, got 1"),
     "burst": (lambda: sj.Faults(drop=0.8, burst=2), r"burst, .* at drop = 0.8, must be a number >= 4, got 2"),
     "mask": (
@@ -151,16 +154,16 @@ REFUSED = {
         "faults must lose nothing for sam.* which remembers pairs",
     ),
     "mass": (
-        lambda: faulty(sj.sgp(LOPSIDED, 0.1), missing="renormalise"),
-        "missing must be 'self' on random_digraph.*, whose senders keep what they cannot deliver",
+        lambda: faulty(sj.sgp(LOPSIDED, 0.1), lost_weight="renormalise"),
+        "lost_weight must be 'self' on random_digraph.*, whose senders keep what they cannot deliver",
     ),
     "late mass": (
         lambda: faulty(sj.sgp(LOPSIDED, 0.1), delay=1, offline=0.1),
         "delay must be 0 on random_digraph.* where agents are away",
     ),
     "turns": (
-        lambda: faulty(sj.dpsgd(sj.cycle(sj.ring(5), sj.star(5)), 0.1), drop=0.1, burst=2),
-        r"burst must be None on cycle\(ring\(5\), star\(5\)\), whose links are others in every step, got 2",
+        lambda: faulty(sj.dpsgd(sj.alternate(sj.ring(5), sj.star(5)), 0.1), drop=0.1, burst=2),
+        r"burst must be None on alternate\(ring\(5\), star\(5\)\), whose links are others in every step, got",
     ),
 }
 

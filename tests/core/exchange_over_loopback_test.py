@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 
 BITS_PER_SECOND, LATENCY, ROUNDS, NUMBERS = 8e6, 0.05, 4, 15_000
 
@@ -67,7 +67,7 @@ def test_the_simulated_seconds_are_those_of_a_real_exchange(compressor):
     method = sj.dpsgd(sj.complete(2), 0.1, compressor=compressor)
     messages = [encoded(compressor, agent) for agent in range(2)]
     # Two agents have one link: the message is what each of them sends in a step.
-    assert len(messages[0]) == open_ledger(method, jnp.zeros((2, NUMBERS))).link_bytes
+    assert len(messages[0]) == comm_cost(method, jnp.zeros((2, NUMBERS))).link_bytes
     expected = simulated(method)
     assert expected == pytest.approx(ROUNDS * (LATENCY + 8 * len(messages[0]) / BITS_PER_SECOND), rel=1e-5)
     measured = []

@@ -11,7 +11,7 @@ import pytest
 from problem import IRREGULAR, Problem, faulty, run
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 from saddle_jax.devices import lifting
 
 tree = jax.tree.map
@@ -23,16 +23,16 @@ BOTH = MASKS & np.swapaxes(MASKS, 1, 2)
 ONLINE = RANDOM.random((STEPS, 5)) < 0.7
 
 
-def after_losses(w, arrived, missing):
+def after_losses(w, arrived, lost_weight):
     """W of one step: what a lost message leaves behind."""
     w = w.copy()
     for i in range(len(w)):
         for j in range(len(w)):
             if i != j and not arrived[i, j]:
-                if missing == "self":
+                if lost_weight == "self":
                     w[i, i] += w[i, j]
                 w[i, j] = 0.0
-        if missing == "renormalise":
+        if lost_weight == "renormalise":
             w[i] /= w[i].sum()
     return w
 
@@ -63,12 +63,12 @@ def assert_same(history, expected):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("missing", ["self", "renormalise"])
+@pytest.mark.parametrize("lost_weight", ["self", "renormalise"])
 @pytest.mark.parametrize("masks", [MASKS, BOTH], ids=["one-way", "both-ways"])
-def test_lost_messages(masks, missing):
+def test_lost_messages(masks, lost_weight):
     problem = Problem(5, steps=STEPS)
-    method = faulty(sj.dpsgd(IRREGULAR, ETA), arrived=masks, missing=missing)
-    matrices = [after_losses(IRREGULAR.mixing, mask, missing) for mask in masks]
+    method = faulty(sj.dpsgd(IRREGULAR, ETA), arrived=masks, lost_weight=lost_weight)
+    matrices = [after_losses(IRREGULAR.mixing, mask, lost_weight) for mask in masks]
     history, _, _ = run(method, problem)
     assert_same(history, by_hand(problem, matrices, descent))
 
@@ -77,7 +77,7 @@ def test_lost_messages(masks, missing):
 def test_lost_messages_of_momentum_and_on_graphs_that_take_turns():
     problem, graphs = Problem(5, steps=STEPS), (sj.ring(5), sj.star(5))
     matrices = [after_losses(graphs[t % 2].mixing, BOTH[t], "self") for t in range(STEPS)]
-    history, _, _ = run(faulty(sj.dpsgd(sj.cycle(*graphs), ETA), arrived=BOTH), problem)
+    history, _, _ = run(faulty(sj.dpsgd(sj.alternate(*graphs), ETA), arrived=BOTH), problem)
     assert_same(history, by_hand(problem, matrices, descent))
 
     m_hat = [printed.zeros_like(x) for x in problem.start]
@@ -94,7 +94,7 @@ def test_lost_messages_of_momentum_and_on_graphs_that_take_turns():
         return new
 
     matrices = [after_losses(IRREGULAR.mixing, mask, "renormalise") for mask in MASKS]
-    lossy = faulty(sj.qgm(IRREGULAR, ETA, nesterov=False), arrived=MASKS, missing="renormalise")
+    lossy = faulty(sj.qgm(IRREGULAR, ETA, nesterov=False), arrived=MASKS, lost_weight="renormalise")
     history, _, _ = run(lossy, problem)
     assert_same(history, by_hand(problem, matrices, qgm))
 
@@ -148,11 +148,11 @@ def test_late_messages(delay):
 
 @pytest.mark.usefixtures("x64")
 def test_late_messages_of_each_kind_of_round():
-    """hear and send are late too; the own row never is."""
+    """gather and send are late too; the own row never is."""
     graph, seen = sj.ring(4), []
 
     def step(s, x, state):
-        heard = s.network.hear(x)
+        heard = s.network.gather(x)
         seen.append(s.network.send(heard))
         return s.network.mix(heard.sum(axis=1)), state
 
@@ -181,7 +181,7 @@ def push_sum(eta):
         x, w = s.network.mix((x, w))
         return tree(lambda x: x / w.reshape(-1, *(1,) * (x.ndim - 1)), x), w
 
-    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, demands="mass")
+    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, requires="column")
 
 
 LOPSIDED = np.eye(5) + np.roll(np.eye(5), 1, axis=0)
@@ -249,7 +249,7 @@ def test_no_faults_are_the_method_and_a_rate_may_be_traced():
     whole, _, _ = run(method, problem)
     for nothing in (
         sj.Faults(),
-        sj.Faults(missing="renormalise"),
+        sj.Faults(lost_weight="renormalise"),
         sj.Faults(arrived=np.ones((1, 5, 5), bool)),
     ):
         same, _, _ = run(dataclasses.replace(method, faults=nothing), problem)
@@ -283,7 +283,7 @@ def test_four_devices_give_the_same_numbers(options):
 
 
 def test_stopping_and_going_on_is_the_same_run_bit_for_bit():
-    options = {"drop": 0.3, "burst": 2, "offline": 0.2, "absence": 3, "delay": 2}
+    options = {"drop": 0.3, "burst": 2, "offline": 0.2, "mean_offline": 3, "delay": 2}
     method, problem = faulty(sj.qgm(sj.ring(6), 0.1), **options), Problem(6)
     step = jax.jit(method.step, static_argnums=0)
 
@@ -312,13 +312,13 @@ def test_a_step_tells_the_share_of_its_messages_that_were_lost():
 def test_the_books_tell_what_was_really_sent():
     graph, problem = sj.star(5), Problem(5, steps=STEPS)
     _, state, metrics = run(faulty(sj.dpsgd(graph, 0.1), online=ONLINE), problem)
-    ledger = open_ledger(sj.dpsgd(graph, 0.1), problem.params)
+    cost = comm_cost(sj.dpsgd(graph, 0.1), problem.params)
     links = (graph.mixing > 0) & ~np.eye(5, dtype=bool)
     per_step = [(links & np.outer(on, on)).sum() for on in ONLINE]
-    assert ledger.bytes_of(metrics["sent"][-1]) == sum(per_step) * ledger.link_bytes // 5
+    assert cost.bytes_of(metrics["sent"][-1]) == sum(per_step) * cost.link_bytes // 5
     # What is lost on the way was sent.
     _, state, _ = run(faulty(sj.dpsgd(graph, 0.1), drop=0.9), problem)
-    assert ledger.bytes_of(state.faults.sent) == ledger.wire_bytes_per_agent(STEPS)
+    assert cost.bytes_of(state.faults.sent) == cost.wire_bytes_per_agent(STEPS)
 
 
 def test_compressed_gossip_may_be_late_and_a_function_may_say_what_arrives():

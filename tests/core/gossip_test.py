@@ -20,23 +20,23 @@ def stacked_tree(size, seed=0):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("topology", GRAPHS, ids=lambda t: t.name)
-@pytest.mark.parametrize("form", ["auto", "dense", "table"])
-def test_mix_is_the_matrix_product(topology, form):
+@pytest.mark.parametrize("mixing", ["auto", "dense", "table"])
+def test_mix_is_the_matrix_product(topology, mixing):
     tree = stacked_tree(topology.size)
-    mixed = jax.jit(lambda t: sj.mix(topology, t, form))(tree)
+    mixed = jax.jit(lambda t: sj.mix(topology, t, mixing))(tree)
     expected = jax.tree.map(lambda x: np.tensordot(topology.mixing, x, axes=1), tree)
     chex.assert_trees_all_close(mixed, expected, atol=1e-13)
 
 
 @settings(deadline=None, max_examples=12)
 @given(st.integers(2, 12), st.integers(0, 1000), st.sampled_from(["dense", "table"]), st.floats(0.01, 1.0))
-def test_gossip_preserves_the_mean_and_contracts_on_any_graph(n, seed, form, gamma):
+def test_gossip_preserves_the_mean_and_contracts_on_any_graph(n, seed, mixing, gamma):
     graph = nx.gnp_random_graph(n, 0.3, seed=seed)
     graph.add_edges_from(nx.path_graph(n).edges)
     topology = sj.from_networkx(graph)
     with jax.enable_x64(True):
         params = jax.tree.map(jnp.asarray, stacked_tree(n, seed))
-        transform = sj.gossip(topology, gamma, form=form)
+        transform = sj.gossip(topology, gamma, mixing=mixing)
         zero = jax.tree.map(jnp.zeros_like, params)
         updates, _ = transform.update(zero, transform.init(params), params)
         mixed = optax.apply_updates(params, updates)
@@ -73,15 +73,15 @@ def test_gossip_mixes_the_models_it_names(of):
     np.testing.assert_allclose(x + updates["x"], expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("form", ["dense", "table"])
+@pytest.mark.parametrize("mixing", ["dense", "table"])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(jnp.float32, 2e-5), (jnp.bfloat16, 0.02), (jnp.float16, 0.005)]
 )
-def test_rounding_does_not_drive_the_mean(form, dtype, tolerance):
+def test_rounding_does_not_drive_the_mean(mixing, dtype, tolerance):
     """Thousands of rounds with small noise: the mean model must not grow or shrink by W's rounding."""
     topology = sj.ring(9)
     start = sj.replicate(jnp.linspace(1, 2, 50).astype(dtype), 9)
-    transform = sj.gossip(topology, form=form)
+    transform = sj.gossip(topology, mixing=mixing)
 
     def step(params, key):
         noise = (1e-3 * jax.random.normal(key, params.shape)).astype(dtype)
@@ -124,16 +124,16 @@ def test_any_tree_is_mixed_leaf_by_leaf(shapes):
 
 def test_low_precision_models_stay_low_precision():
     tree = {"x": jnp.ones((6, 4), jnp.bfloat16)}
-    for form in ("dense", "table"):
-        assert sj.mix(sj.ring(6), tree, form)["x"].dtype == jnp.bfloat16
-        assert sj.Network(sj.ring(6)).pull(tree, form=form)["x"].dtype == jnp.bfloat16
+    for mixing in ("dense", "table"):
+        assert sj.mix(sj.ring(6), tree, mixing)["x"].dtype == jnp.bfloat16
+        assert sj.Network(sj.ring(6)).correction(tree, mixing=mixing)["x"].dtype == jnp.bfloat16
 
 
 BAD = {
     "topology": (lambda: sj.gossip(np.eye(3)), "topology must be a Topology"),
     "gamma": (lambda: sj.gossip(sj.ring(3), 0.0), r"gamma must be a number > 0 and <= 1, got 0.0"),
     "gamma nan": (lambda: sj.gossip(sj.ring(3), float("nan")), "gamma .* got nan"),
-    "form": (lambda: sj.gossip(sj.ring(3), form="sparse"), "form must be one of .* got 'sparse'"),
+    "mixing": (lambda: sj.gossip(sj.ring(3), mixing="sparse"), "mixing must be one of .* got 'sparse'"),
     "of": (lambda: sj.gossip(sj.ring(3), of="old"), "of must be one of .* got 'old'"),
     "compressor": (
         lambda: sj.choco_gossip(sj.ring(3), "sign"),

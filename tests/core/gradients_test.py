@@ -83,37 +83,37 @@ MEAN = sj.Rule(lambda x: (), lambda s, x, state: (s.cross_gradient_mean(x), stat
 PAIRS = sj.Rule(lambda x: (), lambda s, x, state: (s.network.average(s.cross_gradients(x)), state))
 
 
-def asked(rule, graph, ascent, loss_fn, params, batch, **options):
+def asked(rule, graph, estimator, loss_fn, params, batch, **options):
     """What a rule gets that moves every model to its gradient, and the metrics."""
-    method = sj.Method("asked", graph, rule, ascent)
+    method = sj.Method("asked", graph, rule, estimator)
     gradient, _, metrics = method.step(loss_fn, params, method.init(params), batch, **options)
     return gradient, metrics
 
 
-def backward_passes(rule, ascent, params, batch, phase=None):
+def backward_passes(rule, estimator, params, batch, phase=None):
     """How often the loss is differentiated in one step, per agent: each pass takes one tanh of [B, C]."""
 
     def loss_fn(p, d):
         return jnp.mean(jnp.tanh(d @ p))
 
     def step(p, d):
-        return asked(rule, sj.complete(len(p)), ascent, loss_fn, p, d, phase=phase)[0]
+        return asked(rule, sj.complete(len(p)), estimator, loss_fn, p, d, phase=phase)[0]
 
     return str(jax.make_jaxpr(step)(params, batch)).count(" = tanh")
 
 
 def test_number_of_passes():
     params, batch = jnp.zeros((5, 3)), jnp.ones((5, 4, 3))
-    assert backward_passes(OWN, sj.plain(), params, batch) == 1
+    assert backward_passes(OWN, sj.plain_gradient(), params, batch) == 1
     assert backward_passes(OWN, sj.sam(RHO), params, batch) == 2
-    assert backward_passes(MEAN, sj.plain(), params, batch) == 1  # one weighted batch
+    assert backward_passes(MEAN, sj.plain_gradient(), params, batch) == 1  # one weighted batch
     for reuse in (False, True):
         every_five = sj.sam(RHO, 5, reuse)
         assert every_five.phases == (0, 1, 1, 1, 1)
         for phase, passes in ((0, 2), (1, 1)):
             assert backward_passes(OWN, every_five, params, batch, phase) == passes
             assert every_five.passes(phase) == passes
-    assert (sj.plain().passes_per_step, sj.sam(RHO).passes_per_step) == (1, 2)
+    assert (sj.plain_gradient().passes_per_step, sj.sam(RHO).passes_per_step) == (1, 2)
     assert sj.sam(RHO, every=5).passes_per_step == pytest.approx(6 / 5)
 
 
@@ -229,7 +229,7 @@ BAD = {
     "every": (lambda: sj.sam(0.1, 0), "every must be an integer >= 1, got 0"),
     "reuse": (lambda: sj.sam(0.1, 2, 3), "reuse must be a bool, such as True, got 3"),
     "phases": (
-        lambda: sj.Ascent("mine", None, None, phases=()),
+        lambda: sj.GradientEstimator("mine", None, None, phases=()),
         r"phases must be a tuple of integers, got \(\)",
     ),
     "topology": (lambda: sj.cross_gradients(Problem.loss_fn, 5), "topology must be a Topology.* got 5"),

@@ -14,7 +14,7 @@ from suited import FIXED_LINKS, suited
 
 import saddle_jax as sj
 from saddle_jax import testing
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.messages import Round
 from saddle_jax.methods import options_of
 from saddle_jax.testing import methods
@@ -34,7 +34,7 @@ def make(name, topology):
 
 
 # What a law does not apply to, and why; everything else it must apply to.
-OWN_ASCENT = ("d_saddle", "q_saddle", "n_saddle", "dfedsam")
+OWN_GRADIENT = ("d_saddle", "q_saddle", "n_saddle", "dfedsam")
 MOVES_THE_MEAN = {
     **dict.fromkeys(("sgp", "push_diging"), "push-sum keeps the mass, and so the mean of x w"),
     "relay_sgd": "it is told old sums",
@@ -44,8 +44,8 @@ MOVES_THE_MEAN = {
 EXCEPTIONS = {
     "the mean of all models stays where gradients vanish": MOVES_THE_MEAN,
     "no more arrives than is booked": ("of_the_readme",),  # always compressed
-    "saddle with rho zero is the method": OWN_ASCENT,
-    "the saddle version runs": OWN_ASCENT,
+    "saddle with rho zero is the method": OWN_GRADIENT,
+    "the saddle version runs": OWN_GRADIENT,
 }
 
 
@@ -89,25 +89,25 @@ def test_the_laws_hold_for_compressed_messages(name):
 def test_a_cycle_of_one_graph_is_that_graph(name):
     problem, graph = Problem(5), sj.ring(5)
     once, _, _ = run(make(name, graph), problem)
-    cycled, _, _ = run(make(name, sj.cycle(graph)), problem)
+    cycled, _, _ = run(make(name, sj.alternate(graph)), problem)
     chex.assert_trees_all_equal(once, cycled)
-    twice, _, _ = run(make(name, sj.cycle(graph, graph)), problem)  # by a switch inside the program
+    twice, _, _ = run(make(name, sj.alternate(graph, graph)), problem)  # by a switch inside the program
     chex.assert_trees_all_close(once, twice, rtol=1e-6, atol=1e-6)
 
 
 @every_method
 def test_graphs_take_turns_by_the_one_counter(name):
-    """cycle(a, b) from the first round on and cycle(b, a) from the second both see a, then b."""
-    a, b = sj.chain(5), sj.star(5)
-    length = len(make(name, a).rule.phases)  # the steps of a round, in the last of which agents talk
+    """alternate(a, b) from the first round on and alternate(b, a) from the second both see a, then b."""
+    a, b = sj.path(5), sj.star(5)
+    length = len(make(name, a).rule.kinds)  # the steps of a round, in the last of which agents talk
     problem = Problem(5, steps=2 * length)
     if name in FIXED_LINKS:
         with pytest.raises(ValueError, match="topology must have the same links in every step"):
-            make(name, sj.cycle(a, b)).init(problem.params)
+            make(name, sj.alternate(a, b)).init(problem.params)
         return
     ends = []
-    for first, graphs in ((0, sj.cycle(a, b)), (length, sj.cycle(b, a))):
-        method = dataclasses.replace(make(name, graphs), ascent=sj.plain())
+    for first, graphs in ((0, sj.alternate(a, b)), (length, sj.alternate(b, a))):
+        method = dataclasses.replace(make(name, graphs), gradient=sj.plain_gradient())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
         step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
         for t in range(2 * length):
@@ -116,7 +116,7 @@ def test_graphs_take_turns_by_the_one_counter(name):
         assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)
-    other = dataclasses.replace(make(name, sj.cycle(b, a)), ascent=sj.plain())
+    other = dataclasses.replace(make(name, sj.alternate(b, a)), gradient=sj.plain_gradient())
     swapped, _, _ = run(other, problem)
     assert np.abs(swapped["w"][-1] - ends[0]["w"]).max() > 1e-3
 
@@ -143,8 +143,8 @@ def test_the_trace_counts_the_backward_passes(name):
 def test_the_composed_method_of_the_readme_is_booked_with_all_that_it_sends():
     """Models whole, gradients by one bit, gossip by 30 %: 4 x (4,000 + 129 + 1,325) bytes on a torus."""
     method = COMPOSED["of_the_readme"](sj.torus(3, 4), 0.1)
-    ledger = open_ledger(method, {"w": jnp.zeros((12, 1000))})
-    assert ledger.wire_bytes == (21_816,) * 12
+    cost = comm_cost(method, {"w": jnp.zeros((12, 1000))})
+    assert cost.wire_bytes == (21_816,) * 12
 
 
 def test_a_method_has_one_topology():

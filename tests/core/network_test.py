@@ -22,25 +22,25 @@ def numbers(*shape):
 
 @pytest.mark.usefixtures("x64")
 @every_graph
-@pytest.mark.parametrize("form", ["dense", "table"])
-def test_mix_and_pull_are_products_with_w_whatever_it_keeps(graph, form):
+@pytest.mark.parametrize("mixing", ["dense", "table"])
+def test_mix_and_correction_are_products_with_w_whatever_it_keeps(graph, mixing):
     x, network = numbers(graph.size, 3, 2), Network(graph)
     product = np.einsum("ij,j...->i...", graph.mixing, x)
-    np.testing.assert_allclose(network.mix(jnp.asarray(x), form=form), product, atol=1e-14)
-    np.testing.assert_allclose(network.pull(jnp.asarray(x), form=form), product - x, atol=1e-14)
-    assert len(network.book) == 2
+    np.testing.assert_allclose(network.mix(jnp.asarray(x), mixing=mixing), product, atol=1e-14)
+    np.testing.assert_allclose(network.correction(jnp.asarray(x), mixing=mixing), product - x, atol=1e-14)
+    assert len(network.rounds) == 2
 
 
 @pytest.mark.usefixtures("x64")
 @every_graph
 def test_hear_brings_every_neighbour_and_average_weighs_them(graph):
     x, network = numbers(graph.size, 4), Network(graph)
-    heard = np.asarray(network.hear(jnp.asarray(x)))
+    heard = np.asarray(network.gather(jnp.asarray(x)))
     for i, k in np.ndindex(*graph.neighbours.shape):
         expected = x[graph.neighbours[i, k]] if graph.occupied[i, k] else np.zeros(4)
         np.testing.assert_array_equal(heard[i, k], expected)
     np.testing.assert_allclose(network.average(jnp.asarray(heard)), graph.mixing @ x, atol=1e-14)
-    assert len(network.book) == 1  # an average sends nothing
+    assert len(network.rounds) == 1  # an average sends nothing
 
 
 @pytest.mark.usefixtures("x64")
@@ -80,10 +80,10 @@ def test_what_is_sent_instead_is_what_is_charged():
     network.mix(x, sent=sj.Message(x, sj.sign()))
     network.mix(x, sent=[sj.Message(x["b"]), sj.Message(x["w"], sj.sign())])
     network.mix(x, sent=())
-    network.hear(x["b"])
+    network.gather(x["b"])
     network.send(jnp.zeros((6, 3, 7)))
     signs = [sj.sign().bits(shape) // 8 for shape in ((10,), (10, 10))]
-    assert [entry.wire_bytes for entry in network.book] == [440, sum(signs), 40 + signs[1], 0, 40, 28]
+    assert [entry.wire_bytes for entry in network.rounds] == [440, sum(signs), 40 + signs[1], 0, 40, 28]
 
 
 def test_every_caller_gets_random_numbers_of_its_own():
@@ -98,18 +98,18 @@ def test_every_caller_gets_random_numbers_of_its_own():
 @pytest.mark.parametrize(
     "method",
     [
-        sj.dpsgd(sj.cycle(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
-        sj.ngm(sj.cycle(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
-        sj.n_saddle(sj.cycle(sj.ring(5), sj.star(5)), 0.1, 0.1, ascent_every=2, ascent_reuse=True),
+        sj.dpsgd(sj.alternate(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
+        sj.ngm(sj.alternate(sj.ring(5), sj.star(5)), 0.1, compressor=sj.sign()),
+        sj.n_saddle(sj.alternate(sj.ring(5), sj.star(5)), 0.1, 0.1, ascent_every=2, ascent_reuse=True),
     ],
     ids=["public copies", "error feedback", "perturbations of pairs"],
 )
 def test_what_is_kept_per_link_needs_links_that_stay(method):
     with pytest.raises(
-        sj.ArgumentError, match=r"same links in every step .* got cycle\(ring\(5\), star\(5\)\)"
+        sj.ArgumentError, match=r"same links in every step .* got alternate\(ring\(5\), star\(5\)\)"
     ):
         method.init(Problem(5).params)
-    same = sj.cycle(sj.ring(5), sj.ring(5))  # graphs that take turns with the same links are no trouble
+    same = sj.alternate(sj.ring(5), sj.ring(5))  # graphs that take turns with the same links are no trouble
     sj.ngm(same, 0.1, compressor=sj.sign()).init(Problem(5).params)
 
 
@@ -125,7 +125,7 @@ DEEP = {
     "vmap": lambda n, x: jax.tree.map(lambda a: jax.vmap(n.mix, -1, -1)(a), x),
     "grad": lambda n, x: jax.grad(lambda x: jnp.sum(n.mix(x)["b"]))(x),
     "jit": lambda n, x: jax.jit(n.mix)(x),
-    "hear": lambda n, x: jax.lax.scan(lambda x, _: (n.hear(x), None), x, jnp.arange(3))[0],
+    "gather": lambda n, x: jax.lax.scan(lambda x, _: (n.gather(x), None), x, jnp.arange(3))[0],
     "key": lambda n, x: jax.jit(lambda x: (n.key(), x)[1])(x),
 }
 
@@ -167,7 +167,7 @@ BAD = {
         r"qgm needs a topology that keeps the agents' average .*, got rows, which keeps agreement",
     ),
     "mass": (
-        lambda: sj.Method("sgp", ROWS, sj.Rule(lambda x: (), None, demands="mass")),
+        lambda: sj.Method("sgp", ROWS, sj.Rule(lambda x: (), None, requires="column")),
         r"sgp needs a topology that keeps the agents' sum .* got rows",
     ),
     "another shape": (
@@ -214,10 +214,10 @@ BAD = {
     ),
     "t": (
         lambda: sj.gossip(CYCLE).update(X, (), X),
-        r"t must be given to update\(..., t=step\) on cycle\(ring\(5\), complete\(5\)\), got None",
+        r"t must be given to update\(..., t=step\) on alternate\(ring\(5\), complete\(5\)\), got None",
     ),
 }
-CYCLE = sj.cycle(sj.ring(5), sj.complete(5))
+CYCLE = sj.alternate(sj.ring(5), sj.complete(5))
 
 
 @pytest.mark.parametrize("name", BAD)

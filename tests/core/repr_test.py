@@ -33,16 +33,16 @@ PRINTED = {
     "qgm(ring(8), learning_rate=0.1, mu=0.5, gamma=0.4, compressor=top_k(0.5))": lambda: sj.qgm(
         topology=RING, compressor=sj.top_k(0.5), mu=0.5, gamma=np.float64(0.4), learning_rate=0.1
     ),
-    "q_saddle(chain(5), learning_rate=0.1, rho=0.25, beta=0.5)": lambda: sj.q_saddle(
-        sj.chain(5), 0.1, jnp.float32(0.25), beta=0.5
+    "q_saddle(path(5), learning_rate=0.1, rho=0.25, beta=0.5)": lambda: sj.q_saddle(
+        sj.path(5), 0.1, jnp.float32(0.25), beta=0.5
     ),
     "dfedsam(one_peer_exponential(8), learning_rate=0.1, gossips=2)": lambda: sj.dfedsam(
         sj.one_peer_exponential(8), 0.1, gossips=2
     ),
-    "saddle(qgm(ring(8), learning_rate=0.1), ascent=sam(rho=0.05))": lambda: sj.saddle(
+    "saddle(qgm(ring(8), learning_rate=0.1), gradient=sam(rho=0.05))": lambda: sj.saddle(
         sj.qgm(RING, 0.1), sj.sam(0.05)
     ),
-    "slowmo(saddle(d2(ring(8), learning_rate=0.1), ascent=0.05), learning_rate=0.1, every=12)": lambda: (
+    "slowmo(saddle(d2(ring(8), learning_rate=0.1), gradient=0.05), learning_rate=0.1, every=12)": lambda: (
         sj.slowmo(sj.saddle(sj.d2(RING, 0.1), 0.05), 0.1, every=12)
     ),
     "dpsgd(ring(8), learning_rate=falling)": lambda: sj.dpsgd(RING, falling),
@@ -52,7 +52,7 @@ PRINTED = {
         RING, optax.cosine_decay_schedule(0.1, 100)
     ),
     "Method('mine', ring(8), ..., plain())": lambda: descent(RING),
-    "saddle(Method('mine', ring(8), ..., plain()), ascent=sam(rho=0.05))": lambda: sj.saddle(
+    "saddle(Method('mine', ring(8), ..., plain()), gradient=sam(rho=0.05))": lambda: sj.saddle(
         descent(RING), sj.sam(0.05)
     ),
 }
@@ -60,8 +60,8 @@ PARTS = {
     "dataclasses.replace(dpsgd(ring(8), learning_rate=0.1), faults=Faults(drop=0.1))": {
         "faults": sj.Faults(drop=0.1)
     },
-    "dataclasses.replace(dpsgd(ring(8), learning_rate=0.1), name='x', topology=chain(8))": {
-        "name": "x", "topology": sj.chain(8)
+    "dataclasses.replace(dpsgd(ring(8), learning_rate=0.1), name='x', topology=path(8))": {
+        "name": "x", "topology": sj.path(8)
     },
     "dpsgd(ring(8), learning_rate=0.1)": {"topology": RING.padded(12)},
     "Method('dpsgd', ring(8), ..., plain())": {"rule": descent(RING).rule},
@@ -89,7 +89,7 @@ def test_every_method_prints_and_shows_its_own_signature(name):
     needed = {"rho": 0.05, "compressor": sj.top_k(0.5)}
     given = {each: value for each, value in needed.items() if each in options(factory)
              and options(factory)[each].default is inspect.Parameter.empty}  # fmt: skip
-    graph = sj.chain(5) if name == "relay_sgd" else sj.ring(5)
+    graph = sj.path(5) if name == "relay_sgd" else sj.ring(5)
     words = [f"{each}={value!r}" for each, value in given.items()]
     assert repr(factory(graph, 0.1, **given)) == (
         f"{name}({', '.join([graph.name, 'learning_rate=0.1', *words])})"

@@ -1,4 +1,4 @@
-"""Steps of several kinds: which is which, whose turn it is, what each sends, and what an ascent may know."""
+"""Steps of several kinds: which is which, whose turn it is, what each sends; what an estimator may know."""
 
 import itertools
 
@@ -11,7 +11,7 @@ import pytest
 from problem import Problem, run
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.rule import Rule
 
 tree = jax.tree.map
@@ -24,8 +24,8 @@ def local_sgd(topology, every, eta=0.1):
         half = tree(lambda x, g: x - eta * g, x, s.gradient(x))
         return (s.network.mix(half) if s.phase else half), state
 
-    phases = (0,) * (every - 1) + (1,)
-    return sj.Method("local", topology, sj.Rule(lambda x: (), step, phases=phases, silent=(0,)))
+    kinds = (0,) * (every - 1) + (1,)
+    return sj.Method("local", topology, sj.Rule(lambda x: (), step, kinds=kinds, local_kinds=(0,)))
 
 
 def averaging(topology):
@@ -37,35 +37,35 @@ def averaging(topology):
             s.note("first", jnp.float32(1), "")
         return {0: s.network.mix, 1: s.network.all_reduce, 2: lambda x: x}[s.phase](half), state
 
-    rule = sj.Rule(lambda x: (), step, opening=(2,), phases=(0, 1), silent=(2,))
+    rule = sj.Rule(lambda x: (), step, first_kinds=(2,), kinds=(0, 1), local_kinds=(2,))
     return sj.Method("averaging", topology, rule)
 
 
 def test_the_kind_of_a_step_follows_from_its_number():
-    rule = Rule(None, None, opening=(7,), phases=(0, 0, 3), silent=(0,))
+    rule = Rule(None, None, first_kinds=(7,), kinds=(0, 0, 3), local_kinds=(0,))
     assert [rule.phase(t) for t in range(7)] == [7, 0, 3, 0, 0, 3, 0]
-    assert (rule.kinds, rule.talking) == ((0, 3, 7), (3, 7))
-    traced = jax.jit(lambda t: (rule.turns(t), rule.place(t)))
+    assert (rule.all_kinds, rule.comm_kinds) == ((0, 3, 7), (3, 7))
+    traced = jax.jit(lambda t: (rule.comm_round(t), rule.place(t)))
     talked = 0
     for t in range(13):
         turns, place = traced(t)
-        assert rule.turns(t) == turns == talked
-        assert rule.kinds[int(place)] == rule.phase(t)
+        assert rule.comm_round(t) == turns == talked
+        assert rule.all_kinds[int(place)] == rule.phase(t)
         talked += rule.phase(t) != 0
 
 
-@pytest.mark.parametrize("opening", range(4))
+@pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("period", range(1, 4))
-def test_turns_count_the_steps_in_which_agents_talk(opening, period):
-    for kinds in itertools.product((0, 1), repeat=opening + period):
-        rule = Rule(None, None, opening=kinds[:opening], phases=kinds[opening:], silent=(0,))
+def test_turns_count_the_steps_in_which_agents_talk(first, period):
+    for kinds in itertools.product((0, 1), repeat=first + period):
+        rule = Rule(None, None, first_kinds=kinds[:first], kinds=kinds[first:], local_kinds=(0,))
         talks = [rule.phase(t) for t in range(9)]
-        assert [rule.turns(t) for t in range(9)] == [sum(talks[:t]) for t in range(9)]
+        assert [rule.comm_round(t) for t in range(9)] == [sum(talks[:t]) for t in range(9)]
 
 
 @pytest.mark.parametrize("make", [lambda g: local_sgd(g, 3), averaging], ids=["local", "averaging"])
 def test_kinds_decided_by_the_caller_and_inside_the_program_are_the_same_steps(make):
-    method, problem = make(sj.cycle(sj.ring(5), sj.chain(5))), Problem(5, steps=6)
+    method, problem = make(sj.alternate(sj.ring(5), sj.path(5))), Problem(5, steps=6)
     inside, _, metrics = run(method, problem)
     params, state, kept = problem.params, method.init(problem.params), []
     for t in range(problem.steps):
@@ -80,8 +80,8 @@ def test_kinds_decided_by_the_caller_and_inside_the_program_are_the_same_steps(m
 
 
 def test_graphs_wait_while_nobody_talks():
-    problem, (a, b) = Problem(5, steps=6), (sj.chain(5), sj.star(5))
-    history, _, _ = run(local_sgd(sj.cycle(a, b), 3), problem)
+    problem, (a, b) = Problem(5, steps=6), (sj.path(5), sj.star(5))
+    history, _, _ = run(local_sgd(sj.alternate(a, b), 3), problem)
     x = problem.params
     gradients = sj.local_gradients(problem.loss_fn)
     for t in range(6):
@@ -93,12 +93,12 @@ def test_graphs_wait_while_nobody_talks():
 
 def test_the_books_are_kept_for_each_kind():
     params = {"w": jnp.zeros((6, 10))}
-    ledger = open_ledger(local_sgd(sj.cycle(sj.ring(6), sj.complete(6)), 3), params)
-    assert ledger.wire_bytes == (2 * 40,) * 6  # of the first step in which they talk
-    totals = [ledger.wire_bytes_per_agent(steps) for steps in range(15)]
+    cost = comm_cost(local_sgd(sj.alternate(sj.ring(6), sj.complete(6)), 3), params)
+    assert cost.wire_bytes == (2 * 40,) * 6  # of the first step in which they talk
+    totals = [cost.wire_bytes_per_agent(steps) for steps in range(15)]
     sent = [0, 0, 80, 0, 0, 200] * 3
     assert totals == [sum(sent[:steps]) for steps in range(15)]
-    averaged = open_ledger(averaging(sj.ring(6)), params)
+    averaged = comm_cost(averaging(sj.ring(6)), params)
     # Step 0 is silent; odd steps take an average of all, 2 * 5 pieces of 40 / 6 bytes; even ones gossip.
     assert [averaged.wire_bytes_per_agent(steps) for steps in range(5)] == [0, 0, 66, 146, 212]
     assert passes_per_step(averaging(sj.ring(6)), params) == 1
@@ -113,10 +113,10 @@ def test_an_average_of_all_leaves_idle_agents_out():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"phases": ()}, "phases must name at least one kind of step, got none"),
-        ({"phases": (0, -1)}, r"phases must be a tuple of integers >= 0, got \(0, -1\)"),
-        ({"opening": [0]}, r"opening must be a tuple of integers >= 0, got \[0\]"),
-        ({"silent": (1,)}, r"silent must name kinds of \(0,\), got \(1,\)"),
+        ({"kinds": ()}, "kinds must name at least one kind of step, got none"),
+        ({"kinds": (0, -1)}, r"kinds must be a tuple of integers >= 0, got \(0, -1\)"),
+        ({"first_kinds": [0]}, r"first_kinds must be a tuple of integers >= 0, got \[0\]"),
+        ({"local_kinds": (1,)}, r"local_kinds must name kinds of \(0,\), got \(1,\)"),
     ],
 )
 def test_kinds_that_make_no_sense_are_refused(options, message):
@@ -128,16 +128,16 @@ def test_a_silent_step_that_sends_and_steps_that_ask_differently_are_refused():
     def talks(s, x, state):
         return s.network.mix(x), state
 
-    method = sj.Method("loud", sj.ring(4), sj.Rule(lambda x: (), talks, silent=(0,)))
+    method = sj.Method("loud", sj.ring(4), sj.Rule(lambda x: (), talks, local_kinds=(0,)))
     with pytest.raises(
-        sj.ArgumentError, match="loud must send nothing in steps of kind 0, which it calls silent"
+        sj.ArgumentError, match="loud must send nothing in steps of kind 0, which it calls local"
     ):
         method.init(jnp.zeros((4, 2)))
 
     def asks(s, x, state):
         return (s.gradient(x) if s.phase else s.cross_gradient_mean(x)), state
 
-    method = sj.Method("fickle", sj.ring(4), sj.Rule(lambda x: (), asks, phases=(0, 1)))
+    method = sj.Method("fickle", sj.ring(4), sj.Rule(lambda x: (), asks, kinds=(0, 1)))
     with pytest.raises(sj.ArgumentError, match="fickle must ask for the same gradients"):
         method.init(jnp.zeros((4, 2)))
     local = local_sgd(sj.ring(4), 2)
@@ -146,7 +146,7 @@ def test_a_silent_step_that_sends_and_steps_that_ask_differently_are_refused():
 
 
 def knowing(needs):
-    """An ascent that returns what it was told instead of a gradient."""
+    """An estimator that returns what it was told instead of a gradient."""
 
     def gradient(grad, x, d, state, phase):
         g = grad(x, d)
@@ -158,11 +158,11 @@ def knowing(needs):
         }[needs]()
         return jnp.zeros_like(x) + told, state
 
-    return sj.Ascent(needs, lambda x: (), gradient, needs=() if needs == "losses" else (needs,))
+    return sj.GradientEstimator(needs, lambda x: (), gradient, needs=() if needs == "losses" else (needs,))
 
 
 def told(needs, rule, batch=None, **options):
-    method = sj.Method("asks", sj.ring(4), rule, ascent=knowing(needs))
+    method = sj.Method("asks", sj.ring(4), rule, gradient=knowing(needs))
     x = jnp.zeros((4, 3))
     state = method.init(x)._replace(t=jnp.int32(5))
     batch = jnp.arange(12.0).reshape(4, 3) if batch is None else batch
@@ -174,7 +174,7 @@ PAIRS = sj.Rule(lambda x: (), lambda s, x, state: (s.cross_gradients(x).sum(axis
 
 
 @pytest.mark.parametrize("rule", [OWN, PAIRS], ids=["own", "pairs"])
-def test_an_ascent_knows_what_it_needs(rule):
+def test_a_gradient_knows_what_it_needs(rule):
     pairs = 3 if rule is PAIRS else 1
     assert (told("t", rule) == 5 * pairs).all()
     drawn = told("key", rule, key=jax.random.key(1))

@@ -70,7 +70,7 @@ def local_steps(topology):
         half = jax.tree.map(lambda x, g: x - 0.1 * g, x, s.gradient(x))
         return {0: lambda x: x, 1: s.network.mix, 2: s.network.all_reduce}[s.phase](half), state
 
-    return sj.Method("local", topology, sj.Rule(lambda x: (), step, phases=(0, 1, 0, 2), silent=(0,)))
+    return sj.Method("local", topology, sj.Rule(lambda x: (), step, kinds=(0, 1, 0, 2), local_kinds=(0,)))
 
 
 def test_silent_steps_and_averages_of_all():
@@ -117,7 +117,7 @@ def test_stragglers_have_the_mean_that_was_given():
     times = []
     for seed in range(3):
         keys = jax.random.split(jax.random.key(seed), 1500)
-        method = timed(sj.dpsgd(sj.isolated(4), 0.1), compute=2.0, straggling=0.5)
+        method = timed(sj.dpsgd(sj.isolated(4), 0.1), compute=2.0, compute_sigma=0.5)
         clock = method.init(Problem(4).params).clock
         network = sj.Network(method.topology)
 
@@ -148,7 +148,7 @@ def test_small_steps_are_not_lost_to_rounding():
 def test_idle_agents_and_devices_change_nothing():
     found = []
     for devices, graph in ((1, sj.ring(6)), (4, sj.ring(6).padded(8))):
-        options = {"latency": 0.5, "bandwidth": 100.0, "compute": np.arange(6.0), "straggling": 0.3}
+        options = {"latency": 0.5, "bandwidth": 100.0, "compute": np.arange(6.0), "compute_sigma": 0.3}
         method, mesh = timed(sj.dpsgd(graph, 0.1), **options), sj.agent_mesh(devices)
         with jax.set_mesh(mesh):
             start = jax.device_put({"x": jnp.zeros((graph.size, 4))}, lifting.stacked_sharding(mesh))
@@ -169,7 +169,7 @@ def test_idle_agents_and_devices_change_nothing():
         ({"bandwidth": 0}, r"bandwidth must be a number or \[A, A\], above 0 bits per second, got 0"),
         ({"compute": math.nan}, r"compute must be a number or \[A\] or \[T, A\], seconds >= 0, got nan"),
         ({"latency": "fast"}, "latency must be a number .* got 'fast'"),
-        ({"straggling": -0.1}, "straggling must be a number >= 0, got -0.1"),
+        ({"compute_sigma": -0.1}, "compute_sigma must be a number >= 0, got -0.1"),
         ({"compute": [1.0, 2.0]}, r"compute must be of 5 agents, got shape \(2,\)"),
         ({"latency": np.zeros((5, 4))}, r"latency must be of 5 agents, got shape \(5, 4\)"),
     ],
@@ -180,6 +180,6 @@ def test_mistakes_are_told_in_one_line(options, message):
 
 
 def test_stragglers_need_a_key():
-    method = timed(sj.dpsgd(sj.ring(5), 0.1), straggling=0.1)
+    method = timed(sj.dpsgd(sj.ring(5), 0.1), compute_sigma=0.1)
     with pytest.raises(sj.ArgumentError, match="key must be given to a step with Timing"):
         run(method, Problem(5), keys=())

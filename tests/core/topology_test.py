@@ -26,7 +26,7 @@ FACTORIES = {
     "torus": lambda: sj.torus(4, 5),
     "complete": lambda: sj.complete(7),
     "star": lambda: sj.star(6),
-    "chain": lambda: sj.chain(5),
+    "path": lambda: sj.path(5),
     "hypercube": lambda: sj.hypercube(16),
     "exponential": lambda: sj.exponential(11),
     "circulant": lambda: sj.circulant(40, [1, 5]),
@@ -52,13 +52,13 @@ def test_graphs_compare_by_value():
     ring = sj.ring(8)
     assert ring == sj.ring(8) == sj.from_matrix(ring.mixing, name="mine")
     assert len({ring, sj.ring(8), sj.torus(2, 4), ring.padded(12), sj.ring(8).padded(12)}) == 3
-    others = [sj.ring(9), sj.chain(8), ring.padded(12), ring.widened(4), sj.cycle(ring), "ring(8)"]
+    others = [sj.ring(9), sj.path(8), ring.padded(12), ring.widened(4), sj.alternate(ring), "ring(8)"]
     assert all(ring != other for other in others)
     lazy = sj.from_matrix(0.5 * ring.mixing + 0.5 * np.eye(8))  # the same links, other weights
     assert lazy != ring
-    turns = sj.cycle(ring, sj.chain(8))
-    assert turns == sj.cycle(sj.ring(8), sj.chain(8), name="mine")
-    assert len({turns, sj.cycle(sj.ring(8), sj.chain(8)), sj.cycle(sj.chain(8), ring)}) == 2
+    turns = sj.alternate(ring, sj.path(8))
+    assert turns == sj.alternate(sj.ring(8), sj.path(8), name="mine")
+    assert len({turns, sj.alternate(sj.ring(8), sj.path(8)), sj.alternate(sj.path(8), ring)}) == 2
 
 
 def test_equal_graphs_are_one_program():
@@ -87,7 +87,7 @@ def test_a_large_ring_is_compared_in_little_memory():
 def test_every_invariant_holds(name):
     results = testing.check_graph(FACTORIES[name])
     topology = FACTORIES[name]()
-    assert topology.keeps == "average"
+    assert topology.stochasticity == "doubly"
     assert str(topology.size) in repr(topology)
     silent = {each.invariant for each in results if each.status == "does not apply"}
     assert ("a message back finds its slot" in silent) == topology.is_directed
@@ -102,7 +102,7 @@ def test_any_connected_graph_gets_symmetric_doubly_stochastic_weights(n, seed, d
     topology = sj.from_networkx(graph)
     check_tables(topology)
     check_sums(topology)
-    assert topology.keeps == "average"
+    assert topology.stochasticity == "doubly"
     np.testing.assert_array_equal(topology.mixing, topology.mixing.T)
     assert 0 < topology.spectral_gap <= 1 + 1e-12
 
@@ -165,27 +165,27 @@ MASS = sj.from_matrix(ROWS.mixing.T, name="mass")
 
 
 def test_what_a_matrix_keeps_is_found_out():
-    assert [g.keeps for g in (sj.ring(5), sj.exponential(6), ROWS, MASS)] == [
-        "average",
-        "average",
-        "rows",
-        "mass",
+    assert [g.stochasticity for g in (sj.ring(5), sj.exponential(6), ROWS, MASS)] == [
+        "doubly",
+        "doubly",
+        "row",
+        "column",
     ]
-    assert sj.cycle(MASS, sj.complete(2)).keeps == "mass"
-    assert sj.cycle(sj.ring(4), sj.complete(4)).keeps == "average"
-    assert "keeps mass" in repr(MASS)
+    assert sj.alternate(MASS, sj.complete(2)).stochasticity == "column"
+    assert sj.alternate(sj.ring(4), sj.complete(4)).stochasticity == "doubly"
+    assert "column stochastic" in repr(MASS)
 
 
 def test_graphs_that_take_turns_have_tables_of_one_shape():
-    chain, star = sj.chain(5), sj.star(5)
-    both = sj.cycle(chain, star, sj.cycle(chain))
+    path, star = sj.path(5), sj.star(5)
+    both = sj.alternate(path, star, sj.alternate(path))
     assert both.period == 3
-    assert [both.at(t).name for t in range(4)] == ["chain(5)", "star(5)", "chain(5)", "chain(5)"]
-    for t, graph in ((0, chain), (1, star)):
+    assert [both.at(t).name for t in range(4)] == ["path(5)", "star(5)", "path(5)", "path(5)"]
+    for t, graph in ((0, path), (1, star)):
         assert both.at(t).neighbours.shape == (5, 5)
         np.testing.assert_array_equal(both.at(t).mixing, graph.mixing)
         check_tables(both.at(t))
-    product = chain.mixing @ star.mixing @ chain.mixing
+    product = path.mixing @ star.mixing @ path.mixing
     second = np.linalg.svd(product, compute_uv=False)[1]
     assert both.spectral_gap == pytest.approx(1 - second ** (1 / 3))
     assert sj.ring(5).at(7) is not None
@@ -201,7 +201,7 @@ def test_large_sparse_graphs_stay_sparse():
     grid = sj.torus(100, 100)
     assert grid.neighbours.shape == (10_000, 5)
     assert grid.spectral_gap == pytest.approx(2 / 5 * (1 - np.cos(2 * np.pi / 100)), rel=1e-4)
-    assert grid.keeps == "average"
+    assert grid.stochasticity == "doubly"
     assert grid.back.shape == (10_000, 5)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -235,14 +235,17 @@ BAD = {
         lambda: sj.from_matrix([[0.9, 0.3], [0.4, 0.6]]),
         r"rows or columns that sum to one, got row 0 summing to 1.2 and column 0 summing to 1.3",
     ),
-    "no graphs": (lambda: sj.cycle(), "graphs must be at least one topology, got none"),
-    "other sizes": (lambda: sj.cycle(sj.ring(4), sj.ring(5)), r"the same agents, got sizes \[4, 5\]"),
-    "cycle of text": (lambda: sj.cycle("ring"), "graphs must be a Topology, such as .* got 'ring'"),
-    "cycle apart": (
-        lambda: sj.cycle(sj.isolated(4), sj.isolated(4)),
+    "no graphs": (lambda: sj.alternate(), "graphs must be at least one topology, got none"),
+    "other sizes": (lambda: sj.alternate(sj.ring(4), sj.ring(5)), r"the same agents, got sizes \[4, 5\]"),
+    "alternate of text": (lambda: sj.alternate("ring"), "graphs must be a Topology, such as .* got 'ring'"),
+    "alternate apart": (
+        lambda: sj.alternate(sj.isolated(4), sj.isolated(4)),
         "connected graph, got 4 separate parts",
     ),
-    "rows and mass": (lambda: sj.cycle(ROWS, MASS), "must keep one thing, rows or mass, got both in cycle"),
+    "rows and mass": (
+        lambda: sj.alternate(ROWS, MASS),
+        "must be row or column stochastic alike, got both in alternate",
+    ),
     "back": (lambda: sj.exponential(8).back, r"undirected for messages per link, got exponential\(8\)"),
     "empty": (lambda: sj.from_networkx(nx.Graph()), "at least one node, got none"),
     "apart": (lambda: sj.from_matrix(np.eye(4)), "connected graph, got 4 separate parts"),

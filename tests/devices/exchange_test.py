@@ -34,12 +34,12 @@ def pad(tree, size):
     return jax.tree.map(lambda x: jnp.concatenate([x, *[x[:1]] * (size - len(x))]), tree)
 
 
-def train(method, problem, devices, batch_devices=1, group=0):
+def train(method, problem, devices, batch_devices=1, agents_per_call=0):
     """Models [A, ...], state and metrics after three steps."""
     mesh = sj.agent_mesh(devices, batch_devices)
     size = method.topology.size
     with jax.set_mesh(mesh):
-        step = jax.jit(method.step, static_argnums=0, static_argnames=("diagnostics", "group"))
+        step = jax.jit(method.step, static_argnums=0, static_argnames=("diagnostics", "agents_per_call"))
         placed = lifting.stacked_sharding(mesh)
         params = jax.device_put(pad(problem.params, size), placed)
         state = method.init(params)
@@ -47,7 +47,13 @@ def train(method, problem, devices, batch_devices=1, group=0):
             for t in range(3):
                 batch = jax.device_put(pad(problem.batch(t), size), placed)
                 params, state, metrics = step(
-                    problem.loss_fn, params, state, batch, jax.random.key(t), diagnostics=True, group=group
+                    problem.loss_fn,
+                    params,
+                    state,
+                    batch,
+                    jax.random.key(t),
+                    diagnostics=True,
+                    agents_per_call=agents_per_call,
                 )
         if devices > 1:
             for leaf in jax.tree.leaves((params, state)):
@@ -109,7 +115,7 @@ def test_gossip_is_the_product_with_w_on_any_graph(topology):
         "b": jnp.asarray(random.normal(size=topology.size), jnp.bfloat16),
     }
     with jax.set_mesh(sj.agent_mesh(4)):
-        both = compiled(lambda x: [sj.mix(topology, x, form) for form in ("table", "dense")])
+        both = compiled(lambda x: [sj.mix(topology, x, mixing) for mixing in ("table", "dense")])
         for mixed in both(tree):
             expected = np.einsum("ij,j...->i...", topology.mixing, np.asarray(tree["a"], np.float64))
             np.testing.assert_allclose(mixed["a"], expected, rtol=1e-5, atol=1e-6)
@@ -157,7 +163,7 @@ def test_a_torus_moves_whole_rows_of_its_grid_and_a_complete_graph_gathers():
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_a_plan_brings_everybody_their_neighbours(devices):
-    for topology in (sj.ring(16), sj.star(16), sj.erdos_renyi(16, 0.2, seed=3), sj.chain(16)):
+    for topology in (sj.ring(16), sj.star(16), sj.erdos_renyi(16, 0.2, seed=3), sj.path(16)):
         moves = exchange.plan(topology.neighbours, 16, devices)
         size = 16 // devices
         for agent in range(16):
@@ -173,8 +179,8 @@ def test_a_plan_brings_everybody_their_neighbours(devices):
 def test_groups_change_nothing_but_rounding():
     problem = Problem(7)
     results = [
-        train(make(name, sj.ring(7)), problem, 1, group=group)[0]
-        for group in (0, 1, 3, 7)
+        train(make(name, sj.ring(7)), problem, 1, agents_per_call=agents_per_call)[0]
+        for agents_per_call in (0, 1, 3, 7)
         for name in ("q_saddle", "n_saddle")
     ]
     for n, result in enumerate(results):

@@ -53,7 +53,7 @@ def test_it_says_where():
         (["--config.devices=0"], "devices must be auto or a whole number >= 1, got '0'"),
         (["--config.devices=all"], "devices must be auto or a whole number >= 1, got 'all'"),
         (["--config.agents=3", "--config.devices=4"], "devices must be at most agents = 3, or a multiple"),
-        (["--config.group=-1"], "group must be an integer >= 0, got -1"),
+        (["--config.agents_per_call=-1"], "agents_per_call must be an integer >= 0, got -1"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(settings, message, tmp_path, capsys):
@@ -123,8 +123,8 @@ def test_a_checkpoint_of_some_devices_goes_on_on_others(tmp_path, monkeypatch):
 )
 def test_only_idle_rows_may_differ_in_a_checkpoint(stored, expected, same):
     assert checkpoints._differ_in_idle_rows_alone(stored, expected, axis=0) is same
-    replicas = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
-    assert checkpoints._differ_in_idle_rows_alone(*replicas, axis=1) is same
+    trials = [[[2, *shape] for shape in shapes] for shapes in (stored, expected)]
+    assert checkpoints._differ_in_idle_rows_alone(*trials, axis=1) is same
 
 
 def test_names_that_are_no_checkpoints_do_not_count(tmp_path):

@@ -21,7 +21,7 @@ def test_answers_are_for_this_hardware_or_for_a_named_target():
         return (
             policy.is_cpu(),
             policy.group_size(8),
-            policy.replicas_at_once(6),
+            policy.trials_at_once(6),
             policy.steps_per_dispatch(),
             policy.devices_per_batch(8, 2),
             policy.batches_convolutions(),
@@ -67,5 +67,5 @@ def test_mistakes():
         policy.targeting("fpga"),
     ):
         pass
-    with pytest.raises(ValueError, match="group must be an integer >= 0, got -1"):
+    with pytest.raises(ValueError, match="agents_per_call must be an integer >= 0, got -1"):
         policy.group_size(8, -1)

@@ -10,7 +10,7 @@ import pages
 import pytest
 
 from saddle_jax.methods import METHODS
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 
 _spec = importlib.util.spec_from_file_location("equations", pages.DOCS_FOLDER / "hooks" / "equations.py")
 equations = importlib.util.module_from_spec(_spec)
@@ -53,9 +53,9 @@ def test_prose_says_symbols_as_formulas_do():
     assert equations.from_docstring(text) == "With λ > μ it is x\u0302 ← η' g, and β2 of `beta` or λ\\_max."
 
 
-@pytest.mark.parametrize("name", [*METHODS.ours, *ASCENTS.ours])
+@pytest.mark.parametrize("name", [*METHODS.ours, *GRADIENTS.ours])
 def test_the_equations_of_everything_can_be_drawn(name):
-    factory = METHODS[name] if name in METHODS else ASCENTS[name]
+    factory = METHODS[name] if name in METHODS else GRADIENTS[name]
     docstring = inspect.getdoc(sys.modules[inspect.unwrap(factory).__module__])
     drawn = equations.from_docstring(docstring)
     for table in re.findall(r'<div class="equations">.*</div>', drawn):

@@ -19,7 +19,7 @@ PRINTED = {
     ],
     "own_model": [(r"maxout +([\d.]+) \+-", 88, 100), (r"linear +([\d.]+) \+-", 85, 100)],
     "own_data": [
-        (r"dealt out: the consensus model tells ([\d.]+) % of the points apart", 90, 100),
+        (r"partitioned: the consensus model tells ([\d.]+) % of the points apart", 90, 100),
         (r"divided: the consensus model tells ([\d.]+) % of the points apart", 90, 100),
     ],
     "own_loss": [(r"median error ([\d.]+)", 0.0, 0.3)],

@@ -56,7 +56,7 @@ def test_gradient_tracking_as_it_is_written_there_finds_the_optimum():
     names = {}
     exec(program("write_method"), names)
     targets = jnp.linspace(-1, 1, 8 * 5).reshape(8, 5)  # every agent pulls elsewhere
-    method = dataclasses.replace(names["method"], ascent=sj.plain())  # SAM stays rho away from it
+    method = dataclasses.replace(names["method"], gradient=sj.plain_gradient())  # SAM stays rho away from it
     params = jnp.full((8, 5), 3.0)
     state, step = method.init(params), jax.jit(method.step, static_argnums=0)
 
@@ -66,7 +66,7 @@ def test_gradient_tracking_as_it_is_written_there_finds_the_optimum():
     for t in range(400):
         params, state, _ = step(loss_fn, params, state, targets, jax.random.key(t))
     np.testing.assert_allclose(params, np.tile(targets.mean(axis=0), (8, 1)), atol=1e-3)
-    assert names["method"].ascent.name == "sam(rho=0.05)"
+    assert names["method"].gradient.name == "sam(rho=0.05)"
 
 
 def test_the_composed_method_learns_what_its_parts_promise():

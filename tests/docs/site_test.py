@@ -40,7 +40,7 @@ def test_every_page_of_docs_is_there(site):
     assert "Two commands" in (site / "index.html").read_text()
 
 
-def test_every_method_and_ascent_has_a_page(site):
+def test_every_method_and_gradient_has_a_page(site):
     for name in METHODS.ours:
         text = (site / "method" / f"{name}.html").read_text()
         facts = algorithms.facts_of_method(name)
@@ -48,8 +48,8 @@ def test_every_method_and_ascent_has_a_page(site):
         assert "<math" in text
         assert '<svg class="convex"' in text
     assert "the worst point nearby" in (site / "method" / "q_saddle.html").read_text()  # SAM's own words
-    for name in algorithms.ascents():
-        assert (site / "ascent" / f"{name}.html").is_file()
+    for name in algorithms.gradients():
+        assert (site / "gradient" / f"{name}.html").is_file()
 
 
 def test_every_public_name_is_described(site):

@@ -27,7 +27,7 @@ def written(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["", "-accuracies", "-readings", "-summary"])
+@pytest.mark.parametrize("name", ["", "-accuracies", "-interpretations", "-summary"])
 def test_tables_are_those_of_the_command(name, written):
     table = (written / f"evidence-study{name}.md").read_text().partition("\n\n")[2]
     assert table.startswith("| ")

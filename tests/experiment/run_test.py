@@ -35,7 +35,7 @@ def descent(topology, eta):
         half = jax.tree.map(lambda x, g: x - eta * g, x, s.gradient(x))
         return s.network.mix(half), state
 
-    return sj.Method("descent", topology, sj.Rule(lambda x: (), step, demands="average"))
+    return sj.Method("descent", topology, sj.Rule(lambda x: (), step, requires="doubly"))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_run_whose_objects_changed_is_refused(problem, tmp_path):
     changed = {
         "rate": make(problem, tmp_path, descent(RING, 0.2)),
         "rule": make(problem, tmp_path, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
-        "ascent": make(problem, tmp_path, dataclasses.replace(descent(RING, 0.1), ascent=sj.sam(0.1))),
+        "gradient": make(problem, tmp_path, dataclasses.replace(descent(RING, 0.1), gradient=sj.sam(0.1))),
     }
     for run in changed.values():
         with pytest.raises(RunError, match="method, model, loss or graph computed something else"):
@@ -138,15 +138,15 @@ def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(problem, tmp_
         problem, tmp_path / "many", lambda eta: descent(RING, eta), seeds=[0, 1], sweep={"eta": [0.01, 0.2]}
     )
     result = many.train(quiet=True)
-    assert len(result["replicas"]) == 4
+    assert len(result["trials"]) == 4
     alone = make(problem, tmp_path / "alone", descent(RING, 0.2), seed=1).train(quiet=True)
-    assert result["replicas"][3]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+    assert result["trials"][3]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
     assert result["settings"][0]["test_loss"] > result["settings"][1]["test_loss"]
     records = many.records()
     assert {(record["seed"], record["eta"]) for record in records} == {
         (s, e) for s in (0, 1) for e in (0.01, 0.2)
     }
-    assert many.evaluate(replica=3)["loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+    assert many.evaluate(trial=3)["loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
     with pytest.raises(ValueError, match="sharpness needs a run of one seed"):
         many.sharpness()
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
@@ -171,7 +171,7 @@ def test_runs_are_compared_by_name(problem, tmp_path, capsys):
     assert capsys.readouterr().out == ""
     head, slow, fast = compared.table.rows
     assert head == ["run", "test accuracy, %", "seeds"]
-    accuracies = [100 * one["test_accuracy"] for one in runs["fast"].result()["replicas"]]
+    accuracies = [100 * one["test_accuracy"] for one in runs["fast"].result()["trials"]]
     assert fast == ["fast", f"{np.mean(accuracies):.2f} +- {np.std(accuracies, ddof=1):.2f}", "2"]
     assert slow[0] == "slow"
     assert "slow" in str(compared)
@@ -325,7 +325,7 @@ def test_agents_that_only_gossip(problem, tmp_path):
     def step(s, x, state):
         return s.network.mix(x), state
 
-    method = sj.Method("gossip", RING, sj.Rule(lambda x: (), step, demands="average"))
+    method = sj.Method("gossip", RING, sj.Rule(lambda x: (), step, requires="doubly"))
     assert make(problem, tmp_path, method).train(quiet=True)["consensus_distance"] == pytest.approx(
         0, abs=1e-6
     )

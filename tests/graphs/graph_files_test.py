@@ -176,7 +176,7 @@ def test_a_graph_stays_the_same_while_its_file_does(folder):
 
 
 REFUSED = {
-    ("mine.py:number", 4): "topology mine.py:number must return a Topology or a Cycle, got 4",
+    ("mine.py:number", 4): "topology mine.py:number must return a Topology or a TimeVarying, got 4",
     ("mine.py:FIXED", 5): "agents must be 4 for topology mine.py:FIXED, got 5",
     ("four.edges", 5): "agents must be 4 for topology four.edges, got 5",
     ("none.edges", 5): "topology must name a file that exists, got 'none.edges'",

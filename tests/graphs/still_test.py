@@ -21,16 +21,16 @@ def test_push_sum_weights_divide_what_an_agent_has_among_its_listeners():
             expected[i, j] = 1 / (len(listeners) + 1)
     np.testing.assert_allclose(graph.mixing, expected)
     assert graph.name == "mine"
-    assert graph.keeps == "mass"
+    assert graph.stochasticity == "column"
     assert graph.is_directed
-    assert sj.directed(np.roll(np.eye(4), 1, axis=1)).keeps == "average"
+    assert sj.directed(np.roll(np.eye(4), 1, axis=1)).stochasticity == "doubly"
 
 
 def test_a_random_digraph_has_equal_out_degrees_and_unequal_in_degrees():
     graph = sj.random_digraph(12, 3, seed=1)
     np.testing.assert_array_equal(graph.out_degree, 3)
     assert len(set(graph.degree)) > 1
-    assert graph.keeps == "mass"
+    assert graph.stochasticity == "column"
     assert set(graph.links.weight) == {0.25}
     network = nx.DiGraph([(int(j), int(i)) for i, j in zip(*graph.links[:2], strict=True)])
     assert nx.is_strongly_connected(network)
@@ -68,7 +68,7 @@ def test_networks_have_metropolis_weights(make, network):
                 weight = 1 / (1 + max(degree[a], degree[b])) if network.has_edge(a, b) else 0
                 assert graph.mixing[i, j] == pytest.approx(weight)
     assert graph.is_symmetric
-    assert graph.keeps == "average"
+    assert graph.stochasticity == "doubly"
 
 
 def test_a_small_world_lies_between_a_ring_and_chance():
@@ -110,29 +110,29 @@ def test_a_spanning_tree_spans_and_keeps_shortest_ways_to_its_middle(graph):
         (i, i) for i in range(graph.size)
     }
     np.testing.assert_array_equal(tree.mixing, sj.spanning_tree(graph).mixing)
-    network, thinned = nx.Graph(graph.mixing > 0), nx.Graph(tree.mixing > 0)
+    network, downsampled = nx.Graph(graph.mixing > 0), nx.Graph(tree.mixing > 0)
     network.remove_edges_from(nx.selfloop_edges(network))
-    thinned.remove_edges_from(nx.selfloop_edges(thinned))
+    downsampled.remove_edges_from(nx.selfloop_edges(downsampled))
     ways = dict(nx.all_pairs_shortest_path_length(network))
-    assert any(nx.single_source_shortest_path_length(thinned, c) == ways[c] for c in thinned)
-    assert nx.diameter(thinned) <= 2 * nx.radius(network) + 2
+    assert any(nx.single_source_shortest_path_length(downsampled, c) == ways[c] for c in downsampled)
+    assert nx.diameter(downsampled) <= 2 * nx.radius(network) + 2
 
 
 def test_a_spanning_tree_of_a_tree_is_that_tree():
-    chain = sj.chain(9)
-    np.testing.assert_array_equal(sj.spanning_tree(chain).mixing, chain.mixing)
+    path = sj.path(9)
+    np.testing.assert_array_equal(sj.spanning_tree(path).mixing, path.mixing)
 
 
 def test_trees_are_told_from_other_graphs():
     apart = np.eye(5)
     apart[:3, :3] = 1 / 3  # a triangle and two agents: as many links as three agents more would have
-    trees = [sj.chain(5), sj.star(4), sj.ring(2), sj.chain(3).padded(5), sj.from_matrix([[1.0]])]
+    trees = [sj.path(5), sj.star(4), sj.ring(2), sj.path(3).padded(5), sj.from_matrix([[1.0]])]
     others = [sj.ring(4), sj.directed_ring(3), sj.isolated(2), sj.complete(3), sj.one_peer_exponential(4)]
     assert all(graph.is_tree for graph in trees)
     assert not any(graph.is_tree for graph in others)
     assert not sj.from_matrix(apart, connected=False).is_tree
-    assert sj.cycle(sj.chain(4), sj.chain(4)).is_tree
-    assert not sj.cycle(sj.chain(4), sj.star(4)).is_tree
+    assert sj.alternate(sj.path(4), sj.path(4)).is_tree
+    assert not sj.alternate(sj.path(4), sj.star(4)).is_tree
 
 
 # ---- Eigenvalues
@@ -143,13 +143,13 @@ def test_the_smallest_eigenvalue_of_rings_is_known_in_closed_form():
         values = (1 + 2 * np.cos(2 * np.pi * np.arange(n) / n)) / 3
         assert sj.ring(n).smallest_eigenvalue == pytest.approx(values.min())
     assert sj.ring(4).padded(6).smallest_eigenvalue == pytest.approx(-1 / 3)
-    assert sj.cycle(sj.ring(4), sj.complete(4)).smallest_eigenvalue == pytest.approx(-1 / 3)
+    assert sj.alternate(sj.ring(4), sj.complete(4)).smallest_eigenvalue == pytest.approx(-1 / 3)
 
 
 def test_large_graphs_have_the_same_eigenvalues_as_small_ones_solved_whole(monkeypatch):
     graphs = [sj.expander(80, 4), sj.torus(8, 10), sj.small_world(60, 4, 0.1)]
     turns = [sj.random_matchings(40, 12), sj.base_graph(36, 2), sj.equi_dynamic(33, 6)]
-    digraphs = sj.cycle(sj.random_digraph(30, 3, seed=1), sj.random_digraph(30, 3, seed=2))
+    digraphs = sj.alternate(sj.random_digraph(30, 3, seed=1), sj.random_digraph(30, 3, seed=2))
     whole = [(g.spectral_gap, g.smallest_eigenvalue) for g in graphs]
     gaps = [g.spectral_gap for g in (*turns, digraphs)]
     monkeypatch.setattr(spectrum, "_DENSE_EIGENVALUES", 10)
@@ -157,7 +157,7 @@ def test_large_graphs_have_the_same_eigenvalues_as_small_ones_solved_whole(monke
         again = sj.from_matrix(graph.mixing)
         assert (again.spectral_gap, again.smallest_eigenvalue) == pytest.approx(values, rel=1e-5)
     for graph, gap in zip((*turns, digraphs), gaps, strict=True):
-        assert sj.cycle(*graph.graphs).spectral_gap == pytest.approx(gap, rel=1e-6)
+        assert sj.alternate(*graph.graphs).spectral_gap == pytest.approx(gap, rel=1e-6)
 
 
 MATRIX = np.ones((3, 3), bool)

@@ -37,12 +37,12 @@ MADE = {
 @pytest.mark.parametrize("name", MADE)
 def test_the_name_is_the_call_and_every_turn_keeps_the_average(name):
     graphs = MADE[name]()
-    assert isinstance(graphs, sj.Cycle)
+    assert isinstance(graphs, sj.TimeVarying)
     assert graphs.name == name
     assert graphs.padded(graphs.size + 2).name == name
     assert repr(eval(f"sj.{name}", {"sj": sj})) == repr(graphs)
     check_doubly_stochastic(graphs)
-    assert graphs.keeps == "average"
+    assert graphs.stochasticity == "doubly"
     second = np.linalg.svd(product(graphs), compute_uv=False)[1]
     expected = 1.0 if second < 1e-14 else 1 - second ** (1 / graphs.period)
     assert graphs.spectral_gap == pytest.approx(expected)

@@ -65,11 +65,11 @@ def arrays(shape, dtype=np.float32):
     return [jnp.asarray(random.normal(size=size), dtype) for size in sizes]
 
 
-def by_lowering(lowering, stride, padding):
+def by_conv_impl(conv_impl, stride, padding):
     """Returns a function to y and both gradients."""
 
     def run(x, kernel, g):
-        way = functools.partial(convolution.convolve, stride=stride, padding=padding, lowering=lowering)
+        way = functools.partial(convolution.convolve, stride=stride, padding=padding, conv_impl=conv_impl)
         y, pullback = jax.vjp(way, x, kernel)
         return y, *pullback(g)
 
@@ -84,10 +84,10 @@ def calls(function, *arguments):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_convolutions_and_gradients_are_those_of_lax(shape):
     x, kernel, g = arrays(shape)
-    ours = jax.jit(by_lowering("native", *shape[-2:]))(x, kernel, g)
+    ours = jax.jit(by_conv_impl("native", *shape[-2:]))(x, kernel, g)
     with jax.enable_x64(True):
         exact = [np.asarray(a, np.float64) for a in (x, kernel, g)]
-        theirs = by_lowering("plain", *shape[-2:])(*map(jnp.asarray, exact))
+        theirs = by_conv_impl("plain", *shape[-2:])(*map(jnp.asarray, exact))
         theirs = [np.asarray(a) for a in theirs]
     for one, other in zip(ours, theirs, strict=True):
         assert one.dtype == np.float32
@@ -116,7 +116,7 @@ def test_kernels_that_matrix_products_replace_are_right_too(shape):
 
 def test_the_same_call_gives_the_same_bits():
     x, kernel, g = arrays(SHAPES[4])
-    run = jax.jit(by_lowering("native", 2, 1))
+    run = jax.jit(by_conv_impl("native", 2, 1))
     chex.assert_trees_all_equal(run(x, kernel, g), run(x, kernel, g))
 
 
@@ -124,7 +124,7 @@ def test_agents_give_the_same_bits_in_a_loop_batched_or_on_devices():
     shape = (2, 6, 5, 16, 20, 3, 1, 1)
     agents = 12
     x, kernel, g = (jnp.stack([(i + 1) * a for i in range(agents)]) for a in arrays(shape))
-    one = by_lowering("native", 1, 1)
+    one = by_conv_impl("native", 1, 1)
     alone = [one(x[i], kernel[i], g[i]) for i in range(agents)]
     alone = jax.tree.map(lambda *rows: jnp.stack(rows), *alone)
     chex.assert_trees_all_equal(jax.jit(jax.vmap(one))(x, kernel, g), alone)
@@ -136,8 +136,8 @@ def test_agents_give_the_same_bits_in_a_loop_batched_or_on_devices():
 def test_a_networks_gradients_through_sam_are_the_same_on_devices_and_those_of_xla():
     images = jax.random.normal(jax.random.key(0), (4, 3, 8, 8, 3))
 
-    def gradients(lowering):
-        model = models.build("resnet8", 10, lowering=lowering)
+    def gradients(conv_impl):
+        model = models.build("resnet8", 10, conv_impl=conv_impl)
         params = sj.replicate(models.init(model, (8, 8, 3), jax.random.key(1)), 4)
         loss = lambda p, x: jnp.mean(jnp.square(model.apply({"params": p}, x)))  # noqa: E731
         return jax.jit(sj.local_gradients(loss, rho=0.1))(params, images)
@@ -155,10 +155,10 @@ def test_hessian_vector_products_are_those_of_xla(agents):
     x, kernel, _ = arrays((2, 5, 6, 16, 20, 3, 2, 1))
     vector = jnp.cos(jnp.arange(kernel.size, dtype=np.float32)).reshape(kernel.shape)
 
-    def product(lowering):
+    def product(conv_impl):
         def loss(kernel):
-            y = convolution.convolve(x, kernel, stride=2, padding=1, lowering=lowering)
-            y = convolution.convolve(jnp.tanh(y), kernel.swapaxes(2, 3), padding=1, lowering=lowering)
+            y = convolution.convolve(x, kernel, stride=2, padding=1, conv_impl=conv_impl)
+            y = convolution.convolve(jnp.tanh(y), kernel.swapaxes(2, 3), padding=1, conv_impl=conv_impl)
             return jnp.mean(jnp.square(y))
 
         def of(kernel, vector):
@@ -174,17 +174,17 @@ def test_hessian_vector_products_are_those_of_xla(agents):
 
 def test_only_float32_and_less_on_a_cpu_is_ours():
     shape = SHAPES[4]
-    run = by_lowering("native", *shape[-2:])
+    run = by_conv_impl("native", *shape[-2:])
     assert calls(run, *arrays(shape)) == 3
-    assert calls(by_lowering("auto", *shape[-2:]), *arrays(shape)) == 3
-    assert calls(by_lowering("fast", *shape[-2:]), *arrays(shape)) == 0
+    assert calls(by_conv_impl("auto", *shape[-2:]), *arrays(shape)) == 3
+    assert calls(by_conv_impl("fast", *shape[-2:]), *arrays(shape)) == 0
     assert calls(run, *arrays(shape, jnp.bfloat16)) == 3  # in float32, and rounded
     with jax.enable_x64(True):
         assert calls(run, *arrays(shape, np.float64)) == 0
     with policy.targeting("gpu"):
         assert calls(run, *arrays(shape)) == 0
     assert calls(run, *(a[:0] if a.ndim == 4 and a.shape[0] == 2 else a for a in arrays(shape))) == 0
-    assert calls(by_lowering("native", 2, 0), *arrays((2, 9, 8, 16, 32, 1, 2, 0))) == 1  # 1x1: products else
+    assert calls(by_conv_impl("native", 2, 0), *arrays((2, 9, 8, 16, 32, 1, 2, 0))) == 1  # 1x1: products else
 
 
 @pytest.fixture
@@ -200,18 +200,18 @@ def test_without_a_compiler_xla_computes_and_one_line_says_so():
     shape = (1, 3, 4, 5, 6, 3, 1, 1)
     x, kernel, g = arrays(shape)
     for one, other in zip(
-        by_lowering("auto", 1, 1)(x, kernel, g), by_lowering("fast", 1, 1)(x, kernel, g), strict=True
+        by_conv_impl("auto", 1, 1)(x, kernel, g), by_conv_impl("fast", 1, 1)(x, kernel, g), strict=True
     ):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match=r"got 'native': no C\+\+ compiler was found \(no-such-compiler\)"):
-        models.build("cnn", 10, lowering="native")
+        models.build("cnn", 10, conv_impl="native")
     with_convolutions = types.SimpleNamespace(first_params=lambda: {"kernel": jnp.zeros((4, 3, 3, 2, 2))})
     without = types.SimpleNamespace(first_params=lambda: {"kernel": jnp.zeros((4, 3, 3))})
     line = describe._faster(Config(), with_convolutions)
     assert line.endswith("no C++ compiler was found (no-such-compiler): install g++ or clang++")
     assert "\n" not in line
     assert describe._faster(Config(), without) == ""
-    assert describe._faster(dataclasses.replace(Config(), lowering="fast"), with_convolutions) == ""
+    assert describe._faster(dataclasses.replace(Config(), conv_impl="fast"), with_convolutions) == ""
     with policy.targeting("gpu"):
         assert describe._faster(Config(), with_convolutions) == ""
 

@@ -26,23 +26,23 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("lowering", ["fast", "plain"])
+@pytest.mark.parametrize("conv_impl", ["fast", "plain"])
 @pytest.mark.parametrize(("size", "stride", "padding", "depthwise"), CONVOLUTIONS)
-def test_convolution_by_hand(size, stride, padding, depthwise, lowering):
+def test_convolution_by_hand(size, stride, padding, depthwise, conv_impl):
     random = np.random.default_rng(0)
     x = random.normal(size=(2, 9, 8, 4))
     groups = 4 if depthwise else 1
     kernel = random.normal(size=(size, size, 4 // groups, 4 if depthwise else 6))
-    y = convolution.convolve(x, kernel, stride=stride, padding=padding, groups=groups, lowering=lowering)
+    y = convolution.convolve(x, kernel, stride=stride, padding=padding, groups=groups, conv_impl=conv_impl)
     np.testing.assert_allclose(y, convolve_by_hand(x, kernel, stride, padding, groups), atol=1e-12)
 
 
-def all_of(lowering, stride, groups):
+def all_of(conv_impl, stride, groups):
     """Returns a function that computes the output and both gradients of one convolution."""
 
     def run(x, kernel):
         def total(x, kernel):
-            y = convolution.convolve(x, kernel, stride=stride, padding=1, groups=groups, lowering=lowering)
+            y = convolution.convolve(x, kernel, stride=stride, padding=1, groups=groups, conv_impl=conv_impl)
             return jnp.sum(jnp.sin(y)), y
 
         (_, y), gradients = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(x, kernel)
@@ -67,9 +67,9 @@ def test_agents_are_convolved_each_by_its_own_kernel(axes, stride, groups, agent
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
-@pytest.mark.parametrize("inner", [(0, None), (0, 0)], ids=["neighbours", "replicas"])
+@pytest.mark.parametrize("inner", [(0, None), (0, 0)], ids=["neighbours", "trials"])
 def test_agents_of_agents_are_convolved_too(inner, kind):
-    """Neighbours' batches under one model, or replicas with one each, all agents: a vmap inside a vmap."""
+    """Neighbours' batches under one model, or trials with one each, all agents: a vmap inside a vmap."""
     x = jax.random.normal(KEY, (2, 3, 2, 5, 5, 4))
     kernel = jax.random.normal(KEY, (2, 3, 3, 3, 4, 4))[slice(None) if inner[1] == 0 else (slice(None), 0)]
     with policy.targeting(kind):
@@ -77,10 +77,10 @@ def test_agents_of_agents_are_convolved_too(inner, kind):
     chex.assert_trees_all_close(fast, plain, atol=1e-11)
 
 
-def grouped_windows(lowering, agents):
+def grouped_windows(conv_impl, agents):
     """The sides of all windows of convolutions that have a group for each agent, in output and gradients."""
     arguments = (jnp.zeros((*agents, 2, 16, 16, 4)), jnp.zeros((*agents, 3, 3, 4, 8)))
-    run = all_of(lowering, 2, 1)
+    run = all_of(conv_impl, 2, 1)
     for _ in agents:
         run = jax.vmap(run)
     convolutions = [
@@ -150,7 +150,7 @@ def test_every_form_of_a_convolution_is_the_ordinary_one(shape):
 
 
 def test_the_batching_rule_makes_ordinary_convolutions():
-    run = functools.partial(convolution.convolve, padding=1, lowering="fast")
+    run = functools.partial(convolution.convolve, padding=1, conv_impl="fast")
     x, kernel = jnp.zeros((3, 2, 5, 5, 4)), jnp.zeros((3, 3, 3, 4, 32))
     fast = str(jax.make_jaxpr(jax.vmap(run))(x, kernel))
     assert fast.count("conv_general_dilated") == 3
@@ -160,7 +160,7 @@ def test_the_batching_rule_makes_ordinary_convolutions():
 
 
 def test_many_agents_share_one_program():
-    run = functools.partial(convolution.convolve, padding=1, lowering="fast")
+    run = functools.partial(convolution.convolve, padding=1, conv_impl="fast")
     many = convolution._MAX_UNROLLED + 1
     x, kernel = jnp.zeros((many, 2, 8, 8, 4)), jnp.zeros((many, 3, 3, 4, 32))
     program = str(jax.make_jaxpr(jax.vmap(run))(x, kernel))

@@ -127,10 +127,10 @@ def test_only_what_the_kernels_are_for_is_theirs():
         return text.count("ffi_call[")
 
     assert calls((2, 3, 3, 16)) == calls((2, 3, 4, 8)) == 1
-    assert calls((2, 3, 3, 16), lowering="native") == 1
+    assert calls((2, 3, 3, 16), conv_impl="native") == 1
     assert calls((2, 3, 3, 8)) == 0  # neither one pixel nor two fill whole vectors
     assert calls((2, 3, 3, 16), gate="sigmoid") == 0
-    assert calls((2, 3, 3, 16), lowering="fast") == calls((2, 3, 3, 16), lowering="plain") == 0
+    assert calls((2, 3, 3, 16), conv_impl="fast") == calls((2, 3, 3, 16), conv_impl="plain") == 0
     assert calls((2, 3, 3, 16), jnp.bfloat16) == calls((0, 3, 3, 16)) == 0
     with policy.targeting("gpu"):
         assert calls((2, 3, 3, 16)) == 0

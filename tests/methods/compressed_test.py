@@ -14,7 +14,7 @@ from problem import GRAPHS, IRREGULAR, Problem, run
 from quadratics import Quadratics
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -168,7 +168,7 @@ def test_the_others_end_beside_the_optimum(name):
 
 @pytest.mark.parametrize("name", ["dcd", "ecd", "beer", "motef", "ada_gossip"])
 def test_copies_need_links_that_stay(name):
-    graphs = sj.cycle(sj.chain(5), sj.star(5))
+    graphs = sj.alternate(sj.path(5), sj.star(5))
     with pytest.raises(ValueError, match="topology must have the same links in every step"):
         getattr(sj, name)(graphs, 0.1).init(Problem(5).params)
 
@@ -198,13 +198,13 @@ def test_deep_squeeze_goes_on_where_messages_get_lost():
 def test_the_first_step_of_beer_sends_half():
     """Nothing of V travels in it."""
     params = {"w": jnp.zeros((5, 1000), jnp.float32)}
-    ledger = open_ledger(sj.beer(sj.ring(5), 0.1), params)
-    assert [ledger.wire_bytes_per_agent(steps) for steps in (1, 2, 3)] == [8_000, 24_000, 40_000]
+    cost = comm_cost(sj.beer(sj.ring(5), 0.1), params)
+    assert [cost.wire_bytes_per_agent(steps) for steps in (1, 2, 3)] == [8_000, 24_000, 40_000]
 
 
 def test_deep_squeeze_keeps_nothing_of_others():
     history, _, _ = run(
-        sj.deep_squeeze(sj.cycle(sj.chain(5), sj.star(5)), 0.1, compressor=sj.top_k(0.4)), Problem(5)
+        sj.deep_squeeze(sj.alternate(sj.path(5), sj.star(5)), 0.1, compressor=sj.top_k(0.4)), Problem(5)
     )
     chex.assert_tree_all_finite(history)
 

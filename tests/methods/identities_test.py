@@ -10,7 +10,7 @@ from problem import IRREGULAR, Problem, run
 from tracking_test import PUSH, SCHEDULE, TURNS
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
 from saddle_jax.devices import lifting
 from saddle_jax.devices.compilations import compilations
 
@@ -210,7 +210,7 @@ BYTES = {  # what one link carries in one step
 def test_a_link_carries_what_the_method_says(name):
     method, expected = BYTES[name]
     params = {"b": jnp.zeros((5, 2)), "w": jnp.zeros((5, 3, 2))}
-    assert open_ledger(method, params).link_bytes == expected
+    assert comm_cost(method, params).link_bytes == expected
 
 
 def test_tracked_quantities_share_one_message_and_are_compressed_apart():

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 ETA = 0.02
 # How each method is made beyond its defaults, what is zero where it ends, and the worst agent's distance from
-# the optimum there. On IRREGULAR, on PUSH or on a chain.
+# the optimum there. On IRREGULAR, on PUSH or on a path.
 LIMITS = {
     "dpsgd": ({}, FixedPoints.adapt_then_combine, 0.156),
     "d_saddle": ({"rho": 0.1}, lambda p, x: p.adapt_then_combine(x, rho=0.1), 0.167),
@@ -45,7 +45,7 @@ LIMITS = {
     "dfedavgm": ({}, lambda p, x: p.local_steps(x, steps=5, beta=0.9), 0.98),
     "dfedsam": ({}, lambda p, x: p.local_steps(x, steps=5, beta=0.9, rho=0.01), 0.98),
 }
-OTHER_GRAPHS = {"sgp": PUSH, "push_diging": PUSH, "relay_sgd": sj.chain(5)}
+OTHER_GRAPHS = {"sgp": PUSH, "push_diging": PUSH, "relay_sgd": sj.path(5)}
 
 
 def test_every_method_has_a_limit():
@@ -91,9 +91,11 @@ def test_exact_methods_end_at_the_optimum(name):
 @pytest.mark.parametrize("name", ["gt", "gt diging", "gt momentum", "gt updates", "d2", "d2 momentum", "mt"])
 def test_they_stay_exact_when_messages_are_lost_both_ways(name):
     """What is lost stays with the agent, W is doubly stochastic in every step, and the mean is right."""
-    method = dataclasses.replace(EXACT[name](), faults=sj.Faults(drop=0.3, symmetric=True, missing="self"))
+    method = dataclasses.replace(
+        EXACT[name](), faults=sj.Faults(drop=0.3, symmetric=True, lost_weight="self")
+    )
     assert Quadratics(5).distance(method) < 1e-8
-    one_way = dataclasses.replace(method, faults=sj.Faults(drop=0.3, symmetric=False, missing="self"))
+    one_way = dataclasses.replace(method, faults=sj.Faults(drop=0.3, symmetric=False, lost_weight="self"))
     assert not Quadratics(5).distance(one_way) < 1e-3
 
 

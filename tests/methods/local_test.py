@@ -16,10 +16,10 @@ from problem import GRAPHS, IRREGULAR, Problem, compiled, run
 from quadratics import Quadratics
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.devices.compilations import compilations
 
-TURNS = sj.cycle(sj.chain(5), sj.star(5), IRREGULAR)
+TURNS = sj.alternate(sj.path(5), sj.star(5), IRREGULAR)
 # Rounds of three steps: the rate falls inside the second of them, and the run ends inside the third.
 STEPS, K, DROP = 8, 3, 4
 SCHEDULE = optax.piecewise_constant_schedule(0.2, {DROP: 0.3})
@@ -108,7 +108,7 @@ def test_dfedsam_is_dfedavgm_with_sam():
     chex.assert_trees_all_equal(history, run(sj.saddle(base, 0.2), problem)[0])
     plain, _, _ = run(base, problem)
     assert np.abs(plain["w"] - history["w"]).max() > 1e-3
-    assert (str(sj.dfedsam(IRREGULAR, 0.1).ascent), base.rule.phases) == ("sam(rho=0.01)", (1, 1, 0))
+    assert (str(sj.dfedsam(IRREGULAR, 0.1).gradient), base.rule.kinds) == ("sam(rho=0.01)", (1, 1, 0))
 
 
 @pytest.mark.parametrize("factory", [sj.dpsgd, sj.qgm])
@@ -116,7 +116,11 @@ def test_one_local_step_is_the_same_program(factory):
     """No other state, and no other operation: rounds of one step are the method itself."""
     problem = Problem(5)
     plain, rounds = factory(IRREGULAR, 0.1, beta=0.9), factory(IRREGULAR, 0.1, beta=0.9, local_steps=1)
-    assert (plain.rule.phases, plain.rule.silent) == (rounds.rule.phases, rounds.rule.silent) == ((0,), ())
+    assert (
+        (plain.rule.kinds, plain.rule.local_kinds)
+        == (rounds.rule.kinds, rounds.rule.local_kinds)
+        == ((0,), ())
+    )
     state = plain.init(problem.params)
     assert len(jax.tree.leaves(state.rule)) == 2  # one buffer of two tensors
     programs = [
@@ -172,15 +176,17 @@ def test_slowmo_keeps_the_kinds_of_steps_that_a_method_has():
         s.note("kind", jnp.int32(s.phase), "")
         return (x if s.phase == 1 else s.network.mix(x)), state
 
-    rule = sj.Rule(lambda x: (), step, demands="rows", phases=(0, 1), opening=(2, 1, 2, 2), silent=(1,))
+    rule = sj.Rule(
+        lambda x: (), step, requires="row", kinds=(0, 1), first_kinds=(2, 1, 2, 2), local_kinds=(1,)
+    )
     method = sj.Method("mine", sj.ring(4), rule)
     slow = sj.slowmo(method, 0.1, every=3)
-    assert (slow.name, slow.rule.demands) == ("mine+slowmo", "rows")
+    assert (slow.name, slow.rule.requires) == ("mine+slowmo", "row")
     phases = [slow.phase(t) for t in range(16)]
     assert [kind // 2 for kind in phases] == [method.phase(t) for t in range(16)]
     assert [kind % 2 for kind in phases] == [0, 0, 1] * 5 + [0]
-    assert slow.rule.silent == (2,)  # in step 5 all agents take an average, though nobody gossips
-    assert sj.slowmo(method, 0.1, every=3, average=False).rule.silent == (2, 3)
+    assert slow.rule.local_kinds == (2,)  # in step 5 all agents take an average, though nobody gossips
+    assert sj.slowmo(method, 0.1, every=3, average=False).rule.local_kinds == (2, 3)
     x = jnp.zeros((4, 2))
     state = slow.init(x)
     for t in range(8):
@@ -263,18 +269,18 @@ MODEL = 40  # bytes of ten numbers; each agent of a ring of six sends two of the
     ids=lambda value: getattr(value, "name", None),
 )
 def test_the_books_charge_a_round_and_nothing_between(method, round_bytes, steps):
-    ledger = open_ledger(method, {"w": jnp.zeros((6, 10))})
-    assert ledger.wire_bytes_per_agent(steps) == round_bytes
-    assert ledger.wire_bytes_per_agent(7 * steps) == 7 * round_bytes
+    cost = comm_cost(method, {"w": jnp.zeros((6, 10))})
+    assert cost.wire_bytes_per_agent(steps) == round_bytes
+    assert cost.wire_bytes_per_agent(7 * steps) == 7 * round_bytes
     assert passes_per_step(method, {"w": jnp.zeros((6, 10))}) == (2 if method.name == "dfedsam" else 1)
 
 
 def test_the_books_of_graphs_that_take_turns_move_on_once_per_round():
     """Several gossips at the end of a round go over the same graph."""
-    graphs = sj.cycle(sj.ring(6), sj.complete(6))
+    graphs = sj.alternate(sj.ring(6), sj.complete(6))
     method = sj.dfedavgm(graphs, 0.1, local_steps=2, gossips=3)
-    ledger = open_ledger(method, {"w": jnp.zeros((6, 10))})
-    sent = [ledger.wire_bytes_per_agent(steps) for steps in range(1, 7)]
+    cost = comm_cost(method, {"w": jnp.zeros((6, 10))})
+    sent = [cost.wire_bytes_per_agent(steps) for steps in range(1, 7)]
     assert sent == [3 * MODEL * models for models in (0, 2, 2, 7, 7, 9)]
 
 

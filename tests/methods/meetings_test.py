@@ -1,4 +1,4 @@
-"""Every method meets every ascent, compressor, graph and fault: it steps, or says in one line why not."""
+"""Every method meets every estimator, compressor, graph and fault: it steps, or says in one line why not."""
 
 import dataclasses
 
@@ -10,23 +10,23 @@ from suited import suited
 
 import saddle_jax as sj
 from saddle_jax.methods import options_of
-from saddle_jax.sam.spelling import make_ascent
+from saddle_jax.sam.spelling import make_gradient
 
 every_method = pytest.mark.parametrize("name", sj.METHODS)
-ASCENTS = ("none", "sam", "asam", "looksam", "gsam", "esam", "lesam")
+GRADIENTS = ("none", "sam", "asam", "looksam", "gsam", "esam", "lesam")
 COMPRESSORS = [
     sj.identity(), sj.quantize(4), sj.top_k(0.3), sj.random_k(0.3), sj.sign(), sj.natural(), sj.ternary(),
     sj.low_rank(1),
 ]  # fmt: skip
 GRAPHS = [
-    sj.ring(6), sj.star(6), sj.chain(6), sj.isolated(6), sj.exponential(6), sj.random_digraph(6, 2),
-    sj.one_peer_exponential(6), sj.base_graph(6, 1), sj.cycle(sj.ring(6), sj.complete(6)),
+    sj.ring(6), sj.star(6), sj.path(6), sj.isolated(6), sj.exponential(6), sj.random_digraph(6, 2),
+    sj.one_peer_exponential(6), sj.base_graph(6, 1), sj.alternate(sj.ring(6), sj.complete(6)),
 ]  # fmt: skip
 FAULTS = [
     {"drop": 0.2},
-    {"drop": 0.2, "symmetric": False, "missing": "renormalise"},
+    {"drop": 0.2, "symmetric": False, "lost_weight": "renormalise"},
     {"drop": 0.2, "burst": 4},
-    {"offline": 0.2, "absence": 3},
+    {"offline": 0.2, "mean_offline": 3},
     {"offline": 0.2, "computes": True},
     {"delay": 2},
 ]
@@ -59,10 +59,12 @@ def is_taken(make_method):
 
 
 @every_method
-def test_every_ascent(name):
+def test_every_gradient(name):
     method = make(name, suited(name, sj.ring(6)))
-    for text in ASCENTS:
-        before, after = shapes_after_a_step(dataclasses.replace(method, ascent=make_ascent(text, rho=0.1)))
+    for text in GRADIENTS:
+        before, after = shapes_after_a_step(
+            dataclasses.replace(method, gradient=make_gradient(text, rho=0.1))
+        )
         chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
 
 
@@ -78,7 +80,7 @@ def test_every_graph(name):
     if name in ("sgp", "push_diging"):
         assert {"random_digraph(6, 2, seed=0)", "one_peer_exponential(6)", "ring(6)"} <= taken
     elif name == "relay_sgd":
-        assert taken == {"star(6)", "chain(6)"}
+        assert taken == {"star(6)", "path(6)"}
     else:
         assert "ring(6)" in taken
         assert "random_digraph(6, 2, seed=0)" not in taken

@@ -15,7 +15,7 @@ BAD = {
     "beta": ({"beta": 1.0}, "beta must be a number >= 0 and < 1, got 1.0"),
     "weight_decay": ({"weight_decay": -1}, "weight_decay must be a number >= 0, got -1"),
     "compressor": ({"compressor": "sign"}, r"compressor must be a Compressor, such as .*, got 'sign'"),
-    "form": ({"form": "sparse"}, "form must be one of .* got 'sparse'"),
+    "mixing": ({"mixing": "sparse"}, "mixing must be one of .* got 'sparse'"),
 }
 
 
@@ -62,7 +62,10 @@ def test_options_of_single_methods_are_checked():
         (lambda: sj.rule_of(None), "transform must be a GradientTransformation"),
         (lambda: sj.rule_of(optax.sgd(0.1), gradients="all"), "gradients must be one of .* got 'all'"),
         (lambda: sj.Method("mine", ring, None), "rule must be a Rule, such as .* got None"),
-        (lambda: sj.Method("mine", ring, sj.rule_of(optax.sgd(0.1)), 0.05), "ascent must be a Ascent"),
+        (
+            lambda: sj.Method("mine", ring, sj.rule_of(optax.sgd(0.1)), 0.05),
+            "gradient must be a GradientEstimator",
+        ),
         (lambda: sj.sam(0.1, every=0), "every must be an integer >= 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):

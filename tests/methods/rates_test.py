@@ -32,7 +32,7 @@ def distances(spelling, dtype=np.float64):
         Config(
             dataset="convex(dimension=5, samples=200)",
             method=spelling,
-            topology="chain" if name == "relay_sgd" else "ring",
+            topology="path" if name == "relay_sgd" else "ring",
             agents=5,
             batch_size=0,
             learning_rate=0.2,

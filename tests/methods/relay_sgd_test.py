@@ -30,7 +30,7 @@ def tree(edges):
 
 TREES = {
     "tree": (tree(EDGES), EDGES),
-    "chain": (sj.chain(5), ((0, 1), (1, 2), (2, 3), (3, 4))),
+    "path": (sj.path(5), ((0, 1), (1, 2), (2, 3), (3, 4))),
     "star": (sj.star(5), ((0, 1), (0, 2), (0, 3), (0, 4))),
 }
 
@@ -62,7 +62,7 @@ def test_it_is_the_published_method(missing, rho, nesterov):
     check("tree", missing, rho, nesterov=nesterov)
 
 
-@pytest.mark.parametrize("name", ["chain", "star"])
+@pytest.mark.parametrize("name", ["path", "star"])
 def test_it_is_the_published_method_on_other_trees(name):
     check(name, "own", nesterov=True)
 
@@ -103,17 +103,17 @@ def test_after_as_many_steps_as_the_tree_is_wide_everybody_has_heard_of_all():
 
 @pytest.mark.parametrize("missing", MISSING)
 def test_it_ends_at_the_optimum(missing):
-    method = sj.relay_sgd(sj.chain(5), 0.05, missing=missing, beta=0.5 if missing == "own" else 0.0)
+    method = sj.relay_sgd(sj.path(5), 0.05, missing=missing, beta=0.5 if missing == "own" else 0.0)
     assert Quadratics(5).distance(method, 1500) < 1e-8
 
 
 def test_idle_agents_do_not_count():
-    problem, chain = Problem(3), sj.chain(3)
-    alone, _, _ = run(sj.relay_sgd(chain, 0.1), problem)
+    problem, path = Problem(3), sj.path(3)
+    alone, _, _ = run(sj.relay_sgd(path, 0.1), problem)
     padded = Problem(4)
     padded.start[:3] = problem.start
     padded.x[:, :3], padded.y[:, :3] = problem.x, problem.y
-    history, _, _ = run(sj.relay_sgd(chain.padded(4), 0.1), padded)
+    history, _, _ = run(sj.relay_sgd(path.padded(4), 0.1), padded)
     chex.assert_trees_all_close({k: v[:, :3] for k, v in history.items()}, alone, atol=1e-14)
 
 
@@ -127,10 +127,10 @@ def test_what_is_no_tree_is_refused():
         (sj.isolated(4), "topology must be a tree"),
         (sj.exponential(8), "topology must be a tree"),
         (beside, "topology must be a tree for relay_sgd, .* got matrix"),
-        (sj.cycle(sj.chain(5), sj.star(5)), "topology must have the same links in every step"),
+        (sj.alternate(sj.path(5), sj.star(5)), "topology must have the same links in every step"),
         (5, "topology must be a Topology"),
     ):
         with pytest.raises(ValueError, match=message):
             sj.relay_sgd(topology, 0.1)
     with pytest.raises(ValueError, match=r"missing must be one of 'own', .* got 'x0'"):
-        sj.relay_sgd(sj.chain(3), 0.1, missing="x0")
+        sj.relay_sgd(sj.path(3), 0.1, missing="x0")

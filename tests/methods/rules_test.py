@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.core.gradients import Given
-from saddle_jax.core.ledger import open_ledger
+from saddle_jax.core.comm_cost import comm_cost
+from saddle_jax.core.gradients import FixedGradients
 from saddle_jax.devices import lifting
 
 tree = jax.tree.map
@@ -33,24 +33,24 @@ def rows(w, x):
 class Tracked(NamedTuple):
     y: Any
     g: Any
-    x_way: Any
-    y_way: Any
+    x_gossip_state: Any
+    y_gossip_state: Any
 
 
-def gradient_tracking(eta, way_x, way_y):
+def gradient_tracking(eta, gossip_x, gossip_y):
     """y_i <- sum_j w_ij y_j + g_i - g_i(old);   x_i <- sum_j w_ij (x_j - eta y_j)."""
 
     def init(x):
-        return Tracked(zeros(x), zeros(x), way_x.init(x), way_y.init(x))
+        return Tracked(zeros(x), zeros(x), gossip_x.init(x), gossip_y.init(x))
 
     def step(s, x, state):
         g = s.gradient(x)
-        y, y_way = way_y.mix(s, state.y, state.y_way)
+        y, y_gossip_state = gossip_y.mix(s, state.y, state.y_gossip_state)
         y = tree(lambda y, g, old: y + g - old, y, g, state.g)
-        x, x_way = way_x.mix(s, tree(lambda x, y: x - eta * y, x, y), state.x_way)
-        return x, Tracked(y, g, x_way, y_way)
+        x, x_gossip_state = gossip_x.mix(s, tree(lambda x, y: x - eta * y, x, y), state.x_gossip_state)
+        return x, Tracked(y, g, x_gossip_state, y_gossip_state)
 
-    return sj.Rule(init, step, demands="average")
+    return sj.Rule(init, step, requires="doubly")
 
 
 def d2(eta):
@@ -62,7 +62,7 @@ def d2(eta):
         half = tree(lambda x, o, g, h: 2 * x - o - eta * (g - h), x, old, g, g_old)
         return s.network.mix(half), (x, g)
 
-    return sj.Rule(lambda x: (x, zeros(x)), step, demands="average")
+    return sj.Rule(lambda x: (x, zeros(x)), step, requires="doubly")
 
 
 def push_sum(eta):
@@ -73,7 +73,7 @@ def push_sum(eta):
         x, w = s.network.mix((x, w))  # one round: what is lost is lost of both
         return tree(lambda x: x / rows(w, x), x), w
 
-    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, demands="mass")
+    return sj.Rule(lambda z: jnp.ones(len(jax.tree.leaves(z)[0])), step, requires="column")
 
 
 class Relay(NamedTuple):
@@ -135,11 +135,11 @@ RULES = {
     ),
     "d2": (sj.Method("d2", sj.ring(8), d2(RATE)), (2 * MODEL, 2 * MODEL)),
     "push-sum": (
-        sj.Method("sgp", sj.cycle(one_peer(1), one_peer(2), one_peer(4)), push_sum(RATE)),
+        sj.Method("sgp", sj.alternate(one_peer(1), one_peer(2), one_peer(4)), push_sum(RATE)),
         (MODEL + 4, MODEL + 4),
     ),
     "push-sum, lopsided": (sj.Method("sgp", lopsided(), push_sum(RATE)), (MODEL + 4, MODEL + 4)),
-    "relay": (sj.Method("relay", sj.chain(8), relay_sgd(RATE)), (MODEL + 4, 2 * (MODEL + 4))),
+    "relay": (sj.Method("relay", sj.path(8), relay_sgd(RATE)), (MODEL + 4, 2 * (MODEL + 4))),
 }
 # What each method leaves of the error on heterogeneous quadratics; D-PSGD: above 0.1.
 LIMITS = {
@@ -208,12 +208,12 @@ def test_they_do_what_they_promise_on_heterogeneous_data(name, problem):
 @every_rule
 def test_the_books_are_right(name, problem):
     method, (first, second) = RULES[name]
-    ledger = open_ledger(method, problem[0])
-    assert ledger.wire_bytes[:2] == (first, second)
+    cost = comm_cost(method, problem[0])
+    assert cost.wire_bytes[:2] == (first, second)
     if name == "push-sum, lopsided":
-        assert ledger.wire_bytes[3] == 2 * (MODEL + 4)
-    total = sum(ledger.wire_bytes)
-    assert ledger.wire_bytes_per_agent(6) == 6 * total // 8  # every graph of the cycle has as many links
+        assert cost.wire_bytes[3] == 2 * (MODEL + 4)
+    total = sum(cost.wire_bytes)
+    assert cost.wire_bytes_per_agent(6) == 6 * total // 8  # every graph of the cycle has as many links
 
 
 @every_rule
@@ -237,7 +237,7 @@ def test_two_gossips_draw_different_noise_and_note_different_metrics(problem):
             return keys[-1]
 
     network = Spy(method.topology, 0, jax.random.key(0))
-    step = sj.Step(0, params, network, Given(tree(jnp.ones_like, params)), diagnostics=True)
+    step = sj.Step(0, params, network, FixedGradients(tree(jnp.ones_like, params)), diagnostics=True)
     method.rule.step(step, params, method.rule.init(params))
     assert len({tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}) == 2
     assert {"compression_error", "compression_error_2", "zeta_by_layer", "zeta_by_layer_2"} <= set(step.notes)

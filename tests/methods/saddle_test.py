@@ -1,12 +1,12 @@
-"""`sj.saddle` gives an ascent to a method that has none."""
+"""`sj.saddle` gives an estimator to a method that has none."""
 
 import pytest
 
 import saddle_jax as sj
 
 
-@pytest.mark.parametrize("again", [0.2, sj.asam(0.5), sj.plain()])
-def test_an_ascent_is_given_once(again):
+@pytest.mark.parametrize("again", [0.2, sj.asam(0.5), sj.plain_gradient()])
+def test_a_gradient_is_given_once(again):
     for method in (
         sj.q_saddle(sj.ring(4), 0.1, 0.05),
         sj.saddle(sj.qgm(sj.ring(4), 0.1), 0.05),
@@ -18,6 +18,6 @@ def test_an_ascent_is_given_once(again):
             sj.saddle(method, again)
 
 
-def test_no_ascent_is_none():
+def test_no_gradient_is_none():
     plain = sj.saddle(sj.q_saddle(sj.ring(4), 0.1, 0.0), 0.0)
-    assert sj.saddle(plain, 0.05).ascent.name == "sam(rho=0.05)"
+    assert sj.saddle(plain, 0.05).gradient.name == "sam(rho=0.05)"

@@ -138,8 +138,8 @@ def test_the_words_say_what_to_change():
 @pytest.mark.parametrize(
     ("name", "option"),
     [("dpsgd", "variant"), ("gradient_tracking", "variant"), ("gradient_tracking", "momentum"),
-     ("d2", "variant"), ("gut", "point"), ("momentum_tracking", "init"), ("sgp", "form"),
-     ("push_diging", "form")],
+     ("d2", "variant"), ("gut", "point"), ("momentum_tracking", "init"), ("sgp", "mixing"),
+     ("push_diging", "mixing")],
 )  # fmt: skip
 def test_options_are_named_with_their_value(name, option):
     with pytest.raises(ValueError, match=f"{option} must be one of .* got 'other'"):
@@ -168,7 +168,7 @@ def test_the_smallest_eigenvalue():
     assert smallest_eigenvalue(sj.ring(4)) == pytest.approx(-1 / 3)
     assert smallest_eigenvalue(sj.ring(5).padded(8)) == pytest.approx((1 + 2 * np.cos(4 * np.pi / 5)) / 3)
     assert smallest_eigenvalue(sj.exponential(8)) is None
-    assert smallest_eigenvalue(sj.cycle(sj.ring(4), sj.chain(4))) is None
+    assert smallest_eigenvalue(sj.alternate(sj.ring(4), sj.path(4))) is None
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-40, 1e-39, 1e-30], ids=str)

@@ -29,9 +29,9 @@ def push_graph(extra, name):
     return sj.from_matrix(adjacency / adjacency.sum(axis=0), name=name)
 
 
-TURNS = sj.cycle(sj.chain(5), sj.exponential(5), sj.star(5))
+TURNS = sj.alternate(sj.path(5), sj.exponential(5), sj.star(5))
 PUSH = push_graph((0, 2), "push")
-PUSH_TURNS = sj.cycle(PUSH, push_graph((3, 0), "push_too"))
+PUSH_TURNS = sj.alternate(PUSH, push_graph((3, 0), "push_too"))
 
 # The method, its options, and those of them that the transcription calls by its own defaults.
 CASES = {

@@ -82,7 +82,7 @@ def batch_for(name, lead=(), dtype=jnp.float32):
 )
 def test_fast_and_plain_networks_are_the_same_function_of_the_same_parameters(name, norm):
     fast = models.build(name, 10, norm=norm)
-    plain = models.build(name, 10, norm=norm, lowering="plain")
+    plain = models.build(name, 10, norm=norm, conv_impl="plain")
     params = [models.init(fast, (8, 8, 3), jax.random.key(agent)) for agent in range(3)]
     chex.assert_trees_all_equal(params[0], models.init(plain, (8, 8, 3), jax.random.key(0)))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
@@ -127,7 +127,7 @@ def test_resnet8_by_hand(kind):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_block_of_mobilenet_with_groupnorm_by_hand(stride):
-    model = MobileBlock(features=6, expansion=2, stride=stride, norm="groupnorm", lowering="fast")
+    model = MobileBlock(features=6, expansion=2, stride=stride, norm="groupnorm", conv_impl="fast")
     images = np.random.default_rng(1).normal(size=(2, 6, 6, 4))
     params = jax.tree.map(np.asarray, model.init(KEY, images)["params"])
     params = jax.tree.map(lambda x: x + 0.1 * np.random.default_rng(0).normal(size=x.shape), params)
@@ -144,7 +144,7 @@ def test_a_block_of_mobilenet_with_groupnorm_by_hand(stride):
     np.testing.assert_allclose(model.apply({"params": params}, images), y, atol=1e-10)
 
 
-@pytest.mark.parametrize("lowering", ["native", "fast", "plain"])
+@pytest.mark.parametrize("conv_impl", ["native", "fast", "plain"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -159,8 +159,8 @@ def test_a_block_of_mobilenet_with_groupnorm_by_hand(stride):
         pytest.param("mobilenet_v2", marks=pytest.mark.slow),
     ],
 )
-def test_hessian_vector_products_are_finite_and_symmetric(name, lowering):
-    model = models.build(name, 10, lowering=lowering)
+def test_hessian_vector_products_are_finite_and_symmetric(name, conv_impl):
+    model = models.build(name, 10, conv_impl=conv_impl)
     size = IMAGE.get(name, 8)
     params = models.init(model, (size, size, 3), KEY)
     loss_fn, batch = loss_of(model), batch_for(name)
@@ -201,7 +201,7 @@ def test_initialisation_is_that_of_the_reference():
 def test_equal_models_are_initialised_by_one_program_and_as_ever():
     images = jnp.zeros((1, 5, 7, 2), jnp.float32)
     with compilations() as programs:
-        for seed in range(3):  # as replicas are: each run builds a model of its own
+        for seed in range(3):  # as trials are: each run builds a model of its own
             model, key = models.build("mlp", 7), jax.random.key(seed)
             alone = jax.jit(lambda key, model=model: model.init(key, images))(key)["params"]
             chex.assert_trees_all_equal(models.init(model, (5, 7, 2), key), alone)
@@ -225,7 +225,7 @@ BAD = {
     "name": (lambda: models.build("resnet50", 10), "model must be one of 'resnet20', .* got 'resnet50'"),
     "classes": (lambda: models.build("cnn", 0), "num_classes must be an integer >= 1, got 0"),
     "norm": (lambda: models.build("cnn", 10, norm="batch"), "norm must be one of .* got 'batch'"),
-    "lowering": (lambda: models.build("cnn", 10, lowering="x"), "lowering must be one of .* got 'x'"),
+    "conv_impl": (lambda: models.build("cnn", 10, conv_impl="x"), "conv_impl must be one of .* got 'x'"),
     "small": (
         lambda: models.init(models.build("resnet18", 10), (28, 28, 3), KEY),
         "ResNet needs images of at least 32x32, got 28x28",

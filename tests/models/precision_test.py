@@ -16,7 +16,7 @@ from saddle_jax.tasks.supervised import cross_entropy
 
 KEY = jax.random.key(0)
 ULP = 2.0**-8  # of bfloat16: twice what rounding changes at most, relative to a number
-LOWERINGS = [
+CONV_IMPLS = [
     ("cpu", "fast"),
     ("cpu", "native"),
     ("cpu", "plain"),
@@ -27,9 +27,9 @@ LOWERINGS = [
 MODELS = [("mlp", "evonorm"), ("cnn", "evonorm"), ("cnn", "groupnorm"), ("resnet8", "evonorm_sigmoid")]
 
 
-def made(name, norm="evonorm", lowering="fast"):
+def made(name, norm="evonorm", conv_impl="fast"):
     """A model, its parameters and a batch of small images."""
-    model = models.functions(models.build(name, 10, norm=norm, lowering=lowering))
+    model = models.functions(models.build(name, 10, norm=norm, conv_impl=conv_impl))
     params = models.init(model, (8, 8, 3), KEY)
     inputs = jax.random.normal(KEY, (16, 8, 8, 3))
     return model, params, {"inputs": inputs, "targets": jnp.arange(16) % 10, "mask": jnp.ones(16)}
@@ -48,28 +48,28 @@ def distance(one, other):
     return norms[0] / norms[1]
 
 
-@pytest.mark.parametrize(("kind", "lowering"), LOWERINGS, ids=str)
+@pytest.mark.parametrize(("kind", "conv_impl"), CONV_IMPLS, ids=str)
 @pytest.mark.parametrize("stride", [1, 2])
-def test_a_convolution_of_bfloat16_is_the_exact_one_rounded(stride, kind, lowering):
+def test_a_convolution_of_bfloat16_is_the_exact_one_rounded(stride, kind, conv_impl):
     random = np.random.default_rng(0)
     way = functools.partial(convolution.convolve, stride=stride, padding=1)
     size = 8 // stride
     shapes = ((2, 4, 8, 8, 3), (2, 3, 3, 3, 20), (2, 4, size, size, 20))  # two agents
     arrays = [jnp.asarray(random.normal(size=shape), jnp.bfloat16) for shape in shapes]
 
-    def all_of(lowering, x, kernel, g):
-        y, pullback = jax.vjp(functools.partial(way, lowering=lowering), x, kernel)
+    def all_of(conv_impl, x, kernel, g):
+        y, pullback = jax.vjp(functools.partial(way, conv_impl=conv_impl), x, kernel)
         return y, *pullback(g)
 
     with policy.targeting(kind):
-        ours = jax.vmap(functools.partial(all_of, lowering))(*arrays)
+        ours = jax.vmap(functools.partial(all_of, conv_impl))(*arrays)
     with jax.enable_x64(True):
         exact = jax.vmap(functools.partial(all_of, "plain"))(*(jnp.asarray(a, jnp.float64) for a in arrays))
         exact = [np.asarray(a) for a in exact]
     for one, other in zip(ours, exact, strict=True):
         assert one.dtype == jnp.bfloat16
         # The gradient of patches adds up nine numbers that are rounded already.
-        rounded = 2 * ULP if lowering == "patches" else 1e-5
+        rounded = 2 * ULP if conv_impl == "patches" else 1e-5
         found = np.asarray(one, np.float64)
         np.testing.assert_allclose(found, other, rtol=ULP, atol=rounded * np.abs(other).max())
 
@@ -117,7 +117,7 @@ def test_everything_that_a_model_multiplies_has_the_precision():
 
 
 def test_a_cpu_convolves_bfloat16_in_float32_by_its_own_kernels():
-    model, params, batch = made("cnn", lowering="native")
+    model, params, batch = made("cnn", conv_impl="native")
     traced = str(jax.make_jaxpr(gradient_of(model, "bfloat16"))(params, batch))
     assert traced.count("ffi_call[") == 3 * 3
     assert "bf16" in traced

@@ -18,22 +18,22 @@ from saddle_jax.runs.table import Cell
 from saddle_jax.training.program import build
 
 SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000)}
-CHAIN = """
+PATH = """
 16  dpsgd      none  66.5±1.2  75.1*
 16  relay_sgd  none  86.5±0.5  89.1±0.3
 """
 COLUMNS = (("cifar10", 0.01), ("cifar10", 0.1))
-ENTRIES = tuple(entries_of(CHAIN, COLUMNS, SETTINGS, topology="chain"))
-PAPER = Paper({"1": Experiment("a chain of 16 agents", ENTRIES)}, bases={"relay_sgd": "dpsgd"})
+ENTRIES = tuple(entries_of(PATH, COLUMNS, SETTINGS, topology="path"))
+PAPER = Paper({"1": Experiment("a path of 16 agents", ENTRIES)}, bases={"relay_sgd": "dpsgd"})
 GAINS = PAPER.gains("relay_sgd", "dpsgd", "1")
 
 
 def test_its_rows_are_settings_of_runs_at_every_scale():
     config = PAPER.variant("smoke/cifar10-chain16-alpha0.01-relay_sgd-none", default="")
-    assert (config.topology, config.agents, config.model) == ("chain", 16, "logistic")
-    assert build(config).replica.steps == 2
+    assert (config.topology, config.agents, config.model) == ("path", 16, "logistic")
+    assert build(config).trial.steps == 2
     assert runs.size_of(ENTRIES[0].config()).steps == SETTINGS["cifar10"].steps(16) == 200 * 98
-    assert runs.table_rows(PAPER)[1:] == [["1", "1", "4", "a chain of 16 agents"]]
+    assert runs.table_rows(PAPER)[1:] == [["1", "1", "4", "a path of 16 agents"]]
 
 
 def test_its_claims_and_statements_are_about_its_own_methods():

@@ -14,7 +14,7 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.papers.saddle.theory import measured, testbed
 from saddle_jax.papers.saddle.theory.bound import bound, conditions, mixing_lambda
 from saddle_jax.settings.config import Config
-from saddle_jax.training.build import Replica, build
+from saddle_jax.training.build import Trial, build
 
 SMALL = Config(
     agents=3, model="logistic", epochs=1, batch_size=16, subset=150, alpha=0.5, eval_agents="never", gamma=0.5
@@ -89,7 +89,7 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
     random = np.random.default_rng(1)
     first = experiment.first_params()
     params = jax.tree.map(lambda x: x + 0.1 * random.normal(size=x.shape).astype(np.float32), first)
-    monkeypatch.setattr(Replica, "first_params", lambda self: params)  # compiled anew at every call
+    monkeypatch.setattr(Trial, "first_params", lambda self: params)  # compiled anew at every call
     weights = flat(jax.tree.map(lambda x: x.mean(axis=0), params))
     expected = []
     for row in cut.samples:

@@ -222,18 +222,18 @@ def test_every_cell_is_listed_over_its_seeds(tmp_path):
     ]
 
 
-def test_other_readings_stand_beside_the_default_over_the_same_seeds(tmp_path):
+def test_other_interpretations_stand_beside_the_default_over_the_same_seeds(tmp_path):
     write(tmp_path, "1", "qgm-none", (0.50, 0.60, 0.90))
     write(tmp_path, "1", "q_saddle-none", (0.60, 0.72, 0.10))
     evidence(tmp_path)
-    assert not (tmp_path / "evidence-study-readings.csv").exists()
+    assert not (tmp_path / "evidence-study-interpretations.csv").exists()
     write(tmp_path, "1", "qgm-none", (0.55, 0.61), "-nesterov=false")
     write(tmp_path, "1", "q_saddle-none", (0.60, 0.70), "-nesterov=false")
     write(tmp_path, "1", "qgm-none", (0.55,), "-norm=evonorm_sigmoid")
     write(tmp_path, ["efficient"], "q_saddle-none-every5", (0.5,))
     write(tmp_path, ["efficient"], "q_saddle-none-every5", (0.6,), "-ascent_reuse=true")
     evidence(tmp_path)
-    head, *rows = table(tmp_path / "evidence-study-readings.csv")
+    head, *rows = table(tmp_path / "evidence-study-interpretations.csv")
     assert [[row[0], row[2], row[4]] for row in rows] == [
         ["ascent_reuse=true", "0.001", "q_saddle every 5"],
         ["nesterov=false", "0.001", "qgm"],

@@ -166,7 +166,7 @@ def programs():
 @pytest.mark.parametrize("entry", programs())
 def test_two_steps_of_every_experiment(entry):
     parts = program.build(SCALES["smoke"].apply(entry.config()))
-    assert parts.replica.steps == 2
+    assert parts.trial.steps == 2
     inputs, carry = batches.stored(parts, 0), parts.start()
     for step in range(2):
         carry, metrics = parts.steps(carry, inputs, step)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli.__main__ import VERBS, main
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.papers import runs
 from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
@@ -175,7 +175,7 @@ def test_a_size_told_from_settings_is_that_of_the_run(changes):
     entry = EXPERIMENTS["1"].entries[0]
     config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
     found, built = runs.size_of(config), build(config)
-    assert found.steps == built.replica.steps
+    assert found.steps == built.trial.steps
     assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
     assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
 
@@ -231,12 +231,12 @@ def test_the_list_names_every_experiment_and_row(capsys):
     assert "cifar10-torus40-alpha0.001-qgm-quantize8" in capsys.readouterr().out
 
 
-def test_readings_change_the_runs_that_they_mean_something_to():
+def test_interpretations_change_the_runs_that_they_mean_something_to():
     by_name = {e.name: e.config() for found in EXPERIMENTS.values() for e in found.entries}
 
     def changed(name, **given):
         default = by_name[name]
-        config = runs.read_otherwise(default, given)
+        config = runs.interpreted_as(default, given)
         return runs.reading_suffix(config, default), config
 
     compressed, plain = "cifar10-ring10-alpha0.01-qgm-quantize8", "cifar10-ring10-alpha0.01-qgm-none"

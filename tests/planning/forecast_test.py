@@ -30,7 +30,7 @@ HERE = targets.target_of("here")
     [
         {"devices": "1"},
         {"devices": "4"},
-        {"seeds": "0,1,2", "group": 9},
+        {"seeds": "0,1,2", "agents_per_call": 9},
         {"seeds": "0,1", "subset": 500},
         {"method": "n_saddle", "compressor": "sign", "model": "cnn"},
         {"steps_per_dispatch": 3},
@@ -42,7 +42,7 @@ def test_shapes_alone_give_the_program_that_training_runs(changes):
     program = forecasts.program_on(config, HERE)
     real = build(config)
     assert program.placement == real.placement
-    steps = min(real.steps_per_dispatch, real.replica.steps)
+    steps = min(real.steps_per_dispatch, real.trial.steps)
     told = (program.part_like, forecasts.input_shapes(program))
     given = (real.start()[0], Feed(real).at(0))
     jax.tree.map(
@@ -84,10 +84,17 @@ def test_the_parts_add_up_to_what_the_compiler_counts():
 
 
 def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
-    config = Config(agents=12, model="mlp", devices="1", group=1, compressor="sign", method="n_saddle")
+    config = Config(
+        agents=12, model="mlp", devices="1", agents_per_call=1, compressor="sign", method="n_saddle"
+    )
     needed = forecast(config, HERE).total
     monkeypatch.setattr(memory, "available", lambda: needed - 1)
-    settings = ["--config.agents=12", "--config.model=mlp", "--config.devices=1", "--config.group=1"]
+    settings = [
+        "--config.agents=12",
+        "--config.model=mlp",
+        "--config.devices=1",
+        "--config.agents_per_call=1",
+    ]
     settings += ["--config.compressor=sign", "--config.method=n_saddle"]
     assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
@@ -103,13 +110,13 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
 
 def test_remedies_are_tried_before_they_are_told():
     """On an accelerator, by the estimate alone: nothing is compiled."""
-    config = Config(agents=8, model="cnn", dataset="imagenette", group=8, batch_size=256)
+    config = Config(agents=8, model="cnn", dataset="imagenette", agents_per_call=8, batch_size=256)
     with policy.targeting("gpu", 10**9):
         made = build(config, of_settings(config, stand_in("imagenette")))
         run = dataclasses.replace(made, placement=spread(8, 256, 1))
 
-        def needed(count, group):
-            changed = dataclasses.replace(config, group=group)
+        def needed(count, agents_per_call):
+            changed = dataclasses.replace(config, agents_per_call=agents_per_call)
             return memory.estimate(
                 dataclasses.replace(run, config=changed, placement=spread(8, 256, count))
             ).total
@@ -119,9 +126,12 @@ def test_remedies_are_tried_before_they_are_told():
             return [line.partition(":")[0] for line in lines]
 
         assert needed(1, 4) < needed(1, 8)
-        assert told(needed(1, 4)) == ["group=4", "2 such devices and group=0 instead of 1"]
+        assert told(needed(1, 4)) == [
+            "agents_per_call=4",
+            "2 such devices and agents_per_call=0 instead of 1",
+        ]
         assert needed(8, 0) < needed(1, 1)
-        assert told(needed(8, 0)) == ["8 such devices and group=0 instead of 1"]  # not fewer
+        assert told(needed(8, 0)) == ["8 such devices and agents_per_call=0 instead of 1"]  # not fewer
         assert told(1000) == ["fewer agents, a smaller model or devices with more memory"]
 
 
@@ -139,7 +149,7 @@ def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_pa
 
 def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
     """XLA does so for TPUs; no other compiler is asked here."""
-    config = Config(agents=4, model="mlp", devices="1", group=4)
+    config = Config(agents=4, model="mlp", devices="1", agents_per_call=4)
     text = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
 
     def refuse(program, options=None):
@@ -158,13 +168,13 @@ def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
 
 
 def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):
-    config = Config(agents=8, model="cnn", devices="1", group=8)
+    config = Config(agents=8, model="cnn", devices="1", agents_per_call=8)
     needed = forecast(config, HERE).total
     monkeypatch.setattr(memory, "available", lambda: int(0.8 * needed))
     found = forecast(config, HERE)
-    (line,) = [line for line in found.advice if line.startswith("group=")]
-    group = int(line.partition(":")[0].removeprefix("group="))
-    assert forecast(dataclasses.replace(config, group=group), HERE).fits
+    (line,) = [line for line in found.advice if line.startswith("agents_per_call=")]
+    agents_per_call = int(line.partition(":")[0].removeprefix("agents_per_call="))
+    assert forecast(dataclasses.replace(config, agents_per_call=agents_per_call), HERE).fits
 
 
 def test_mistakes(monkeypatch, capsys):

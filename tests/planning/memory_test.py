@@ -23,11 +23,11 @@ MLP = Config(agents=3, model="mlp", devices="1")
     [
         {},
         {"seeds": "0,1,2"},
-        {"seeds": "0,1,2", "group": 9},
+        {"seeds": "0,1,2", "agents_per_call": 9},
         {"method": "n_saddle", "compressor": "sign"},
         {"method": "ngm", "model": "cnn"},
         {"model": "cnn", "agents": 2, "method": "qgm"},
-        {"agents": 12, "group": 2, "batch_size": 64},
+        {"agents": 12, "agents_per_call": 2, "batch_size": 64},
     ],
     ids=str,
 )
@@ -38,7 +38,7 @@ def test_the_estimate_is_what_is_compiled(changes):
     fast = {"xla_backend_optimization_level": 0}
     found = parts.compiled.lower(*arguments).compile(compiler_options=fast).memory_analysis()
     told = memory.estimate(parts)
-    held = told.carried * parts.at_once / len(parts.replicas) + told.data
+    held = told.carried * parts.at_once / len(parts.trials) + told.data
     assert held == pytest.approx(found.argument_size_in_bytes, rel=0.05)
     assert 0.8 < told.working / found.temp_size_in_bytes < 3
     assert told.total == told.carried + told.data + told.working
@@ -52,7 +52,7 @@ def test_an_accelerator_takes_as_many_agents_at_a_time_as_find_room():
         with policy.targeting("gpu", room):
             program = build(config, shared)
             program = dataclasses.replace(program, placement=spread(16, 64, 1))
-            groups.append(program.group)
+            groups.append(program.agents_per_call)
             assert memory.estimate(program).total <= room
     assert groups == sorted(groups, reverse=True)
     assert groups[0] == 16
@@ -74,8 +74,8 @@ def test_what_cannot_fit_is_refused_and_what_may_not_is_told(monkeypatch, tmp_pa
     told = memory.estimate(build(config))
     monkeypatch.setattr(memory, "available", lambda: told.least - 1)
     message = (
-        r"memory does not suffice: models and state of 2 agents in 2 replicas take [\d.]+ kB, "
-        r"there are [\d.]+ kB; use fewer agents or replicas or more devices"
+        r"memory does not suffice: models and state of 2 agents in 2 trials take [\d.]+ kB, "
+        r"there are [\d.]+ kB; use fewer agents or trials or more devices"
     )
     with pytest.raises(ValueError, match=message):
         loop.train(config, tmp_path / "run", Screen(quiet=True))

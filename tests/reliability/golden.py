@@ -55,7 +55,7 @@ def method(topology, learning_rate, beta=0.9, weight_decay=0.0):
     return dataclasses.replace(made, name="own")
 
 
-def ascent(radius):
+def estimator(radius):
     return sj.sam(radius)
 
 
@@ -77,8 +77,8 @@ def config_of(settings, folder):
     settings.pop("killed_after", None)
     own = f"{folder}/golden_own.py:" if brought == "file" else ""
     settings["method"] = own + _call(*settings["method"])
-    ascent, options = settings["ascent"]
-    settings["ascent"] = "auto" if ascent == "of the method" else own + _call(ascent, options)
+    estimator, options = settings["gradient"]
+    settings["gradient"] = "auto" if estimator == "of the method" else own + _call(estimator, options)
     if not own:
         settings["topology"] = "+".join(_graph(*graph) for graph in settings["topology"])
     else:
@@ -142,15 +142,15 @@ def run_of(settings, folder):
         partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
     )  # fmt: skip
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
-    names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "form", "local_steps")
+    names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "mixing", "local_steps")
     options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
     graph = sj.ring(settings["agents"])
 
     def method(beta):
         return factory(graph, settings["learning_rate"], **{**options, "beta": beta})
 
-    same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "group", "lowering",
-            "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
+    same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "agents_per_call",
+            "conv_impl", "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
             "checkpoint_every_steps", "keep_checkpoints", "keep_every_epochs")  # fmt: skip
     return sj.Run(
         problem, method if settings["sweep"] else method(settings["beta"]), seed=settings["seed"],
@@ -209,7 +209,7 @@ def perform(settings, folder):
 
 def outcome(result, workdir):
     """Returns the numbers of a run, or of each of several, by names that are golden.json's own."""
-    ends = result.get("replicas", [result])
+    ends = result.get("trials", [result])
     lines = [line for line in run_folder.read_metrics(workdir) if "train_loss" in line]
     return [
         {
@@ -221,7 +221,7 @@ def outcome(result, workdir):
             "consensus": end["consensus_distance"],
             "agents": next(value for name, value in end.items() if name.endswith("_each")),
             "seconds": end.get("simulated_seconds"),
-            "losses": [sweep.of_replica(line, number)["train_loss"] for line in lines],
+            "losses": [sweep.of_trial(line, number)["train_loss"] for line in lines],
         }
         for number, end in enumerate(ends)
     ]

@@ -9,11 +9,11 @@ seconds. `golden.py` alone knows how a program of today is asked for them.
 BASE = {
     "agents": 4,
     "topology": [("ring", ())],
-    "form": "table",
+    "mixing": "table",
     "model": "mlp",
     "norm": "evonorm",
     "precision": "float32",
-    "lowering": "plain",
+    "conv_impl": "plain",
     "dataset": ("digits", {}),
     "objective": "classification",
     "subset": 256,
@@ -26,7 +26,7 @@ BASE = {
     "schedule": "cosine",
     "warmup_epochs": 0,
     "weight_decay": 0.003,
-    "ascent": ("none", {}),
+    "gradient": ("none", {}),
     "slowmo_every": 0,
     "slowmo_beta": 0.5,
     "seed": 3,
@@ -35,20 +35,20 @@ BASE = {
     "drop": 0.0,
     "burst": 0.0,
     "symmetric": True,
-    "missing": "self",
+    "lost_weight": "self",
     "delay": 0,
     "offline": 0.0,
-    "absence": 0.0,
+    "mean_offline": 0.0,
     "offline_computes": False,
     "joins": {},
     "leaves": {},
     "latency": None,
     "bandwidth": None,
     "compute_time": None,
-    "straggling": 0.0,
+    "compute_sigma": 0.0,
     "steps_per_dispatch": 1,
     "devices": 1,
-    "group": 1,
+    "agents_per_call": 1,
     "eval_every_epochs": 1,
     "eval_agents": "always",
     "log_every_steps": 1,
@@ -68,7 +68,7 @@ MOMENTUM = {"beta": 0.85, "nesterov": True}
 MIXED = {"gamma": 0.9, "compressor": NO_COMPRESSOR}
 GOSSIP = {**MIXED, "order": "choco"}
 OF_THE_METHOD = ("of the method", {})
-SAM = {"ascent": OF_THE_METHOD, "rho": 0.04, "ascent_every": 1, "ascent_reuse": False}
+SAM = {"gradient": OF_THE_METHOD, "rho": 0.04, "ascent_every": 1, "ascent_reuse": False}
 CONVEX = {
     "kind": "ridge",
     "dimension": 12,
@@ -122,7 +122,7 @@ METHODS = {
     "decentlam": _case("decentlam", GOSSIP, beta=0.85),
     "cga": CGA,
     "relay_sgd": _without(
-        _case("relay_sgd", MOMENTUM, own={"missing": "own"}, topology=[("chain", ())]), "form"
+        _case("relay_sgd", MOMENTUM, own={"missing": "own"}, topology=[("path", ())]), "mixing"
     ),
     "deep_squeeze": _case("deep_squeeze", MOMENTUM, gamma=0.5, compressor=QUANTIZE),
     "dcd": _case("dcd", MOMENTUM, compressor=BIASED),
@@ -132,7 +132,7 @@ METHODS = {
     "ada_gossip": _case("ada_gossip", MOMENTUM, own={"beta2": 0.99}, gamma=0.3, compressor=SIGN),
     "kgt": _case("kgt", GOSSIP, ROUNDS, own={"eta_s": 0.9}),
     "dfedavgm": DFEDAVGM,
-    "dfedsam": {**DFEDAVGM, "method": ("dfedsam", {"gossips": 1}), "ascent": OF_THE_METHOD, "rho": 0.02},
+    "dfedsam": {**DFEDAVGM, "method": ("dfedsam", {"gossips": 1}), "gradient": OF_THE_METHOD, "rho": 0.02},
 }
 COMPRESSED = {
     "dpsgd sign": {**DPSGD, "compressor": SIGN, "gamma": 0.4},
@@ -146,7 +146,7 @@ COMPRESSED = {
     "qgm low rank": {**QGM, "compressor": ("low_rank", {"rank": 2}), "gamma": 0.5},
     "cga sign": {**CGA, "compressor": SIGN},
 }
-REPLICAS = {
+TRIALS = {
     "sweep of rho and learning rate": {
         **_without(Q_SADDLE, "rho", "learning_rate"),
         "sweep": {"learning_rate": [0.03, 0.1], "rho": [0.0, 0.05]},
@@ -155,25 +155,25 @@ REPLICAS = {
     "seeds and drops": {**_without(QGM, "seed"), "seeds": [1, 2], "sweep": {"drop": [0.1, 0.4]}},
 }
 NETWORKS = {
-    "lost messages": {**QGM, "drop": 0.3, "burst": 3.0, "symmetric": False, "missing": "renormalise"},
+    "lost messages": {**QGM, "drop": 0.3, "burst": 3.0, "symmetric": False, "lost_weight": "renormalise"},
     "late messages": {**DPSGD, "delay": 2},
     "agents that are offline, join and leave": {
-        **QGM, "agents": 6, "offline": 0.2, "absence": 2.0, "joins": {1: 3}, "leaves": {4: 5},
+        **QGM, "agents": 6, "offline": 0.2, "mean_offline": 2.0, "joins": {1: 3}, "leaves": {4: 5},
     },
-    "times": {**DPSGD, "latency": 0.01, "bandwidth": 1e6, "compute_time": 0.05, "straggling": 0.4},
+    "times": {**DPSGD, "latency": 0.01, "bandwidth": 1e6, "compute_time": 0.05, "compute_sigma": 0.4},
     "graphs by turns": {**QGM, "topology": [("one_peer_exponential", ())]},
     "graphs joined, dense": {
-        **Q_SADDLE, "topology": [("ring", ()), ("complete", ()), ("erdos_renyi", (0.6,))], "form": "dense",
+        **Q_SADDLE, "topology": [("ring", ()), ("complete", ()), ("erdos_renyi", (0.6,))], "mixing": "dense",
     },
     "push-sum by turns": _case(
         "sgp", MOMENTUM, topology=[("directed_ring", ()), ("random_digraph", (2,))], agents=5
     ),
 }  # fmt: skip
-ASCENTS = {
-    "asam": {**QGM, "ascent": ("asam", {"rho": 0.4, "eta": 0.01})},
-    "looksam": {**DPSGD, "ascent": ("looksam", {"rho": 0.1, "every": 2, "alpha": 0.6})},
-    "gsam": {**NGM, "ascent": ("gsam", {"rho_max": 0.1, "rho_min": 0.02, "alpha": 0.2})},
-    "esam": {**QGM, "ascent": ("esam", {"rho": 0.05, "beta": 0.6, "gamma": 0.5})},
+GRADIENTS = {
+    "asam": {**QGM, "gradient": ("asam", {"rho": 0.4, "eta": 0.01})},
+    "looksam": {**DPSGD, "gradient": ("looksam", {"rho": 0.1, "every": 2, "alpha": 0.6})},
+    "gsam": {**NGM, "gradient": ("gsam", {"rho_max": 0.1, "rho_min": 0.02, "alpha": 0.2})},
+    "esam": {**QGM, "gradient": ("esam", {"rho": 0.05, "beta": 0.6, "gamma": 0.5})},
     "sam in every other step": {**Q_SADDLE, "ascent_every": 2, "ascent_reuse": True},
 }
 WAYS = {
@@ -193,9 +193,9 @@ WAYS = {
     "sorted, constant": {**NGM, "partition": "sorted", "alpha": 2.0, "schedule": "constant",
                          "self_gradient": "mixed"},
     "cnn": {**QGM, "model": "strided_cnn", "subset": 128},
-    "cnn, native": {**QGM, "model": "strided_cnn", "subset": 128, "lowering": "native"},
+    "cnn, native": {**QGM, "model": "strided_cnn", "subset": 128, "conv_impl": "native"},
     "cnn, groupnorm, fast": {**DPSGD, "model": "strided_cnn", "subset": 128, "norm": "groupnorm",
-                             "lowering": "fast"},
+                             "conv_impl": "fast"},
 }  # fmt: skip
 TASKS = {
     "convex": {
@@ -207,8 +207,8 @@ TASKS = {
         "model": "causal_mlp", "epochs": 1,
     },
     "from a file": _case(
-        "method", own={"beta": 0.8}, brought="file", ascent=("ascent", {"radius": 0.05}), objective="loss",
-        topology=[("graph", {"hops": 1})],
+        "method", own={"beta": 0.8}, brought="file", gradient=("estimator", {"radius": 0.05}),
+        objective="loss", topology=[("graph", {"hops": 1})],
     ),
     "objects": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "objects"},
     "objects with a loss, swept": {
@@ -217,4 +217,4 @@ TASKS = {
     },
     "streamed": {**_without(QGM, "augmentation"), **OBJECTS, "brought": "streamed"},
 }  # fmt: skip
-CASES = METHODS | COMPRESSED | REPLICAS | NETWORKS | ASCENTS | WAYS | TASKS
+CASES = METHODS | COMPRESSED | TRIALS | NETWORKS | GRADIENTS | WAYS | TASKS

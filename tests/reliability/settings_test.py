@@ -1,4 +1,4 @@
-"""Class A: settings, options, paths and variables that make no sense are told in one line, with status 2."""
+"""Class A: settings, options, paths and variables without sense are reported in one line, with status 2."""
 
 import contextlib
 import dataclasses
@@ -49,11 +49,11 @@ def test_settings_that_are_accepted_one_by_one_can_be_built_or_are_refused(half,
         "drop": (0.0, 0.999),
         "partition": ("iid", "sorted", "quantity_skew", "per_agent_dirichlet", "given"),
         "delay": (0, 1, 10**9), "burst": (0.5, 1.0, 1e300), "offline": (0.5, 0.999),
-        "absence": (0.1, 1e300), "joins": ("0:0", "1:10", "9:1", "1:99999999999"),
+        "mean_offline": (0.1, 1e300), "joins": ("0:0", "1:10", "9:1", "1:99999999999"),
         "leaves": ("0:1", "0:1,1:1,2:1"), "topology": ("ring", "star"),
         "latency": ("10ms", "1e300s", "nowhere.npy"), "bandwidth": ("1bit", "1e300Gbit"),
         "compute_time": ("1ms",), "local_steps": (1, 5, 10**9), "slowmo_every": (1, 10**9),
-        "group": (1, 10**9), "devices": ("1", "2", "99"), "steps_per_dispatch": (1, 10**9),
+        "agents_per_call": (1, 10**9), "devices": ("1", "2", "99"), "steps_per_dispatch": (1, 10**9),
         "log_every_steps": (10**9,), "checkpoint_every_steps": (10**12,), "eval_every_epochs": (10**12,),
         "keep_checkpoints": (10**12,), "sharpness_images": (1, 10**12),
         "compressor": ("quantize1", "quantize16", "top_k1e-300", "low_rank1", "low_rank999999", "sign"),
@@ -78,9 +78,9 @@ topology ring 4 --output=x.exe | theory --steps=0 | theory --steps={many} | theo
 theory --agents=0 | theory --beta=1 | theory nowhere | theory --workdir=x | theory --topology=x |
 cost --table=99 | cost --x | reproduce --table=99 | reproduce --scale=x | reproduce |
 reproduce --figure=x | compare | compare --methods=x | compare --methods=qgm --seeds=x |
-compare --methods=qgm --drops=2 | methods x | ascents x | best | best nowhere | best run --metric=x
+compare --methods=qgm --drop_rates=2 | methods x | gradients x | best | best nowhere | best run --metric=x
 | list | list nowhere | list a b | evaluate | evaluate . | evaluate run --agent=99 |
-evaluate run --replica=5 | export run --format=x | export run --output=. | export nowhere | report |
+evaluate run --trial=5 | export run --format=x | export run --output=. | export nowhere | report |
 report nowhere | report run --output=/ | report run --output=/dev/stdout |
 report run --output=nowhere/x.html | figure | figure x run | figure curves run --x=y |
 figure curves run --output=x.exe | sharpness run --iterations=1 | sharpness run --images=0 |

@@ -133,7 +133,7 @@ PAYLOAD = "import pathlib; pathlib.Path('executed').touch()\n"
 def test_programs_in_a_folder_are_not_run(attack, trained, place):
     """Whatever a folder names, verbs import nothing from it unless they are told to."""
     (place / "evil.py").write_text(PAYLOAD)
-    for name in ("method", "ascent", "compressor", "topology", "model", "dataset", "objective"):
+    for name in ("method", "gradient", "compressor", "topology", "model", "dataset", "objective"):
         for spelling in ("evil.py:x", "run/evil.py:x", "evil:x", "run.evil:x", "../evil.py:x"):
             run = fresh(trained, place)
             (run / "evil.py").write_text(PAYLOAD)

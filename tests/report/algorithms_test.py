@@ -1,4 +1,4 @@
-"""What `saddle methods` and `saddle ascents` say is what methods do, and nothing is left out."""
+"""What `saddle methods` and `saddle gradients` say is what methods do, and nothing is left out."""
 
 import re
 
@@ -11,7 +11,7 @@ from saddle_jax.base.tables import options
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
 from saddle_jax.report.tables import fit
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 
 # By hand, from the papers: models (and numbers) per link and step, backward passes on a ring.
 PAPERS = {
@@ -55,7 +55,7 @@ def test_a_saddle_version_is_as_exact_and_demanding_as_its_base():
 
 
 def test_a_graph_that_a_method_refuses_is_not_measured_on():
-    assert algorithms.facts_of_method("relay_sgd").graph == "chain(8)"
+    assert algorithms.facts_of_method("relay_sgd").graph == "path(8)"
     assert algorithms.facts_of_method("dpsgd").graph == "ring(8)"
 
 
@@ -111,21 +111,21 @@ def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
     assert max(map(len, about.splitlines())) <= 80
 
 
-def test_the_table_of_ascents():
-    facts = {name: algorithms.facts_of_ascent(name) for name in algorithms.ascents()}
-    assert len(facts) == len(ASCENTS)
+def test_the_table_of_gradients():
+    facts = {name: algorithms.facts_of_gradient(name) for name in algorithms.gradients()}
+    assert len(facts) == len(GRADIENTS)
     passes = {"none": 1, "sam": 2, "looksam": 1.2, "lesam": 1, "gsam": 2}
     assert {name: facts[name].passes for name in passes} == passes
     assert (facts["looksam"].state, facts["sam"].state) == (1, 0)
     for name in facts:
-        text = algorithms.describe_ascent(name)
-        assert f"--config.ascent='{name}(" in text or f"--config.ascent={name}" in text
-        assert all(option.meaning for option in algorithms.options_of_ascent(name))
-    listed = "\n".join(fit(algorithms.ascent_rows([*facts.values()])).lines)
+        text = algorithms.describe_gradient(name)
+        assert f"--config.gradient='{name}(" in text or f"--config.gradient={name}" in text
+        assert all(option.meaning for option in algorithms.options_of_gradient(name))
+    listed = "\n".join(fit(algorithms.gradient_rows([*facts.values()])).lines)
     assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
     # The Dirichlet alpha, a setting, is not LookSAM's, and the setting rho is SAM's alone.
     settings = {
-        name: {option.name for option in algorithms.options_of_ascent(name) if option.is_setting}
+        name: {option.name for option in algorithms.options_of_gradient(name) if option.is_setting}
         for name in facts
     }
     assert settings == {name: {"rho"} if name == "sam" else set() for name in facts}
@@ -133,7 +133,7 @@ def test_the_table_of_ascents():
 
 @pytest.mark.parametrize("name", ["missing", "point"])
 def test_an_option_is_a_setting_only_if_it_means_the_same(name):
-    """The setting `missing` is about lost messages, RelaySGD's about models; `point` is no setting at all."""
+    """RelaySGD's `missing` and GUT's `point` are options of these methods alone."""
     method = {"missing": "relay_sgd", "point": "gut"}[name]
     (option,) = [each for each in algorithms.options_of_method(method) if each.name == name]
     assert not option.is_setting

@@ -44,11 +44,11 @@ def grid(tmp_path):
     config = Config(method="qgm", seeds="0,1", sweep="learning_rate:0.02,0.1,0.5")
     values = [0.5, 0.6, 0.7, 0.8, 0.9, None]
     rates = [0.02, 0.02, 0.1, 0.1, 0.5, 0.5]
-    replicas = [
+    trials = [
         {"seed": seed, "learning_rate": rate, **ended(value)}
         for seed, rate, value in zip([0, 1] * 3, rates, values, strict=True)
     ]
-    write(tmp_path / "qgm", config, {"status": "finished", "diverged": 1, "replicas": replicas})
+    write(tmp_path / "qgm", config, {"status": "finished", "diverged": 1, "trials": trials})
     for rate, value in ((0.02, 0.9), (0.1, 0.4), (0.5, None)):
         write(tmp_path / f"dpsgd{rate}", Config(method="dpsgd", learning_rate=rate), ended(value))
     return tmp_path

@@ -49,7 +49,7 @@ def test_arrows_point_to_the_agent_that_hears():
 
 
 def test_a_wider_line_is_a_larger_weight_in_all_turns():
-    graphs = sj.cycle(sj.complete(4), sj.ring(4), sj.isolated(4))
+    graphs = sj.alternate(sj.complete(4), sj.ring(4), sj.isolated(4))
     widths = [
         {float(path.get("stroke-width")) for path in drawing.iter("path")}
         for drawing in drawings_of(graph_drawings.graph(graphs))
@@ -75,7 +75,7 @@ def test_what_is_too_much_is_told_in_words():
     assert graph_drawings.edges(sj.complete(150)) == []
     third = 1 / 3
     assert graph_drawings.edges(sj.ring(3)) == [(0, 1, third), (0, 2, third), (1, 2, third)]
-    assert graph_drawings.edges(sj.cycle(sj.chain(3), sj.directed_ring(3))) == [
+    assert graph_drawings.edges(sj.alternate(sj.path(3), sj.directed_ring(3))) == [
         *((0, 1, third, 0), (1, 2, third, 0)),
         *((0, 2, 0.5, 1), (1, 0, 0.5, 1), (2, 1, 0.5, 1)),
     ]
@@ -141,7 +141,7 @@ def test_a_picture_is_written_with_the_line_that_describes_the_graph(tmp_path, c
 
 def test_a_picture_has_a_panel_for_each_turn_and_every_weight(tmp_path):
     path = tmp_path / "graph.svg"
-    plot_graph(sj.cycle(sj.star(4), sj.directed_ring(4)), path)
+    plot_graph(sj.alternate(sj.star(4), sj.directed_ring(4)), path)
     text = path.read_text()
     xml.etree.ElementTree.fromstring(text)
     for said in ("step 0", "step 1", "0.25", "0.75", "0.5"):

@@ -41,7 +41,9 @@ def group(**settings):
 
 
 def test_a_method_and_its_saddle_version_share_a_hue():
-    pairs = [group(method=method, ascent=ascent) for method in ("qgm", "d2") for ascent in ("none", "sam")]
+    pairs = [
+        group(method=method, gradient=estimator) for method in ("qgm", "d2") for estimator in ("none", "sam")
+    ]
     assert plots.looks(pairs) == [(0, 1), (0, 0), (1, 1), (1, 0)]  # sharp ones are solid
     named = [group(method=method) for method in ("dpsgd", "d_saddle", "q_saddle", "qgm", "d2")]
     assert plots.looks(named) == [(0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
@@ -62,8 +64,8 @@ def test_the_pairs_are_those_of_the_methods_themselves():
     for name, plain in plots.PLAIN.items():
         made = METHODS[name](sj.ring(3), 0.1, rho=0.1)
         bare = METHODS[plain](sj.ring(3), 0.1)
-        assert (made.rule.demands, made.name, bare.name) == (bare.rule.demands, name, plain)
-        assert made.ascent.name != bare.ascent.name
+        assert (made.rule.requires, made.name, bare.name) == (bare.rule.requires, name, plain)
+        assert made.gradient.name != bare.gradient.name
     wrapped = {name for name in METHODS if inspect.unwrap(METHODS[name]).__name__ != name}
     assert wrapped
     assert wrapped <= set(plots.PLAIN)

@@ -1,4 +1,4 @@
-"""metrics.jsonl read in three ways: all of it, from its end, and thinned."""
+"""metrics.jsonl read in three ways: all of it, from its end, and downsampled."""
 
 import json
 import os
@@ -31,9 +31,9 @@ def test_all_three_agree_on_a_short_file(tmp_path):
     records = read_metrics(tmp_path)
     assert len(records) == 24
     assert list(newest(tmp_path)) == records[::-1]
-    thinned = read_thinned(tmp_path, 100)
-    assert thinned.records == records
-    assert thinned.is_whole
+    downsampled = read_thinned(tmp_path, 100)
+    assert downsampled.records == records
+    assert downsampled.is_whole
     assert read_metrics(tmp_path / "nowhere") == [] == list(newest(tmp_path / "nowhere"))
 
 
@@ -70,8 +70,8 @@ def test_numbers_that_are_not_finite_become_none(tmp_path):
         ({"train_loss": "x"}, "'train_loss' must be a number, got 'x'"),
         ({"train_loss": [1]}, "'train_loss' must be a number, got a list"),
         ({"train_loss": {}}, "'train_loss' must be a number, got a dict"),
-        ({"train_loss_by_replica": 5}, "'train_loss_by_replica' must be a list, got '5'"),
-        ({"train_loss_by_replica": [[1]]}, "'train_loss_by_replica' must be a number, got a list"),
+        ({"train_loss_by_trial": 5}, "'train_loss_by_trial' must be a list, got '5'"),
+        ({"train_loss_by_trial": [[1]]}, "'train_loss_by_trial' must be a number, got a list"),
         ({"x_by_layer": [[1]]}, "'x_by_layer' must be a number, got a list"),
     ],
     ids=str,
@@ -86,9 +86,9 @@ def test_wrong_values_are_told_with_their_line(change, told, tmp_path):
         assert told in str(caught.value)
 
 
-def test_lists_of_replicas_and_layers_may_be_nested(tmp_path):
-    write(tmp_path, [{"step": 1, "epoch": 0, "x_by_layer_by_replica": [[1, 2], None], "a_each": [1, None]}])
-    assert read_metrics(tmp_path)[0]["x_by_layer_by_replica"] == [[1, 2], None]
+def test_lists_of_trials_and_layers_may_be_nested(tmp_path):
+    write(tmp_path, [{"step": 1, "epoch": 0, "x_by_layer_by_trial": [[1, 2], None], "a_each": [1, None]}])
+    assert read_metrics(tmp_path)[0]["x_by_layer_by_trial"] == [[1, 2], None]
 
 
 @pytest.mark.parametrize("kind", ["no utf-8", "deep", "digits", "4000 digits"])

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import optax
 import printed_algorithms as printed
-import printed_ascents as climbs
+import printed_gradients as climbs
 import pytest
 from problem import IRREGULAR, Problem, run
 
@@ -61,7 +61,7 @@ def drawn(name, keys):
 
 
 # b is no weight and w is one: it has two axes.
-ASCENTS = {
+GRADIENTS = {
     "asam": (sj.asam(0.4, eta=0.1), lambda *_: climbs.asam(0.4, 0.1, (False, True))),
     "looksam": (sj.looksam(0.3, every=3, alpha=0.6), lambda *_: climbs.looksam(0.3, 3, 0.6)),
     "gsam": (sj.gsam(0.4, 0.1, alpha=0.5), lambda *_: climbs.gsam(0.4, 0.1, 0.5, lambda t: 1.0)),
@@ -78,12 +78,12 @@ ASCENTS = {
 }
 
 
-@pytest.mark.parametrize("ascent", ASCENTS)
+@pytest.mark.parametrize("estimator", GRADIENTS)
 @pytest.mark.parametrize("name", ["dpsgd", "qgm", "ngm"])
-def test_ascents_are_the_published_formulas(name, ascent):
+def test_gradients_are_the_published_formulas(name, estimator):
     problem, shared = Samples(), {"beta": 0.9, "nesterov": True, "weight_decay": 0.03}
     keys = jax.random.split(jax.random.key(3), problem.steps)
-    chosen, transcribe = ASCENTS[ascent]
+    chosen, transcribe = GRADIENTS[estimator]
     climb = climbs.source(transcribe(name, keys), problem)
     expected = getattr(printed, name)(problem.start, IRREGULAR.mixing, climb, problem.steps, eta, **shared)
     method = sj.saddle(getattr(sj, name)(IRREGULAR, SCHEDULE, **shared), chosen)

@@ -8,7 +8,7 @@ import pytest
 from problem import Problem, run
 
 import saddle_jax as sj
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.sam.esam import rising, some_tensors
 
 

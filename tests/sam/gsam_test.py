@@ -8,11 +8,11 @@ import pytest
 from problem import Problem, run
 
 import saddle_jax as sj
-from saddle_jax.core.ascent import GradientFn
+from saddle_jax.core.estimator import GradientFn
 
 
-def models(ascent, problem):
-    return run(sj.saddle(sj.qgm(sj.ring(5), 0.1), ascent), problem)[0]
+def models(estimator, problem):
+    return run(sj.saddle(sj.qgm(sj.ring(5), 0.1), estimator), problem)[0]
 
 
 def test_without_correction_it_is_sam():

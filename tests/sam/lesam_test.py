@@ -8,8 +8,8 @@ import pytest
 from problem import Problem
 
 import saddle_jax as sj
-from saddle_jax.core.ascent import GradientFn
-from saddle_jax.core.ledger import passes_per_step
+from saddle_jax.core.comm_cost import passes_per_step
+from saddle_jax.core.estimator import GradientFn
 
 
 def recorded(along=None):
@@ -24,15 +24,15 @@ def recorded(along=None):
 
 
 def test_it_climbs_back_along_the_last_movement_or_along_what_is_at_hand():
-    ascent, x = sj.lesam(0.5), jnp.array([1.0, 1.0])
+    estimator, x = sj.lesam(0.5), jnp.array([1.0, 1.0])
     grad, points = recorded()
-    _, state = ascent.gradient(grad, x, (), ascent.init(x), 0)
-    _, state = ascent.gradient(grad, x - jnp.array([3.0, 4.0]), (), state, 0)
+    _, state = estimator.gradient(grad, x, (), estimator.init(x), 0)
+    _, state = estimator.gradient(grad, x - jnp.array([3.0, 4.0]), (), state, 0)
     np.testing.assert_array_equal(points[0], x)  # no movement yet
     np.testing.assert_allclose(points[1], x - jnp.array([3.0, 4.0]) + jnp.array([0.3, 0.4]), rtol=1e-6)
     np.testing.assert_array_equal(state, x - jnp.array([3.0, 4.0]))
     grad, points = recorded(along=jnp.array([0.0, 2.0]))
-    ascent.gradient(grad, x, (), state, 0)
+    estimator.gradient(grad, x, (), state, 0)
     np.testing.assert_allclose(points[0], [1.0, 1.5])
 
 
@@ -62,5 +62,5 @@ def test_it_costs_what_the_plain_method_costs():
 def test_models_and_states_may_be_donated():
     params = jax.tree.map(jnp.asarray, Problem(4).params)
     method = sj.saddle(sj.dpsgd(sj.ring(4), 0.1), sj.lesam())
-    for mine, kept in zip(*map(jax.tree.leaves, (params, method.init(params).ascent[0])), strict=True):
+    for mine, kept in zip(*map(jax.tree.leaves, (params, method.init(params).gradient[0])), strict=True):
         assert mine.unsafe_buffer_pointer() != kept.unsafe_buffer_pointer()

@@ -26,13 +26,13 @@ def flat(tree):
 @pytest.mark.usefixtures("x64")
 def test_what_is_remembered_is_orthogonal_to_the_gradient_over_all_tensors(gradients):
     grad, x, d = gradients
-    ascent = sj.looksam(0.3, every=2, alpha=0.7)
-    g, (g_s, g_v) = flat(grad(x, d)), ascent.gradient(grad, x, d, ascent.init(x), 0)
+    estimator = sj.looksam(0.3, every=2, alpha=0.7)
+    g, (g_s, g_v) = flat(grad(x, d)), estimator.gradient(grad, x, d, estimator.init(x), 0)
     assert abs(flat(g_v) @ g) < 1e-14
     # What was taken away is a multiple of g, of the whole of it: norms per tensor would give two multiples.
     ratios = (flat(g_s) - flat(g_v)) / g
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-12)
-    between, kept = ascent.gradient(grad, x, d, g_v, 1)
+    between, kept = estimator.gradient(grad, x, d, g_v, 1)
     chex.assert_trees_all_equal(kept, g_v)
     np.testing.assert_allclose(np.linalg.norm(flat(between) - g), 0.7 * np.linalg.norm(g), rtol=1e-12)
 
@@ -40,8 +40,8 @@ def test_what_is_remembered_is_orthogonal_to_the_gradient_over_all_tensors(gradi
 def test_every_step_or_nothing_borrowed_is_sam():
     problem, base = Problem(5), sj.dpsgd(sj.ring(5), 0.1)
 
-    def models(ascent):
-        return run(sj.saddle(base, ascent), problem)[0]
+    def models(estimator):
+        return run(sj.saddle(base, estimator), problem)[0]
 
     chex.assert_trees_all_close(models(sj.looksam(0.2, every=1)), models(sj.sam(0.2)), rtol=1e-6)
     nothing = models(sj.looksam(0.2, every=3, alpha=0.0))
@@ -51,9 +51,9 @@ def test_every_step_or_nothing_borrowed_is_sam():
 
 @pytest.mark.parametrize(("every", "passes"), [(1, 2), (2, 1.5), (5, 1.2), (10, 1.1)])
 def test_it_counts_its_passes(every, passes):
-    ascent = sj.looksam(every=every)
-    assert ascent.passes_per_step == pytest.approx(passes)
-    assert ascent.phases == (0,) + (1,) * (every - 1)
+    estimator = sj.looksam(every=every)
+    assert estimator.passes_per_step == pytest.approx(passes)
+    assert estimator.phases == (0,) + (1,) * (every - 1)
 
 
 def test_rounding_is_no_direction():

@@ -30,8 +30,8 @@ def test_links_that_lead_out_are_not_followed(tmp_path):
     (tmp_path / "runs" / "whole").symlink_to(outside)
     within = folders.write_run(tmp_path / "runs" / "within")
     (within / "paper.json").symlink_to(within / "result.json")
-    replicas = folders.write_run(tmp_path / "runs" / "several")
-    (replicas / "sharpness-1.json").symlink_to(outside / "result.json")
+    trials = folders.write_run(tmp_path / "runs" / "several")
+    (trials / "sharpness-1.json").symlink_to(outside / "result.json")
     assert states(tmp_path / "runs") == {
         "inside": ("unreadable", "metrics.jsonl is a link that leads out of the folder: it is not read"),
         "several": ("unreadable", "sharpness-1.json is a link that leads out of the folder: it is not read"),

@@ -1,4 +1,4 @@
-"""Convex tasks through the whole machine: their metrics, whole shares, resume, replicas, verbs, curvature."""
+"""Convex tasks through the whole machine: their metrics, whole shares, resume, trials, verbs, curvature."""
 
 import csv
 import dataclasses
@@ -75,7 +75,7 @@ def test_the_metrics_are_those_of_the_optimum_and_weight_decay_is_part_of_it(kin
     assert found["distance"] == pytest.approx(0.5 * np.sqrt(20), rel=1e-6)
     assert found["gap"] == pytest.approx(whole.value(x) - optimum.value, rel=1e-5)
     assert found["gradient_norm"] == pytest.approx(np.linalg.norm(whole.gradient(x)), rel=1e-5)
-    facts = run.objective.facts(run.ground)
+    facts = run.objective.facts(run.context)
     assert facts["L"] == pytest.approx(1.05, rel=1e-6)
     assert facts["kappa"] == pytest.approx(1.05 / 0.15, rel=1e-5)
     assert facts["delta"] == optimum.heterogeneity
@@ -108,12 +108,12 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(trained, tmp_path):
     assert loop.train(config, tmp_path, QUIET)["params_sha256"] == trained[0]["params_sha256"]
 
 
-def test_replicas_are_the_runs_by_themselves(trained, tmp_path):
+def test_trials_are_the_runs_by_themselves(trained, tmp_path):
     result = loop.train(dataclasses.replace(SMALL, seeds="0,3"), tmp_path / "both", QUIET)
     other = loop.train(dataclasses.replace(SMALL, seed=3), tmp_path / "three", QUIET)
     alone = [trained[0]["test_distance"], other["test_distance"]]
     assert alone[0] != alone[1]  # partitions differ, so agents do
-    found = [replica["test_distance"] for replica in result["replicas"]]
+    found = [trial["test_distance"] for trial in result["trials"]]
     np.testing.assert_allclose(found, alone, rtol=1e-3)
     assert result["test_distance"] == pytest.approx(np.mean(found))
 
@@ -135,7 +135,7 @@ def test_the_measured_curvature_is_the_known_one(trained, capsys):
     assert cli.main(["saddle", "sharpness", str(workdir)]) == 0
     capsys.readouterr()
     stages = json.loads((workdir / "sharpness.json").read_text())["stages"]
-    known = run.objective.facts(run.ground)
+    known = run.objective.facts(run.context)
     decay = SMALL.weight_decay  # of the method, and no part of the loss
     assert stages[-1]["lambda_max"] == pytest.approx(known["L"] - decay, rel=1e-5)
     assert stages[-1]["lambda_min"] == pytest.approx(known["mu"] - decay, rel=1e-4)

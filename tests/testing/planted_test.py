@@ -26,7 +26,7 @@ def method(step, init=lambda x: ()):
         def take(s, x, state):
             return step(s, x, state, learning_rate, topology)
 
-        return sj.Method("planted", topology, sj.Rule(init, take, demands="average"))
+        return sj.Method("planted", topology, sj.Rule(init, take, requires="doubly"))
 
     return factory
 
@@ -188,7 +188,7 @@ def descent_with(rate_at):
         def step(s, x, state):
             return s.network.mix(descend(s, x, lambda t: rate_at(learning_rate, t))), state
 
-        return sj.Method("planted", topology, sj.Rule(lambda x: (), step, demands="average"))
+        return sj.Method("planted", topology, sj.Rule(lambda x: (), step, requires="doubly"))
 
     return factory
 

@@ -11,13 +11,13 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data, testing
 from saddle_jax.compression.signs import Sign
-from saddle_jax.core.ascent import Ascent, nothing
+from saddle_jax.core.estimator import GradientEstimator, nothing
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.tasks.objectives import Metric, Objective
 
 
-def ascent(gradient, needs=()):
-    return lambda: Ascent("planted()", nothing, gradient, needs=needs)
+def estimator(gradient, needs=()):
+    return lambda: GradientEstimator("planted()", nothing, gradient, needs=needs)
 
 
 def divided_by_its_norm(grad, x, d, state, phase):
@@ -133,19 +133,19 @@ def without_its_metric(apply):
 
 PLANTED = {
     "a norm of zero": (
-        lambda: testing.check_ascent(ascent(divided_by_its_norm)),
+        lambda: testing.check_gradient(estimator(divided_by_its_norm)),
         "a gradient that vanishes stays zero",
         "at a minimum phase 0 gives the gradient",
     ),
-    "a key of an ascent": (
-        lambda: testing.check_ascent(ascent(with_noise_of_its_own)),
+    "a key of an estimator": (
+        lambda: testing.check_gradient(estimator(with_noise_of_its_own)),
         "every random number follows from the step",
         "use s.network.key()",
     ),
     "a byte too few": (
         lambda: testing.check_compressor(Counted),
         "decoding gives the compressed tensor and its length is booked",
-        "and 32 are booked",
+        "and 32 are counted",
     ),
     "another decoder": (
         lambda: testing.check_compressor(Scaled),
@@ -232,8 +232,8 @@ def test_a_planted_bug_is_found_by_its_invariant(name):
     ("check", "thing", "told"),
     [
         ("compressor", lambda: 3, "must return a Compressor, got 3"),
-        ("graph", lambda n: n, "a Topology or a Cycle, got 8"),
-        ("ascent", lambda: 3, "must return an Ascent, got 3"),
+        ("graph", lambda n: n, "a Topology or a TimeVarying, got 8"),
+        ("gradient", lambda: 3, "must return a GradientEstimator, got 3"),
         ("dataset", 3, "got a int"),
         ("model", 3, r"pair of functions \(init, apply\), got 3"),
     ],

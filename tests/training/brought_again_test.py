@@ -62,7 +62,7 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
     record = json.loads(path.read_text())
     planted = "mine.py:run(args=['touch','trapped'])"
     entries = [entry for entry in record["code"] if entry["setting"] == "compressor"]
-    others = {"method": "qgm", "ascent": "none", "topology": "ring", "compressor": planted}
+    others = {"method": "qgm", "gradient": "none", "topology": "ring", "compressor": planted}
     entries[0] |= {"spelling": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
     path.write_text(json.dumps(record | {"config": record["config"] | others, "code": entries}))
     assert saddle(*verb, "run", "--code=mine.py") == 2
@@ -76,7 +76,7 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
 def test_what_is_called_is_told_before(copied, capsys):
     assert saddle("evaluate", "run", "--code=mine.py") == 0
     assert capsys.readouterr().err == (
-        "saddle: run calls method mine.py:method(beta=0.8), ascent mine.py:ascent(radius=0.1), "
+        "saddle: run calls method mine.py:method(beta=0.8), gradient mine.py:estimator(radius=0.1), "
         "compressor mine.py:Compressor(size=2), as --code allows\n"
     )
 

@@ -1,4 +1,4 @@
-"""A method, ascent, compressor and graph of a user's own: train, resume and compare."""
+"""A method, estimator, compressor and graph of a user's own: train, resume and compare."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def test_brought_things_train_as_ours_do(folder, capsys):
 WAYS = {
     "devices": (["--config.devices=4"], ["--config.devices=4"]),
     "faults": (["--config.drop=0.1", "--config.compressor=none"],) * 2,
-    "replicas": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
+    "trials": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
     "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
     "a graph in a file": (["--config.topology=four.edges"], ["--config.topology=ring"]),
     "turns": (
@@ -43,7 +43,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_replicas_devices_faults_and_sweeps_have_them(folder, way):
+def test_trials_devices_faults_and_sweeps_have_them(folder, way):
     theirs, ours = WAYS[way]
     assert saddle("train", "--quiet", *SMALL, *BROUGHT, *theirs, "--workdir=theirs") == 0
     assert saddle("train", "--quiet", *SMALL, *OURS, *ours, "--workdir=ours") == 0
@@ -69,7 +69,7 @@ def test_a_module_is_found_where_python_finds_it(folder, monkeypatch, capsys):
 
 def test_the_folder_has_hashes_and_copies(trained):
     record = json.loads((trained / "run" / "config.json").read_text())
-    assert [entry["setting"] for entry in record["code"]] == ["method", "ascent", "compressor", "topology"]
+    assert [entry["setting"] for entry in record["code"]] == ["method", "gradient", "compressor", "topology"]
     for entry in record["code"]:
         content = (trained / entry["file"]).read_bytes()
         assert entry["sha256"] == hashlib.sha256(content).hexdigest()
@@ -173,12 +173,13 @@ WRONG = {
               "sweep must not name gamma for mine.py:method, which has none"),
     "seeds": (["--config.topology=mine.py:drawn", "--config.seeds=0,1"],
               "seeds must be one for topology mine.py:drawn, whose graph differs between seeds"),
-    "ascent": (["--config.ascent=mine.py:number"], "ascent mine.py:number must return an Ascent, got 5"),
-    "rho": (["--config.ascent=mine.py:ascent", "--config.rho=0.3"],
-            "rho must be 0.05 beside ascent mine.py:ascent"),
+    "gradient": (["--config.gradient=mine.py:number"],
+                 "gradient mine.py:number must return a GradientEstimator, got 5"),
+    "rho": (["--config.gradient=mine.py:estimator", "--config.rho=0.3"],
+            "rho must be 0.05 beside gradient mine.py:estimator"),
     "compressor": (["--config.compressor=mine.py:number"],
                    "compressor mine.py:number must return an Operator"),
-    "graph": (["--config.topology=mine.py:number"], "must return a Topology or a Cycle, got 5"),
+    "graph": (["--config.topology=mine.py:number"], "must return a Topology or a TimeVarying, got 5"),
     "size": (["--config.topology=four.edges", "--config.agents=5"],
              "agents must be 4 for topology four.edges, got 5"),
     "no graph": (["--config.topology=no.npy"],
@@ -263,9 +264,9 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
     assert saddle("methods", "mine.py:method", "--json") == 0
     (facts,) = json.loads(capsys.readouterr().out)
     assert facts["sends"] == "1"
-    assert saddle("ascents", "mine.py:ascent") == 0
+    assert saddle("gradients", "mine.py:estimator") == 0
     assert "It takes 2 backward passes per gradient" in capsys.readouterr().out
-    for verb in ("methods", "ascents"):
+    for verb in ("methods", "gradients"):
         assert saddle(verb, "mine.py:nothing") == 2
         assert "got no 'nothing' there" in capsys.readouterr().err
 
@@ -281,7 +282,7 @@ def test_objects_of_a_program_are_named_and_not_looked_for():
 
 def test_settings_look_at_no_file_before_a_run_is_built(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = Config(method="no.py:f(x=1)", ascent="no:f", compressor="no.py:F", topology="no.npy+no.py:g",
+    config = Config(method="no.py:f(x=1)", gradient="no:f", compressor="no.py:F", topology="no.npy+no.py:g",
                     model="no.py:M", dataset="no.py:load", seeds="0,1")  # fmt: skip
     assert len(config.each()) == 2
     assert [thing.short for thing in source_files.things(config)] == [

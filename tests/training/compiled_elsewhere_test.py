@@ -76,7 +76,7 @@ def test_four_a40s(method, agents):
 @needs("jax_cuda12_plugin", "plan-cuda")
 def test_jaxs_own_rule_has_windows_as_large_as_the_image():
     """What `check` is there to refuse: without it, a test that compiles would prove nothing."""
-    found = compiled_for("a40x4", method="dpsgd", agents=10, lowering="plain")
+    found = compiled_for("a40x4", method="dpsgd", agents=10, conv_impl="plain")
     assert found.largest_window == 32
     assert "convolution kernel gradient" not in found.kernels
 

@@ -82,7 +82,7 @@ def test_the_first_signal_lets_a_verb_tidy_up():
 def test_two_signals_at_once_are_one():
     """`timeout` sends one to the process and one to its group."""
     noting = (
-        "with i.Noted() as noted:\n  while not noted.signal: time.sleep(0.01)\n  time.sleep(1)\nsys.exit(7)\n"
+        "with i.Signals() as seen:\n  while not seen.signal: time.sleep(0.01)\n  time.sleep(1)\nsys.exit(7)\n"
     )
     process = start(noting)
     _, error, _ = interrupt(process, [TERM, TERM], gap=0.01)

@@ -267,10 +267,10 @@ def test_a_folder_in_use_or_of_another_run_is_refused(uninterrupted):
 
 def test_a_run_can_be_opened_again(uninterrupted):
     result, workdir = uninterrupted
-    replica, step, params = reopen.open_run(workdir, pytest.fail)
+    trial, step, params = reopen.open_run(workdir, pytest.fail)
     assert step == 60
-    assert replica.evaluate(reopen.choose(params, None))["accuracy"] == result["test_accuracy"]
-    agents = [replica.evaluate(reopen.choose(params, agent))["accuracy"] for agent in range(3)]
+    assert trial.evaluate(reopen.choose(params, None))["accuracy"] == result["test_accuracy"]
+    agents = [trial.evaluate(reopen.choose(params, agent))["accuracy"] for agent in range(3)]
     assert np.mean(agents) == pytest.approx(result["agent_accuracy_mean"])
     with pytest.raises(ValueError, match="agent must be 0 to 2, got 3"):
         reopen.choose(params, 3)
@@ -287,11 +287,11 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
             return lambda: self._images[samples]
 
     program = build(SMALL)
-    images = Streamed(program.replica.dataset.train["inputs"])
+    images = Streamed(program.trial.dataset.train["inputs"])
     dataset = dataclasses.replace(
-        program.replica.dataset, train={**program.replica.dataset.train, "inputs": images}
+        program.trial.dataset, train={**program.trial.dataset.train, "inputs": images}
     )
-    streamed = dataclasses.replace(program, replicas=(dataclasses.replace(program.replica, dataset=dataset),))
+    streamed = dataclasses.replace(program, trials=(dataclasses.replace(program.trial, dataset=dataset),))
     monkeypatch.setattr(loop, "build", lambda config, parts: streamed)
     result = loop.train(SMALL, tmp_path, QUIET)
     assert result["test_accuracy"] == pytest.approx(uninterrupted[0]["test_accuracy"], abs=0.006)

@@ -18,9 +18,9 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.devices=1", "-
 def look(logits, labels, classes=3, **more):
     logits, labels = np.array(logits, float), np.array(labels)
     dataset = types.SimpleNamespace(class_names=tuple("abcdefgh"[:classes]))
-    replica = types.SimpleNamespace(dataset=dataset, config=types.SimpleNamespace(agents=3))
+    trial = types.SimpleNamespace(dataset=dataset, config=types.SimpleNamespace(agents=3))
     hits = logits.argmax(axis=-1) == labels
-    return types.SimpleNamespace(logits=logits, labels=labels, hits=hits, replica=replica, **more)
+    return types.SimpleNamespace(logits=logits, labels=labels, hits=hits, trial=trial, **more)
 
 
 def test_metrics_of_classes_by_hand():
@@ -50,7 +50,7 @@ def test_disagreement_is_the_mean_over_pairs(monkeypatch):
     """Of three agents, on the first sample all agree; on the second one differs: two of three pairs."""
     votes = {0: [[1, 0], [1, 0]], 1: [[1, 0], [1, 0]], 2: [[1, 0], [0, 1]]}
     monkeypatch.setattr(evaluation, "choose", lambda params, agent: agent)
-    monkeypatch.setattr(evaluation, "_outputs", lambda replica, agent: np.array(votes[agent]))
+    monkeypatch.setattr(evaluation, "_outputs", lambda trial, agent: np.array(votes[agent]))
     assert evaluation.disagreement(look(votes[0], [0, 0], 2, params=None)) == pytest.approx((0 + 2 / 3) / 2)
 
 
@@ -116,14 +116,14 @@ def test_a_metric_of_your_own_is_the_mean_over_the_test_set(trained, tmp_path, c
     assert "ZeroDivisionError" in error
 
 
-def test_all_replicas_of_a_folder_are_columns(tmp_path, capsys):
+def test_all_trials_of_a_folder_are_columns(tmp_path, capsys):
     options = ["--config.seeds=3,1", "--config.epochs=1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *TINY, *options]) == 0
     told = evaluate(capsys, tmp_path / "run", "--metrics=accuracy").out
-    first, second = (one["test_accuracy"] for one in read_result(tmp_path / "run")["replicas"])
+    first, second = (one["test_accuracy"] for one in read_result(tmp_path / "run")["trials"])
     assert re.search("seed 3, epoch 1 +seed 1, epoch 1", told)
     assert re.search(rf"accuracy +{100 * first:.2f} % +{100 * second:.2f} %", told)
-    (record,) = json.loads(evaluate(capsys, tmp_path / "run", "--metrics=loss", "--replica=1", "--json").out)
+    (record,) = json.loads(evaluate(capsys, tmp_path / "run", "--metrics=loss", "--trial=1", "--json").out)
     assert record["run"] == {"seed": 1}
 
 
@@ -144,7 +144,7 @@ BAD = {
     "unknown": (["--metrics=top6"], "did you mean 'top5'.*metrics must be of accuracy, loss, .* got 'top6'"),
     "epoch": (["--metrics=loss", "--epochs=7"], "epochs must be among those with a checkpoint"),
     "agent": (["--metrics=loss", "--agent=9"], "agent must be 0 to 3, got 9"),
-    "replica": (["--metrics=loss", "--replica=2"], "replica must be 0 to 0"),
+    "trial": (["--metrics=loss", "--trial=2"], "trial must be 0 to 0"),
     "file": (["--metrics=nowhere.py:f"], "nowhere.py"),
 }
 

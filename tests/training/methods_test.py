@@ -52,36 +52,36 @@ def test_a_setting_reaches_the_method_whatever_its_value(options):
 
 
 @pytest.mark.parametrize(
-    ("settings", "ascent"),
+    ("settings", "estimator"),
     [
         ({"method": "qgm"}, "plain()"),
         ({"method": "q_saddle"}, "sam(rho=0.05)"),
-        ({"method": "qgm", "ascent": "sam", "rho": 0.2, "ascent_every": 5}, "sam(rho=0.2, every=5)"),
-        ({"method": "qgm", "ascent": "sam(rho=0.1)", "ascent_every": 5}, "sam(rho=0.1, every=5)"),
-        ({"method": "qgm", "ascent": "asam"}, "asam(rho=0.5, eta=0.01)"),
+        ({"method": "qgm", "gradient": "sam", "rho": 0.2, "ascent_every": 5}, "sam(rho=0.2, every=5)"),
+        ({"method": "qgm", "gradient": "sam(rho=0.1)", "ascent_every": 5}, "sam(rho=0.1, every=5)"),
+        ({"method": "qgm", "gradient": "asam"}, "asam(rho=0.5, eta=0.01)"),
         (
-            {"method": "qgm", "ascent": "sam(every=5)", "sweep": "rho:0.1,0.2", "rho": 0.2},
+            {"method": "qgm", "gradient": "sam(every=5)", "sweep": "rho:0.1,0.2", "rho": 0.2},
             "sam(rho=0.2, every=5)",
         ),
-        ({"method": "q_saddle", "ascent": "lesam(rho=0.3)"}, "lesam(rho=0.3)"),
-        ({"method": "dfedsam", "ascent": "esam"}, "esam(rho=0.05, beta=0.6, gamma=0.5)"),
+        ({"method": "q_saddle", "gradient": "lesam(rho=0.3)"}, "lesam(rho=0.3)"),
+        ({"method": "dfedsam", "gradient": "esam"}, "esam(rho=0.05, beta=0.6, gamma=0.5)"),
     ],
 )
-def test_the_ascent_is_the_one_that_is_named(settings, ascent):
+def test_the_gradient_is_the_one_that_is_named(settings, estimator):
     method = built(**settings)
-    assert str(method.ascent) == ascent
-    named = settings["method"] + ("+saddle" if settings["method"] == "qgm" and "ascent" in settings else "")
+    assert str(method.gradient) == estimator
+    named = settings["method"] + ("+saddle" if settings["method"] == "qgm" and "gradient" in settings else "")
     assert method.name == named
 
 
 def test_gsam_follows_the_learning_rate():
-    config = Config(agents=8, method="qgm", ascent="gsam(rho_max=0.4, rho_min=0.1)", learning_rate=0.2)
+    config = Config(agents=8, method="qgm", gradient="gsam(rho_max=0.4, rho_min=0.1)", learning_rate=0.2)
     method = build.build_method(config, sj.ring(8), optax.piecewise_constant_schedule(0.2, {3: 0.5}))
     constant = build.build_method(config, sj.ring(8), optax.constant_schedule(0.2))
-    assert method.ascent.needs == ("t",)
+    assert method.gradient.needs == ("t",)
     model, ends = {"x": jax.numpy.ones(2)}, []
     for each in (method, constant):
-        gradient = sj.Method("g", sj.isolated(1), sj.Rule(lambda x: (), _gradient), ascent=each.ascent)
+        gradient = sj.Method("g", sj.isolated(1), sj.Rule(lambda x: (), _gradient), gradient=each.gradient)
         x = sj.replicate(model, 1)
         state = gradient.init(x)._replace(t=jax.numpy.int32(5))
         ends.append(
@@ -95,7 +95,7 @@ def _gradient(s, x, state):
 
 
 def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
-    assert built(method="gradient_tracking", slowmo_every=4).rule.phases[3] != 0
+    assert built(method="gradient_tracking", slowmo_every=4).rule.kinds[3] != 0
     for method in ("ecd", "d2(variant=original)"):
         with pytest.raises(sj.ArgumentError, match="method must be one whose models may be set from outside"):
             built(method=method, beta=0.0, slowmo_every=4)
@@ -106,16 +106,16 @@ def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
     [
         ({"method": "kgt", "beta": 0.5}, "beta must be 0.9 for kgt, which has no such option .* got 0.5"),
         ({"method": "gut(mu=0.02)", "mu": 0.5}, "mu must be -1.0 for gut.mu=0.02., which .* sets it itself"),
-        ({"method": "dfedsam(rho=0.02)", "ascent": "none"}, "ascent must not be none for dfedsam"),
+        ({"method": "dfedsam(rho=0.02)", "gradient": "none"}, "gradient must not be none for dfedsam"),
         (
-            {"method": "qgm", "ascent": "looksam", "ascent_every": 10},
-            "ascent_every must be 1 beside ascent looksam",
+            {"method": "qgm", "gradient": "looksam", "ascent_every": 10},
+            "ascent_every must be 1 beside gradient looksam",
         ),
         (
-            {"method": "qgm", "ascent": "sam(rho=0.1)", "rho": 0.2},
-            r"rho must be 0.05 beside ascent sam\(rho=0.1\)",
+            {"method": "qgm", "gradient": "sam(rho=0.1)", "rho": 0.2},
+            r"rho must be 0.05 beside gradient sam\(rho=0.1\)",
         ),
-        ({"method": "qgm", "ascent": "gsam", "sweep": "rho:0.1,0.2"}, "sweep must not name rho for qgm"),
+        ({"method": "qgm", "gradient": "gsam", "sweep": "rho:0.1,0.2"}, "sweep must not name rho for qgm"),
         ({"method": "dpsgd(compressor=sign)"}, "method dpsgd takes .* got option 'compressor'"),
         ({"method": "qgm(beta={1, 2})"}, r"method must be NAME or NAME\(option=value"),
         ({"method": "qgm(beta={[]: 1})"}, r"method must be NAME or NAME\(option=value"),
@@ -139,5 +139,5 @@ def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
 
 
 def test_what_becomes_of_a_lost_message_is_no_option_of_relay_sgd(options):
-    assert "missing" not in options("relay_sgd", topology="chain", drop=0.1, missing="renormalise")
-    assert options("relay_sgd(missing=last)", topology="chain")["missing"] == "last"
+    assert "missing" not in options("relay_sgd", topology="path", drop=0.1, lost_weight="renormalise")
+    assert options("relay_sgd(missing=last)", topology="path")["missing"] == "last"

@@ -67,9 +67,9 @@ def test_old_and_new_seeds_are_one_folder(changes, seeds, had, tmp_path):
     assert [run.config for run in gather([tmp_path / "joined"])] == many.each()
     # The checkpoint holds all of them too, and the run goes on from it.
     for number in range(len(many.each())):
-        step, models = open_run(tmp_path / "joined", print, replica=number)[1:]
+        step, models = open_run(tmp_path / "joined", print, trial=number)[1:]
         assert step == 30
-        result = run_folder.read_result(tmp_path / "joined")["replicas"][number]
+        result = run_folder.read_result(tmp_path / "joined")["trials"][number]
         assert (result["status"] == "diverged") == (result["test_loss"] is None)
         assert models is not None
 
@@ -139,14 +139,14 @@ def test_what_cannot_be_joined_says_why(tmp_path, capsys):
 
 def test_the_same_command_with_more_seeds_goes_on(tmp_path, capsys):
     assert command(tmp_path / "run", "--config.seeds=0,1") == 0
-    kept = json.loads((tmp_path / "run" / "result.json").read_text())["replicas"]
+    kept = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
     assert command(tmp_path / "run", "--config.seeds=0,1,2") == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert [one["seed"] for one in result["replicas"]] == [0, 1, 2]
-    assert result["replicas"][:2] == kept
-    accuracies = [one["test_accuracy"] for one in result["replicas"]]
+    assert [one["seed"] for one in result["trials"]] == [0, 1, 2]
+    assert result["trials"][:2] == kept
+    accuracies = [one["test_accuracy"] for one in result["trials"]]
     assert result["test_accuracy"] == pytest.approx(sum(accuracies) / 3)
-    assert cli.main(["saddle", "evaluate", str(tmp_path / "run"), "--replica=2"]) == 0
+    assert cli.main(["saddle", "evaluate", str(tmp_path / "run"), "--trial=2"]) == 0
     assert f"{100 * accuracies[2]:.2f} %" in capsys.readouterr().out
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     assert command(tmp_path / "run", "--config.seeds=0,1,2,3") == 2

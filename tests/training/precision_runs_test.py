@@ -41,7 +41,7 @@ def step_of(config):
 @pytest.mark.parametrize("method", ["q_saddle", "n_saddle"])
 def test_only_the_model_multiplies_otherwise(method, precision):
     """Models, state and their average are float32: on this dense graph gossip is a product, too."""
-    changes = {"method": method, "precision": precision, "topology": "complete", "form": "dense"}
+    changes = {"method": method, "precision": precision, "topology": "complete", "mixing": "dense"}
     with policy.targeting("gpu"):
         step, arguments, program = step_of(dataclasses.replace(SMALL, **changes))
         found = products(step, *arguments)
@@ -54,9 +54,9 @@ def test_only_the_model_multiplies_otherwise(method, precision):
     assert real == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("lowering", ["auto", "fast"])
-def test_a_run_that_died_goes_on_bit_for_bit(lowering, tmp_path):
-    config = dataclasses.replace(SMALL, lowering=lowering)
+@pytest.mark.parametrize("conv_impl", ["auto", "fast"])
+def test_a_run_that_died_goes_on_bit_for_bit(conv_impl, tmp_path):
+    config = dataclasses.replace(SMALL, conv_impl=conv_impl)
     whole = loop.train(config, tmp_path / "whole", QUIET)
     for steps in (1, 3):
         with pytest.raises(Killed):
@@ -83,18 +83,16 @@ def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
 
 def test_less_is_kept_for_the_backward_pass():
     kept = [
-        memory.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).replica)
+        memory.kept_of_batch(build(dataclasses.replace(SMALL, precision=precision)).trial)
         for precision in ("float32", "bfloat16")
     ]
     assert kept[1] < 0.65 * kept[0]
 
 
 def test_curvature_is_measured_in_float32():
-    replica = build(SMALL).replica
-    loss = replica.loss_of("plain")
-    assert {dtype for dtype, _ in products(loss, replica.first_model(), replica.batch_shapes())} == {
-        "float32"
-    }
+    trial = build(SMALL).trial
+    loss = trial.loss_of("plain")
+    assert {dtype for dtype, _ in products(loss, trial.first_model(), trial.batch_shapes())} == {"float32"}
 
 
 @pytest.mark.parametrize("verb", ["train", "plan"])

@@ -1,4 +1,4 @@
-"""Seeds and sweeps that make no sense are told in one line."""
+"""Seeds and sweeps that make no sense are reported in one line."""
 
 import pytest
 

@@ -17,7 +17,7 @@ import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.table import cell_of, gather, seeds_together
-from saddle_jax.settings import sweep as replicas
+from saddle_jax.settings import sweep as trials
 from saddle_jax.settings.config import Config
 from saddle_jax.training import batches, describe, loop
 from saddle_jax.training.program import build
@@ -55,11 +55,11 @@ def after_steps(config, steps=3):
 
 
 def check_alone(config, numbers, tolerance=1e-6):
-    """Some replicas of a program against their own runs; models, and metrics with them."""
+    """Some trials of a program against their own runs; models, and metrics with them."""
     parts, carry, metrics = after_steps(config)
     models = [parts.models(carry, number) for number in numbers]
     for number, found in zip(numbers, models, strict=True):
-        _, alone, alone_metrics = after_steps(parts.replicas[number].config)
+        _, alone, alone_metrics = after_steps(parts.trials[number].config)
         chex.assert_trees_all_close(found, alone[0].params, rtol=1e-4, atol=tolerance)
         chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
     first, last = map(jax.tree.leaves, (models[0], models[-1]))
@@ -67,7 +67,7 @@ def check_alone(config, numbers, tolerance=1e-6):
 
 
 def with_scalar(topology, learning_rate, **options):
-    """D-PSGD whose steps grow with a scalar of its state, which differs between replicas."""
+    """D-PSGD whose steps grow with a scalar of its state, which differs between trials."""
     base = sj.dpsgd(topology, learning_rate).rule
 
     def step(s, x, state):
@@ -80,39 +80,48 @@ def with_scalar(topology, learning_rate, **options):
     return sj.Method("dpsgd", topology, rule)
 
 
-@pytest.mark.parametrize("group", [1, 12])  # one replica at a time, and all of them by vmap
-def test_a_scalar_of_the_state_may_differ_between_replicas(monkeypatch, group):
+@pytest.mark.parametrize("agents_per_call", [1, 12])  # one trial at a time, and all of them by vmap
+def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per_call):
     monkeypatch.setitem(sj.METHODS, "dpsgd", with_scalar)
     check_alone(
-        dataclasses.replace(TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", group=group), [0, 1]
+        dataclasses.replace(
+            TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", agents_per_call=agents_per_call
+        ),
+        [0, 1],
     )
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "group": 12},
+        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "agents_per_call": 12},
         {"method": "q_saddle", "ascent_every": 2, "sweep": "rho:0,0.5"},
-        {"method": "d_saddle", "ascent_every": 2, "ascent_reuse": True, "sweep": "rho:0,0.5", "group": 6},
+        {
+            "method": "d_saddle",
+            "ascent_every": 2,
+            "ascent_reuse": True,
+            "sweep": "rho:0,0.5",
+            "agents_per_call": 6,
+        },
         {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
-        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "group": 6},
+        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "agents_per_call": 6},
         {"method": "qgm", "compressor": "random_k0.3", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
         {"method": "qgm", "beta": 0.5, "slowmo_every": 2, "sweep": "mu:0.1,0.9 slowmo_beta:0,0.6"},
-        {"method": "qgm", "ascent": "looksam(every=2)", "sweep": "ascent.rho:0,0.5 ascent.alpha:0,0.9"},
-        {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "group": 6},
+        {"method": "qgm", "gradient": "looksam(every=2)", "sweep": "gradient.rho:0,0.5 gradient.alpha:0,0.9"},
+        {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "agents_per_call": 6},
         {"method": "dpsgd", "seeds": "0,1", "subset": 300, "sweep": "beta:0,0.9", "schedule": "cosine"},
     ],
     ids=str,
 )
-def test_each_replica_is_its_own_run(changes):
-    """One after the other, as on a CPU; with a group as large as several replicas, so many at once."""
+def test_each_trial_is_its_own_run(changes):
+    """One after the other, as on a CPU; with a group as large as several trials, so many at once."""
     config = dataclasses.replace(TINY, **changes)
     check_alone(config, [0, len(config.each()) - 1])
 
 
-def test_each_replica_is_its_own_run_with_convolutions():
+def test_each_trial_is_its_own_run_with_convolutions():
     config = dataclasses.replace(TINY, model="cnn", agents=2, batch_size=4, method="qgm", seeds="0,1")
-    check_alone(dataclasses.replace(config, group=4), [0, 1], 1e-5)
+    check_alone(dataclasses.replace(config, agents_per_call=4), [0, 1], 1e-5)
 
 
 def test_devices_and_groups_change_nothing_but_rounding():
@@ -120,9 +129,9 @@ def test_devices_and_groups_change_nothing_but_rounding():
     single, alone, _ = after_steps(config)
     for changes in (
         {"devices": "2"},
-        {"devices": "3", "group": 2},
-        {"group": 2},
-        {"group": 6},
+        {"devices": "3", "agents_per_call": 2},
+        {"agents_per_call": 2},
+        {"agents_per_call": 6},
     ):
         parts, carry, _ = after_steps(dataclasses.replace(config, **changes))
         for number in (0, 1):
@@ -139,7 +148,7 @@ def test_devices_and_groups_change_nothing_but_rounding():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("replicas") / "run"
+    workdir = tmp_path_factory.mktemp("trials") / "run"
     return loop.train(SMALL, workdir, Screen(quiet=True)), workdir
 
 
@@ -147,23 +156,23 @@ def test_what_diverges_is_marked_and_stops_nobody(trained, tmp_path):
     result, workdir = trained
     assert result["status"] == "finished"
     assert result["diverged"] == 2
-    assert [(one["seed"], one["learning_rate"], one["status"]) for one in result["replicas"]] == [
+    assert [(one["seed"], one["learning_rate"], one["status"]) for one in result["trials"]] == [
         (4, 0.05, "finished"),
         (2, 0.05, "finished"),
         (4, 1e30, "diverged"),
         (2, 1e30, "diverged"),
     ]
-    for one, config in zip(result["replicas"], SMALL.each()[:2], strict=False):
+    for one, config in zip(result["trials"], SMALL.each()[:2], strict=False):
         alone = loop.train(config, tmp_path / f"seed{one['seed']}", Screen(quiet=True))
         assert alone["test_accuracy"] == pytest.approx(one["test_accuracy"], abs=2 / 360)
         assert alone["test_loss"] == pytest.approx(one["test_loss"], rel=1e-3)
         assert alone["steps"] == result["steps"]
         assert set(alone) - set(one) <= set(result)
-    for one in result["replicas"][2:]:
+    for one in result["trials"][2:]:
         assert one["test_accuracy"] is None
         assert one["test_loss"] is None
         assert one["diverged_at_step"] == one["last_finite"]["step"] + 1 == 3
-    accuracies = [one["test_accuracy"] for one in result["replicas"][:2]]
+    accuracies = [one["test_accuracy"] for one in result["trials"][:2]]
     assert result["test_accuracy"] == pytest.approx(np.mean(accuracies))
     assert result["test_accuracy_std"] == pytest.approx(np.std(accuracies, ddof=1))
     assert result["settings"][0]["test_accuracy"] == result["test_accuracy"]
@@ -171,7 +180,7 @@ def test_what_diverges_is_marked_and_stops_nobody(trained, tmp_path):
     assert result == json.loads((workdir / "result.json").read_text())
 
 
-def test_a_line_has_all_replicas_their_mean_and_spread(trained):
+def test_a_line_has_all_trials_their_mean_and_spread(trained):
     _, workdir = trained
     lines = run_folder.read_metrics(workdir)
     logged = [line for line in lines if "train_loss" in line]
@@ -179,11 +188,11 @@ def test_a_line_has_all_replicas_their_mean_and_spread(trained):
     assert len(lines) == 32
     for line in lines[-3:]:
         name = "train_loss" if "train_loss" in line else "test_loss"
-        one, other, *diverged = line[f"{name}_by_replica"]
+        one, other, *diverged = line[f"{name}_by_trial"]
         assert diverged == [None, None]
         assert line[name] == pytest.approx((one + other) / 2)
         assert line[f"{name}_std"] == pytest.approx(abs(one - other) / math.sqrt(2))
-    assert logged[-1]["learning_rate_by_replica"][2] == pytest.approx(1e28)  # after the milestones
+    assert logged[-1]["learning_rate_by_trial"][2] == pytest.approx(1e28)  # after the milestones
 
 
 def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
@@ -219,12 +228,12 @@ def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_pat
     config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
     parts = build(config)
     monkeypatch.setattr(loop, "build", lambda config, shared: parts)
-    whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["replicas"]
+    whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["trials"]
     several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
-    streamed = dataclasses.replace(parts, replicas=tuple(map(as_if_streamed, parts.replicas)))
+    streamed = dataclasses.replace(parts, trials=tuple(map(as_if_streamed, parts.trials)))
     for other in (several, streamed):
         monkeypatch.setattr(loop, "build", lambda config, shared, other=other: other)
-        found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["replicas"]
+        found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["trials"]
         for one, expected in zip(found, whole, strict=True):
             assert one["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-5)
             assert one["consensus_distance"] == pytest.approx(expected["consensus_distance"], rel=1e-3)
@@ -247,30 +256,30 @@ def test_reports_see_runs(trained):
     runs = gather([workdir])
     assert [run.config for run in runs] == SMALL.each()
     assert [run.state for run in runs] == ["finished"] * 2 + ["diverged"] * 2
-    assert [len(group) for group in seeds_together(runs)] == [2, 2]
+    assert [len(agents_per_call) for agents_per_call in seeds_together(runs)] == [2, 2]
     assert runs[1].name == "run (seed 2, learning_rate 0.05)"
-    assert runs[1].result["test_accuracy"] == result["replicas"][1]["test_accuracy"]
+    assert runs[1].result["test_accuracy"] == result["trials"][1]["test_accuracy"]
     lines = [line for line in run_folder.read_metrics(workdir) if "test_loss" in line]
-    assert runs[1].curve("test_loss")[1] == [line["test_loss_by_replica"][1] for line in lines]
+    assert runs[1].curve("test_loss")[1] == [line["test_loss_by_trial"][1] for line in lines]
     assert runs[0].fact("partition", "fingerprint") != runs[1].fact("partition", "fingerprint")
     cell = cell_of([workdir])
     assert cell.diverged == 2
-    assert cell.scores == tuple(100 * one["test_accuracy"] for one in result["replicas"][:2])
+    assert cell.scores == tuple(100 * one["test_accuracy"] for one in result["trials"][:2])
 
 
-def test_verbs_take_one_replica_or_say_so(trained, capsys, tmp_path):
+def test_verbs_take_one_trial_or_say_so(trained, capsys, tmp_path):
     result, workdir = trained
-    assert main(["saddle", "evaluate", str(workdir), "--replica=1"]) == 0
-    assert f"test accuracy {100 * result['replicas'][1]['test_accuracy']:.2f} %" in capsys.readouterr().out
-    assert main(["saddle", "export", str(workdir), "--replica=0", f"--output={tmp_path / 'model'}"]) == 0
+    assert main(["saddle", "evaluate", str(workdir), "--trial=1"]) == 0
+    assert f"test accuracy {100 * result['trials'][1]['test_accuracy']:.2f} %" in capsys.readouterr().out
+    assert main(["saddle", "export", str(workdir), "--trial=0", f"--output={tmp_path / 'model'}"]) == 0
     assert main(["saddle", "list", str(workdir.parent)]) == 0
-    each = [100 * one["test_accuracy"] for one in result["replicas"][:2]]  # the others have diverged
+    each = [100 * one["test_accuracy"] for one in result["trials"][:2]]  # the others have diverged
     assert f"accuracy {min(each):.2f} to {max(each):.2f} %" in capsys.readouterr().out
     for verb in (["evaluate"], ["export"], ["landscape"], ["theory"]):
         assert main(["saddle", *verb, str(workdir)]) == 2
-        assert "holds 4 runs: --replica=0 to 3 chooses one of them" in capsys.readouterr().err
-    assert main(["saddle", "evaluate", str(workdir), "--replica=4"]) == 2
-    assert "replica must be 0 to 3" in capsys.readouterr().err
+        assert "holds 4 runs: --trial=0 to 3 chooses one of them" in capsys.readouterr().err
+    assert main(["saddle", "evaluate", str(workdir), "--trial=4"]) == 2
+    assert "trial must be 0 to 3" in capsys.readouterr().err
 
 
 def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
@@ -293,13 +302,13 @@ def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
 
 def test_records_together_and_apart():
     records = [{"a": 1.0, "b": [1, 2]}, {"a": 3.0, "b": [3, 4]}, {}]
-    joined = replicas.together(records)
+    joined = trials.together(records)
     assert joined["a"] == 2
     assert joined["a_std"] == pytest.approx(math.sqrt(2))
     assert "b" not in joined
-    assert replicas.of_replica({"step": 5, **joined}, 1) == {"step": 5, **records[1]}
+    assert trials.of_trial({"step": 5, **joined}, 1) == {"step": 5, **records[1]}
     alone = {"step": 1, "agent_accuracy_std": 0.5}
-    assert replicas.of_replica(alone, 0) == alone
+    assert trials.of_trial(alone, 0) == alone
 
 
 def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
@@ -336,9 +345,9 @@ def test_seeds_whose_epochs_differ_are_refused():
         build(config)
 
 
-def test_replicas_that_nobody_evaluated_have_not_diverged():
+def test_trials_that_nobody_evaluated_have_not_diverged():
     ended = {"status": "interrupted", "diverged": 0, "steps": 1, "seconds": 1.0}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
-    told = describe.closing_table(ended | {"replicas": [{"seed": 1234567}, {"seed": 1234568}]}, OBJECTIVE)
+    told = describe.closing_table(ended | {"trials": [{"seed": 1234567}, {"seed": 1234568}]}, OBJECTIVE)
     assert re.search(r"seed 1234567 +not evaluated", told)
     assert re.search(r"seed 1234568 +not evaluated", told)

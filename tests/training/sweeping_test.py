@@ -11,7 +11,7 @@ import pytest
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.methods import METHODS
 from saddle_jax.runs.run_folder import read_config
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import is_argument
 from saddle_jax.training.program import build
@@ -31,9 +31,9 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
         ({"method": "qgm"}, "rho", False),
         ({}, "drop", True),
         ({"drop": 0.1}, "burst", False),  # zero of it is another state
-        ({"method": "qgm", "ascent": "looksam"}, "ascent.alpha", True),
-        ({"method": "qgm", "ascent": "esam"}, "ascent.rho", True),
-        ({"method": "qgm", "ascent": "esam"}, "ascent.gamma", False),  # a shape
+        ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", True),
+        ({"method": "qgm", "gradient": "esam"}, "gradient.rho", True),
+        ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", False),  # a shape
         ({"method": "motef", "compressor": "top_k0.3"}, "method.lam", True),
     ],
     ids=str,
@@ -71,13 +71,13 @@ def test_options_of_spellings_may_be_swept(tmp_path):
     found = swept(tmp_path, "mu:0.1,0.3 point:mixed,current", method="gut", beta=0.0, nesterov=False)
     assert names(found) == {"method.point=mixed": "mu:0.1,0.3", "method.point=current": "mu:0.1,0.3"}
     assert [config.method for config in found.runs.values()] == ["gut(point=mixed)", "gut(point=current)"]
-    found = swept(tmp_path, "rho:0.1,0.3 ascent.alpha:0,1", method="qgm", ascent="looksam(every=3)")
-    assert found.runs[tmp_path].sweep == "ascent.rho:0.1,0.3 ascent.alpha:0,1"
-    assert [each.ascent for each in found.runs[tmp_path].each()][1] == (
+    found = swept(tmp_path, "rho:0.1,0.3 gradient.alpha:0,1", method="qgm", gradient="looksam(every=3)")
+    assert found.runs[tmp_path].sweep == "gradient.rho:0.1,0.3 gradient.alpha:0,1"
+    assert [each.gradient for each in found.runs[tmp_path].each()][1] == (
         "looksam(every=3, rho=0.1, alpha=1.0)"
     )
-    found = swept(tmp_path, "every:2,3", method="qgm", ascent="looksam")
-    assert [config.ascent for config in found.runs.values()] == ["looksam(every=2)", "looksam(every=3)"]
+    found = swept(tmp_path, "every:2,3", method="qgm", gradient="looksam")
+    assert [config.gradient for config in found.runs.values()] == ["looksam(every=2)", "looksam(every=3)"]
 
 
 def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
@@ -90,14 +90,14 @@ def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_can_sweep_its_learning_rate(method):
-    config = Config(method=method, topology="chain", agents=4)
+    config = Config(method=method, topology="path", agents=4)
     assert is_argument(config, "learning_rate", {"learning_rate": 0.1})
 
 
-@pytest.mark.parametrize("ascent", [name for name in ASCENTS if name != "plain"])
-def test_every_ascent_can_sweep_its_radius(ascent):
-    name = "rho" if ascent == "sam" else "ascent.rho_max" if ascent == "gsam" else "ascent.rho"
-    assert is_argument(Config(method="qgm", ascent=ascent), name, {name: 0.1})
+@pytest.mark.parametrize("estimator", [name for name in GRADIENTS if name != "plain"])
+def test_every_gradient_can_sweep_its_radius(estimator):
+    name = "rho" if estimator == "sam" else "gradient.rho_max" if estimator == "gsam" else "gradient.rho"
+    assert is_argument(Config(method="qgm", gradient=estimator), name, {name: 0.1})
 
 
 BAD = {
@@ -139,8 +139,8 @@ def test_what_one_program_cannot_vary_is_refused_by_the_program():
 
 
 def test_whole_numbers_are_no_arguments():
-    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got ascent.every"):
-        build(Config(method="qgm", ascent="looksam", sweep="ascent.every:2,3"))
+    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got gradient.every"):
+        build(Config(method="qgm", gradient="looksam", sweep="gradient.every:2,3"))
 
 
 @pytest.mark.parametrize("text", ["method.mu:0.1,7", "method.mu:7,0.1"])
@@ -160,7 +160,7 @@ def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, caps
     assert rows[0] == ["method", "rho", "test_accuracy, %", "seeds"]
     results = {name: json.loads((tmp_path / "one" / name / "result.json").read_text())
                for name in ("method=dpsgd", "method=d_saddle")}  # fmt: skip
-    first, second = (100 * one["test_accuracy"] for one in results["method=dpsgd"]["replicas"])
+    first, second = (100 * one["test_accuracy"] for one in results["method=dpsgd"]["trials"])
     spread = abs(first - second) / math.sqrt(2)
     assert rows[1] == ["dpsgd", "-", f"{(first + second) / 2:.2f} +- {spread:.2f}", "2"]
     assert [row[:2] for row in rows[2:]] == [["d_saddle", "0"], ["d_saddle", "0.2"]]
@@ -189,21 +189,21 @@ import saddle_jax as sj
 def method(topology, learning_rate, strength, rounds=1):
     return sj.dpsgd(topology, lambda t: strength * learning_rate(t), local_steps=rounds)
 
-def ascent(radius=0.1):
+def estimator(radius=0.1):
     return sj.sam(radius)
 """
 
 
 def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(MINE)
-    brought = {"method": f"{tmp_path / 'mine.py'}:method", "ascent": f"{tmp_path / 'mine.py'}:ascent"}
+    brought = {"method": f"{tmp_path / 'mine.py'}:method", "gradient": f"{tmp_path / 'mine.py'}:estimator"}
     found = swept(tmp_path / "run", "strength:0.5,1 rounds:1,2 radius:0,0.1", **brought)
-    together = "method.strength:0.5,1 ascent.radius:0,0.1"
+    together = "method.strength:0.5,1 gradient.radius:0,0.1"
     assert names(found) == {"method.rounds=1": together, "method.rounds=2": together}
     given = [f"--config.{name}={value}" for name, value in brought.items()]
     command = [*given, *TINY, "--sweep=strength:0.5,1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *command]) == 0
-    half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["replicas"]
+    half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
     alone = [*given[1:], f"--config.method={brought['method']}(strength=0.5)", *TINY]
     assert cli.main(["saddle", "train", *alone, f"--workdir={tmp_path / 'alone'}"]) == 0
     result = json.loads((tmp_path / "alone" / "result.json").read_text())

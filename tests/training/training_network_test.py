@@ -73,15 +73,15 @@ def test_settings_become_faults_and_times(tmp_path):
     assert network.faults_of(SMALL) is None
     assert network.timing_of(SMALL) is None
     lossy = small(
-        drop=0.2, burst=3, symmetric=False, missing="renormalise", delay=1, offline=0.1, absence=4,
+        drop=0.2, burst=3, symmetric=False, lost_weight="renormalise", delay=1, offline=0.1, mean_offline=4,
         offline_computes=True, joins="1:7", leaves="0:9,2:11",
     )  # fmt: skip
     assert repr(network.faults_of(lossy)) == (
-        "Faults(drop=0.2, offline=0.1, delay=1, symmetric=False, missing=renormalise, burst=3.0, "
-        "absence=4.0, computes=True, joins={1: 7}, leaves={0: 9, 2: 11})"
+        "Faults(drop=0.2, offline=0.1, delay=1, symmetric=False, lost_weight=renormalise, burst=3.0, "
+        "mean_offline=4.0, computes=True, joins={1: 7}, leaves={0: 9, 2: 11})"
     )
-    assert repr(network.timing_of(small(**TIMED, straggling=0.3))) == (
-        "Timing(latency=0.01, bandwidth=1000000.0, compute=0.05, straggling=0.3)"
+    assert repr(network.timing_of(small(**TIMED, compute_sigma=0.3))) == (
+        "Timing(latency=0.01, bandwidth=1000000.0, compute=0.05, compute_sigma=0.3)"
     )
     paths = {}
     for name, shape in (("latency", (3, 3)), ("bandwidth", (3, 3)), ("compute_time", (5, 3))):
@@ -104,7 +104,7 @@ def test_settings_become_faults_and_times(tmp_path):
         ({"bandwidth": "100Mb"}, "bandwidth must be bits per second such as 100Mbit or 1Gbit, or a file"),
         ({"bandwidth": "0Mbit"}, "bandwidth must be above 0, bits per second such as .*, got '0Mbit'"),
         ({"compute_time": "1e999s"}, "compute_time must be finite, a time such as .*, got '1e999s'"),
-        ({"straggling": 0.3}, "straggling must be 0 without compute_time, .* got 0.3"),
+        ({"compute_sigma": 0.3}, "compute_sigma must be 0 without compute_time, .* got 0.3"),
         ({"latency": "{tmp}/no.npy"}, "latency must be a file, got '.*no.npy'"),
         ({"latency": "{tmp}/text.npy"}, "latency must be a file that NumPy can read"),
         ({"latency": "{tmp}/four.npy"}, r"latency must be of 3 agents, got shape \(4, 4\)"),
@@ -113,7 +113,7 @@ def test_settings_become_faults_and_times(tmp_path):
         ({"joins": "3:10"}, "joins: agent must be .* got 3"),
         ({"joins": "1:10,1:20"}, "joins must name each agent once"),
         ({"leaves": "1"}, "leaves must be AGENT:STEP with commas between, such as 3:100,7:250, got '1'"),
-        ({"missing": "lost"}, "missing must be"),
+        ({"lost_weight": "lost"}, "lost_weight must be"),
         ({"delay": 1, "topology": "one_peer_exponential", "agents": 4}, "delay must be 0 on"),
         ({"sweep": "drop:0.1,1.5"}, "drop must be"),
     ],
@@ -168,12 +168,12 @@ def test_a_timed_run_says_how_long_it_would_have_taken(tmp_path, capsys):
     "changes",
     [
         {"drop": 0.3},
-        {"drop": 0.3, "burst": 3.0, "symmetric": False, "missing": "renormalise"},
+        {"drop": 0.3, "burst": 3.0, "symmetric": False, "lost_weight": "renormalise"},
         {"delay": 2, "method": "qgm"},
-        {"offline": 0.3, "absence": 2.0},
+        {"offline": 0.3, "mean_offline": 2.0},
         {"offline": 0.3, "offline_computes": True, "method": "q_saddle"},
         {"joins": "1:6", "leaves": "0:9"},
-        {"compute_time": "50ms", "straggling": 0.5},
+        {"compute_time": "50ms", "compute_sigma": 0.5},
     ],
     ids=str,
 )
@@ -197,7 +197,14 @@ def test_a_run_with_each_fault_learns_and_says_what_it_sent(changes, tmp_path):
 def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
     """What links and agents are in, what is late and what the clocks say, is saved."""
     config = small(
-        drop=0.3, burst=3.0, offline=0.2, absence=2.0, delay=2, **TIMED, straggling=0.5, log_every_steps=1
+        drop=0.3,
+        burst=3.0,
+        offline=0.2,
+        mean_offline=2.0,
+        delay=2,
+        **TIMED,
+        compute_sigma=0.5,
+        log_every_steps=1,
     )
     whole = loop.train(config, tmp_path / "whole", QUIET)
     for steps in (3, 7, 1):
@@ -210,16 +217,16 @@ def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
     assert whole["simulated_seconds"] > 15 * 0.05
 
 
-@pytest.mark.parametrize("group", [0, 12], ids=["in turn", "at once"])
-def test_swept_faults_are_the_runs_they_would_be_alone(group, tmp_path):
+@pytest.mark.parametrize("agents_per_call", [0, 12], ids=["in turn", "at once"])
+def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path):
     """One program; each seed and share of lost messages is a run of its own, down to its books and clocks."""
-    config = small(seeds="0,1", sweep="drop:0,0.4 offline:0,0.3", group=group, **TIMED)
+    config = small(seeds="0,1", sweep="drop:0,0.4 offline:0,0.3", agents_per_call=agents_per_call, **TIMED)
     result = loop.train(config, tmp_path / "all", QUIET)
     lines = run_folder.read_metrics(tmp_path / "all")
     runs = gather([tmp_path / "all"])
     for number in (0, 7):  # nothing goes wrong; everything does
         alone = loop.train(config.each()[number], tmp_path / str(number), QUIET)
-        found = result["replicas"][number]
+        found = result["trials"][number]
         for name in ("test_loss", "test_accuracy", "consensus_distance"):
             assert found[name] == pytest.approx(alone[name], rel=2e-3, abs=3e-3)
         for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
@@ -230,10 +237,10 @@ def test_swept_faults_are_the_runs_they_would_be_alone(group, tmp_path):
             assert runs[number].curve("train_loss", name)[0] == pytest.approx(
                 own.curve("train_loss", name)[0]
             )
-    sent = [end["bytes_sent_per_agent"] for end in result["replicas"]]
+    sent = [end["bytes_sent_per_agent"] for end in result["trials"]]
     assert sent[0] == 15 * 2 * 4 * 650 > sent[7]
     assert result["bytes_sent_per_agent"] == round(np.mean(sent))
-    assert lines[0]["bytes_sent_per_agent_by_replica"][0] == 5 * 2 * 4 * 650
+    assert lines[0]["bytes_sent_per_agent_by_trial"][0] == 5 * 2 * 4 * 650
     assert result["settings"][0]["bytes_sent_per_agent"] == sent[0]
 
 
@@ -248,7 +255,7 @@ def test_every_verb_reads_such_runs(tmp_path, capsys):
     assert main(["saddle", "report", *both, f"--output={out / 'page.html'}"]) == 0
     assert main(["saddle", "list", str(folder)]) == 0
     assert main(["saddle", "evaluate", both[1]]) == 0
-    assert main(["saddle", "evaluate", both[0], "--replica=1"]) == 0
+    assert main(["saddle", "evaluate", both[0], "--trial=1"]) == 0
     assert capsys.readouterr().err == ""
     assert "simulated seconds" in (out / "page.html").read_text()
     untimed = folders.write_run(folder / "untimed")
@@ -290,7 +297,7 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
          "gradient_tracking(beta=0.5), weight decay 0.0001, gamma 1"),
         ({"method": "q_saddle", "ascent_every": 5, "sweep": "rho:0,0.1 gamma:0.5,1"},
          "q_saddle, sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
-        ({"ascent": "looksam(every=3)", "slowmo_every": 4, "compressor": "top_k0.3"},
+        ({"gradient": "looksam(every=3)", "slowmo_every": 4, "compressor": "top_k0.3"},
          "dpsgd, looksam(rho=0.1, every=3, alpha=0.7), momentum 0.9 (Nesterov), weight decay 0.0001, "
          "gamma 1, SlowMo every 4 steps (momentum 0.5), top_k0.3 (choco order)"),
     ],
@@ -307,10 +314,11 @@ def test_the_heading_names_what_the_method_has(changes, said):
         ({}, ""),
         ({"drop": 0.1, "offline": 0.05},
          "10 % of messages lost (both ways, weight to self), 5 % of agents offline (standing still)"),
-        ({"drop": 0.1, "burst": 3, "symmetric": False, "missing": "renormalise", "delay": 1},
+        ({"drop": 0.1, "burst": 3, "symmetric": False, "lost_weight": "renormalise", "delay": 1},
          "10 % of messages lost (each way by itself, 3 steps in a row, the others' weights scaled up), "
          "messages 1 round late"),
-        ({"sweep": "drop:0.1,0.2", "offline": 0.2, "absence": 5, "offline_computes": True, "joins": "1:2000"},
+        ({"sweep": "drop:0.1,0.2", "offline": 0.2, "mean_offline": 5, "offline_computes": True,
+          "joins": "1:2000"},
          "a swept share of messages lost (both ways, weight to self), "
          "20 % of agents offline (training alone, 5 steps in a row), agent 1 joins at step 2,000"),
     ],
@@ -322,7 +330,7 @@ def test_the_heading_says_what_goes_wrong(changes, said):
 
 def test_times_are_written_for_people():
     assert describe.of_timing(SMALL) == ""
-    timed = small(**TIMED, straggling=0.3)
+    timed = small(**TIMED, compute_sigma=0.3)
     assert describe.of_timing(timed).endswith("50 ms per backward pass (log-normal, sigma 0.3)")
     assert describe.of_timing(small(bandwidth="links.npy")) == "bandwidth from links.npy"
     written = {738: "12.3 min", 7300: "2.0 h", 100: "100 s", 0.0123: "12.3 ms", 2e-6: "2 us", 0: "0 s"}
@@ -343,8 +351,8 @@ def test_what_was_not_finite_at_the_last_evaluation_is_told():
     )
 
 
-def test_results_of_replicas_have_a_spread_of_time():
-    ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "replicas": []}
+def test_results_of_trials_have_a_spread_of_time():
+    ended = {"status": "finished", "diverged": 0, "steps": 1, "seconds": 1.0, "trials": []}
     ended |= {"bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
     told = describe.closing_table(
         ended | {"simulated_seconds": 738.0, "simulated_seconds_std": 1.5}, OBJECTIVE

@@ -103,7 +103,7 @@ class QSaddle(Step):
 
 
 class NSaddle(Step):
-    """The N-SADDLe step: NGM with sharpness-aware gradients, each pair of agents with its own ascent."""
+    """The N-SADDLe step: NGM with sharpness-aware gradients, each pair of agents with its own estimator."""
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         """Takes one step on images [A, B, C, H, W] and returns the new models [A, P]."""

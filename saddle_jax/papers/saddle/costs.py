@@ -23,7 +23,7 @@ from saddle_jax import models
 from saddle_jax.compression.quantization import quantize
 from saddle_jax.compression.signs import sign
 from saddle_jax.compression.sparsification import top_k
-from saddle_jax.core.ledger import Ledger, open_ledger, passes_per_step
+from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step
 from saddle_jax.core.trees import replicate
 from saddle_jax.graphs.named import ring
 from saddle_jax.methods import METHODS
@@ -91,7 +91,7 @@ def costs(table: str | None = None) -> Iterator[Cost]:
             continue
         for (method, compressor, dataset), by_agents in rows.items():
             for agents, printed in by_agents.items():
-                wire = ledger(method, compressor, dataset, agents).wire_bytes_per_agent(
+                wire = cost_of(method, compressor, dataset, agents).wire_bytes_per_agent(
                     SETTINGS[dataset].steps(agents)
                 )
                 derived = derive(method, compressor, dataset, agents)
@@ -142,7 +142,7 @@ def ratio_rows() -> list[list[str]]:
 
 
 def _bytes(method: str, compressor: str, dataset: str) -> int:
-    return ledger(method, compressor, dataset, 10).wire_bytes_per_agent(1)
+    return cost_of(method, compressor, dataset, 10).wire_bytes_per_agent(1)
 
 
 def _passes(every: int) -> float:
@@ -159,29 +159,27 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
         return _truncated(derive(method, "none", dataset, agents) * bits / 32)
     if compressor == "sign":
         return _truncated(derive(method, "none", dataset, agents) / _NGM_RATIO)
-    book = ledger(method, compressor, dataset, agents)
+    cost = cost_of(method, compressor, dataset, agents)
     if method == "ngm":
         scalar = 2 * 4  # to two neighbours, four bytes
-        return _truncated((book.paper_bytes_per_agent(steps) + steps * scalar) / 1e9)
-    return _truncated(book.paper_bytes_per_agent(steps - 1) / 1e9)
+        return _truncated((cost.paper_bytes_per_agent(steps) + steps * scalar) / 1e9)
+    return _truncated(cost.paper_bytes_per_agent(steps - 1) / 1e9)
 
 
-def ledger(method: str, compressor: str, dataset: str, agents: int) -> Ledger:
-    """Returns the ledger that a training of this experiment keeps."""
+def cost_of(method: str, compressor: str, dataset: str, agents: int) -> CommCost:
+    """Returns the communication cost of a training of this experiment."""
     # What a link carries does not depend on how many agents there are: it is traced once.
-    return dataclasses.replace(
-        _ledger_of_five(method, compressor, dataset), listeners=np.full((1, agents), 2)
-    )
+    return dataclasses.replace(_cost_of_five(method, compressor, dataset), listeners=np.full((1, agents), 2))
 
 
 @functools.cache
-def _ledger_of_five(method: str, compressor: str, dataset: str) -> Ledger:
-    """Returns the ledger on a ring of five agents, the smallest of the paper."""
+def _cost_of_five(method: str, compressor: str, dataset: str) -> CommCost:
+    """Returns the communication cost on a ring of five agents, the smallest of the paper."""
     setting, data = SETTINGS[dataset], stand_in(dataset)
     chosen = METHODS[method](ring(5), setting.learning_rate, compressor=_COMPRESSORS[compressor])
     model = models.build(setting.model, data.num_outputs)
     shapes = jax.eval_shape(lambda: replicate(models.init(model, data.input_shape, jax.random.key(0)), 5))
-    return open_ledger(chosen, shapes)
+    return comm_cost(chosen, shapes)
 
 
 def _truncated(value: float) -> float:

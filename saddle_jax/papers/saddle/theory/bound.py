@@ -209,7 +209,7 @@ def mixing_lambda(topology: Graphs, gamma: float = 1.0) -> float:
     1 - lambda is the square of the second largest singular value of W, which for symmetric W is its
     second largest |eigenvalue|. An averaging rate `gamma` makes W into (1 - gamma) I + gamma W.
     """
-    if not isinstance(topology, Topology) or topology.keeps != "average":
+    if not isinstance(topology, Topology) or topology.stochasticity != "doubly":
         raise checks.ArgumentError(
             f"topology must be one graph, the same in all steps, that keeps the average, got {topology.name}"
         )

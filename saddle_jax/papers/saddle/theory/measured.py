@@ -17,16 +17,16 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params
-from saddle_jax.core.ascent import plain
-from saddle_jax.core.gradients import Known, of_one_model
+from saddle_jax.core.estimator import plain_gradient
+from saddle_jax.core.gradients import GradientInputs, single_model
 from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
 from saddle_jax.data.recipes import Recipe, prepared
-from saddle_jax.devices.lifting import lift
+from saddle_jax.devices.lifting import vmap_agents
 from saddle_jax.methods import options_of
 from saddle_jax.methods.spelling import parse_method
 from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
 from saddle_jax.settings.config import Config
-from saddle_jax.training.build import Replica
+from saddle_jax.training.build import Trial
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.reopen import open_run
 
@@ -66,7 +66,7 @@ class Estimates(NamedTuple):
 
 
 def estimate(
-    replica: Replica,
+    trial: Trial,
     params: Params,
     *,
     samples: int = 0,
@@ -76,7 +76,7 @@ def estimate(
     """Measures a run's constants; images are prepared as in evaluation, without augmentation.
 
     Args:
-      replica: the run's parts.
+      trial: the run's parts.
       params: all agents' models [A, ...].
       samples: how many of each agent's samples stand for its data, a random choice rounded up to whole
         batches; 0 takes all.
@@ -84,22 +84,22 @@ def estimate(
       report: called with the passes over these samples that are done, and with their total.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
-    lambda_ = mixing_lambda(replica.topology, replica.config.gamma)
+    lambda_ = mixing_lambda(trial.topology, trial.config.gamma)
     if lambda_ == 0:
-        raise ArgumentError(f"the theorem needs agents that mix, got {replica.topology.name}")
-    if not replica.objective.masked:
+        raise ArgumentError(f"the theorem needs agents that mix, got {trial.topology.name}")
+    if not trial.objective.masked:
         raise ArgumentError(
-            f"theory needs a loss that is a mean over masked samples, got {replica.objective.name}"
+            f"theory needs a loss that is a mean over masked samples, got {trial.objective.name}"
         )
-    data = _AgentData(replica, checks.whole("samples", samples, at_least=0))
+    data = _AgentData(trial, checks.whole("samples", samples, at_least=0))
     passes = iterations + 4
 
     def finish(done: int) -> None:
         report(done, passes)
 
     # Through the host: arrays of a checkpoint are bound to devices, and would be compiled for apart.
-    here = replicate(jax.device_get(consensus(params)), replica.config.agents)
-    _, initial_loss = data.mean_gradient(replica.first_params())
+    here = replicate(jax.device_get(consensus(params)), trial.config.agents)
+    _, initial_loss = data.mean_gradient(trial.first_params())
     finish(1)
     gradients, _ = data.mean_gradient(here)
     finish(2)
@@ -148,32 +148,32 @@ def _unit(tree: Any) -> Any:
 class _AgentData:
     """Each agent's samples, in batches as the run has them, and passes over them."""
 
-    def __init__(self, replica: Replica, samples: int):
-        partition, size = replica.partition, replica.batches.size
+    def __init__(self, trial: Trial, samples: int):
+        partition, size = trial.partition, trial.batches.size
         if 0 < samples < 2 * size:
             raise ArgumentError(f"samples must be 0 or at least two batches, {2 * size}, got {samples}")
         share = int(partition.sizes.max())
         batches = -(-(min(samples, share) if samples else share) // size)
-        random = np.random.default_rng(replica.config.seed)
+        random = np.random.default_rng(trial.config.seed)
         chosen = np.zeros((partition.agents, batches * size), np.int64)
         mask = np.zeros(chosen.shape, np.float32)
         for agent, (row, count) in enumerate(zip(partition.samples, partition.sizes, strict=True)):
             drawn = random.permutation(row[:count])[: batches * size]
             chosen[agent, : len(drawn)], mask[agent, : len(drawn)] = drawn, 1.0
         self._sizes, self._batch_size = partition.sizes, size
-        self._replica = replica
+        self._trial = trial
         self._samples = chosen.reshape(-1, batches, size).swapaxes(0, 1)  # [batches, A, B]
         self.mask = mask.reshape(-1, batches, size).swapaxes(0, 1)
 
     def _batch(self, number: int) -> Batch:
         """Returns the samples of one batch of every agent [A, B, ...], as they are stored."""
-        samples, train = self._samples[number], self._replica.dataset.train
+        samples, train = self._samples[number], self._trial.dataset.train
         return {**jax.tree.map(lambda leaf: np.asarray(leaf[samples]), train), "mask": self.mask[number]}
 
     def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
         """Computes gradients [A, ...] and losses [A] of the batches of that number."""
-        replica = self._replica
-        return _gradients(replica.loss_fn, replica.dataset.recipe, params, self._batch(number))
+        trial = self._trial
+        return _gradients(trial.loss_fn, trial.dataset.recipe, params, self._batch(number))
 
     def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
         """Computes grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
@@ -207,7 +207,9 @@ class _AgentData:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Batch) -> tuple[Params, Array]:
     seen = jax.vmap(functools.partial(prepared, recipe))(batch)
-    grads, _, evaluation = lift(of_one_model(loss_fn, plain(), phase=0))(params, seen, (), Known())
+    grads, _, evaluation = vmap_agents(single_model(loss_fn, plain_gradient(), phase=0))(
+        params, seen, (), GradientInputs()
+    )
     return grads, evaluation.loss
 
 
@@ -242,14 +244,14 @@ def measure_run(
     data_dir: str | None,
     screen: Screen,
     code: Sequence[str] = (),
-    replica: int | None = None,
+    trial: int | None = None,
 ) -> MeasuredRun:
     """Measures the constants of the theorem at a run's newest checkpoint; `screen` shows how far it is.
 
-    `samples` of each agent's data are looked at, or all for 0; `data_dir`, `code` and `replica` are as of
+    `samples` of each agent's data are looked at, or all for 0; `data_dir`, `code` and `trial` are as of
     `open_run`.
     """
-    run, step, params = open_run(workdir, screen.warn, data_dir, replica, code)
+    run, step, params = open_run(workdir, screen.warn, data_dir, trial, code)
     screen.line("measuring L, sigma and delta at the consensus model ...")
     passes = 0
 

@@ -25,8 +25,11 @@ class Sent(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ledger:
-    """A ledger knows what the steps of a run send.
+class CommCost:
+    """What the steps of a run send, in bytes; `sj.comm_cost` makes it.
+
+    >>> sj.comm_cost(sj.dpsgd(sj.ring(10), 0.1, compressor=sj.sign()), jnp.zeros((10, 1000))).link_bytes
+    129
 
     Attributes:
       rule: says which step is of which kind.
@@ -64,7 +67,7 @@ class Ledger:
         return self._total(self.paper, steps) // (8 * self.listeners.shape[1])
 
     def bytes_of(self, links: Any) -> int:
-        """Returns the bytes that an agent has sent over links that were counted, int [A, kinds that talk].
+        """Returns the bytes that an agent has sent over links that were counted, int [A, comm_kinds].
 
         A network on which agents come and go counts them, see `FaultState.sent`; the average over agents.
         """
@@ -76,39 +79,43 @@ class Ledger:
 
     def _counted(self, sent: dict[int, Sent], links: Any) -> int:
         counted: list[int] = np.asarray(links, np.int64)[: self.listeners.shape[1]].sum(axis=0).tolist()
-        kinds = [sent[kind] for kind in self.rule.talking]
+        kinds = [sent[kind] for kind in self.rule.comm_kinds]
         return sum(count * kind.link for count, kind in zip(counted, kinds, strict=True))
 
     @property
     def _first(self) -> int:
-        steps = range(len(self.rule.opening) + len(self.rule.phases))
-        return next((t for t in steps if self.rule.phase(t) not in self.rule.silent), 0)
+        steps = range(len(self.rule.first_kinds) + len(self.rule.kinds))
+        return next((t for t in steps if self.rule.phase(t) not in self.rule.local_kinds), 0)
 
     def _of_step(self, sent: dict[int, Sent], t: int) -> tuple[int, ...]:
-        turn = self.rule.turns(t) % len(self.listeners)
+        turn = self.rule.comm_round(t) % len(self.listeners)
         return sent[self.rule.phase(t)].of_agents(self.listeners[turn])
 
     def _total(self, sent: dict[int, Sent], steps: int) -> int:
         """Adds up what all agents together have sent after `steps` steps."""
-        opening = len(self.rule.opening)
-        length = len(self.rule.phases) * len(self.listeners)  # after which kinds and graphs repeat
-        first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, opening)))
-        if steps <= opening:
+        start = len(self.rule.first_kinds)
+        length = len(self.rule.kinds) * len(self.listeners)  # after which kinds and graphs repeat
+        first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, start)))
+        if steps <= start:
             return first
-        cycle = self._cycle(sent, opening, length)
-        cycles, rest = divmod(steps - opening, length)
-        return first + cycles * sum(cycle) + sum(cycle[:rest])
+        period = self._period(sent, start, length)
+        periods, rest = divmod(steps - start, length)
+        return first + periods * sum(period) + sum(period[:rest])
 
-    def _cycle(self, sent: dict[int, Sent], opening: int, length: int) -> list[int]:
-        remembered: dict[int, list[int]] = self.__dict__.setdefault("_cycles", {})
+    def _period(self, sent: dict[int, Sent], start: int, length: int) -> list[int]:
+        remembered: dict[int, list[int]] = self.__dict__.setdefault("_periods", {})
         if id(sent) not in remembered:
-            remembered[id(sent)] = [sum(self._of_step(sent, opening + step)) for step in range(length)]
+            remembered[id(sent)] = [sum(self._of_step(sent, start + step)) for step in range(length)]
         return remembered[id(sent)]
 
 
-def open_ledger(method: Method, params: Params) -> Ledger:
-    """Makes the ledger of a method for stacked parameters (or their shapes) [A, ...]."""
-    traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
+def comm_cost(method: Method, params: Params) -> CommCost:
+    """Counts what a method sends, for stacked parameters (or their shapes) [A, ...].
+
+    >>> sj.comm_cost(sj.qgm(sj.ring(10), 0.1), jnp.zeros((10, 1000))).wire_bytes_per_agent(steps=5)
+    40000
+    """
+    traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
     agents = method.topology.size - method.topology.idle
 
     def sent(trace: Trace, size: Callable[[Round], int]) -> Sent:
@@ -116,7 +123,7 @@ def open_ledger(method: Method, params: Params) -> Ledger:
         everyone = [2 * (agents - 1) * size(each) // agents for each in trace.rounds if each.everyone]
         return Sent(sum(size(each) for each in trace.rounds if not each.everyone), sum(everyone))
 
-    return Ledger(
+    return CommCost(
         rule=method.rule,
         wire={kind: sent(trace, lambda each: each.wire_bytes) for kind, trace in traces.items()},
         paper={kind: sent(trace, lambda each: each.paper_bits) for kind, trace in traces.items()},
@@ -128,11 +135,11 @@ def passes_per_step(method: Method, params: Params) -> float:
     """Counts the backward passes of an agent in a step, each over one batch: the mean over agents, phases."""
     graphs = method.topology.graphs
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
-    traces = dict(zip(method.rule.kinds, method.trace(params), strict=True))
-    asked = [
-        sum(1 if kind == "own" else pairs for kind in traces[phase].asked) for phase in method.rule.phases
+    traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
+    calls = [
+        sum(1 if kind == "own" else pairs for kind in traces[phase].calls) for phase in method.rule.kinds
     ]
-    return method.ascent.passes_per_step * float(np.mean(asked))
+    return method.gradient.passes_per_step * float(np.mean(calls))
 
 
 def readable(count: float) -> str:
@@ -143,14 +150,14 @@ def readable(count: float) -> str:
     return f"{count / 1000**power:.2f} {' kMGT'[power]}B"
 
 
-def table(ledger: Ledger, steps: int, links: Any = None) -> dict[str, Any]:
+def table(cost: CommCost, steps: int, links: Any = None) -> dict[str, Any]:
     """Returns both totals after `steps` steps, or of `links` that were counted, as result.json names them."""
     if links is not None:
         return {
-            "bytes_sent_per_agent": ledger.bytes_of(links),
-            "paper_bytes_sent_per_agent": ledger.paper_bytes_of(links),
+            "bytes_sent_per_agent": cost.bytes_of(links),
+            "paper_bytes_sent_per_agent": cost.paper_bytes_of(links),
         }
     return {
-        "bytes_sent_per_agent": ledger.wire_bytes_per_agent(steps),
-        "paper_bytes_sent_per_agent": ledger.paper_bytes_per_agent(steps),
+        "bytes_sent_per_agent": cost.wire_bytes_per_agent(steps),
+        "paper_bytes_sent_per_agent": cost.paper_bytes_per_agent(steps),
     }

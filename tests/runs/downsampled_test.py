@@ -90,11 +90,11 @@ def test_a_file_with_a_million_kinds_of_lines_takes_no_more_memory(tmp_path):
     assert len(read_thinned(tmp_path, 5).records) <= 16 * 12 + 12
 
 
-def test_peaks_of_every_replica_are_kept(tmp_path):
-    lines = [{"step": s, "epoch": s, "train_loss_by_replica": [1.0, 2.0, None]} for s in range(1, 3000)]
-    lines[1234]["train_loss_by_replica"] = [1.0, 77.0, None]
+def test_peaks_of_every_trial_are_kept(tmp_path):
+    lines = [{"step": s, "epoch": s, "train_loss_by_trial": [1.0, 2.0, None]} for s in range(1, 3000)]
+    lines[1234]["train_loss_by_trial"] = [1.0, 77.0, None]
     write(tmp_path, lines)
-    found = [record["train_loss_by_replica"][1] for record in read_thinned(tmp_path, 50).records]
+    found = [record["train_loss_by_trial"][1] for record in read_thinned(tmp_path, 50).records]
     assert found.count(77.0) == 1
     assert len(found) <= 100
 

@@ -1,4 +1,4 @@
-"""Sharpness and landscapes of folders that hold several runs: each replica is as if it were alone."""
+"""Sharpness and landscapes of folders that hold several runs: each trial is as if it were alone."""
 
 import dataclasses
 import json
@@ -25,9 +25,9 @@ def folders(tmp_path_factory):
     return folder
 
 
-def test_sharpness_of_all_replicas_with_mean_and_interval(folders, capsys):
+def test_sharpness_of_all_trials_with_mean_and_interval(folders, capsys):
     options = ["--images=64", "--iterations=12", "--epochs=2"]
-    assert cli.main(["saddle", "sharpness", str(folders / "both"), *options, "--replica=1"]) == 0
+    assert cli.main(["saddle", "sharpness", str(folders / "both"), *options, "--trial=1"]) == 0
     assert "over seeds" not in capsys.readouterr().out
     assert not (folders / "both" / "sharpness-0.json").exists()
     assert cli.main(["saddle", "sharpness", str(folders / "alone"), *options]) == 0
@@ -36,7 +36,7 @@ def test_sharpness_of_all_replicas_with_mean_and_interval(folders, capsys):
     both = ["saddle", "sharpness", str(folders / "both"), str(folders / "alone"), *options]
     assert cli.main([*both, f"--output={picture}"]) == 0
     printed = capsys.readouterr().out
-    assert "[1 of 1] both (seed 0) epoch 2" in printed  # the other replica was measured before
+    assert "[1 of 1] both (seed 0) epoch 2" in printed  # the other trial was measured before
     found = [json.loads((folders / "both" / f"sharpness-{k}.json").read_text())["stages"][0] for k in (0, 1)]
     alone = json.loads((folders / "alone" / "sharpness.json").read_text())["stages"][0]
     assert found[1]["lambda_max"] == pytest.approx(alone["lambda_max"], rel=1e-4)
@@ -52,14 +52,14 @@ def test_sharpness_of_all_replicas_with_mean_and_interval(folders, capsys):
     assert [run.sharpness["stages"][0]["lambda_max"] for run in runs] == values
 
 
-def test_a_landscape_of_one_replica(folders, capsys):
+def test_a_landscape_of_one_trial(folders, capsys):
     options = ["--points=3", "--images=32", f"--output={folders / 'out'}", "--picture=pdf"]
     assert cli.main(["saddle", "landscape", str(folders / "both"), *options]) == 2
-    assert "both holds 2 runs: --replica=0 to 1 chooses one of them" in capsys.readouterr().err
-    assert cli.main(["saddle", "landscape", str(folders / "alone"), *options, "--replica=1"]) == 2
-    assert "replica must be given for a folder that holds several runs" in capsys.readouterr().err
+    assert "both holds 2 runs: --trial=0 to 1 chooses one of them" in capsys.readouterr().err
+    assert cli.main(["saddle", "landscape", str(folders / "alone"), *options, "--trial=1"]) == 2
+    assert "trial must be given for a folder that holds several runs" in capsys.readouterr().err
     both = ["saddle", "landscape", str(folders / "both"), str(folders / "alone")]
-    assert cli.main([*both, *options, "--replica=1"]) == 0
+    assert cli.main([*both, *options, "--trial=1"]) == 0
     assert "panels.pdf" in capsys.readouterr().out
     assert (folders / "out" / "contours.pdf").read_bytes().startswith(b"%PDF")
     with np.load(folders / "out" / "landscape.npz") as numbers:
@@ -69,10 +69,10 @@ def test_a_landscape_of_one_replica(folders, capsys):
     assert np.shape(second.landscape["loss"]) == (3, 3)
 
 
-def test_a_replica_that_there_is_not(folders, capsys):
+def test_a_trial_that_there_is_not(folders, capsys):
     for verb in ("sharpness", "landscape"):
-        assert cli.main(["saddle", verb, str(folders / "both"), "--replica=2", "--images=32"]) == 2
-        assert "replica must be 0 to 1" in capsys.readouterr().err
+        assert cli.main(["saddle", verb, str(folders / "both"), "--trial=2", "--images=32"]) == 2
+        assert "trial must be 0 to 1" in capsys.readouterr().err
 
 
 def test_the_page_of_all_runs_below_a_folder(folders, capsys):

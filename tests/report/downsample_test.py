@@ -32,7 +32,7 @@ def written(tmp_path, **more):
 def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
     lines = metrics(gradient_norm_by_layer=lambda step: [step, 1.0], learning_rate=lambda step: 1 / step)
     folder = written(tmp_path, lines=lines)
-    assert main(["saddle", "thin", str(folder), f"--output={tmp_path / 'kept'}", "--every=3"]) == 0
+    assert main(["saddle", "downsample", str(folder), f"--output={tmp_path / 'kept'}", "--every=3"]) == 0
     copy = tmp_path / "kept" / "one"
     assert capsys.readouterr().out == f"{copy}\n"
     assert sorted(path.name for path in copy.iterdir()) == [
@@ -46,7 +46,7 @@ def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
     assert cell_of([copy]) == cell_of([folder])
     assert "secret" not in (copy / "config.json").read_text()
     assert small.about["dataset"]["source"] == "cifar10/3.0.2"
-    assert small.about["thinned"] == 3
+    assert small.about["downsampled"] == 3
     training = [line for line in lines if "train_loss" in line]
     found = lines_of(copy)
     assert [(line["step"], "test_loss" in line) for line in found] == [
@@ -64,26 +64,26 @@ def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
     assert not any("gradient_norm_by_layer" in line for line in found)
 
 
-def test_means_of_replicas_are_number_by_number_and_hide_nothing():
+def test_means_of_trials_are_number_by_number_and_hide_nothing():
     lines = [
-        {"step": step, "epoch": step / 2, "train_loss": 1.0, "a_by_replica": [step, 2.0 * step], "e": error}
+        {"step": step, "epoch": step / 2, "train_loss": 1.0, "a_by_trial": [step, 2.0 * step], "e": error}
         for step, error in ((1, 1.0), (2, None), (3, 4.0))
     ]
     assert means(lines, 2) == [
-        {"step": 2, "epoch": 1.0, "train_loss": 1.0, "a_by_replica": [1.5, 3.0], "e": None},
-        {"step": 3, "epoch": 1.5, "train_loss": 1.0, "a_by_replica": [3.0, 6.0], "e": 4.0},
+        {"step": 2, "epoch": 1.0, "train_loss": 1.0, "a_by_trial": [1.5, 3.0], "e": None},
+        {"step": 3, "epoch": 1.5, "train_loss": 1.0, "a_by_trial": [3.0, 6.0], "e": 4.0},
     ]
 
 
 def test_a_copy_may_be_made_again_but_replaces_no_other_run(tmp_path, capsys):
     folder = written(tmp_path)
-    command = ["saddle", "thin", str(folder), f"--output={tmp_path / 'kept'}"]
+    command = ["saddle", "downsample", str(folder), f"--output={tmp_path / 'kept'}"]
     assert main(command) == main(command) == 0
     (folder / "sharpness.json").unlink()  # as of a run that was made again and not measured yet
     assert main(command) == 0
     assert not (tmp_path / "kept" / "one" / "sharpness.json").exists()
     other = write_run(tmp_path / "more" / "one", dataclasses.replace(SMALL, seed=5))
-    assert main(["saddle", "thin", str(other), f"--output={tmp_path / 'kept'}"]) == 2
+    assert main(["saddle", "downsample", str(other), f"--output={tmp_path / 'kept'}"]) == 2
     assert "holds a run with other settings: seed 0 -> 5" in capsys.readouterr().err
 
 
@@ -100,7 +100,7 @@ def test_mistakes_are_told_in_one_line(status, output, expected, tmp_path, capsy
     folder = written(tmp_path, status=status)
     before = (folder / "config.json").read_text()
     arguments = [f"--output={tmp_path / output}"] if output else []
-    assert main(["saddle", "thin", str(folder), *arguments]) == 2
+    assert main(["saddle", "downsample", str(folder), *arguments]) == 2
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1

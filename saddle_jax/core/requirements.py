@@ -10,32 +10,32 @@ from saddle_jax.base.types import Tree
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.rule import Rule
-from saddle_jax.core.topology import Keeps
+from saddle_jax.core.topology import Stochasticity
 
-_MEANING: dict[Keeps, str] = {
-    "average": "the agents' average (W doubly stochastic)",
-    "rows": "agreement (rows of W sum to one)",
-    "mass": "the agents' sum (columns of W sum to one)",
+_MEANING: dict[Stochasticity, str] = {
+    "doubly": "the agents' average (W doubly stochastic)",
+    "row": "agreement (rows of W sum to one)",
+    "column": "the agents' sum (columns of W sum to one)",
 }
 
 
-def check_keeps(name: str, demanded: Keeps | None, topology: Graphs) -> None:
+def check_stochasticity(name: str, required: Stochasticity | None, topology: Graphs) -> None:
     """Checks that a graph keeps what a rule demands of it."""
-    keeps = topology.keeps
-    if demanded is not None and keeps not in (demanded, "average"):
+    stochasticity = topology.stochasticity
+    if required is not None and stochasticity not in (required, "doubly"):
         raise ArgumentError(
-            f"{name} needs a topology that keeps {_MEANING[demanded]}, "
-            f"got {topology.name}, which keeps {_MEANING[keeps]}"
+            f"{name} needs a topology that keeps {_MEANING[required]}, "
+            f"got {topology.name}, which keeps {_MEANING[stochasticity]}"
         )
 
 
 def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
     """Checks that what goes wrong has a meaning on this graph and with this rule."""
-    if topology.keeps == "mass":
-        if faults.missing != "self":
+    if topology.stochasticity == "column":
+        if faults.lost_weight != "self":
             raise ArgumentError(
-                f"missing must be 'self' on {topology.name}, whose senders keep what they cannot deliver, "
-                f"got {faults.missing!r}"
+                f"lost_weight must be 'self' on {topology.name}, whose senders keep what they cannot "
+                f"deliver, got {faults.lost_weight!r}"
             )
         if faults.delay and faults.has_absences:
             raise ArgumentError(
@@ -50,9 +50,9 @@ def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
         raise ArgumentError(
             f"delay must be 0 on {topology.name}, whose links are others in every step, got {faults.delay}"
         )
-    if faults.delay and len(rule.talking) > 1:
+    if faults.delay and len(rule.comm_kinds) > 1:
         raise ArgumentError(
-            f"delay must be 0 for a method with {len(rule.talking)} kinds of steps that talk, "
+            f"delay must be 0 for a method with {len(rule.comm_kinds)} kinds of steps that communicate, "
             f"got {faults.delay}"
         )
 

@@ -1,10 +1,10 @@
-"""Ascents in text: what is written is what is made, and nothing else is run."""
+"""Gradient estimators in text: what is written is what is made, and nothing else is run."""
 
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.sam import ASCENTS
-from saddle_jax.sam.spelling import make_ascent
+from saddle_jax.sam import GRADIENTS
+from saddle_jax.sam.spelling import make_gradient
 
 
 @pytest.mark.parametrize(
@@ -26,28 +26,31 @@ from saddle_jax.sam.spelling import make_ascent
     ],
 )
 def test_a_text_is_the_call_that_it_looks_like(text, settings, expected):
-    assert str(make_ascent(text, **settings)) == expected
+    assert str(make_gradient(text, **settings)) == expected
 
 
-@pytest.mark.parametrize("name", ASCENTS)
-def test_an_ascent_reads_its_own_name(name):
-    ascent = make_ascent(name, rho=0.2)
-    assert str(make_ascent(str(ascent))) == str(ascent)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_a_gradient_reads_its_own_name(name):
+    estimator = make_gradient(name, rho=0.2)
+    assert str(make_gradient(str(estimator))) == str(estimator)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lookam", "did you mean 'looksam'.*ascent must be one of auto, none, plain, sam, .*, got 'lookam'"),
-        ("esam(gama=0.3)", "did you mean 'gamma'.*ascent esam takes beta, gamma, rho, got option 'gama'"),
-        ("none(rho=1)", "ascent none takes no options, got option 'rho'"),
-        ("sam", r"ascent must say the rho of sam, as sam\(rho=0.1\), got 'sam'"),
-        ("sam(rho=1, rho=2)", r"ascent must be NAME or NAME\(option=value, ...\) .*, got 'sam.*"),
+        (
+            "lookam",
+            "did you mean 'looksam'.*gradient must be one of auto, none, plain, sam, .*, got 'lookam'",
+        ),
+        ("esam(gama=0.3)", "did you mean 'gamma'.*gradient esam takes beta, gamma, rho, got option 'gama'"),
+        ("none(rho=1)", "gradient none takes no options, got option 'rho'"),
+        ("sam", r"gradient must say the rho of sam, as sam\(rho=0.1\), got 'sam'"),
+        ("sam(rho=1, rho=2)", r"gradient must be NAME or NAME\(option=value, ...\) .*, got 'sam.*"),
         ("sam(rho=-1)", "rho must be a number >= 0, got -1"),
         ("looksam(every='x')", "every must be an integer >= 1, got 'x'"),
-        ("gsam(share=0.5)", "ascent gsam takes alpha, rho_max, rho_min, got option 'share'"),
+        ("gsam(share=0.5)", "gradient gsam takes alpha, rho_max, rho_min, got option 'share'"),
     ],
 )
-def test_what_is_no_ascent_is_refused_in_one_line(text, message):
+def test_what_is_no_gradient_is_refused_in_one_line(text, message):
     with pytest.raises(sj.ArgumentError, match=f"^{message.replace('?', '[?]')}$"):
-        make_ascent(text)
+        make_gradient(text)

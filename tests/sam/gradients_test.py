@@ -1,4 +1,4 @@
-"""What every ascent must hold, those of the table and those to come: one test per law."""
+"""What every estimator must hold, those of the table and those to come: one test per law."""
 
 import functools
 
@@ -12,13 +12,13 @@ from examples_of import needed, one_of_each
 import saddle_jax as sj
 from saddle_jax import testing
 from saddle_jax.base.tables import options
-from saddle_jax.sam import ASCENTS
+from saddle_jax.sam import GRADIENTS
 
-EVERY = one_of_each(ASCENTS)
-every_ascent = pytest.mark.parametrize("name", EVERY)
+EVERY = one_of_each(GRADIENTS)
+every_gradient = pytest.mark.parametrize("name", EVERY)
 # The first option of most is the radius of their perturbation.
 climbing = pytest.mark.parametrize(
-    "name", [name for name in EVERY if next(iter(options(ASCENTS[name])), "").startswith("rho")]
+    "name", [name for name in EVERY if next(iter(options(GRADIENTS[name])), "").startswith("rho")]
 )
 
 
@@ -33,9 +33,9 @@ EXCEPTIONS = {
 }
 
 
-@every_ascent
+@every_gradient
 def test_every_invariant_holds(name):
-    results = testing.check_ascent(ASCENTS[name], needed(ASCENTS[name]))
+    results = testing.check_gradient(GRADIENTS[name], needed(GRADIENTS[name]))
     silent = {each.invariant for each in results if each.status == "does not apply"}
     assert silent == {law for law, names in EXCEPTIONS.items() if name in names}
 
@@ -47,13 +47,13 @@ def test_no_radius_costs_no_pass(make):
 
 @climbing
 def test_a_radius_that_is_no_length_is_refused(name):
-    option = next(iter(options(ASCENTS[name])))
+    option = next(iter(options(GRADIENTS[name])))
     for wrong in (-0.1, float("nan"), "0.1"):
         with pytest.raises(sj.ArgumentError, match=f"^{option} must be a number >= 0, got {wrong!r}$"):
-            ASCENTS[name](wrong)
+            GRADIENTS[name](wrong)
 
 
-@every_ascent
+@every_gradient
 def test_every_method_takes_it(name):
     params = {"x": jnp.zeros((6, 3))}
     for factory in (sj.dpsgd, sj.qgm, sj.ngm, *COMPOSED.values()):

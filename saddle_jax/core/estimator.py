@@ -1,6 +1,6 @@
 """How the gradient of ONE model is taken: plainly, or after a climb, as sharpness-aware methods do.
 
-An ascent knows nothing of agents. `gradient` is handed the plain gradient function of the loss and calls
+An estimator knows nothing of agents. `gradient` is handed the plain gradient function of the loss and calls
 it as often as it likes; `saddle_jax.sam` has one short file for each kind.
 """
 
@@ -29,9 +29,9 @@ class GradientFn:
     Attributes:
       grad: (x, d) -> gradient.
       losses: (x, d) -> [B], the loss of each sample of the batch by itself, without a backward pass.
-      key: a key of this model and step alone; None unless the ascent needs one.
-      t: the number of the step, int32 []; None unless the ascent needs it.
-      along: a direction uphill that the rule has at hand; None if it has none, or the ascent needs none.
+      key: a key of this model and step alone; None unless the estimator needs one.
+      t: the number of the step, int32 []; None unless the estimator needs it.
+      along: a direction uphill that the rule has at hand; None if it has none, or the estimator needs none.
     """
 
     grad: Callable[[Params, Batch], Params]
@@ -46,8 +46,8 @@ class GradientFn:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Ascent(Generic[State]):
-    """An ascent takes the gradient of one model on one batch; it is a pure pair of functions.
+class GradientEstimator(Generic[State]):
+    """An estimator takes the gradient of one model on one batch; it is a pure pair of functions.
 
     Attributes:
       name: the call that makes it, such as "sam(rho=0.05)".
@@ -61,7 +61,8 @@ class Ascent(Generic[State]):
       cost: phase -> backward passes of a step, where some see a part of the batch only and count as that
         part; None counts the calls of `grad`.
 
-    >>> half = sj.Ascent("half", lambda x: (), lambda grad, x, d, state, phase: (grad(x, d) / 2, state))
+    >>> gradient = lambda grad, x, d, state, phase: (grad(x, d) / 2, state)
+    >>> half = sj.GradientEstimator("half", lambda x: (), gradient)
     >>> method, x = sj.saddle(sj.dpsgd(sj.ring(2), 0.1), half), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
     Array([0.75, 0.75], dtype=float32)
@@ -127,15 +128,17 @@ class Ascent(Generic[State]):
 
 
 def nothing(x: Params) -> tuple[()]:
-    """Returns the state of an ascent that remembers nothing."""
+    """Returns the state of an estimator that remembers nothing."""
     del x
     return ()
 
 
-def plain() -> Ascent[tuple[()]]:
+def plain_gradient() -> GradientEstimator[tuple[()]]:
     """Takes the gradient of the loss itself, g = grad F(x; d), in one backward pass.
 
-    >>> sj.plain().passes_per_step
+    >>> sj.plain_gradient().passes_per_step
     1.0
     """
-    return Ascent("plain()", nothing, lambda grad, x, d, state, phase: (grad(x, d), state), is_linear=True)
+    return GradientEstimator(
+        "plain()", nothing, lambda grad, x, d, state, phase: (grad(x, d), state), is_linear=True
+    )
