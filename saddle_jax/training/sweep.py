@@ -425,7 +425,7 @@ def _divided(values: Mapping[str, Any], numbers: Mapping[str, Sequence[Any]], la
 
 
 def _meant(config: Config, name: str) -> str | None:
-    """Returns what a name means: a setting, or an option of the spelt method or estimator; None if nothing."""
+    """Returns what a name means: a setting, or an option of method or gradient; None if nothing."""
     own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPELT]
     names = [*([name] if name in _FIELDS else []), *own]
     return next((each for each in names if has(config, each)), None)
