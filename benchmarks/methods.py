@@ -8,13 +8,13 @@ import jax
 
 from benchmarks.measure import Row, compared, interleaved
 from benchmarks.work import Job, Options, Work
-from saddle_jax.base import tables
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Array
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import path
-from saddle_jax.methods import METHODS, options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.tasks import supervised
@@ -55,12 +55,12 @@ def _base(work: Work) -> "MethodSteps":
 def _built(name: str, topology: Graphs) -> Method:
     """Builds a method by its name, or "METHOD+GRADIENT", with its defaults."""
     method_name, _, estimator = name.partition("+")
-    options = {"rho": _RHO} if "rho" in options_of(method_name) else {}
+    options = {"rho": _RHO} if "rho" in METHODS.options(method_name) else {}
     method = METHODS[method_name](topology, _RATE, **options)
     if not estimator:
         return method
     needed = [
-        each.name for each in tables.options(GRADIENTS[estimator]).values() if each.default is each.empty
+        each.name for each in parameters_of(GRADIENTS[estimator]).values() if each.default is each.empty
     ]
     return saddle(method, GRADIENTS[estimator](**dict.fromkeys(needed, _RHO)))
 

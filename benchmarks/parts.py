@@ -25,7 +25,7 @@ from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.devices.lifting import agent_mesh
 from saddle_jax.graphs.named import complete, ring, torus
-from saddle_jax.methods import METHODS, options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.tasks import objectives, supervised
 
 _RESNET20_SIZE = 272_474
@@ -142,7 +142,7 @@ def input_share(
     samples, mask = batches.step(0, 0)
     recipe, key = RECIPES["cifar10"], batches.augmentation_key(0, 0)
     model = models.build(model_name, 10)
-    rho = {"rho": 0.1} if "rho" in options_of(method_name) else {}
+    rho = {"rho": 0.1} if "rho" in METHODS.options(method_name) else {}
     method = METHODS[method_name](ring(agents), learning_rate=0.1, **rho)
     params = replicate(models.init(model, (32, 32, 3), jax.random.key(0)), agents)
     state = method.init(params)

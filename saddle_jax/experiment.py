@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, cast
 
 from saddle_jax.analysis import landscape, sharpness
-from saddle_jax.base import brought, checks
+from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
@@ -19,9 +19,9 @@ from saddle_jax.core.mixing import Graphs
 from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import ConvImpl
+from saddle_jax.models import make_model
 from saddle_jax.models.functions import Functions, functions
 from saddle_jax.models.layers import NORMS, Norm
-from saddle_jax.models.spelling import make_model
 from saddle_jax.report import figures, page
 from saddle_jax.report.landscape import save_numbers, write_all
 from saddle_jax.report.tables import as_text
@@ -126,7 +126,7 @@ class Problem:
         if not (callable(self.loss) or isinstance(self.loss, str | Objective)):
             raise ArgumentError(
                 "loss must be the name of an objective or a function (params, batch), got "
-                f"{brought.shown(self.loss)}"
+                f"{checks.shown(self.loss)}"
             )
         if isinstance(self.metrics, Metric):
             raise ArgumentError(f"metrics must be a list of sj.Metric, got {self.metrics!r}")
@@ -278,7 +278,7 @@ class Run:
         **settings: Any,
     ):
         if not isinstance(problem, Problem):
-            raise ArgumentError(f"problem must be a sj.Problem, got {brought.shown(problem)}")
+            raise ArgumentError(f"problem must be a sj.Problem, got {checks.shown(problem)}")
         for name in settings:
             if name not in SETTINGS:
                 raise ArgumentError(f"settings of a run must be of {', '.join(SETTINGS)}, got {name!r}")
@@ -402,7 +402,7 @@ class Run:
 def _listed(name: str, values: Any) -> list[Any]:
     """Returns the values of a list; a number alone is none."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
-        raise ArgumentError(f"{name} must be a list, such as [0, 1], got {brought.shown(values)}")
+        raise ArgumentError(f"{name} must be a list, such as [0, 1], got {checks.shown(values)}")
     return list(values)
 
 
@@ -424,7 +424,7 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
         return lambda: method
     if not callable(method):
         raise ArgumentError(
-            f"method must be a Method, or a function that makes one, got {brought.shown(method)}"
+            f"method must be a Method, or a function that makes one, got {checks.shown(method)}"
         )
     for name in swept:
         if name not in inspect.signature(method).parameters:
@@ -438,7 +438,7 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
         made = method(**numbers)
         if not isinstance(made, Method):
             raise ArgumentError(
-                f"method must be a function that makes a Method, got {brought.shown(made)} from it"
+                f"method must be a function that makes a Method, got {checks.shown(made)} from it"
             )
         return made
 
@@ -494,7 +494,7 @@ def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
       quiet: whether nothing is printed while they train.
     """
     if not runs or not all(isinstance(run, Run) for run in runs.values()):
-        raise ArgumentError(f"runs must be sj.Run by name, got {brought.shown(runs)}")
+        raise ArgumentError(f"runs must be sj.Run by name, got {checks.shown(runs)}")
     folders = [run.workdir.resolve() for run in runs.values()]
     if len(set(folders)) < len(folders):
         raise ArgumentError(f"runs must have folders of their own, got {', '.join(map(str, folders))}")

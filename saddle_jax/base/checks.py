@@ -60,7 +60,7 @@ def real(
         return value
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (above < number < below and at_least <= number <= at_most and math.isfinite(number)):
         raise ArgumentError(
@@ -147,3 +147,9 @@ def _interval(above: float, at_least: float, below: float, at_most: float) -> st
         if math.isfinite(bound)
     ]
     return " and ".join(bounds) if bounds else "that is finite"
+
+
+def shown(thing: Any) -> str:
+    """Returns how a message shows something that is of the wrong kind: in one line, however large it is."""
+    text = repr(thing)
+    return text if len(text) < 100 and text.isprintable() else f"a {type(thing).__name__}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.base import sources
+from saddle_jax.base import user_code
 from saddle_jax.cli.compared import show_compared
 from saddle_jax.cli.grids import grid_options, read_grid
 from saddle_jax.cli.output import Output, output_options
@@ -17,7 +17,7 @@ from saddle_jax.cli.statuses import MISTAKE
 from saddle_jax.cli.usage import UsageError, mistakes, parse
 
 
-@sources.reading_once()  # all runs have the same code
+@user_code.reading_once()  # all runs have the same code
 def run(arguments: Sequence[str]) -> int:
     """Runs what is missing, resumes what was interrupted, and goes on past what diverges or cannot be."""
     options = _options()

@@ -65,7 +65,7 @@ SECTIONS: dict[str, dict[str, Description]] = {
         "data prepare": _D("Download and prepare a dataset (needs internet and TensorFlow)."),
         "data show": _D("Show the counts and shapes of a dataset, and draw some of its images."),
         "data partition": _D("Show which agent would hold which samples."),
-        "topology": _D("Show the properties of a graph, and draw it.", "topology torus:5x8 40"),
+        "topology": _D("Show the properties of a graph, and draw it.", 'topology "torus(5, 8)" 40'),
         "bench": _D("Measure speed as ratios, against PyTorch or a copy."),
         "bench input": _D("Measure what gathering and augmenting images costs beside a step."),
     },

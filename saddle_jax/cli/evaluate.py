@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from saddle_jax.base import calls
+from saddle_jax.base.registry import split
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.runs import model_options, warn
 from saddle_jax.cli.usage import mistakes, parse
@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> None:
 
     with mistakes():
         whole = reopen.open_whole(workdir, options.data_dir, options.trial, options.code)
-        names = calls.split(options.metrics or "")
+        names = split(options.metrics or "")
         records, measures = evaluation.evaluate(
             workdir, whole, names, options.epochs, warn, options.trial, options.agent
         )

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from saddle_jax.base import brought, checks
-from saddle_jax.base.brought import BroughtError
+from saddle_jax.base import checks
+from saddle_jax.base.registry import is_code
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.usage import mistakes, parse
 from saddle_jax.methods import METHODS
@@ -65,7 +66,7 @@ def _read(
 
     with mistakes():
         for name in given:
-            if not brought.is_brought(name):
+            if not is_code(name):
                 checks.known(what, name, names)
         output = Output(options)
         if output.is_json:
@@ -79,6 +80,6 @@ def _of_each(facts: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
     for name in names:
         try:
             found.append(facts(name))
-        except BroughtError as error:
+        except UserCodeError as error:
             print(f"saddle: {error}", file=sys.stderr)
     return found

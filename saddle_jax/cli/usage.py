@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
-from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, printable
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.cli.helping import HelpWanted
 from saddle_jax.cli.option_texts import nearest_option
 from saddle_jax.cli.statuses import MISTAKE, reported, status_of
@@ -34,7 +34,7 @@ class UsageError(Exception):
         if len(text) > _LONGEST:  # what was given may be a whole file
             text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
         print(f"saddle: {text}", file=sys.stderr)
-        if isinstance(self.__cause__, BroughtError):
+        if isinstance(self.__cause__, UserCodeError):
             print(self.__cause__.trace, end="", file=sys.stderr, flush=True)
 
 

@@ -1,12 +1,10 @@
 """Compression operators Q: pure functions of one tensor, their packed encodings and their cost."""
 
-from collections.abc import Callable
-
-from saddle_jax.base.tables import Table, load
-from saddle_jax.compression.base import Compressor
+from saddle_jax.base.registry import Registry
 
 # A new operator is a file in this folder and a line here.
-COMPRESSORS: Table[Callable[..., Compressor]] = load(
+COMPRESSORS = Registry(
+    "compressor",
     {
         "identity": "saddle_jax.compression.base:identity",
         "quantize": "saddle_jax.compression.quantization:quantize",
@@ -16,5 +14,7 @@ COMPRESSORS: Table[Callable[..., Compressor]] = load(
         "natural": "saddle_jax.compression.natural:natural",
         "ternary": "saddle_jax.compression.ternary:ternary",
         "low_rank": "saddle_jax.compression.low_rank:low_rank",
-    }
-).and_installed("saddle_jax.compressors")
+    },
+    kinds=["saddle_jax.base.types:Operator"],
+    group="saddle_jax.compressors",
+)

@@ -4,13 +4,15 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from saddle_jax.base import brought, calls, checks, tables
+from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Registry, is_code
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.data import prepared, user_data
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset
@@ -76,19 +78,25 @@ def load_synthetic() -> Dataset:
 
 
 def is_other(name: str) -> bool:
-    """Tells by its form alone whether a dataset is of a file, or brought as FILE.py:NAME or module:NAME."""
-    return brought.is_brought(name) or user_data.is_path(name)
+    """Tells by its form alone whether a dataset is of a file, or a user's FILE.py:NAME or module:NAME."""
+    return is_code(name) or user_data.is_path(name)
+
+
+def check_name(name: str) -> None:
+    """Checks the options of a dataset of the package; other names are looked up when they are loaded."""
+    if is_builtin(name):
+        BUILTIN.check(name)
 
 
 def load_other(name: str) -> Dataset:
-    """Loads a dataset of files, or calls the function that a text spells and takes what it returns."""
-    if not brought.is_brought(name):
+    """Loads a dataset of files, or calls the function that a text names and takes what it returns."""
+    if not is_code(name):
         return user_data.from_path(name)
-    spelt = brought.parse("dataset", name)
-    data = brought.load("dataset", name)
+    spec = BUILTIN.parse(name)
+    data = BUILTIN.load(spec)
     if callable(data) and not isinstance(data, Dataset):
-        data = brought.call("dataset", spelt.head, data, spelt.options, object)
-    return dataset_of(data, spelt.head)
+        data = BUILTIN.call(spec, data)
+    return dataset_of(data, spec.name)
 
 
 def dataset_of(data: Any, name: str, **options: Any) -> Dataset:
@@ -112,14 +120,16 @@ def dataset_of(data: Any, name: str, **options: Any) -> Dataset:
 
 
 # What needs no download. A new dataset is a file in this folder and a line here.
-BUILTIN: tables.Table[Callable[..., Dataset]] = tables.load(
+BUILTIN = Registry(
+    "dataset",
     {
         "digits": "saddle_jax.data.sources:load_digits",
         "synthetic": "saddle_jax.data.sources:load_synthetic",
         "convex": "saddle_jax.data.convex:load_convex",
         "characters": "saddle_jax.data.characters:load_characters",
-    }
-).and_installed("saddle_jax.datasets")
+    },
+    group="saddle_jax.datasets",
+)
 # Our names for datasets that have another name in tfds.
 TFDS_NAMES = {"imagenette": "imagenette/160px-v2", "imagenet": "imagenet2012"}
 KNOWN = (*BUILTIN, *RECIPES)
@@ -189,15 +199,16 @@ def is_builtin(name: str) -> bool:
     return name.partition("(")[0].strip() in BUILTIN
 
 
-def _made(spelling: str) -> Dataset:
-    """Makes a dataset of the package, or of an installed one, with the options that its spelling has."""
-    name, options = calls.parse("dataset", spelling)
-    calls.check_options("dataset", name, options, list(tables.options(BUILTIN[name])))
+def _made(text: str) -> Dataset:
+    """Makes a dataset of the package, or of an installed one, with the options that its name has."""
+    spec = BUILTIN.check(text)
     try:
-        loaded = BUILTIN[name](**options)
+        loaded = BUILTIN.make(spec)
+    except UserCodeError:
+        raise
     except ArgumentError as error:
-        raise ArgumentError(f"dataset {name}: {error}") from error
-    return dataclasses.replace(dataset_of(loaded, name), name=spelling)
+        raise ArgumentError(f"dataset {spec.name}: {error}") from error
+    return dataclasses.replace(dataset_of(loaded, spec.name), name=text)
 
 
 def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None) -> dict[str, Any]:

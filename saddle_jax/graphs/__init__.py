@@ -1,13 +1,22 @@
-"""The graphs that have names, and the table of them."""
+"""The graphs that have names, and how settings make one: ring, torus(5, 8), spanning_tree(karate), ring+star.
 
-from collections.abc import Callable
+The number of agents n and, for random graphs, the seed are the run's. A graph of a user's own is a function
+of n, and of seed if it is random, or a file.
+"""
 
-from saddle_jax.base.tables import Table, load
-from saddle_jax.core.graphs import TimeVarying
-from saddle_jax.core.topology import Topology
+import functools
+from typing import TYPE_CHECKING
 
-# A new graph is a file in this folder and a line here. Those that take `n` alone are settings as they are.
-GRAPHS: Table[Callable[..., Topology | TimeVarying]] = load(
+from saddle_jax.base import user_code
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Registry, Spec, parameters_of
+
+if TYPE_CHECKING:
+    from saddle_jax.core.mixing import Graphs
+
+# A new graph is a file in this folder and a line here.
+GRAPHS = Registry(
+    "topology",
     {
         "ring": "saddle_jax.graphs.named:ring",
         "torus": "saddle_jax.graphs.named:torus",
@@ -35,5 +44,58 @@ GRAPHS: Table[Callable[..., Topology | TimeVarying]] = load(
         "random_matchings": "saddle_jax.graphs.matchings:random_matchings",
         "equi_static": "saddle_jax.graphs.equitopo:equi_static",
         "equi_dynamic": "saddle_jax.graphs.equitopo:equi_dynamic",
-    }
-).and_installed("saddle_jax.graphs")
+        "alternate": "saddle_jax.core.graphs:alternate",
+    },
+    kinds=["saddle_jax.core.topology:Topology", "saddle_jax.core.graphs:TimeVarying"],
+    context=["n", "seed"],
+    read="saddle_jax.graphs.files:read_graph",
+    group="saddle_jax.graphs",
+)
+
+
+def make_graph(text: str, n: int, seed: int) -> "Graphs":
+    """Makes the graph of `n` agents that a text names; from unchanged files it is the same one again."""
+    spec = GRAPHS.check(text)
+    return _made(text, n, seed, tuple(found.sha256 for found in sources_of(spec)))
+
+
+def is_random(text: str) -> bool:
+    """Tells whether a graph looks at the seed; imports what is not ours."""
+    every = [each for each in GRAPHS.parse(text).walk() if each.is_code or each.name in GRAPHS]
+    things = [GRAPHS.load(each) for each in every]
+    return any(callable(thing) and "seed" in parameters_of(thing) for thing in things)
+
+
+def sources_of(spec: Spec) -> list[user_code.Source]:
+    """Reads the files that a graph or its factories are in; installed packages have none."""
+    every = [each for each in spec.walk() if each.is_code or each.is_path]
+    return [
+        user_code.read("topology", each.name) if each.is_path else user_code.source("topology", each.name)
+        for each in every
+    ]
+
+
+# Every Config builds its graph to check it, and random graphs are drawn until they are connected.
+@functools.lru_cache(maxsize=32)
+def _made(text: str, n: int, seed: int, hashes: tuple[str, ...]) -> "Graphs":
+    spec = GRAPHS.parse(text)
+    if n == 1 and GRAPHS.is_ours(spec) and all(_takes_agents(each) for each in spec.walk()):
+        from saddle_jax.core.topology import from_matrix
+
+        return from_matrix([[1.0]], name="alone")
+    try:
+        graph: Graphs = GRAPHS.make(spec, n=n, seed=seed)
+    except user_code.UserCodeError:
+        raise
+    except ValueError as error:
+        if not GRAPHS.is_ours(spec):
+            raise
+        raise ArgumentError(f"topology {text!r} cannot have {n} agents: {error}") from error
+    if graph.size != n:
+        raise ArgumentError(f"topology {text!r} cannot have {n} agents: {graph.name} has {graph.size}")
+    return graph
+
+
+def _takes_agents(spec: Spec) -> bool:
+    """Tells whether a graph can have any number of agents; those that were observed have their own."""
+    return spec.name not in GRAPHS or bool(parameters_of(GRAPHS[spec.name]))

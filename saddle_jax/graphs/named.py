@@ -28,23 +28,25 @@ def ring(n: int) -> Topology:
     return lazy(f"ring({n})", n, lambda: nx.cycle_graph(n))
 
 
-def torus(rows: int, cols: int | None = None) -> Topology:
-    """Joins agents in a periodic grid: `torus(rows, cols)`, or `torus(n)` for a grid of n agents.
+def torus(rows: int | None = None, cols: int | None = None, *, n: int | None = None) -> Topology:
+    """Joins agents in a periodic grid: `torus(rows, cols)`, or `torus(n=n)` for a grid of n agents.
 
     Each weighs itself and its four neighbours with 1/5; in two rows or columns there are fewer neighbours.
-    `torus(n)` takes as rows the largest divisor of n that is not above sqrt(n).
+    `torus(n=n)` takes as rows the largest divisor of n that is not above sqrt(n).
 
-    >>> sj.torus(40)
+    >>> sj.torus(n=40)
     torus(5, 8): 40 agents, degree 4, 160 directed links, spectral gap 0.1172
     """
-    if cols is None:
-        n = checks.whole("n", rows, at_least=4)
+    if rows is None and cols is None:
+        n = checks.whole("n", n, at_least=4)
         rows = max(r for r in range(1, math.isqrt(n) + 1) if n % r == 0)
         cols = n // rows
         if rows < 2:
             raise ArgumentError(f"n must be a product of two factors >= 2 for a torus, got {n}, a prime")
     rows = checks.whole("rows", rows, at_least=2)
     cols = checks.whole("cols", cols, at_least=2)
+    if n not in (None, rows * cols):
+        raise ArgumentError(f"n must be {rows * cols} for torus({rows}, {cols}), got {n}")
     return lazy(f"torus({rows}, {cols})", rows * cols, lambda: nx.grid_2d_graph(rows, cols, periodic=True))
 
 

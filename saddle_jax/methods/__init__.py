@@ -1,12 +1,10 @@
 """The algorithms, one short file each, in the paper's words; here is the table of their names."""
 
-from collections.abc import Callable
-
-from saddle_jax.base import spelt, tables
-from saddle_jax.core.method import Method
+from saddle_jax.base.registry import Registry
 
 # A new method is a file in this folder and a line here.
-METHODS: tables.Table[Callable[..., Method]] = tables.load(
+METHODS = Registry(
+    "method",
     {
         "dpsgd": "saddle_jax.methods.dpsgd:dpsgd",
         "d_saddle": "saddle_jax.methods.saddle:d_saddle",
@@ -32,10 +30,8 @@ METHODS: tables.Table[Callable[..., Method]] = tables.load(
         "kgt": "saddle_jax.methods.kgt:kgt",
         "dfedavgm": "saddle_jax.methods.dfedavgm:dfedavgm",
         "dfedsam": "saddle_jax.methods.dfedavgm:dfedsam",
-    }
-).and_installed("saddle_jax.methods")
-
-
-def options_of(name: str) -> frozenset[str]:
-    """Returns the names of the options that a method's factory takes; what is not ours is imported."""
-    return frozenset(tables.options(spelt.factory("method", name, METHODS)))
+    },
+    kinds=["saddle_jax.core.method:Method"],
+    context=["topology", "learning_rate"],
+    group="saddle_jax.methods",
+)

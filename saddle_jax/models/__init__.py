@@ -4,23 +4,27 @@ A model of your own needs no registration: `functions` says which kinds there ma
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base import checks, tables
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Registry
 from saddle_jax.base.types import Key, Params
 from saddle_jax.kernels.convolution import ConvImpl, check_conv_impl
 from saddle_jax.models.functions import Functions as Functions
 from saddle_jax.models.functions import functions as functions
+from saddle_jax.models.functions import parameters, takes_rngs
 from saddle_jax.models.layers import NORMS, Norm
 
 # A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `conv_impl`
 # where it has layers that know them.
-MODELS: tables.Table[Callable[..., Any]] = tables.load(
+MODELS = Registry(
+    "model",
     {
         "resnet20": "saddle_jax.models.resnet:resnet20",
         "resnet18": "saddle_jax.models.resnet:resnet18",
@@ -32,32 +36,50 @@ MODELS: tables.Table[Callable[..., Any]] = tables.load(
         "logistic": "saddle_jax.models.small:logistic",
         "linear": "saddle_jax.models.small:Product",
         "causal_mlp": "saddle_jax.models.small:CausalMLP",
-    }
-).and_installed("saddle_jax.models")
+    },
+    context=["num_classes", "norm", "conv_impl"],
+    group="saddle_jax.models",
+)
 NAMES = tuple(MODELS)
 
 
 def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: ConvImpl = "auto") -> Any:
-    """Builds a network by name: a flax module from images [B, H, W, C] to logits [B, num_classes].
+    """Builds a network: mostly a flax module from images [B, H, W, C] to logits [B, num_classes].
 
     Args:
-      name: one of `NAMES`: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2 (32x32), resnet8 (one
-        block per stage: for studies on a CPU), cnn (small), strided_cnn (a quarter of its work), mlp,
-        logistic; linear (for the convex tasks), and causal_mlp, which takes characters [B, T] and gives
-        logits [B, T, num_classes].
+      name: one of `NAMES`, with or without options: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2
+        (32x32), resnet8 (one block per stage: for studies on a CPU), cnn (small), strided_cnn (a quarter of
+        its work), mlp, logistic; linear (for the convex tasks), and causal_mlp, which takes characters [B, T]
+        and gives logits [B, T, num_classes]. Or a user's own, FILE.py:NAME or module:NAME: a flax module, its
+        class, a pair (init, apply), or a function that returns one of these; it is given `num_classes`,
+        `norm` and `conv_impl` if it has parameters of these names.
       num_classes: how many classes, or other numbers to predict.
       norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
         the code that the paper builds on has it; no table of the paper uses it.
       conv_impl: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
         every mode and any number of times. The parameters do not depend on it.
     """
-    checks.choice("model", name, NAMES)
+    spec = MODELS.parse(name)
     num_classes = checks.whole("num_classes", num_classes, at_least=1)
     checks.choice("norm", norm, NORMS)
     check_conv_impl(conv_impl)
-    chosen = {"norm": norm, "conv_impl": conv_impl}
-    known = tables.options(MODELS[name])
-    return MODELS[name](num_classes=num_classes, **{o: chosen[o] for o in chosen if o in known})
+    thing = MODELS.load(spec)
+    given = {"num_classes": num_classes, "norm": norm, "conv_impl": conv_impl}
+    is_maker = isinstance(thing, type) or (callable(thing) and not hasattr(thing, "apply"))
+    if not is_maker:
+        if spec.args or spec.kwargs:
+            raise ArgumentError(f"model {spec.name} is made already and takes no options, got {name!r}")
+        return thing
+    if not takes_rngs(thing):
+        return MODELS.call(spec, thing, **given)
+    takes = parameters(thing)  # of nnx, which makes it when there is a key
+    chosen = {option: value for option, value in given.items() if option in takes}
+    return functools.partial(thing, *spec.args, **chosen | dict(spec.kwargs))
+
+
+def make_model(name: str, num_classes: int, norm: Norm, conv_impl: ConvImpl) -> Functions:
+    """Makes what `build` does as functions init and apply."""
+    return functions(build(name, num_classes, norm=norm, conv_impl=conv_impl))
 
 
 def init(model: Any, input_shape: Sequence[int], key: Key) -> Params:

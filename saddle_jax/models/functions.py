@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from saddle_jax.base import brought
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.checks import ArgumentError, shown
 from saddle_jax.base.types import Key, Params
 
 _KINDS = "a flax module (linen or nnx), or a pair of functions (init, apply)"
@@ -65,7 +64,7 @@ def _adapted(model: Any) -> Functions:
         return _of_nnx(type(model).__name__, lambda rngs: model)
     if callable(model) and takes_rngs(model):
         return _of_nnx(getattr(model, "__name__", "nnx"), lambda rngs: model(rngs=rngs))
-    raise ArgumentError(f"model must be {_KINDS}, got {brought.shown(model)}")
+    raise ArgumentError(f"model must be {_KINDS}, got {shown(model)}")
 
 
 def takes_rngs(factory: Callable[..., Any]) -> bool:
@@ -117,7 +116,7 @@ def _of_nnx(name: str, make: Callable[[Any], Any]) -> Functions:
     def parts(key: Key) -> tuple[Any, Any]:
         module = make(nnx.Rngs(key))
         if not isinstance(module, nnx.Module):
-            raise ArgumentError(f"model must be {_KINDS}, got {brought.shown(module)} from {name}")
+            raise ArgumentError(f"model must be {_KINDS}, got {shown(module)} from {name}")
         split: Any = nnx.split(module, nnx.Param, ...)
         definition, state, rest = split
         _refuse_others(name, {type(leaf).__name__ for _, leaf in nnx.to_flat_state(rest)})

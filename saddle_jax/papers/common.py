@@ -25,7 +25,8 @@ from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.methods import options_of
+from saddle_jax.base.registry import parse, split
+from saddle_jax.methods import METHODS
 from saddle_jax.settings.config import Config
 
 # ---- what is printed ----
@@ -59,7 +60,7 @@ def lines_of(text: str) -> list[Line]:
         mean, _, std = text.rstrip("*").partition("±")
         return Printed(float(mean), float(std) if std else None, text.endswith("*"))
 
-    rows = (line.split() for line in text.strip().splitlines())
+    rows = (split(line, " ") for line in text.strip().splitlines())
     return [Line(int(row[0]), row[1], row[2], tuple(map(figure, row[3:]))) for row in rows]
 
 
@@ -116,9 +117,9 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Returns a name of its own, such as cifar10-ring10-alpha0.01-q_saddle-quantize8."""
+        """Returns a name of its own, and of its folder: cifar10-ring10-alpha0.01-q_saddle-quantize8."""
         share = "iid" if self.alpha is None else f"alpha{self.alpha:g}"
-        parts = [self.dataset, f"{self.topology}{self.agents}", share, self.method, self.compressor]
+        parts = [self.dataset, f"{self.topology}{self.agents}", share, self.method, short(self.compressor)]
         return "-".join([*parts, *self._differences("every{}", "rho{:g}", "times{}")])
 
     def _differences(self, every: str, rho: str, times: str) -> list[str]:
@@ -151,6 +152,13 @@ class Entry:
             keep_every_epochs=setting.epochs // 4,  # the stages at which sharpness is measured
             diagnostics=True,
         )
+
+
+def short(compressor: str) -> str:
+    """Writes a compressor without brackets, as names of folders have it: its number follows its name."""
+    spec = parse("compressor", compressor)
+    switches = [f"_{name}" if value is True else f"_{name}{value}" for name, value in spec.kwargs]
+    return "".join([spec.name, *map(str, spec.args), *switches])
 
 
 Columns = tuple[tuple[str, float | None], ...]  # dataset and alpha
@@ -476,7 +484,7 @@ class Scale:
     def apply(self, config: Config, times: int = 1) -> Config:
         """Returns the settings of a run at this size, or of one that lasts so many times as long."""
         changes = dict(self.changes)
-        if "self_gradient" in options_of(config.method):
+        if "self_gradient" in METHODS.options(config.method):
             changes |= self.cross_gradient_changes
         if self.batches_per_agent:
             batch_size = changes.get("batch_size", config.batch_size)

@@ -17,16 +17,16 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base.errors import RunError
+from saddle_jax.compression import COMPRESSORS
 from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step, readable
 from saddle_jax.data import load, prepared
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import TFDS_NAMES, is_builtin
-from saddle_jax.methods import options_of
-from saddle_jax.models import initialise
+from saddle_jax.methods import METHODS
+from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
-from saddle_jax.models.spelling import make_model
-from saddle_jax.papers.common import SCALES, Entry, Paper, Scale
+from saddle_jax.papers.common import SCALES, Entry, Paper, Scale, short
 from saddle_jax.planning.forecast import stand_in
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import check_same, write_json
@@ -39,7 +39,6 @@ from saddle_jax.training import build
 
 # Settings by which it is; `biased` is another interpretation: whether quantizers are divided by tau.
 INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
-_BIASED = "_biased"
 
 
 def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config:
@@ -52,7 +51,8 @@ def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config
     changes = {name: value for name, value in interpretations.items() if _has(config, name)}
     biased = changes.pop("biased", None)
     if biased is not None:
-        changes["compressor"] = config.compressor.removesuffix(_BIASED) + (_BIASED if biased else "")
+        spec = COMPRESSORS.parse(config.compressor)._replace(kwargs=())
+        changes["compressor"] = str(spec.with_option("biased", True) if biased else spec)
     return dataclasses.replace(config, **changes)
 
 
@@ -60,10 +60,10 @@ def _has(config: Config, name: str) -> bool:
     if name == "biased":
         return config.compressor.startswith("quantize")
     if name == "order":
-        return config.compressor != "none" and "order" in options_of(config.method)
+        return config.compressor != "none" and "order" in METHODS.options(config.method)
     if name == "ascent_reuse":
         return config.ascent_every > 1
-    return name == "norm" or name in options_of(config.method)
+    return name == "norm" or name in METHODS.options(config.method)
 
 
 def reading_suffix(config: Config, default: Config) -> str:
@@ -72,6 +72,8 @@ def reading_suffix(config: Config, default: Config) -> str:
     changed = {
         name: getattr(config, name) for name in names if getattr(config, name) != getattr(default, name)
     }
+    if "compressor" in changed:
+        changed["compressor"] = short(config.compressor)
     return "".join(f"-{safe(text)}" for text in written(changed))
 
 

@@ -18,18 +18,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from saddle_jax.base import spelt, tables
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Tree
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Stochasticity
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.slowmo import slowmo
-from saddle_jax.methods.spelling import parse_method
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.sam.spelling import make_gradient, parse_gradient
 from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import build
 from saddle_jax.training.build import SETTINGS
@@ -94,9 +92,7 @@ def facts_of_method(name: str) -> MethodFacts:
 
 def facts_of_gradient(name: str) -> GradientFacts:
     """Measures an estimator on one model; "none" is the plain gradient."""
-    rho = tables.options(factory_of(name)).get("rho")
-    needs_rho = rho is not None and rho.default is rho.empty
-    estimator = make_gradient(name, rho=Config.rho) if needs_rho else make_gradient(name)
+    estimator = build.make_gradient(Config(method="dpsgd", gradient=name))
     state = jax.eval_shape(estimator.init, {"w": jax.ShapeDtypeStruct(_WEIGHTS, jnp.float32)})
     return GradientFacts(
         name, estimator.passes_per_step, _in_models(state, 1), about(factory_of(name)).citation
@@ -109,14 +105,13 @@ def gradients() -> list[str]:
 
 
 def factory_of(estimator: str) -> Callable[..., Any]:
-    """Returns the factory of an estimator by the name that settings use, or by the spelling of another."""
-    name, _ = parse_gradient(estimator)
-    return spelt.factory("gradient", "plain" if name == "none" else name, GRADIENTS)
+    """Returns the factory of an estimator, by the spec that settings use."""
+    return GRADIENTS.factory("plain" if estimator == "none" else estimator)
 
 
 def method_factory(method: str) -> Callable[..., Method]:
-    """Returns the factory of a method by its name, or by the spelling of another."""
-    return spelt.factory("method", parse_method(method)[0], METHODS)
+    """Returns the factory of a method, by its spec."""
+    return METHODS.factory(method)
 
 
 def _on_a_graph(name: str) -> tuple[str, Method]:
@@ -205,7 +200,7 @@ def options_of(
             meanings.get(name, ""),
             name in settings,
         )
-        for name, parameter in tables.options(factory).items()
+        for name, parameter in parameters_of(factory).items()
         if name not in _GIVEN
     ]
 
@@ -334,7 +329,7 @@ def _list(options: Sequence[Option]) -> str:
 
 
 def _call(name: str, options: Sequence[Option]) -> str:
-    """Spells a call with the first option that only a spelling can give, for a shell."""
+    """Writes a call with the first option that only a spec can give, for a shell."""
     for option in options:
         if not option.is_setting and isinstance(option.default, str | int | float):
             return f"'{name}({option.name}={option.default})'"

@@ -6,13 +6,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base import brought, calls
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import RunError
-from saddle_jax.methods.spelling import parse_method
+from saddle_jax.base.registry import Spec, parse
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Run, gather
-from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
@@ -158,7 +156,7 @@ def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list
 def settings_of(run: Run) -> dict[str, Any]:
     """Returns the settings that decide a run's numbers, apart from the seed.
 
-    Options that a spelling gives stand by themselves, as method.mu, and those without a meaning are left out.
+    Options that a spec gives stand by themselves, as method.mu, and those without a meaning are left out.
     Of a run that was made of Python objects, "computes" tells its step from others with the same names.
     """
     settings: dict[str, Any] = {}
@@ -166,23 +164,13 @@ def settings_of(run: Run) -> dict[str, Any]:
         if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
         if name in SPELT:
-            settings[name], options = _spelt(name, value)
-            settings |= {f"{name}.{option}": given for option, given in options.items()}
+            spec = parse(name, value)
+            settings[name] = str(spec._replace(kwargs=()))
+            settings |= {f"{name}.{option}": given for option, given in spec.kwargs}
         else:
             settings[name] = value
     computes = run.fact("computes")
     return settings | ({"computes": str(computes)[:16]} if computes else {})
-
-
-def _spelt(name: str, text: str) -> tuple[str, dict[str, Any]]:
-    """Returns a method or estimator without its options, and these; an object has them in < >."""
-    if not brought.is_object(text):
-        return (parse_method if name == "method" else parse_gradient)(text)
-    head, _, rest = text[1:-1].partition("(")
-    try:
-        return f"<{head}>", calls.parse(name, f"{name}({rest}")[1] if rest else {}
-    except ArgumentError:  # brackets of a name
-        return text, {}
 
 
 def varied(candidates: Sequence[Candidate]) -> list[str]:
@@ -235,7 +223,7 @@ def _frozen(run: Run, *without: str) -> Any:
 
 
 def _hashable(value: Any) -> Any:
-    return str(value) if isinstance(value, list) else value
+    return str(value) if isinstance(value, list | Spec) else value
 
 
 # Settings that make another problem: what is best on one of them says nothing about the others.

@@ -14,7 +14,7 @@ import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.core.comm_cost import readable
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.plots import band, finish, in_matplotlib, name_bands, new_figure, plot_counts, save
 from saddle_jax.runs.schema import Measure, same
@@ -215,7 +215,7 @@ def _error_bars(
 
 
 def _has_radius(run: Run) -> bool:
-    return "rho" in options_of(run.config.method) or run.config.gradient == "sam"
+    return "rho" in METHODS.options(run.config.method) or run.config.gradient == "sam"
 
 
 def _scores(group: Sequence[Run]) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology
-from saddle_jax.graphs import recorded, spelling
+from saddle_jax.graphs import GRAPHS, files
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.runs.table import Run
 from saddle_jax.settings.config import build_topology
@@ -143,14 +143,14 @@ def _passes_over(points: Sequence[tuple[float, float]], i: int, j: int) -> bool:
 
 def topology_of(run: Run) -> Graphs | None:
     """Returns the graph of a run; of one that is not ours what was recorded, None if it was too large."""
-    if spelling.is_ours(run.config.topology):
+    if GRAPHS.is_ours(run.config.topology):
         return build_topology(run.config)
     links = run.fact("topology", "graphs")
     if links is None:
         return None
     name = str(run.fact("topology", "name"))
     try:
-        return recorded.from_record(name, run.config.agents, links)
+        return files.from_record(name, run.config.agents, links)
     except ArgumentError as error:
         raise RunError(f"{run.name}: topology of config.json cannot be read: {error}") from error
 

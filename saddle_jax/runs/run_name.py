@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from saddle_jax.base import calls
+from saddle_jax.base.registry import split
 from saddle_jax.runs import source_files
 from saddle_jax.settings.config import IRRELEVANT, Config
 
@@ -30,7 +30,7 @@ def run_name(config: Config) -> str:
 
 def sweep_name(settings: Mapping[str, Any]) -> str:
     """Names the folder of several runs after what they vary, and after all settings by a short hash."""
-    names = [part.partition(":")[0] for part in calls.split(settings["sweep"], " ")]
+    names = [part.partition(":")[0] for part in split(settings["sweep"], " ")]
     return "-".join(map(safe, [settings["dataset"], "sweep", *names, _short_hash(_changed(settings))]))
 
 

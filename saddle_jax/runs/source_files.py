@@ -6,6 +6,7 @@ may be imported: what a folder names is never imported, for the folder may be so
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import os
@@ -15,51 +16,47 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from saddle_jax.base import brought, sources
+from saddle_jax.base import user_code
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go, open_regular
 from saddle_jax.base.reading import read_object, reading
-from saddle_jax.base.siblings import siblings
-from saddle_jax.base.sources import Source
-from saddle_jax.graphs import files
-from saddle_jax.graphs import spelling as graphs
+from saddle_jax.base.registry import Spec, parse
+from saddle_jax.base.user_code import Source, siblings
 
 if TYPE_CHECKING:
     from saddle_jax.settings.config import Config
 
 FOLDER = "code"
-# The settings that may name something that is brought.
+# The settings that may name a user's own code.
 SETTINGS = ("method", "gradient", "compressor", "topology", "model", "dataset", "objective")
 
 
 class SourceRef(NamedTuple):
-    """A spelling that a setting has, of something that is brought or of a graph in a file."""
+    """What a setting names of a user's own: code, a graph in a file, or an object of a Python program."""
 
     setting: str
-    text: str
+    spec: Spec
+
+    @property
+    def text(self) -> str:
+        """The spec as it is written."""
+        return str(self.spec)
 
     @property
     def is_data(self) -> bool:
         """Whether it is a file that is read, and not imported."""
-        return self.setting == "topology" and files.is_file(self.text)
-
-    @property
-    def is_object(self) -> bool:
-        """Whether it is an object of the Python program that made the run."""
-        return brought.is_object(self.text)
+        return self.setting != "dataset" and self.spec.is_path
 
     @property
     def place(self) -> str:
         """The file or the module that it is in."""
-        return self.text if self.is_data else brought.parse(self.setting, self.text).place
+        return self.spec.name if self.is_data else self.spec.name.rpartition(":")[0]
 
     @property
     def short(self) -> str:
-        """The spelling with the file's name in place of its path."""
-        if self.is_data:
-            return os.path.basename(self.text)
-        is_file = self.place.endswith(".py")
-        return brought.at(self.text, os.path.basename(self.place)) if is_file else self.text
+        """The spec with the file's name in place of its path."""
+        return str(self.spec.renamed(lambda each: _without_folder(SourceRef(self.setting, each))))
 
 
 class SavedSource(NamedTuple):
@@ -97,10 +94,11 @@ class SavedSource(NamedTuple):
 def source_refs(config: "Config") -> list[SourceRef]:
     """Lists what the settings of a run bring; nothing is imported or read."""
     return [
-        SourceRef(name, part)
+        each
         for name in SETTINGS
-        for part in _parts(name, getattr(config, name, ""))
-        if _is_brought(name, part)
+        for spec in _specs(name, getattr(config, name, ""))
+        for each in (SourceRef(name, part) for part in spec.walk())
+        if _is_users(each)
     ]
 
 
@@ -108,14 +106,15 @@ def short(setting: str, value: Any) -> Any:
     """Returns the value of a setting with the names of files in place of their paths: files may move."""
     if setting not in SETTINGS or not isinstance(value, str):
         return value
-    parts = _parts(setting, value)
-    return "+".join(SourceRef(setting, part).short if _is_brought(setting, part) else part for part in parts)
+    for spec in _specs(setting, value):
+        if any(_is_users(SourceRef(setting, each)) for each in spec.walk()):
+            return SourceRef(setting, spec).short
+    return value
 
 
 def collect(config: "Config") -> list[SavedSource]:
     """Returns what the settings bring, with the files; objects of a Python program have none."""
-    found = [ref for ref in source_refs(config) if not ref.is_object]
-    return [_saved(ref) for ref in found]
+    return [_saved(ref) for ref in source_refs(config) if not ref.spec.is_object]
 
 
 def write_copies(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
@@ -153,8 +152,11 @@ def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "
         return config
     entries = {(each.setting, each.text): entry for each, entry in _recorded(workdir)}
 
-    def here(ref: SourceRef) -> str:
-        if ref.is_object:
+    def here(setting: str, spec: Spec) -> str:
+        ref = SourceRef(setting, spec)
+        if not _is_users(ref):
+            return ref.spec.name
+        if ref.spec.is_object:
             raise RunError(
                 f"{workdir}: {ref.setting} {ref.text} was made from Python objects: open it with "
                 "saddle_jax.Run"
@@ -165,28 +167,33 @@ def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "
         return _copy_of(workdir, entry) if ref.is_data else _allowed(workdir, ref, entry, given)
 
     changes: dict[str, Any] = {}
-    for name in SETTINGS:
-        parts = _parts(name, getattr(config, name, ""))
-        moved = [here(SourceRef(name, part)) if _is_brought(name, part) else part for part in parts]
-        if moved != parts:
-            changes[name] = "+".join(moved)
+    for name in {ref.setting for ref in source_refs(config)}:
+        for spec in _specs(name, getattr(config, name)):
+            changes[name] = str(spec.renamed(functools.partial(here, name)))
     return dataclasses.replace(config, **changes)
 
 
-def _parts(setting: str, text: str) -> list[str]:
-    return graphs.parts(text) if setting == "topology" else [text]
+def _specs(setting: str, text: str) -> list[Spec]:
+    """Returns the spec of a setting; names of datasets need not be specs."""
+    try:
+        return [parse(setting, text)]
+    except ArgumentError:
+        return []
 
 
-def _is_brought(setting: str, text: str) -> bool:
-    if setting == "topology":
-        return not graphs.is_ours(text) and (files.is_file(text) or brought.is_brought(text))
-    return brought.is_brought(text)
+def _is_users(ref: SourceRef) -> bool:
+    return ref.is_data or ref.spec.is_object or ref.spec.is_code
+
+
+def _without_folder(ref: SourceRef) -> str:
+    is_file = ref.is_data or (ref.spec.is_code and ref.place.endswith(".py"))
+    return os.path.basename(ref.spec.name) if is_file else ref.spec.name
 
 
 def _saved(ref: SourceRef) -> SavedSource:
     if ref.is_data:
-        return SavedSource(ref, sources.read(ref.setting, ref.text), ())
-    source = brought.source(ref.setting, ref.text)
+        return SavedSource(ref, user_code.read(ref.setting, ref.place), ())
+    source = user_code.source(ref.setting, ref.spec.name)
     is_file = ref.place.endswith(".py")  # a module is in a package, which has versions
     return SavedSource(ref, source, tuple(siblings(ref.setting, source).values()) if is_file else ())
 
@@ -204,7 +211,9 @@ def _recorded(workdir: pathlib.Path) -> list[tuple[SourceRef, dict[str, Any]]]:
                 raise ValueError("code must have the name of each file")
             if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spelling")):
                 raise ValueError("code must have the setting and the spelling of each file")
-        return [(SourceRef(entry["setting"], entry["spelling"]), entry) for entry in entries]
+        return [
+            (SourceRef(entry["setting"], parse("spelling", entry["spelling"])), entry) for entry in entries
+        ]
 
 
 def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:
@@ -225,16 +234,16 @@ def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
 
 
 def _allowed(workdir: pathlib.Path, ref: SourceRef, entry: dict[str, Any], given: Sequence[str]) -> str:
-    """Returns the spelling of a thing in the file or the module that the user named, and that matches."""
+    """Returns the place of a thing in the file or the module that the user named, and that matches."""
     names = (os.path.basename(ref.place), _copy(workdir, entry).name)
     is_file = ref.place.endswith(".py")
     other = None
     for place in given:
         if (os.path.basename(place) in names) if is_file else place == ref.place:
-            found = _saved(SourceRef(ref.setting, brought.at(ref.text, place)))
-            other = found.changed(entry)
+            name = f"{place}:{ref.spec.name.rpartition(':')[2]}"
+            other = _saved(SourceRef(ref.setting, Spec(name))).changed(entry)
             if other is None:
-                return found.ref.text
+                return name
     if other is not None:
         raise RunError(_other_file(workdir, *other))
     raise RunError(

@@ -7,33 +7,29 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from saddle_jax.base import brought, checks, sources
+from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import one_line
+from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.compression import spelling as compressors
 from saddle_jax.core.faults import LOST_WEIGHTS
 from saddle_jax.core.gossip import ORDERS
 from saddle_jax.core.mixing import MIXINGS, Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
+from saddle_jax.data.sources import check_name
 from saddle_jax.devices import placement
-from saddle_jax.graphs import GRAPHS
-from saddle_jax.graphs import spelling as graphs
+from saddle_jax.graphs import GRAPHS, is_random, make_graph
 from saddle_jax.kernels.convolution import CONV_IMPLS
-from saddle_jax.methods import METHODS, options_of
-from saddle_jax.methods import spelling as methods
+from saddle_jax.methods import METHODS
 from saddle_jax.methods.ngm import SELF_GRADIENTS
-from saddle_jax.methods.spelling import is_ours, leaves_open, parse_method
-from saddle_jax.models import NAMES as MODELS
+from saddle_jax.models import MODELS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.models.precision import PRECISIONS
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.sam import spelling as gradients
-from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings import network
 from saddle_jax.settings import sweep as trials
-from saddle_jax.tasks.objectives import OBJECTIVES
+from saddle_jax.tasks import OBJECTIVES
 
 # ---- how a setting is declared ----
 
@@ -58,20 +54,9 @@ def one_of(allowed: Any) -> Callable[[str, Any], Any]:
     return lambda name, value: checks.known(name, value, allowed)
 
 
-def any_name(name: str, value: Any) -> None:
-    """Passes every name: one that nobody knows is told when it is looked up."""
-
-
-def or_brought(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Makes a check that passes what is brought by its form alone, and what else passes `check`."""
-
-    def checked(name: str, value: Any) -> None:
-        if brought.is_brought(value):
-            brought.parse(name, value)
-        else:
-            check(name, value)
-
-    return checked
+def spec_of(registry: Registry, *also: str, whole: bool = True) -> Callable[[str, Any], Any]:
+    """Makes a check that a setting names what a registry can make, or one of `also`; see `Registry.check`."""
+    return lambda _, value: registry.check(value, also, whole)
 
 
 def whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:
@@ -95,6 +80,8 @@ _NEEDS = {
     "compute_sigma": "compute_time",
 }
 _MOST_RUNS = 4_096  # that one program trains side by side
+_NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
+REGISTRIES = {"method": METHODS, "gradient": GRADIENTS}  # whose options may be swept
 # Settings that are options of some methods and not of others.
 OPTIONS = (
     "beta",
@@ -119,7 +106,7 @@ def settings_without_meaning(
     return {
         name: defaults[name]
         for name in OPTIONS
-        if settings[name] != defaults[name] and not leaves_open(method, name)
+        if settings[name] != defaults[name] and not METHODS.leaves_open(method, name)
     }
 
 
@@ -135,7 +122,7 @@ def check_numbers(config: "Config") -> None:
 
 def check_method(config: "Config") -> None:
     """Checks that the method has the options that are set; of one that is not ours, `check_imported` does."""
-    if is_ours(config.method):
+    if METHODS.is_ours(config.method):
         _check_options(config)
 
 
@@ -144,35 +131,36 @@ def check_imported(config: "Config") -> None:
 
     Of objects of a Python program, which hands them over itself, nothing is known here.
     """
-    if not is_ours(config.method) and not brought.is_object(config.method):
+    if not METHODS.is_ours(config.method) and not is_object(config.method):
         _check_options(config)
-    if not _are_ours(config) and not brought.is_object(config.method):
+    if not _are_ours(config) and not is_object(config.method):
         _check_sweep(config)
-    if not graphs.is_ours(config.topology) and not brought.is_object(config.topology):
+    if not GRAPHS.is_ours(config.topology) and not is_object(config.topology):
         _check_seeds(config)
 
 
 def _check_options(config: "Config") -> None:
     """Checks that the method has the options that are set, and that it needs the estimator that is named."""
-    name, _ = parse_method(config.method)
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
         raise ArgumentError(
             f"{option} must be {default} for {config.method}, which has no such option or sets it itself, "
             f"got {getattr(config, option)!r}"
         )
-    if config.gradient in ("none", "plain") and "rho" in options_of(name):
+    if config.gradient in ("none", "plain") and "rho" in METHODS.options(config.method):
+        name = METHODS.parse(config.method).name
         raise ArgumentError(f"gradient must not be none for {name}, which climbs: name the method without it")
 
 
 def check_gradient(config: "Config") -> None:
     """Checks that the settings of SAM are not set beside another estimator, which has options of its own."""
-    name, options = gradients.parse_gradient(config.gradient)
+    name = GRADIENTS.parse(config.gradient, _NO_GRADIENT).name
     if name == "auto":
         return
+    open_of_sam = _open_of_sam(config)
     for option, setting in (("rho", "rho"), ("every", "ascent_every"), ("reuse", "ascent_reuse")):
         default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
-        if getattr(config, setting) != default and (name != "sam" or option in options):
+        if getattr(config, setting) != default and option not in open_of_sam:
             raise ArgumentError(
                 f"{setting} must be {default} beside gradient {config.gradient}, which has options of its "
                 f"own, got {getattr(config, setting)!r}"
@@ -196,7 +184,7 @@ def check_trials(config: "Config") -> None:
     _check_swept(config)
     if _are_ours(config):
         _check_sweep(config)
-    if graphs.is_ours(config.topology):
+    if GRAPHS.is_ours(config.topology):
         _check_seeds(config)
     if config.has_trials:
         _check_count(config)
@@ -225,7 +213,7 @@ def _check_sweep(config: "Config") -> None:
 
 def _check_seeds(config: "Config") -> None:
     """Checks that all seeds have the same graph."""
-    if graphs.is_random(config.topology) and len(trials.parse_seeds(config.seeds)) > 1:
+    if is_random(config.topology) and len(trials.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
             f"seeds must be one for topology {config.topology}, whose graph differs between seeds, "
             f"got {config.seeds!r}"
@@ -233,20 +221,25 @@ def _check_seeds(config: "Config") -> None:
 
 
 def has(config: "Config", name: str) -> bool:
-    """Tells whether a setting, or "method.NAME" of a spelling, means something to method and estimator.
+    """Tells whether a setting, or "method.NAME" of a spec, means something to method and estimator.
 
     What is not ours is imported.
     """
     if own := trials.own_option(name):
         whose, option = own
-        return (leaves_open if whose == "method" else gradients.leaves_open)(getattr(config, whose), option)
+        text = getattr(config, whose)
+        return text not in _NO_GRADIENT and REGISTRIES[whose].leaves_open(text, option)
     if name == "rho" and config.gradient != "auto":
-        return gradients.parse_gradient(config.gradient)[0] == "sam" and gradients.leaves_open(
-            config.gradient, name
-        )
+        return name in _open_of_sam(config)
     if name in _NEEDS:
         return bool(getattr(config, _NEEDS[name]))
-    return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
+    return METHODS.leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
+
+
+def _open_of_sam(config: "Config") -> set[str]:
+    """Returns the options of `sam` that its spec leaves open; of another estimator there are none."""
+    spec = GRADIENTS.parse(config.gradient, _NO_GRADIENT)
+    return {*GRADIENTS.options(spec)} - {*GRADIENTS.given(spec)} if spec.name == "sam" else set()
 
 
 def surely_lacks(config: "Config", name: str) -> bool:
@@ -255,13 +248,13 @@ def surely_lacks(config: "Config", name: str) -> bool:
 
 
 def _are_ours(config: "Config") -> bool:
-    return is_ours(config.method) and gradients.is_ours(config.gradient)
+    return METHODS.is_ours(config.method) and GRADIENTS.is_ours(config.gradient)
 
 
 def is_whole(text: str, whose: str, option: str) -> bool:
-    """Tells whether an option of a spelt method or estimator is a whole number or a truth, by its default."""
-    parameter = (methods if whose == "method" else gradients).parameter(text, option)
-    return isinstance(parameter.default, int) or parameter.annotation in (int, bool, "int", "bool")
+    """Tells whether an option of a method or estimator is a whole number or a truth, by its default."""
+    parameter = REGISTRIES[whose].options(text)[option]
+    return isinstance(parameter.default, int) or parameter.annotation in (int, bool)
 
 
 def _check_swept(config: "Config") -> None:
@@ -301,31 +294,31 @@ class Config:
         "q_saddle",
         f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, "
         "as in gradient_tracking(variant=diging); or your own, FILE.py:NAME or module:NAME",
-        lambda _, v: parse_method(v),
+        spec_of(METHODS, whole=False),  # other settings are options of it, too
     )
     gradient: str = setting(
         "auto",
         f"how gradients are taken: none, {', '.join(name for name in GRADIENTS if name != 'plain')}, with "
         "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
         "your own, FILE.py:NAME or module:NAME",
-        lambda _, v: parse_gradient(v),
+        spec_of(GRADIENTS, *_NO_GRADIENT, whole=False),
     )
     topology: str = setting(
         "ring",
-        "who hears whom: ring, torus, torus:5x8, complete, star, path, hypercube, exponential, isolated, "
-        "circulant:1,5, erdos_renyi:0.3, random_regular:4, small_world:4,0.1, expander:4, karate, davis, "
-        "florentine, les_miserables, binary_tree, spanning_tree:torus, equi_static:4, directed_ring, "
-        "random_digraph:3; changing in each step: one_peer_exponential, base_graph:1, random_matchings:8, "
-        f"equi_dynamic:16{_listed(GRAPHS.installed)}, or any graphs joined by +, as ring+complete; or your "
-        "own, FILE.py:NAME, module:NAME, or a file .edges, .graphml or .npy",
-        lambda _, v: graphs.check_topology(v),
+        "who hears whom: ring, torus, torus(5, 8), complete, star, path, hypercube, exponential, isolated, "
+        "circulant([1, 5]), erdos_renyi(0.3), random_regular(4), small_world(4, 0.1), expander(4), karate, "
+        "davis, florentine, les_miserables, binary_tree, spanning_tree(karate), equi_static(4), "
+        "directed_ring, random_digraph(3); changing in each step: one_peer_exponential, base_graph(1), "
+        f"random_matchings(8), equi_dynamic(16){_listed(GRAPHS.installed)}, or any graphs joined by +, as "
+        "ring+complete; or your own, FILE.py:NAME, module:NAME, or a file .edges, .graphml or .npy",
+        spec_of(GRAPHS),
     )
     agents: int = setting(10, "number of agents", whole(1, 10_000))
     model: str = setting(
         "auto",
         f"network of every agent: {', '.join(MODELS)}, or your own, FILE.py:NAME or module:NAME; "
         "auto is the dataset's own, mostly cnn",
-        or_brought(one_of(("auto", *MODELS))),
+        spec_of(MODELS, "auto"),
     )
     norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
     precision: str = setting(
@@ -337,13 +330,13 @@ class Config:
         "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
         "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
         "class; or your own, FILE.py:NAME or module:NAME",
-        or_brought(any_name),
+        lambda _, value: check_name(value),
     )
     objective: str = setting(
         "auto",
         f"what is learned: {', '.join(OBJECTIVES)}, or a loss of your own, FILE.py:NAME or module:NAME; "
         "auto is the dataset's own, mostly classification",
-        or_brought(one_of(("auto", *OBJECTIVES))),
+        spec_of(OBJECTIVES, "auto"),
     )
     data_dir: str = setting(
         "", "folder of prepared datasets (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
@@ -410,10 +403,10 @@ class Config:
     )
     compressor: str = setting(
         "none",
-        "compressor of messages: none, identity, quantize8, quantize2_biased, top_k0.3, random_k0.3, sign, "
-        f"natural, ternary, low_rank2{_listed(COMPRESSORS.installed)}; or your own, FILE.py:NAME or "
-        "module:NAME",
-        lambda _, v: compressors.check_compressor(v),
+        "compressor of messages: none, identity, quantize(8), quantize(2, biased=True), top_k(0.3), "
+        f"random_k(0.3), sign, natural, ternary, low_rank(2){_listed(COMPRESSORS.installed)}; or your own, "
+        "FILE.py:NAME or module:NAME",
+        spec_of(COMPRESSORS, "none"),
     )
     order: str = setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", one_of(ORDERS))
     self_gradient: str = setting(
@@ -533,7 +526,7 @@ class Config:
                 object.__setattr__(self, field.name, float(value))
             check_setting(field.name, value)
         check_numbers(self)
-        if graphs.is_ours(self.topology):
+        if GRAPHS.is_ours(self.topology):
             build_topology(self)
         check_method(self)
         check_gradient(self)
@@ -590,8 +583,8 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
 
 def build_topology(config: Config) -> Graphs:
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
-    seed = config.seed if graphs.is_random(config.topology) else 0
-    return graphs.parse_topology(config.topology, config.agents, seed)
+    seed = config.seed if is_random(config.topology) else 0
+    return make_graph(config.topology, config.agents, seed)
 
 
 # ---- settings of a user's file FILE.py[:VARIANT], whose get_config() returns them ----
@@ -601,10 +594,10 @@ def load_settings(text: str) -> Config:
     """Runs the file and returns what its get_config(), or get_config(VARIANT), returns."""
     name, variant = _split(text)
     path = pathlib.Path(name)
-    file = sources.read("config", path)
+    file = user_code.read("config", path)
     try:
-        with brought.folder_on_path(path):  # overlays import their base
-            module = brought.run_file(file)
+        with user_code.folder_on_path(path):  # overlays import their base
+            module = user_code.run_file(file)
             config = module.get_config(variant) if variant else module.get_config()
     except (Exception, SystemExit) as error:  # it is the user's own program
         raise ArgumentError(f"config {text}: {type(error).__name__}: {one_line(error)}") from error

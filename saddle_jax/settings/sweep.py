@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from saddle_jax.base import calls
+from saddle_jax.base import registry
 from saddle_jax.base.checks import ArgumentError, spells_whole
 
-# Settings whose spelling has options of its own: `method.mu` is an option of the method that is spelt.
+# Settings whose specs have options of their own: `method.mu` is an option of the method that is named.
 SPELT = ("method", "gradient")
 _LIST = "_by_trial"
 _STD = "_std"
@@ -51,7 +51,7 @@ def parse_sweep(text: str) -> dict[str, list[float]]:
 def parse_axes(text: str) -> dict[str, str]:
     """Returns what "method:qgm,gut(mu=0.5) rho:0,0.1" lists, as text, by setting; an empty text has none."""
     axes: dict[str, str] = {}
-    for part in calls.split(text, " "):
+    for part in registry.split(text, " "):
         name, colon, values = part.partition(":")
         if not name or not colon or not values:
             raise ArgumentError(
@@ -64,18 +64,20 @@ def parse_axes(text: str) -> dict[str, str]:
 
 
 def own_option(name: str) -> tuple[str, str] | None:
-    """Returns ("method", "mu") of the swept "method.mu", an option of a spelling; None of a setting."""
+    """Returns ("method", "mu") of the swept "method.mu", an option of a spec; None of a setting."""
     whose, dot, option = name.partition(".")
     return (whose, option) if dot and whose in SPELT else None
 
 
 def in_settings(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the changes of settings that swept values mean; options of spellings are spelt out."""
+    """Returns the changes of settings that swept values mean; options of specs are written into them."""
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if own := own_option(name):
             whose, option = own
-            changes[whose] = calls.with_option(changes.get(whose, settings[whose]), option, value)
+            spec = registry.parse(whose, changes.get(whose, settings[whose]))
+            value = registry.parse_value(f"{name} of sweep", value) if isinstance(value, str) else value
+            changes[whose] = str(spec.with_option(option, value))
         else:
             changes[name] = value
     return changes

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from saddle_jax.base import brought, checks, tables
-from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError, shown
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Array, Batch, LossFn, Params, Tree
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.partition import Partition
@@ -23,6 +24,7 @@ from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.devices.placement import in_turn
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.precision import products
+from saddle_jax.tasks import OBJECTIVES
 
 Better = Literal["higher", "lower"]
 _BATCH = 500  # test samples in one compiled call
@@ -208,12 +210,10 @@ def own_loss(
     ('mean', ['loss'])
     """
     if not callable(loss):
-        raise ArgumentError(f"loss must be a function (params, batch) -> loss, got {brought.shown(loss)}")
+        raise ArgumentError(f"loss must be a function (params, batch) -> loss, got {shown(loss)}")
     for metric in metrics:
         if not isinstance(metric, Metric):
-            raise ArgumentError(
-                f"metrics must be sj.Metric(name, better, function), got {brought.shown(metric)}"
-            )
+            raise ArgumentError(f"metrics must be sj.Metric(name, better, function), got {shown(metric)}")
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
         raise ArgumentError(f"metrics must have different names, got {', '.join(names)}")
@@ -241,7 +241,7 @@ def own_loss(
 
 def is_loss(thing: Any) -> bool:
     """Tells whether a function is a loss of (params, batch); one of `apply` alone makes such a loss."""
-    parameters = brought.options_of(thing).values()
+    parameters = parameters_of(thing).values()
     needed = [each for each in parameters if each.default is each.empty and each.kind != each.KEYWORD_ONLY]
     return len(needed) == 2
 
@@ -253,35 +253,23 @@ def _is_named(aux: Any) -> bool:
 # ---- objectives by name, and whatever settings or a script mean by one ----
 
 
-# A new objective is a file in this folder and a line here: a function from a model to an Objective.
-OBJECTIVES: tables.Table[Callable[[Functions], Objective]] = tables.load(
-    {
-        "classification": "saddle_jax.tasks.supervised:classification",
-        "regression": "saddle_jax.tasks.supervised:regression",
-        "language": "saddle_jax.tasks.supervised:language",
-        "ridge": "saddle_jax.tasks.convex:ridge",
-        "logistic": "saddle_jax.tasks.convex:logistic",
-    }
-).and_installed("saddle_jax.objectives")
-
-
 @functools.lru_cache(maxsize=64)
 def make(name: str, model: Functions) -> Objective:
     """Makes a named objective for a model; the same one again for equal models, which compile once."""
-    checks.known("objective", name, OBJECTIVES)
-    return OBJECTIVES[name](model)
+    made: Objective = OBJECTIVES.make(name, model=model)
+    return made
 
 
 def make_objective(text: str, model: Functions) -> Objective:
-    """Makes the objective that a text names: one of the table, or a loss that is brought."""
-    if not brought.is_brought(text):
+    """Makes the objective that a text names: one of ours, or a user's own loss or function that makes one."""
+    spec = OBJECTIVES.parse(text)
+    if not spec.is_code:
         return make(text, model)
-    thing = brought.factory("objective", text)
-    spelt = brought.parse("objective", text)
-    if is_loss(thing) and not spelt.options:
+    thing = OBJECTIVES.factory(spec)
+    if is_loss(thing) and not spec.args and not spec.kwargs:
         return own_loss(thing)
-    made = brought.call("objective", spelt.head, thing, spelt.options, object, model.apply)
-    return objective_of(made, model, name=spelt.name)
+    made = OBJECTIVES.call(spec, thing, model=model, apply=model.apply)
+    return objective_of(made, model, name=spec.name.rpartition(":")[2])
 
 
 def objective_of(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base import tables
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Array, Params
 from saddle_jax.core.estimator import GradientEstimator, GradientFn
 from saddle_jax.core.method import Method
@@ -43,7 +43,7 @@ class EstimatorTrial:
     @functools.cached_property
     def radius(self) -> str:
         """The name of the first option if it is a radius, as that of most estimators is; "" otherwise."""
-        first = next(iter(tables.options(self.factory)), "")
+        first = next(iter(parameters_of(self.factory)), "")
         return first if first.startswith("rho") else ""
 
 

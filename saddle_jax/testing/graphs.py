@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from saddle_jax.base import tables
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.mixing import Graphs
 from saddle_jax.core.topology import Topology, are_connected
@@ -27,7 +27,7 @@ def check_graph(
     A factory whose first parameter is `n` is given 8 agents, unless the options say how many.
     """
     arguments = dict(options or {})
-    if next(iter(tables.options(factory)), "") == "n":
+    if next(iter(parameters_of(factory)), "") == "n":
         arguments.setdefault("n", _AGENTS)
     return verify(results_of(INVARIANTS, _Maker(factory, arguments), tell, gates=1))
 

@@ -6,33 +6,30 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from saddle_jax import testing
-from saddle_jax.base import brought, calls, checks
+from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Registry, is_code, parameters_of, parse
 from saddle_jax.base.types import Operator
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.compression.spelling import parse_compressor, spellings
 from saddle_jax.core.estimator import GradientEstimator
 from saddle_jax.core.graphs import TimeVarying
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.dataset import Dataset
-from saddle_jax.data.sources import BUILTIN, dataset_of, is_builtin, load
-from saddle_jax.graphs import GRAPHS
-from saddle_jax.graphs.spelling import parse_topology
+from saddle_jax.data.sources import BUILTIN, dataset_of, load
+from saddle_jax.graphs import GRAPHS, make_graph
 from saddle_jax.methods import METHODS
-from saddle_jax.methods.spelling import parse_method
-from saddle_jax.models import MODELS
+from saddle_jax.models import MODELS, make_model
 from saddle_jax.models.functions import parameters
-from saddle_jax.models.spelling import make_model
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.sam.spelling import parse_gradient
-from saddle_jax.tasks.objectives import OBJECTIVES, Objective, is_loss
+from saddle_jax.tasks import OBJECTIVES
+from saddle_jax.tasks.objectives import Objective, is_loss
 from saddle_jax.testing.invariants import Result
 
 KINDS = ("method", "gradient", "compressor", "graph", "model", "dataset", "objective")
-_TABLES: dict[str, Any] = {
+_REGISTRIES: dict[str, Registry] = {
     "method": METHODS,
-    "gradient": [*GRADIENTS, "none"],
+    "gradient": GRADIENTS,
     "compressor": COMPRESSORS,
     "graph": GRAPHS,
     "model": MODELS,
@@ -48,7 +45,7 @@ _MADE = {
     Objective: "objective",
     Operator: "compressor",
 }
-# What a factory is given for an option that it cannot do without and that its spelling leaves open.
+# What a factory is given for an option that it cannot do without and that its spec leaves open.
 _USUAL = {"rho": 0.1}
 
 
@@ -61,19 +58,20 @@ class Surroundings(NamedTuple):
 
 
 def kind_of(text: str) -> str:
-    """Returns the kind of what a text spells, by the tables or by what is brought; it may be imported."""
-    if brought.is_brought(text):
-        kind = guess(brought.load("thing", text))
+    """Returns the kind of what a text names, by the registries or by what it is; it may be imported."""
+    name = parse("thing", text).name
+    if is_code(name):
+        kind = guess(user_code.load("thing", name))
         if kind is None:
             raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, it cannot be told what {text} is")
         return kind
-    name = text.partition("(")[0].strip()
-    kinds = [kind for kind in KINDS if _is_named(kind, name)]
+    kinds = [kind for kind, registry in _REGISTRIES.items() if name in registry]
+    kinds += ["gradient"] if name == "none" else []
     if len(kinds) == 1:
         return kinds[0]
     if kinds:
         raise ArgumentError(f"kind must be {' or '.join(kinds)}, which {name} both is")
-    names = [each for kind in KINDS for each in _TABLES[kind]]
+    names = [each for registry in _REGISTRIES.values() for each in registry]
     raise ArgumentError(
         f"{checks.did_you_mean(name, names)}"
         f"thing must be FILE.py:NAME, module:NAME or a name of ours, got {text!r}"
@@ -106,10 +104,10 @@ def guess(thing: Any) -> str | None:
         return "objective"
     if (names[:1] or [""])[0].startswith("rho"):
         return "gradient"
-    needed = [p for p in brought.options_of(thing).values() if p.default is p.empty]
+    needed = [p for p in parameters_of(thing).values() if p.default is p.empty]
     if any(each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in needed):
         return None
-    with brought.failing_as("thing failed"):
+    with user_code.failing_as("thing failed"):
         result = thing()
     return _kind_of_made(result) or _kind_of_data(result)
 
@@ -120,73 +118,61 @@ def check(
     around: Surroundings,
     tell: Callable[[str], None] | None = None,
 ) -> list[Result]:
-    """Checks the invariants of a kind on what a text spells, ours or brought."""
+    """Checks the invariants of a kind on what a text names, ours or a user's own."""
     checks.choice("kind", kind, KINDS)
     if kind in ("method", "gradient", "compressor", "graph"):
         factory, options = _factory(kind, text, around)
         checked: Callable[..., list[Result]] = getattr(testing, f"check_{kind}")
         return checked(factory, options, tell=tell)
     if kind == "dataset":
-        if not brought.is_brought(text):
+        if not is_code(text):
             return testing.check_dataset(functools.partial(load, text), tell=tell)
-        return testing.check_dataset(*_brought(kind, text), tell=tell)
+        return testing.check_dataset(*_users(kind, text), tell=tell)
     dataset = load(around.dataset)
     if kind == "model":
         model = make_model(text, dataset.num_outputs, "evonorm", "fast")
         return testing.check_model(model, dataset=dataset, tell=tell)
     learner = make_model(around.model, dataset.num_outputs, "evonorm", "fast") if around.model else None
     objective: Any = text
-    if brought.is_brought(text):
-        thing, options = _brought(kind, text)
+    if is_code(text):
+        thing, options = _users(kind, text)
         objective = functools.partial(thing, **options) if options else thing
     return testing.check_objective(objective, model=learner, dataset=dataset, tell=tell)
 
 
 def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Returns what makes a thing of a kind that has a factory, and what it is given."""
-    if brought.is_brought(text):
-        thing, options = _brought(kind, text)
+    registry = _REGISTRIES[kind]
+    if is_code(parse(kind, text).name):
+        thing, options = _users(kind, text)
         return (thing, _completed(thing, options)) if callable(thing) else (lambda: thing, options)
     if kind == "compressor":
-        return lambda: parse_compressor(text), {}
+        return lambda: registry.make(text), {}
     if kind == "graph":
-        return lambda n: parse_topology(text, n, 0), {"n": around.agents}
-    name, options = parse_method(text) if kind == "method" else parse_gradient(text)
-    factory = METHODS[name] if kind == "method" else GRADIENTS["plain" if name == "none" else name]
-    return factory, _completed(factory, options)
+        return lambda n: make_graph(text, n, 0), {"n": around.agents}
+    spec = registry.parse("plain" if text == "none" else text)
+    return registry[spec.name], _completed(registry[spec.name], registry.arguments(spec))
 
 
-def _brought(kind: str, text: str) -> tuple[Any, dict[str, Any]]:
-    """Loads what a text spells, and checks the options that the spelling gives it."""
-    spelt, thing = brought.parse(kind, text), brought.load(kind, text)
+def _users(kind: str, text: str) -> tuple[Any, dict[str, Any]]:
+    """Loads a user's own thing, with the options that it is given."""
+    registry = _REGISTRIES[kind]
+    spec = parse(kind, text)
+    thing = user_code.load(kind, spec.name)
     made = _kind_of_made(thing)
     if kind == "method" and made == "method":
         raise ArgumentError(
             f"method must be a function of topology and learning_rate that makes one, got the method {text}"
         )
     if made is not None and made != kind:
-        raise ArgumentError(f"{kind} {spelt.head} must be a {kind}, got a {made}")
-    takes = brought.options_of(thing) if callable(thing) else {}
-    if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
-        calls.check_options(kind, spelt.head, spelt.options, [*takes])
-    return thing, spelt.options
+        raise ArgumentError(f"{kind} {spec.name} must be a {kind}, got a {made}")
+    return thing, registry.arguments(spec) if callable(thing) else {}
 
 
 def _completed(factory: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    takes = brought.options_of(factory)
+    takes = parameters_of(factory)
     needed = [name for name, each in takes.items() if each.default is each.empty]
     return {name: value for name, value in _USUAL.items() if name in needed} | options
-
-
-def _is_named(kind: str, name: str) -> bool:
-    if kind == "compressor":
-        try:
-            return name != "none" and parse_compressor(name) is not None
-        except ArgumentError:
-            return name in spellings()
-    if kind == "graph":
-        return name.partition(":")[0].partition("+")[0] in GRAPHS
-    return is_builtin(name) if kind == "dataset" else name in _TABLES[kind]
 
 
 def _kind_of_made(thing: Any) -> str | None:

@@ -13,9 +13,8 @@ from saddle_jax.core.trees import replicate
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.partition import make_partition
 from saddle_jax.data.sources import load
-from saddle_jax.models import initialise
+from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
-from saddle_jax.models.spelling import make_model
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, objective_of
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify

@@ -43,11 +43,11 @@ def write(kind: str, name: str, folder: pathlib.Path) -> list[str]:
     for path, text in texts.items():
         with path.open("x") as file:  # "x": also if somebody else was faster
             file.write(text)
-    spelling = f"{folder / name}.py:{name_in(kind, name)}"
+    spec = f"{folder / name}.py:{name_in(kind, name)}"
     return [
-        f"saddle check {spelling}",
+        f"saddle check {spec}",
         f"pytest {folder / name}_test.py",
-        f"saddle train --config.{SETTINGS[kind]}={spelling}",
+        f"saddle train --config.{SETTINGS[kind]}={spec}",
     ]
 
 

@@ -17,10 +17,12 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from saddle_jax.base import brought, spelt, tables
+from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Spec, is_code, is_object
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
-from saddle_jax.compression.spelling import parse_compressor
+from saddle_jax.compression import COMPRESSORS
+from saddle_jax.core.estimator import GradientEstimator
 from saddle_jax.core.hyperparams import with_hyperparams
 from saddle_jax.core.method import Method
 from saddle_jax.core.mixing import Graphs
@@ -31,13 +33,11 @@ from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
 from saddle_jax.methods.slowmo import slowmo
-from saddle_jax.methods.spelling import make_method, parse_method
-from saddle_jax.models import initialise
+from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
-from saddle_jax.models.spelling import make_model
-from saddle_jax.sam.spelling import make_gradient, parse_gradient
+from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
 from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported, is_whole
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
@@ -97,14 +97,16 @@ def build_method(
 ) -> Method:
     """Returns the method that the settings name, on a graph.
 
-    `numbers`, which may be arrays, take the place of settings, and of options that the spelling of the
-    method or estimator gives, such as "method.mu".
+    `numbers`, which may be arrays, take the place of settings, and of options that method or estimator are
+    written with, such as "method.mu".
     """
     check_imported(config)
-    config, own = _settings(config, numbers or {}), _own_options(numbers or {})
-    name, _ = parse_method(config.method)
-    options = _options(config, spelt.factory("method", name, METHODS))
-    method = make_method(config.method, topology, schedule, _of("method", own), **options)
+    settings, own = _settings(config, numbers or {}), _own_options(numbers or {})
+    spec = METHODS.parse(config.method)
+    options = {**_options(settings), **METHODS.given(spec), **_of("method", own)}
+    method = METHODS.make(
+        spec._replace(args=(), kwargs=tuple(options.items())), topology=topology, learning_rate=schedule
+    )
     if method.topology.size != topology.size:
         raise ArgumentError(
             f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
@@ -112,17 +114,14 @@ def build_method(
         )
     if config.gradient != "auto":
         estimator = make_gradient(
-            config.gradient,
-            share=lambda t: schedule(t) / config.learning_rate,
-            instead=_of("gradient", own),
-            **_options_of_sam(config),
+            settings, lambda t: schedule(t) / settings.learning_rate, _of("gradient", own)
         )
         # The settings name it beside the method: here it takes the place of an estimator that the method has.
         instead = config.gradient == "none" or climbs(method)
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
     if config.slowmo_every:
-        method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
-    return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
+        method = slowmo(method, schedule, every=config.slowmo_every, beta=settings.slowmo_beta)
+    return dataclasses.replace(method, faults=network.faults_of(settings), timing=network.timing_of(settings))
 
 
 def _settings(config: Config, numbers: Mapping[str, Any]) -> Any:
@@ -134,44 +133,60 @@ def _own_options(numbers: Mapping[str, Any]) -> dict[Any, Any]:
     return {own: value for name, value in numbers.items() if (own := own_option(name))}
 
 
+def make_gradient(
+    config: Config, share: Callable[[Any], Any] | None = None, numbers: Mapping[str, Any] | None = None
+) -> GradientEstimator[Any]:
+    """Makes the estimator that the settings name; "none" is the plain gradient.
+
+    `share` is the learning rate as a share of its largest. `numbers` replace options, and may be arrays.
+    """
+    spec = GRADIENTS.parse(config.gradient, ["none"])
+    if spec.name == "none":
+        spec = Spec("plain")
+    options = {**_options_of_sam(config, spec), **GRADIENTS.given(spec), **(numbers or {})}
+    made: GradientEstimator[Any] = GRADIENTS.make(
+        spec._replace(args=(), kwargs=tuple(options.items())), share=share
+    )
+    return made
+
+
 def _of(whose: str, own: Mapping[Any, Any]) -> dict[str, Any]:
-    return {option: value for (spelt, option), value in own.items() if spelt == whose}
+    return {option: value for (setting, option), value in own.items() if setting == whose}
 
 
 def weight_decay_of(config: Config) -> float:
     """Returns the weight decay that the method of a run applies: none if it has no such option."""
-    if brought.is_object(config.method):
+    if is_object(config.method):
         return config.weight_decay  # which the program says
-    _, given = parse_method(config.method)
+    given = METHODS.given(config.method)
     return float(given.get("weight_decay", in_force(config).get("weight_decay") or 0.0))
 
 
 def in_force(config: Config) -> dict[str, Any]:
-    """Returns the options that the method has and its spelling leaves open, with the values they have."""
-    name, given = parse_method(config.method)
-    factory = spelt.factory("method", name, METHODS)
-    own = {option: parameter.default for option, parameter in tables.options(factory).items()}
-    in_force = own | _options(config, factory)
+    """Returns the options that the method has and its spec leaves open, with the values they have."""
+    given = METHODS.given(config.method)
+    own = {option: parameter.default for option, parameter in METHODS.options(config.method).items()}
+    in_force = own | _options(config)
     return {option: value for option, value in in_force.items() if option not in given}
 
 
-def _options(config: Config, factory: Callable[..., Method]) -> dict[str, Any]:
-    """Returns the options of a method that are settings; mu and local_steps may be left to the method."""
-    names = [name for name in tables.options(factory) if name in SETTINGS]
+def _options(config: Config) -> dict[str, Any]:
+    """Returns the options of the method that are settings; mu and local_steps may be left to the method."""
+    names = [name for name in METHODS.options(config.method) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
     if "mu" in options and isinstance(config.mu, float) and config.mu < 0:
         del options["mu"]
     if "local_steps" in options and not config.local_steps:
         del options["local_steps"]
     if "compressor" in options:
-        options["compressor"] = parse_compressor(config.compressor)
+        named = config.compressor != "none"
+        options["compressor"] = COMPRESSORS.make(config.compressor) if named else None
     return options
 
 
-def _options_of_sam(config: Config) -> dict[str, Any]:
+def _options_of_sam(config: Config, spec: Spec) -> dict[str, Any]:
     """Returns the settings of SAM; the options of other estimators are said where they are named."""
-    name, _ = parse_gradient(config.gradient)
-    if name != "sam":
+    if spec.name != "sam":
         return {}
     return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
 
@@ -384,8 +399,8 @@ def make(config: Config, shared: Parts) -> Trial:
     _check_length(trial)
     _check_model(trial)
     _check_reach(trial)
-    if brought.is_brought(config.method):
-        with brought.failing_as(f"method {config.method} failed in a step"):
+    if is_code(config.method):
+        with user_code.failing_as(f"method {config.method} failed in a step"):
             method = trial.method_on(trial.topology)
             jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step
     return trial
@@ -439,11 +454,11 @@ def _check_model(trial: Trial) -> None:
         outputs = jax.eval_shape(trial.model.apply, params, inputs) if objective.check else None
     if objective.check is not None:
         objective.check(outputs, trial.dataset)
-    with brought.failing_as(f"the loss {objective.name} failed"):
+    with user_code.failing_as(f"the loss {objective.name} failed"):
         loss, _ = jax.eval_shape(objective.loss, params, trial.batch_shapes())
     if loss.shape != ():
         raise ArgumentError(f"the loss {objective.name} must return one number, got {list(loss.shape)}")
-    with brought.failing_as(f"the metrics of {objective.name} failed"):
+    with user_code.failing_as(f"the metrics of {objective.name} failed"):
         jax.eval_shape(
             functools.partial(objectives.scored, objective, trial.dataset.recipe),
             params,
@@ -474,11 +489,11 @@ def _check_reach(trial: Trial) -> None:
 @contextlib.contextmanager
 def _failing(trial: Trial, line: str) -> Iterator[None]:
     """Tells what a model raises: of a user's own with its traceback, of ours in one line."""
-    is_own = brought.is_brought(trial.config.model)
+    is_own = is_code(trial.config.model)
     try:
-        with brought.failing_as(line):
+        with user_code.failing_as(line):
             yield
-    except brought.BroughtError as error:
+    except user_code.UserCodeError as error:
         if is_own:
             raise
         raise ArgumentError(str(error)) from error
@@ -547,7 +562,7 @@ def is_one_program(
     """Whether runs that differ in this one of the numbers that are swept can be one program."""
     if own := own_option(name):
         text = getattr(config, own[0])
-        if not brought.is_object(text) and is_whole(text, *own):
+        if not is_object(text) and is_whole(text, *own):
             return False
     else:
         field = Config.__dataclass_fields__[name]

@@ -14,14 +14,14 @@ import jax
 import numpy as np
 
 from saddle_jax import models
-from saddle_jax.base import brought, tables
+from saddle_jax.base.registry import is_object, parameters_of
 from saddle_jax.core.comm_cost import passes_per_step, readable
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import layer_names
 from saddle_jax.data import sources
 from saddle_jax.devices import hosts
-from saddle_jax.graphs.recorded import to_record
-from saddle_jax.graphs.spelling import is_ours
+from saddle_jax.graphs import GRAPHS
+from saddle_jax.graphs.files import to_record
 from saddle_jax.kernels import native
 from saddle_jax.models import MODELS
 from saddle_jax.runs.checkpoints import tree_sha256
@@ -44,7 +44,7 @@ _SWEPT = "swept"
 def of_method(config: Config, method: Method) -> str:
     """Names the method, its estimator and the options that it has, as they are in force."""
     swept = parse_sweep(config.sweep)
-    options = {} if brought.is_object(config.method) else build.in_force(config)
+    options = {} if is_object(config.method) else build.in_force(config)
 
     def number(name: str) -> str:
         return _SWEPT if name in swept else f"{options[name]:g}"
@@ -101,14 +101,14 @@ def of_model(trial: Trial, count: int) -> str:
     """Names the network, with how many parameters it has and, if it is one of ours, how it normalises."""
     config = trial.config
     name = trial.dataset.model if config.model == "auto" else config.model
-    norm = f", {config.norm}" if name in MODELS and "norm" in tables.options(MODELS[name]) else ""
+    norm = f", {config.norm}" if MODELS.is_ours(name) and "norm" in parameters_of(MODELS.load(name)) else ""
     products = "" if config.precision == "float32" else f", products in {config.precision}"
     return f"{name}, {count:,} parameters{norm}{products}"
 
 
 def of_rate(config: Config) -> str:
     """Says what the learning rate is at first and how it falls; nothing where the method alone knows it."""
-    if brought.is_object(config.method):
+    if is_object(config.method):
         return ""
     rate = _SWEPT if "learning_rate" in parse_sweep(config.sweep) else f"{config.learning_rate:g}"
     return f", learning rate {rate} (schedule: {config.schedule})"
@@ -302,7 +302,7 @@ def _facts(trial: Trial) -> dict[str, Any]:
 def _about_graph(program: Program) -> dict[str, Any]:
     topology = program.method.topology
     about = {"name": topology.name, "gap": topology.spectral_gap}
-    if is_ours(program.config.topology):
+    if GRAPHS.is_ours(program.config.topology):
         return about
     return about | {"graphs": to_record(program.trial.topology)}  # for readers who do not import it
 
@@ -445,7 +445,7 @@ def fingerprint(program: Program) -> str | None:
     """Returns the fingerprint of a step, if the settings name objects that no file holds; else None."""
     config = program.config
     named = (config.method, config.model, config.dataset, config.objective, config.topology)
-    if not any(map(brought.is_object, named)):
+    if not any(map(is_object, named)):
         return None
     trial = program.trial
     method = trial.method_on(trial.topology)

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base import brought
-from saddle_jax.base.checks import ArgumentError, did_you_mean
+from saddle_jax.base import registry, user_code
+from saddle_jax.base.checks import ArgumentError, did_you_mean, shown
 from saddle_jax.base.reading import damaged, read_object
 from saddle_jax.base.types import Array, Params
 from saddle_jax.data.recipes import prepared
@@ -287,9 +287,9 @@ def measures_of(trial: Trial, names: Sequence[str]) -> dict[str, Measure]:
     """
     found = {}
     for name in names:
-        if brought.is_brought(name):
-            spelt = brought.parse("metrics", name)
-            found[spelt.name] = Measure(_own(name))
+        if registry.is_code(name):
+            place = registry.parse("metrics", name).name
+            found[place.rpartition(":")[2]] = Measure(_own(place))
         else:
             found[name] = _named(trial, name)
     return found
@@ -323,7 +323,9 @@ def _of_train(look: Look, name: str) -> float:
 
 def _own(text: str) -> Callable[[Look], float]:
     """Returns the mean over the test set of a user's (params, batch) -> number, or numbers [B]."""
-    function = brought.factory("metrics", text)
+    function = user_code.load("metrics", text)
+    if not callable(function):
+        raise ArgumentError(f"metrics {text} must be a function or a class, got {shown(function)}")
 
     def score(params: Params, batch: Any) -> dict[str, Any]:
         return {"own": function(params, batch)}
@@ -331,7 +333,7 @@ def _own(text: str) -> Callable[[Look], float]:
     def measure(look: Look) -> float:
         own = dataclasses.replace(look.trial.objective, metrics=(), score=score, finish=dict)
         data = look.trial.dataset
-        with brought.failing_as(f"metrics {text} failed"):
+        with user_code.failing_as(f"metrics {text} failed"):
             return objectives.evaluate(own, look.model, data.test, data.recipe)["own"]
 
     return measure

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddle_jax.base import sources
+from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
@@ -285,7 +285,7 @@ def train(
     versions = {f"version of {name}": number for name, number in describe.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:
-        stack.enter_context(sources.reading_once())
+        stack.enter_context(user_code.reading_once())
         with hosts.agreement():
             program = build(config, parts)  # first of all: settings that cannot be run leave no trace
             if warning := memory.check(program):

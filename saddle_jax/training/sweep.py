@@ -8,24 +8,19 @@ import dataclasses
 import hashlib
 import itertools
 import pathlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import optax
 
-from saddle_jax.base import brought, calls
-from saddle_jax.base.brought import BroughtError
+from saddle_jax.base import registry
 from saddle_jax.base.checks import ArgumentError, did_you_mean, spells_whole
 from saddle_jax.base.errors import RunError
-from saddle_jax.compression.spelling import check_compressor
-from saddle_jax.graphs import GRAPHS, files
-from saddle_jax.graphs.spelling import check_topology
-from saddle_jax.methods.spelling import parse_method
+from saddle_jax.base.registry import split
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.runs import source_files
 from saddle_jax.runs.run_name import safe
-from saddle_jax.sam.spelling import parse_gradient
 from saddle_jax.settings.config import (
     IRRELEVANT,
     Config,
@@ -95,43 +90,25 @@ def parse_grid(
 ) -> Grid:
     """Reads the lists of a grid, whose elements have commas between them; each is checked and kept once."""
     grid = Grid(
-        methods=_once(calls.split(methods)),
-        compressors=_once(calls.split(compressors)),
-        seeds=_seeds(calls.split(seeds)),
-        gradients=_once(calls.split(gradients)),
-        topologies=_once(split_graphs(topologies)),
-        drop_rates=_drop_rates(calls.split(drop_rates)),
+        methods=_once(split(methods)),
+        compressors=_once(split(compressors)),
+        seeds=_seeds(split(seeds)),
+        gradients=_once(split(gradients)),
+        topologies=_once(split(topologies)),
+        drop_rates=_drop_rates(split(drop_rates)),
     )
     for name in ("methods", "compressors", "seeds"):
         if not getattr(grid, name):
             raise ArgumentError(f"{name} must list at least one, got nothing")
-    for method in grid.methods:
-        parse_method(method)
-    for compressor in grid.compressors:
-        check_compressor(compressor)
-    for estimator in grid.gradients:
-        parse_gradient(estimator)
-    for topology in grid.topologies:
-        check_topology(topology)
+    for setting in ("method", "compressor", "gradient", "topology"):
+        for text in grid._lists.get(setting, ()):
+            check_setting(setting, text)
     return grid
 
 
 def number(value: float) -> str:
     """Writes a share of lost messages as folders are named: 0.1, 0."""
     return f"{value:.12g}"
-
-
-def split_graphs(text: str) -> list[str]:
-    """Splits a list of graphs, some of which have commas in their own settings: ring,circulant:1,5."""
-    graphs: list[str] = []
-    for part in calls.split(text):
-        name = re.split(r"[+:(]", part)[0]
-        begins = name in GRAPHS or brought.is_brought(part) or files.is_file(part)
-        if graphs and ":" in graphs[-1] and not begins:
-            graphs[-1] += f",{part}"
-        else:
-            graphs.append(part)
-    return graphs
 
 
 def _once(texts: Sequence[str]) -> tuple[str, ...]:
@@ -231,13 +208,14 @@ def _check_brought(settings: Mapping[str, Any], grid: Grid, groups: Sequence[_Gr
     """Checks that all that is brought can be used, as reading the grid has checked the names of ours."""
     used = {getattr(group.config, setting) for group in groups for setting in grid.axes}
     for place in grid.without_drops():
-        if any(text not in used and _is_brought(text) for text in place.values()):
+        if any(text not in used and _is_users(text) for text in place.values()):
             own = own_settings({**settings, "compressor": "none"}, place["method"], Runs({}, [], []))
             checked({**own, **place})  # raises what there is to say
 
 
-def _is_brought(text: str) -> bool:
-    return brought.is_brought(text) or files.is_file(text)
+def _is_users(text: str) -> bool:
+    """Tells whether a text names a user's code or file."""
+    return any(each.is_code or each.is_path for each in registry.parse("text", text).walk())
 
 
 def own_settings(settings: Mapping[str, Any], method: str, found: Runs) -> dict[str, Any]:
@@ -251,7 +229,7 @@ def own_settings(settings: Mapping[str, Any], method: str, found: Runs) -> dict[
 def _group(name: str, values: Mapping[str, Any], found: Runs) -> _Group | None:
     try:
         return _Group(name, checked(values))
-    except BroughtError:  # it would be told again and again
+    except UserCodeError:  # it would be told again and again
         raise
     except ArgumentError as error:
         found.refused.append(f"{name}: {error}")
@@ -285,7 +263,7 @@ def _swept(
         return None
     try:
         config = checked({**values, "sweep": f"drop:{','.join(drops)}"})
-    except BroughtError:
+    except UserCodeError:
         raise
     except ArgumentError:  # each drop by itself will tell
         return None
@@ -383,8 +361,8 @@ def runs_of_sweep(settings: Mapping[str, Any], folder: pathlib.Path) -> Runs:
 
 
 def _values(name: str, text: str) -> Sequence[Any]:
-    """Returns what is listed for a setting, each value checked; options of spellings stay as they are."""
-    texts = split_graphs(text) if name == "topology" else calls.split(text)
+    """Returns what is listed for a setting, each value checked; options of specs stay text."""
+    texts = split(text)
     if name in ("seeds", "sweep", *IRRELEVANT):
         instead = "seed" if name == "seeds" else "what changes a number of a run"
         raise ArgumentError(f"sweep must name {instead}, got {name!r}")

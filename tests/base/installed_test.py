@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.base import tables
-from saddle_jax.base.brought import BroughtError
+from saddle_jax.base.registry import Registry
+from saddle_jax.base.user_code import UserCodeError
 
 ENTRIES = """\
 [saddle_jax.methods]
@@ -65,7 +65,7 @@ def packages(tmp_path, monkeypatch):
 
 
 def table():
-    return tables.load({"qgm": "saddle_jax.methods.qgm:qgm"}).and_installed("saddle_jax.methods")
+    return Registry("thing", {"qgm": "saddle_jax.methods.qgm:qgm"}, group="saddle_jax.methods")
 
 
 def test_installed_names_are_listed_without_an_import(packages):
@@ -91,7 +91,7 @@ def test_installed_names_are_listed_without_an_import(packages):
 def test_a_package_that_fails_says_so_when_it_is_used(packages):
     methods = table()
     with pytest.raises(
-        BroughtError, match=r"^broken of their-package 1.5 cannot be imported: Zero"
+        UserCodeError, match=r"^broken of their-package 1.5 cannot be imported: Zero"
     ) as failure:
         methods["broken"]
     assert "broken.py" in failure.value.trace
@@ -100,7 +100,7 @@ def test_a_package_that_fails_says_so_when_it_is_used(packages):
 
 
 def test_a_table_can_be_patched(monkeypatch):
-    methods = tables.load({"qgm": "saddle_jax.methods.qgm:qgm"})
+    methods = Registry("thing", {"qgm": "saddle_jax.methods.qgm:qgm"})
     monkeypatch.setitem(methods, "qgm", sj.dpsgd)
     assert methods["qgm"] is sj.dpsgd
     monkeypatch.undo()
@@ -114,21 +114,21 @@ import dataclasses, json, sys, warnings
 warnings.simplefilter("ignore")
 from saddle_jax.cli.__main__ import main
 from saddle_jax.settings.config import Config, build_topology
-from saddle_jax.training import methods
+from saddle_jax.training import build as methods
 config = Config(
     method="theirs(half=True)", gradient="their_gradient(radius=0.2)", compressor="their_sign2(count=3)",
     topology="their_ring(hops=2)", agents=6, beta=0.25,
 )
 assert "their_package.things" not in sys.modules, "a Config imported it"
 graph = build_topology(config)
-method = methods.build(config, graph, lambda t: 0.1)
+method = methods.build_method(config, graph, lambda t: 0.1)
 print(json.dumps([graph.name, method.name, method.gradient.name, methods.in_force(config)["beta"]]))
 for method, name, value in (
     ("theirs(halv=True)", "gamma", 1.0), ("theirs", "gamma", 0.5), ("qgm", "compressor", "their_sign3")
 ):
     try:
         build = Config(method=method, **{name: value})
-        methods.build(build, build_topology(build), lambda t: 0.1)
+        methods.build_method(build, build_topology(build), lambda t: 0.1)
     except ValueError as error:
         print(json.dumps(str(error)))
 assert main(["saddle", "methods"]) == 0
@@ -153,7 +153,9 @@ def test_commands_and_settings_know_installed_names(packages):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert json.loads(lines[0]) == ["circulant(6, [1, 2])", "dpsgd+saddle", "sam(rho=0.2)", 0.25]
-    assert json.loads(lines[1]).endswith("'half'? method theirs takes beta, half, got option 'halv'")
+    assert json.loads(lines[1]).endswith(
+        "'half'? method theirs takes beta, compressor, half, got option 'halv'"
+    )
     assert json.loads(lines[2]) == (
         "gamma must be 1.0 for theirs, which has no such option or sets it itself, got 0.5"
     )

@@ -53,7 +53,7 @@ def test_an_invariant_that_fails_is_shown_and_the_status_is_two(folder, capsys):
 
 
 def test_a_list_for_other_programs(folder, capsys):
-    assert call("check", "torus:2x4", "--json") == 0
+    assert call("check", "torus(2, 4)", "--json") == 0
     verdicts = json.loads(capsys.readouterr().out)
     assert {each["kind"] for each in verdicts} == {"graph"}
     assert verdicts[0] == {

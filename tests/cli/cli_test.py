@@ -22,7 +22,7 @@ from saddle_jax.settings.config import Config
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOOD = {
     "torus": (["topology", "torus", "40"], "torus(5, 8): 40 agents, degree 4"),
-    "rows and columns": (["topology", "torus:4x8", "32"], "torus(4, 8): 32 agents"),
+    "rows and columns": (["topology", "torus(4, 8)", "32"], "torus(4, 8): 32 agents"),
     "ring": (["topology", "ring", "10"], "spectral gap 0.1273"),
     "version": (["version"], "0."),
     "bench": (["bench", "input", "--model=logistic", "--agents=3", "--batch_size=4"], "input / step = "),
@@ -52,14 +52,14 @@ BAD = {
         ["train", "--config.compressor=quantise8"],
         "compressor must be one of .* got 'quantise8'",
     ),
-    "bits": (["train", "--config.compressor=quantize40"], "bits must be an integer .* got 40"),
+    "bits": (["train", "--config.compressor=quantize(40)"], "bits must be an integer .* got 40"),
     "graph": (
         ["train", "--config.topology=torus", "--config.agents=7"],
         "topology 'torus' cannot have 7 agents",
     ),
     "rows": (
-        ["train", "--config.topology=torus:2x4", "--config.agents=10"],
-        "'torus:2x4' cannot have 10 agents",
+        ["train", "--config.topology=torus(2, 4)", "--config.agents=10"],
+        r"'torus\(2, 4\)' cannot have 10 agents",
     ),
     "warm-up": (["train", "--config.warmup_epochs=25"], "warmup_epochs must be below epochs = 25, got 25"),
     "ngm only": (["train", "--config.self_gradient=mixed"], "self_gradient must be current for q_saddle"),
@@ -72,7 +72,7 @@ BAD = {
         ["train", "--config.agents=1000000"],
         "agents must be an integer >= 1 and <= 10000, got 1000000",
     ),
-    "ring": (["train", "--config.topology=ring:3"], "topology ring takes no setting, got 'ring:3'"),
+    "ring": (["train", "--config.topology=ring(3)"], r"topology ring takes no options, got 'ring\(3\)'"),
     "profile": (["train", "--profile", "--config.dataset=nope"], "dataset must be one of .* got 'nope'"),
     "nothing to compare": (["compare", "--methods=", "--workdir=x"], "methods must list at least one"),
     "both": (["compare", "--config.seed=1", "--workdir=x"], "config.seed must not be given to compare"),

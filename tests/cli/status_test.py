@@ -12,9 +12,9 @@ import pytest
 from damage import CONTENTS
 from folders import write_run
 
-from saddle_jax.base.brought import BroughtError
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import streams, verbs
 from saddle_jax.cli.usage import UsageError
@@ -30,7 +30,7 @@ STATUSES = {
     DamagedError("a file cannot be read"): 3,
     AgreedError("all processes must have the same"): 2,
     DataError("dataset must be one of"): 2,
-    BroughtError("mine.py failed", "Traceback of mine.py\n"): 2,
+    UserCodeError("mine.py failed", "Traceback of mine.py\n"): 2,
     UsageError("option must be given"): 2,
     UsageError("a file is damaged", 3): 3,
     OSError(errno.ENOSPC, "No space left on device", "/full/file"): 2,
@@ -59,7 +59,7 @@ def test_every_class_of_errors_has_its_status_and_its_line(error, monkeypatch, c
     told = capsys.readouterr().err
     if isinstance(error, BrokenPipeError):
         assert told == ""
-    elif isinstance(error, BroughtError):
+    elif isinstance(error, UserCodeError):
         assert told == "saddle: mine.py failed\nTraceback of mine.py\n"
     else:
         assert re.fullmatch("saddle: .+\n", told)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import saddle_jax as sj
 
-GRAPHS = [sj.ring(12), sj.torus(20), sj.star(7), sj.exponential(9), sj.complete(6), sj.isolated(4)]
+GRAPHS = [sj.ring(12), sj.torus(n=20), sj.star(7), sj.exponential(9), sj.complete(6), sj.isolated(4)]
 
 
 def stacked_tree(size, seed=0):

@@ -16,7 +16,7 @@ import saddle_jax as sj
 from saddle_jax import testing
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.messages import Round
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.testing import methods
 from saddle_jax.testing.invariants import name_of
 from saddle_jax.testing.methods import INVARIANTS
@@ -55,7 +55,7 @@ def factory_and_options(name):
         return COMPOSED[name], {}
     options = {"beta": 0.9, "weight_decay": 0.03, "rho": 0.2, "ascent_every": 2, "ascent_reuse": True}
     options |= {"local_steps": 2} if name in ROUNDS else {}
-    return sj.METHODS[name], {key: value for key, value in options.items() if key in options_of(name)}
+    return sj.METHODS[name], {key: value for key, value in options.items() if key in METHODS.options(name)}
 
 
 @every_method
@@ -72,7 +72,7 @@ OF_MESSAGES = [
     if law not in (methods.what_the_network_does_not_deliver_does_not_arrive, *INVARIANTS[-3:])
     and name_of(law) not in EXCEPTIONS
 ]
-PACKED = [*COMPOSED, *(name for name in sj.METHODS if "compressor" in options_of(name))]
+PACKED = [*COMPOSED, *(name for name in sj.METHODS if "compressor" in METHODS.options(name))]
 
 
 @pytest.mark.parametrize("name", PACKED)

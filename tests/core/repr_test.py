@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.base.tables import options
+from saddle_jax.base.registry import parameters_of
 
 RING = sj.ring(8)
 
@@ -87,8 +87,8 @@ def test_large_arrays_stay_one_line():
 def test_every_method_prints_and_shows_its_own_signature(name):
     factory = sj.METHODS[name]
     needed = {"rho": 0.05, "compressor": sj.top_k(0.5)}
-    given = {each: value for each, value in needed.items() if each in options(factory)
-             and options(factory)[each].default is inspect.Parameter.empty}  # fmt: skip
+    given = {each: value for each, value in needed.items() if each in parameters_of(factory)
+             and parameters_of(factory)[each].default is inspect.Parameter.empty}  # fmt: skip
     graph = sj.path(5) if name == "relay_sgd" else sj.ring(5)
     words = [f"{each}={value!r}" for each, value in given.items()]
     assert repr(factory(graph, 0.1, **given)) == (

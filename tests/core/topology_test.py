@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import saddle_jax as sj
 from saddle_jax import testing
-from saddle_jax.base.tables import options
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.testing.graphs import check_sums, check_tables
 
@@ -19,7 +19,7 @@ FACTORIES = {
     **{
         name: functools.partial(graph, 8)
         for name, graph in GRAPHS.items()
-        if list(options(graph)) == ["n"] and name != "one_peer_exponential"  # which has several
+        if list(parameters_of(graph)) == ["n"] and name != "one_peer_exponential"  # which has several
     },
     "ring": lambda: sj.ring(10),
     "two": lambda: sj.ring(2),
@@ -115,22 +115,22 @@ def test_spectral_gap_of_rings(n, second):
 
 
 def test_spectral_gap_of_the_tori_that_the_paper_may_mean():
-    assert sj.torus(40).spectral_gap == pytest.approx(1 - 0.8828, abs=5e-5)
+    assert sj.torus(n=40).spectral_gap == pytest.approx(1 - 0.8828, abs=5e-5)
     assert sj.torus(4, 10).spectral_gap == pytest.approx(1 - 0.9236, abs=5e-5)
     assert sj.circulant(40, [1, 5]).spectral_gap == pytest.approx(1 - 0.8779, abs=5e-5)
 
 
 def test_weights_are_uniform_on_regular_graphs_and_metropolis_otherwise():
     assert set(sj.ring(10).weights.ravel().round(12)) == {round(1 / 3, 12)}
-    assert set(sj.torus(40).weights.ravel().round(12)) == {0.2}
+    assert set(sj.torus(n=40).weights.ravel().round(12)) == {0.2}
     star = sj.star(5).mixing  # hub of degree 4, leaves of degree 1
     np.testing.assert_allclose(star[0], [1 / 5] * 5)
     np.testing.assert_allclose(np.diag(star)[1:], 4 / 5)
 
 
 def test_shapes_of_the_graphs():
-    assert sj.torus(40).name == "torus(5, 8)"
-    assert sj.torus(36).name == "torus(6, 6)"
+    assert sj.torus(n=40).name == "torus(5, 8)"
+    assert sj.torus(n=36).name == "torus(6, 6)"
     np.testing.assert_array_equal(sj.ring(4).neighbours[0], [0, 1, 3])
     np.testing.assert_array_equal(sj.exponential(8).neighbours[0], [0, 4, 6, 7])  # hears 0-4, 0-2, 0-1
     assert set(sj.hypercube(8).degree) == {3}
@@ -214,7 +214,7 @@ BAD = {
     "float": (lambda: sj.ring(3.5), r"n must be an integer >= 2, got 3.5"),
     "bool": (lambda: sj.complete(True), r"n must be an integer >= 2, got True"),
     "text": (lambda: sj.star("5"), r"n must be an integer >= 2, got '5'"),
-    "prime": (lambda: sj.torus(7), r"n must be a product .* got 7"),
+    "prime": (lambda: sj.torus(n=7), r"n must be a product .* got 7"),
     "rows": (lambda: sj.torus(1, 8), r"rows must be an integer >= 2, got 1"),
     "cube": (lambda: sj.hypercube(12), r"n must be a power of two .* got 12"),
     "offset": (lambda: sj.circulant(8, [0]), r"offsets must be .* got 0"),

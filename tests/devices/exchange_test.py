@@ -12,7 +12,7 @@ import saddle_jax as sj
 from saddle_jax.devices import exchange, lifting
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.devices.placement import Placement
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.planning import compiled_text
 from saddle_jax.training import evaluation
 
@@ -20,11 +20,13 @@ OPTIONS = {"learning_rate": 0.1, "beta": 0.9, "weight_decay": 0.03, "rho": 0.2}
 
 
 def make(name, topology, **options):
-    if options.get("compressor") is not None and "compressor" not in options_of(name):
+    if options.get("compressor") is not None and "compressor" not in METHODS.options(name):
         pytest.skip("it compresses nothing")
     chosen = {**OPTIONS, "rho": 0.2, **options}
     taken = {
-        option: value for option, value in chosen.items() if option in {*options_of(name), "learning_rate"}
+        option: value
+        for option, value in chosen.items()
+        if option in {*METHODS.options(name), "learning_rate"}
     }
     return sj.METHODS[name](suited(name, topology), **taken)
 

@@ -29,11 +29,11 @@ PROGRAM = """
 import sys
 import pytest, saddle_jax
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.compression.spelling import parse_compressor
+from saddle_jax.compression import COMPRESSORS
 
 print(saddle_jax.__file__)
 status = pytest.main(sys.argv[1:])
-assert str(parse_compressor("half")) == "Half()"
+assert str(COMPRESSORS.make("half")) == "Half()"
 train = [
     "saddle", "train", "--workdir=run", "--quiet", "--config.method=sign_descent", "--config.topology=wheel",
     "--config.dataset=stripes", "--config.model=bottleneck", "--config.learning_rate=0.003",

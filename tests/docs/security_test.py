@@ -5,7 +5,7 @@ import re
 import pages
 import pytest
 
-from saddle_jax.base import brought
+from saddle_jax.base import registry
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import statuses
 from saddle_jax.cli.verbs import VERBS
@@ -21,7 +21,7 @@ FLAT = " ".join(TEXT.split())
     [
         (r"for up to (\d+) runs in one page", served.MOST_RUNS),
         (r"silent for (\d+) seconds", server._Handler.timeout),
-        (r"at most (\d+) letters", brought._LONGEST),
+        (r"at most (\d+) letters", registry._LONGEST),
         (r"exit status (\d+)", statuses.DAMAGED),
     ],
 )

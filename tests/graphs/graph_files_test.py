@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.base.sources import Source
-from saddle_jax.graphs import files
-from saddle_jax.graphs.spelling import check_topology, is_ours, is_random, parse_topology
+from saddle_jax.base.registry import parse
+from saddle_jax.base.user_code import Source
+from saddle_jax.graphs import GRAPHS, files, is_random, make_graph
 
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
 
@@ -59,7 +59,7 @@ def test_a_file_gives_the_weights_of_its_graph(kind):
     graph = read(name, content)
     np.testing.assert_allclose(graph.mixing, BY_DEGREES, atol=1e-12)
     assert graph.name == name
-    assert files.is_file(name)
+    assert parse("topology", name).is_path
 
 
 def test_directed_files_say_who_hears_whom():
@@ -153,32 +153,32 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_graphs_of_ones_own_are_made_for_so_many_agents(folder):
-    check_topology("mine.py:wheel(spokes=2)")
-    assert not is_ours("mine.py:wheel")
-    assert is_ours("spanning_tree:torus")
-    assert parse_topology("mine.py:wheel(spokes=2)", 7, 0).name == "circulant(7, [1, 2])"
-    assert parse_topology("mine.py:drawn", 6, 5).name == sj.erdos_renyi(6, 0.7, seed=5).name
+    GRAPHS.check("mine.py:wheel(spokes=2)")
+    assert not GRAPHS.is_ours("mine.py:wheel")
+    assert GRAPHS.is_ours("spanning_tree(torus)")
+    assert make_graph("mine.py:wheel(spokes=2)", 7, 0).name == "circulant(7, [1, 2])"
+    assert make_graph("mine.py:drawn", 6, 5).name == sj.erdos_renyi(6, 0.7, seed=5).name
     assert is_random("mine.py:drawn")
     assert not is_random("mine.py:wheel+ring+four.edges+mine.py:FIXED")
     assert is_random("ring+mine.py:drawn")
-    assert parse_topology("mine.py:FIXED", 4, 0).name == "ring(4)"
-    assert parse_topology("mine.py:turns", 8, 0).name == sj.one_peer_exponential(8).name
-    np.testing.assert_allclose(parse_topology("four.edges", 4, 0).mixing, sj.ring(4).mixing)
-    turns = parse_topology("complete+four.edges+mine.py:wheel(spokes=+1)", 4, 0)
+    assert make_graph("mine.py:FIXED", 4, 0).name == "ring(4)"
+    assert make_graph("mine.py:turns", 8, 0).name == sj.one_peer_exponential(8).name
+    np.testing.assert_allclose(make_graph("four.edges", 4, 0).mixing, sj.ring(4).mixing)
+    turns = make_graph("complete+four.edges+mine.py:wheel(spokes=+1)", 4, 0)
     assert [graph.name for graph in turns.graphs] == ["complete(4)", "four.edges", "circulant(4, [1, 1])"]
 
 
 def test_a_graph_stays_the_same_while_its_file_does(folder):
-    first = parse_topology("mine.py:without_seed", 9, 0)
-    assert parse_topology("mine.py:without_seed", 9, 0) is first
+    first = make_graph("mine.py:without_seed", 9, 0)
+    assert make_graph("mine.py:without_seed", 9, 0) is first
     (folder / "mine.py").write_text(MINE + "\n")
-    assert parse_topology("mine.py:without_seed", 9, 0) is not first
+    assert make_graph("mine.py:without_seed", 9, 0) is not first
 
 
 REFUSED = {
     ("mine.py:number", 4): "topology mine.py:number must return a Topology or a TimeVarying, got 4",
-    ("mine.py:FIXED", 5): "agents must be 4 for topology mine.py:FIXED, got 5",
-    ("four.edges", 5): "agents must be 4 for topology four.edges, got 5",
+    ("mine.py:FIXED", 5): "topology 'mine.py:FIXED' cannot have 5 agents: ring(4) has 4",
+    ("four.edges", 5): "topology 'four.edges' cannot have 5 agents: four.edges has 4",
     ("none.edges", 5): "topology must name a file that exists, got 'none.edges'",
     ("mine.py:wheel(sokes=2)", 5): "did you mean 'spokes'? topology mine.py:wheel takes "
     "spokes, got option 'sokes'",
@@ -189,13 +189,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_cannot_be_is_one_line(folder, wrong):
-    check_topology(wrong[0])
+    GRAPHS.check(wrong[0])
     with pytest.raises(sj.ArgumentError) as refusal:
-        parse_topology(*wrong, 0)
+        make_graph(*wrong, 0)
     assert str(refusal.value) == REFUSED[wrong]
 
 
-@pytest.mark.parametrize("text", ["mine.py", "mine.py:f(", "a\nb.edges", "spanning_tree:mine.py:f", "ring+"])
+@pytest.mark.parametrize("text", ["mine.py", "mine.py:f(", "a\nb.edges", "spanning_tree(mine).py:f", "ring+"])
 def test_wrong_spellings_are_refused_by_their_form(text):
     with pytest.raises(sj.ArgumentError, match=r"^topology must be "):
-        check_topology(text)
+        GRAPHS.check(text)

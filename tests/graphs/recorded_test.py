@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.graphs import recorded
+from saddle_jax.graphs import files
 
 
 @pytest.mark.parametrize(
     "graphs", [sj.ring(5), sj.star(4), sj.exponential(6), sj.random_digraph(6, 2), sj.one_peer_exponential(8)]
 )
 def test_a_record_gives_the_graphs_again(graphs):
-    record = json.loads(json.dumps(recorded.to_record(graphs)))
-    again = recorded.from_record(graphs.name, graphs.size, record)
+    record = json.loads(json.dumps(files.to_record(graphs)))
+    again = files.from_record(graphs.name, graphs.size, record)
     assert str(again) == str(graphs)
     for one, other in zip(again.graphs, graphs.graphs, strict=True):
         np.testing.assert_array_equal(one.mixing, other.mixing)
 
 
 def test_what_is_too_large_is_not_recorded():
-    assert recorded.to_record(sj.complete(142)) is None
+    assert files.to_record(sj.complete(142)) is None
 
 
 LINK = [[0, 1], [1, 0], [1.0, 1.0]]
@@ -37,4 +37,4 @@ LINK = [[0, 1], [1, 0], [1.0, 1.0]]
 )  # fmt: skip
 def test_what_is_no_record_is_refused(record):
     with pytest.raises(sj.ArgumentError):
-        recorded.from_record("a", 2, record)
+        files.from_record("a", 2, record)

@@ -10,7 +10,7 @@ from problem import IRREGULAR, Problem, run
 from suited import suited, with_and_without
 
 import saddle_jax as sj
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 
 BASES = ("dpsgd", "qgm", "ngm")
 SADDLES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
@@ -21,7 +21,7 @@ every_base = pytest.mark.parametrize("name", BASES)
 
 
 def make(name, topology, learning_rate=0.1, **options):
-    known = options_of(name)
+    known = METHODS.options(name)
     if missing := [option for option, value in options.items() if value is not None and option not in known]:
         pytest.skip(f"it has no {', '.join(missing)}")
     usual = {**MOMENTUM, "rho": 0.2, **({"local_steps": 2} if name in ROUNDS else {}), **options}
@@ -31,7 +31,7 @@ def make(name, topology, learning_rate=0.1, **options):
 
 def known_to(name, **options):
     """Those of the options that a method has."""
-    return {option: value for option, value in options.items() if option in options_of(name)}
+    return {option: value for option, value in options.items() if option in METHODS.options(name)}
 
 
 def sgd(nesterov):

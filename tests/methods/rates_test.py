@@ -6,7 +6,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax import data
-from saddle_jax.base import tables
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import build
 
@@ -27,7 +27,7 @@ EXACT = {
 def distances(spelling, dtype=np.float64):
     """From the optimum, of the consensus model after one, two and three times so many steps."""
     name = spelling.partition("(")[0]
-    plain = {"beta": 0.0} if "beta" in tables.options(sj.METHODS[name]) else {}
+    plain = {"beta": 0.0} if "beta" in parameters_of(sj.METHODS[name]) else {}
     run = build(
         Config(
             dataset="convex(dimension=5, samples=200)",

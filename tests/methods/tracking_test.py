@@ -10,7 +10,7 @@ import pytest
 from problem import GRAPHS, IRREGULAR, Problem, run
 
 import saddle_jax as sj
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -55,7 +55,7 @@ CASES = {
     "sgp": ("sgp", {"beta": 0.9, "nesterov": True}),
     "push_diging": ("push_diging", {}),
 }
-COMPRESSED = [case for case, (name, _) in CASES.items() if "compressor" in options_of(name)]
+COMPRESSED = [case for case, (name, _) in CASES.items() if "compressor" in METHODS.options(name)]
 every_case = pytest.mark.parametrize("case", CASES)
 
 

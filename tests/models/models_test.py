@@ -222,7 +222,7 @@ def test_a_module_of_ones_own_needs_no_registration():
 
 
 BAD = {
-    "name": (lambda: models.build("resnet50", 10), "model must be one of 'resnet20', .* got 'resnet50'"),
+    "name": (lambda: models.build("resnet50", 10), "model must be one of resnet20, .* got 'resnet50'"),
     "classes": (lambda: models.build("cnn", 0), "num_classes must be an integer >= 1, got 0"),
     "norm": (lambda: models.build("cnn", 10, norm="batch"), "norm must be one of .* got 'batch'"),
     "conv_impl": (lambda: models.build("cnn", 10, conv_impl="x"), "conv_impl must be one of .* got 'x'"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from folders import write_run
 
+from saddle_jax.base.registry import split
 from saddle_jax.cli.__main__ import main
 from saddle_jax.papers.common import SCALES, Claim, Printed, ends
 from saddle_jax.papers.saddle import printed
@@ -19,7 +20,7 @@ def cells(text):
     found = {}
     for line in text.split("\n"):
         if line.split():
-            agents, method, compressor, *figures = line.split()
+            agents, method, compressor, *figures = split(line, " ")
             means = [float(figure.split("±")[0].strip("*")) for figure in figures]
             found[int(agents), method, compressor] = np.array(means)
     return found
@@ -38,10 +39,12 @@ def test_averages_and_ranges_by_columns_of_the_printed_text():
     lost = np.array([three[n, "ngm", "none"] - three[n, "ngm", "sign"] for n in (5, 10, 20)])
     assert value("CIFAR-100: NGM drops ~2-11 %") == pytest.approx([lost[:, 2:].min(), lost[:, 2:].max()])
     top = cells(printed.TOP_K)
-    lost = np.array([one[n, "q_saddle", "none"][:2] - top[n, "q_saddle", "top_k0.3"] for n in (5, 10, 20)])
+    lost = np.array([one[n, "q_saddle", "none"][:2] - top[n, "q_saddle", "top_k(0.3)"] for n in (5, 10, 20)])
     assert value("top-30 %: Q-SADDLe drops ~0.6-18.5 %") == pytest.approx([lost.min(), lost.max()])
     two = cells(printed.TWO_BIT)
-    lost = np.array([three[n, "ngm", "none"][:2] - two[n, "ngm", "quantize2_biased"] for n in (5, 10, 20)])
+    lost = np.array(
+        [three[n, "ngm", "none"][:2] - two[n, "ngm", "quantize(2, biased=True)"] for n in (5, 10, 20)]
+    )
     assert value("2 bits: NGM drops 4.4 % on average") == pytest.approx([lost.mean()])
     cheap = cells(printed.EFFICIENT)
     lost = np.array([one[n, "q_saddle", "none"][:2] - cheap[n, "q_saddle", "none"] for n in (10, 20)])

@@ -24,7 +24,7 @@ def test_steps_are_those_the_figures_imply():
 def test_what_travels_is_more_than_is_printed_where_signs_and_scales_do():
     for cost in costs():
         ratio = cost.wire_gb / cost.paper_gb
-        expected = {"quantize8": 9 / 8, "quantize10": 11 / 10, "top_k0.3": (32 * 0.3 + 1) / (48 * 0.3)}
+        expected = {"quantize(8)": 9 / 8, "quantize(10)": 11 / 10, "top_k(0.3)": (32 * 0.3 + 1) / (48 * 0.3)}
         assert ratio == pytest.approx(expected.get(cost.compressor, 1.0), rel=0.005)
 
 

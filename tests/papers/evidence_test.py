@@ -58,8 +58,8 @@ def test_differences_are_paired_and_decided_by_their_interval(tmp_path, capsys):
     assert found["ours"] == f"{mean:+.2f}"
     assert found["95 % interval"] == f"[{mean - half:+.2f}, {mean + half:+.2f}]"
     assert (found["paper"], found["seeds"], found["verdict"]) == ("+6.85", "3", "shown")
-    assert rows["accuracy", "q_saddle", "quantize8"]["verdict"] == "not shown"  # 20, -5, 0
-    drop = rows["drop", "q_saddle", "quantize8"]
+    assert rows["accuracy", "q_saddle", "quantize(8)"]["verdict"] == "not shown"  # 20, -5, 0
+    drop = rows["drop", "q_saddle", "quantize(8)"]
     # Compression does 0, -22, -17 to Q-SADDLe, and -10, -5, -8 to QGM.
     assert drop["ours"] == f"{(10 - 17 - 9) / 3:+.2f}"
     assert drop["paper"] == f"{(85.57 - 86.33) - (73.03 - 79.48):+.2f}"
@@ -71,7 +71,7 @@ def test_what_is_said_to_be_smaller_is_judged_the_other_way(tmp_path):
     for ending, factor in (("qgm-quantize8", 1.0), ("q_saddle-quantize8", 1.2)):
         errors = [lines("compression_error", [factor * seed, factor * seed * 3]) for seed in (1, 2, 4)]
         write(tmp_path, "1", ending, (0.5, 0.6, 0.7), lines=errors)
-    found = evidence(tmp_path)["model error", "q_saddle", "quantize8"]
+    found = evidence(tmp_path)["model error", "q_saddle", "quantize(8)"]
     assert (found["ours"], found["verdict"]) == ("+20.00%", "contradicted")
     assert found["paper"] == "-"
 
@@ -133,8 +133,8 @@ def test_chance_is_told_for_each_difference_and_for_all_of_them(tmp_path):
         rows[key]
         for key in (
             ("accuracy", "q_saddle", "none"),
-            ("accuracy", "q_saddle", "quantize8"),
-            ("drop", "q_saddle", "quantize8"),
+            ("accuracy", "q_saddle", "quantize(8)"),
+            ("drop", "q_saddle", "quantize(8)"),
         )
     )
     plain = scipy.stats.ttest_rel(accuracies["q_saddle-none"], accuracies["qgm-none"]).pvalue
@@ -197,7 +197,7 @@ def test_the_best_evaluation_of_each_run_counts_too(tmp_path):
 def test_the_papers_star_is_kept(tmp_path):
     for ending in ("qgm-top_k0.3", "q_saddle-top_k0.3"):
         write(tmp_path, ["top-k"], ending, (0.5,), row="cifar10-ring10-alpha0.01")
-    found = evidence(tmp_path)["accuracy", "q_saddle", "top_k0.3"]
+    found = evidence(tmp_path)["accuracy", "q_saddle", "top_k(0.3)"]
     assert (found["paper"], found["verdict"]) == ("+28.11*", "one seed")
 
 
@@ -262,7 +262,7 @@ def test_statements_are_about_the_tables_that_have_both():
             assert one != other
             assert bases is None or {base.compressor for base in bases} == {"none"}
     compressors = {contrast.one.compressor for contrast in by_name["drop"].contrasts}
-    assert compressors == {"quantize8", "quantize10", "top_k0.3", "sign", "quantize2_biased"}
+    assert compressors == {"quantize(8)", "quantize(10)", "top_k(0.3)", "sign", "quantize(2, biased=True)"}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_the_figures_give_the_drops_that_the_paper_prints_but_for_one(table, bas
 
 
 def test_a_printed_figure_keeps_its_deviation_and_star():
-    (line,) = lines_of("10 qgm top_k0.3 52.23* 23.00±1.96 49.30")
+    (line,) = lines_of("10 qgm top_k(0.3) 52.23* 23.00±1.96 49.30")
     assert line.figures == (Printed(52.23, None, True), Printed(23.0, 1.96), Printed(49.3))
     assert [str(figure) for figure in line.figures] == ["52.23*", "23.00 +- 1.96", "49.30"]
 
@@ -199,9 +199,9 @@ def test_the_table_stands_beside_the_papers():
     entries = [e for e in EXPERIMENTS["1"].entries if e.name.startswith("cifar10-ring10-alpha0.01-")]
     accuracies = {
         ("qgm", "none"): Cell((70.0, 72.0), seeds=(0, 1)),
-        ("qgm", "quantize8"): Cell((), diverged=2),
+        ("qgm", "quantize(8)"): Cell((), diverged=2),
         ("q_saddle", "none"): Cell((80.0,), diverged=1, seeds=(1,)),
-        ("q_saddle", "quantize8"): Cell(()),
+        ("q_saddle", "quantize(8)"): Cell(()),
     }
     cells = {entry: accuracies[entry.method, entry.compressor] for entry in entries}
     rows = beside_the_paper(cells, SCALES["cpu"])
@@ -216,10 +216,10 @@ def test_the_table_stands_beside_the_papers():
     smoke = [row[-1] for row in beside_the_paper(cells, SCALES["smoke"])[1:]]
     assert smoke == ["(71.00 +- 1.41)", "(diverged*)", "(80.00*)", "(-)"]  # no paper, no difference
     assert [row[3:] for row in contrasts(PAPER, cells)[1:]] == [
-        ["qgm: quantize8 - none", "-0.82", "-", "-", "0"],
+        ["qgm: quantize(8) - none", "-0.82", "-", "-", "0"],
         ["q_saddle - qgm", "+10.31", "+8.00", "-", "1"],  # of the seed that both have
-        ["q_saddle - qgm (quantize8)", "+11.23", "-", "-", "0"],
-        ["q_saddle: quantize8 - none", "+0.10", "-", "-", "0"],
+        ["q_saddle - qgm (quantize(8))", "+11.23", "-", "-", "0"],
+        ["q_saddle: quantize(8) - none", "+0.10", "-", "-", "0"],
     ]
 
 
@@ -233,7 +233,7 @@ def test_drops_are_from_the_uncompressed_runs_of_another_table():
     assert row[-2:] == ["21.68", "11.00"]
     by_name = {row[3]: row[4:] for row in contrasts(PAPER, cells, found)[1:]}
     # differences of 10 and 12: 11 +- 12.706 x sqrt(2) / sqrt(2)
-    assert by_name == {"qgm: top_k0.3 - none": ["-21.68", "-11.00", "[-23.71, +1.71]", "2"]}
+    assert by_name == {"qgm: top_k(0.3) - none": ["-21.68", "-11.00", "[-23.71, +1.71]", "2"]}
 
 
 def test_the_efficient_variant_is_beside_what_the_text_compares_it_with():

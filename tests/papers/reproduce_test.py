@@ -252,7 +252,7 @@ def test_interpretations_change_the_runs_that_they_mean_something_to():
     two = "cifar10-ring10-alpha0.01-ngm-quantize2_biased"
     assert changed(two, biased=False)[0] == "-compressor=quantize2"
     assert changed(two, biased=True)[0] == ""
-    assert changed(compressed, biased=True)[1].compressor == "quantize8_biased"
+    assert changed(compressed, biased=True)[1].compressor == "quantize(8, biased=True)"
     assert changed(signs, biased=False)[0] == ""
 
 

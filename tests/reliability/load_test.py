@@ -72,7 +72,7 @@ def test_a_long_run(lines, attack, tmp_path):
 
 
 def test_graphs_of_many_agents_are_not_built_to_be_listed(attack, tmp_path):
-    for topology in ("complete", "ring", "hypercube", "erdos_renyi:0.5"):
+    for topology in ("complete", "ring", "hypercube", "erdos_renyi(0.5)"):
         run = write_run(tmp_path / topology.partition(":")[0])
         about = json.loads((run / "config.json").read_text())
         about["config"] |= {"agents": 10_000, "topology": topology}

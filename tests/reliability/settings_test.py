@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 VALUES = [
     "", " ", "0", "-1", "1", "2.5", "1e400", "-1e400", "nan", "inf", "-inf", "9" * 400, "1_000", "0x10",
     "\u0661", "true", "maybe", "None", "x", "[]", "{}", "a,b", "1,1", "1,2,", ":", "x:1", "x.py:y",
-    "nowhere:y", "(", "qgm(", "qgm(beta=x)", "ring+", "torus:0x0", "torus:99999x99999", "erdos_renyi:7",
+    "nowhere:y", "(", "qgm(", "qgm(beta=x)", "ring+", "torus(0, 0)", "torus(99999, 99999)", "erdos_renyi(7)",
     "../..", "/dev/null", "\udcff", "\x1b[2J", "é", "a\nb", "--", "%s", "${HOME}", "'; exit",
     "0" * 100_000,
 ]  # fmt: skip
@@ -56,7 +56,9 @@ def test_settings_that_are_accepted_one_by_one_can_be_built_or_are_refused(half,
         "agents_per_call": (1, 10**9), "devices": ("1", "2", "99"), "steps_per_dispatch": (1, 10**9),
         "log_every_steps": (10**9,), "checkpoint_every_steps": (10**12,), "eval_every_epochs": (10**12,),
         "keep_checkpoints": (10**12,), "sharpness_images": (1, 10**12),
-        "compressor": ("quantize1", "quantize16", "top_k1e-300", "low_rank1", "low_rank999999", "sign"),
+        "compressor": (
+            "quantize(1)", "quantize(16)", "top_k(1e-300)", "low_rank(1)", "low_rank(999999)", "sign",
+        ),
         "learning_rate": (1e-300, 1e300), "rho": (0.0, 1e300), "beta": (0.0, 0.999999),
         "gamma": (1e-300, 1.0), "weight_decay": (1e300,), "epochs": (1, 2**31 - 1),
         "schedule": ("cosine", "imagenet", "exponential"), "objective": ("regression", "classification"),
@@ -73,7 +75,7 @@ OPTIONS = """
 data partition --alpha=0 | data partition --agents=0 | data partition --seed=-1 |
 data partition --partition=x | data partition --dataset=x | data show | data x |
 data show digits --plot=/dev/null | data show ../.. | data partition --plot=a.exe | topology ring |
-topology ring x | topology x 4 | topology ring -4 | topology ring {many} | topology torus:3x3 10 |
+topology ring x | topology x 4 | topology ring -4 | topology ring {many} | topology torus(3,3) 10 |
 topology ring 4 --output=x.exe | theory --steps=0 | theory --steps={many} | theory --L=nan |
 theory --agents=0 | theory --beta=1 | theory nowhere | theory --workdir=x | theory --topology=x |
 cost --table=99 | cost --x | reproduce --table=99 | reproduce --scale=x | reproduce |

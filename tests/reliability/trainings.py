@@ -10,7 +10,7 @@ from saddle_jax.runs import run_folder
 SETTINGS = {
     "model": "logistic",
     "method": "qgm",
-    "compressor": "quantize8",
+    "compressor": "quantize(8)",
     "agents": 2,
     "batch_size": 64,
     "epochs": 1,

@@ -7,7 +7,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.base.about import About, about
-from saddle_jax.base.tables import options
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
 from saddle_jax.report.tables import fit
@@ -76,7 +76,7 @@ def test_a_method_refuses_a_graph_that_lacks_what_it_requires(name):
     needed = {"rho": 0.1, "compressor": sj.top_k(0.5)}
     given = {
         option: needed[option]
-        for option, it in options(factory).items()
+        for option, it in parameters_of(factory).items()
         if it.default is it.empty and option in needed
     }
     for word in facts.requires.split(", "):

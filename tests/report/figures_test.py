@@ -53,9 +53,9 @@ def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, draw
     error, size = drawn[0].axes
     steps = np.arange(1, 9)
     found = lines_of(error)
-    np.testing.assert_allclose(found["qgm, quantize8, alpha 0.1"], 1.5 / steps)
-    np.testing.assert_allclose(found["q_saddle, quantize8, alpha 0.5"], 0.5 / steps)
-    np.testing.assert_allclose(lines_of(size)["qgm, quantize8, alpha 0.1"], 7.5 / steps)
+    np.testing.assert_allclose(found["qgm, quantize(8), alpha 0.1"], 1.5 / steps)
+    np.testing.assert_allclose(found["q_saddle, quantize(8), alpha 0.5"], 0.5 / steps)
+    np.testing.assert_allclose(lines_of(size)["qgm, quantize(8), alpha 0.1"], 7.5 / steps)
     (band,) = error.collections  # one line has no band
     spread = np.std([1.0, 2.0], ddof=1)
     heights = band.get_paths()[0].vertices[:, 1]
@@ -101,7 +101,7 @@ def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
 
 def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
     runs = []
-    for compressor, bits in {"quantize8": 9, "none": 32, "sign": 33}.items():
+    for compressor, bits in {"quantize(8)": 9, "none": 32, "sign": 33}.items():
         config = dataclasses.replace(COMPRESSED, compressor=compressor)
         end = {"bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
         runs.append(folders.write_run(tmp_path / compressor, config, result=end))
@@ -112,7 +112,7 @@ def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
 
 def test_bits_are_what_was_sent(tmp_path, drawn):
     """A ring of three: two neighbours, 100 parameters, 8 steps."""
-    cases = {"none": (32, (0.6, 0.8)), "quantize8": (9, (0.5, 0.6))}
+    cases = {"none": (32, (0.6, 0.8)), "quantize(8)": (9, (0.5, 0.6))}
     runs = []
     for compressor, (bits, scores) in cases.items():
         for seed, score in enumerate(scores):

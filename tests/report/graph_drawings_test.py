@@ -81,7 +81,7 @@ def test_what_is_too_much_is_told_in_words():
     ]
 
 
-TURNS = Config(agents=3, model="mlp", method="qgm", epochs=2, topology="base_graph:1")
+TURNS = Config(agents=3, model="mlp", method="qgm", epochs=2, topology="base_graph(1)")
 
 
 def test_the_page_of_a_run_on_graphs_that_take_turns(tmp_path):
@@ -130,7 +130,7 @@ def test_turns_are_shown_one_after_the_other_until_all_are_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "agents"), [("torus:3x4", 12), ("random_digraph:2", 6), ("base_graph:1", 5), ("isolated", 3)]
+    ("name", "agents"), [("torus(3, 4)", 12), ("random_digraph(2)", 6), ("base_graph(1)", 5), ("isolated", 3)]
 )
 def test_a_picture_is_written_with_the_line_that_describes_the_graph(tmp_path, capsys, name, agents):
     path = tmp_path / "graph.png"
@@ -154,7 +154,7 @@ def test_a_picture_has_a_panel_for_each_turn_and_every_weight(tmp_path):
     [
         (["ring", "5", "--output=a.txt"], "output must end in .png, .pdf or .svg, got 'a.txt'"),
         (["ring", "600", "--output=a.png"], "a picture must have at most 500 agents"),
-        (["random_matchings:80", "6", "--output=a.png"], "and 64 steps, got 6, 6 and 80"),
+        (["random_matchings(80)", "6", "--output=a.png"], "and 64 steps, got 6, 6 and 80"),
         (["ring", "5", "--output=no/a.png"], "output must be a file that can be written"),
         (["karate", "5"], r"topology 'karate' cannot have 5 agents: karate() has 34"),
     ],

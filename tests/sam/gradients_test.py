@@ -11,14 +11,14 @@ from examples_of import needed, one_of_each
 
 import saddle_jax as sj
 from saddle_jax import testing
-from saddle_jax.base.tables import options
+from saddle_jax.base.registry import parameters_of
 from saddle_jax.sam import GRADIENTS
 
 EVERY = one_of_each(GRADIENTS)
 every_gradient = pytest.mark.parametrize("name", EVERY)
 # The first option of most is the radius of their perturbation.
 climbing = pytest.mark.parametrize(
-    "name", [name for name in EVERY if next(iter(options(GRADIENTS[name])), "").startswith("rho")]
+    "name", [name for name in EVERY if next(iter(parameters_of(GRADIENTS[name])), "").startswith("rho")]
 )
 
 
@@ -47,7 +47,7 @@ def test_no_radius_costs_no_pass(make):
 
 @climbing
 def test_a_radius_that_is_no_length_is_refused(name):
-    option = next(iter(options(GRADIENTS[name])))
+    option = next(iter(parameters_of(GRADIENTS[name])))
     for wrong in (-0.1, float("nan"), "0.1"):
         with pytest.raises(sj.ArgumentError, match=f"^{option} must be a number >= 0, got {wrong!r}$"):
             GRADIENTS[name](wrong)

@@ -8,8 +8,8 @@ import sys
 import pytest
 from bringing import BROUGHT, MINE, OURS, SMALL, result, saddle
 
+from saddle_jax import graphs
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.graphs import others
 from saddle_jax.runs import source_files
 from saddle_jax.settings.config import Config, build_topology, check_imported
 
@@ -34,7 +34,7 @@ WAYS = {
         ["--config.topology=complete+mine.py:graph+four.edges", "--config.compressor=none"],
         ["--config.topology=complete+ring+ring", "--config.compressor=none"],
     ),
-    "drawn": (["--config.topology=mine.py:drawn"], ["--config.topology=erdos_renyi:0.8"]),
+    "drawn": (["--config.topology=mine.py:drawn"], ["--config.topology=erdos_renyi(0.8)"]),
     "all at once": (
         ["--config.devices=4", "--config.seeds=0,1", "--config.drop=0.1", "--config.compressor=none"],
     )
@@ -145,7 +145,7 @@ def test_files_that_it_imports_are_kept_and_compared_too(folder, capsys):
 def test_a_graph_without_a_seed_does_not_go_on_as_another(folder, capsys):
     options = [*SMALL, "--config.agents=8", "--config.topology=mine.py:without_seed", "--workdir=run"]
     assert saddle("train", "--quiet", *options) == 0
-    others._made.cache_clear()  # as in another process
+    graphs._made.cache_clear()  # as in another process
     assert saddle("train", "--quiet", *options) == 2
     assert "another graph of this name: a graph that is random must take a seed" in capsys.readouterr().err
 
@@ -162,9 +162,9 @@ WRONG = {
     "kind": (["--config.method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
     "no function": (["--config.method=mine.py:__doc__"], "must be defined in mine.py itself"),
     "another graph": (["--config.method=mine.py:on_another"], "must be on the graph that it is given, of 4"),
-    "missing option": (["--config.method=mine.py:needy"], "cannot be called: missing a required argument"),
+    "missing option": (["--config.method=mine.py:needy"], "method mine.py:needy must be given"),
     "wrong option": (["--config.method=mine.py:method(bta=1)"],
-                     "takes beta, name, weight_decay, got option 'bta'"),
+                     "takes beta, weight_decay, compressor, name, got option 'bta'"),
     "setting": (["--config.method=mine.py:method", "--config.gamma=0.5"],
                 "gamma must be 1.0 for mine.py:method, which has no such option"),
     "said twice": (["--config.method=mine.py:method(beta=0.5)", "--config.beta=0.4"],
@@ -181,7 +181,7 @@ WRONG = {
                    "compressor mine.py:number must return an Operator"),
     "graph": (["--config.topology=mine.py:number"], "must return a Topology or a TimeVarying, got 5"),
     "size": (["--config.topology=four.edges", "--config.agents=5"],
-             "agents must be 4 for topology four.edges, got 5"),
+             "topology 'four.edges' cannot have 5 agents: four.edges has 4"),
     "no graph": (["--config.topology=no.npy"],
                  "topology must name a file that exists, got 'no.npy'"),
 }  # fmt: skip
@@ -274,7 +274,7 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
 def test_objects_of_a_program_are_named_and_not_looked_for():
     config = Config(method="<my method>", topology="<a + b>", model="<net>", beta=0.3, seeds="0,1")
     check_imported(config)
-    assert [thing.text for thing in source_files.things(config)] == ["<my method>", "<a + b>", "<net>"]
+    assert [thing.text for thing in source_files.source_refs(config)] == ["<my method>", "<a + b>", "<net>"]
     assert source_files.collect(config) == []
     with pytest.raises(ArgumentError, match="was made from Python objects"):
         build_topology(config)
@@ -285,7 +285,9 @@ def test_settings_look_at_no_file_before_a_run_is_built(tmp_path, monkeypatch):
     config = Config(method="no.py:f(x=1)", gradient="no:f", compressor="no.py:F", topology="no.npy+no.py:g",
                     model="no.py:M", dataset="no.py:load", seeds="0,1")  # fmt: skip
     assert len(config.each()) == 2
-    assert [thing.short for thing in source_files.things(config)] == [
+    assert [thing.short for thing in source_files.source_refs(config)] == [
         "no.py:f(x=1)", "no:f", "no.py:F", "no.npy", "no.py:g", "no.py:M", "no.py:load",
     ]  # fmt: skip
-    assert source_files.short("topology", "a/b.npy+ring+c/d.py:g(x='a/b')") == "b.npy+ring+d.py:g(x='a/b')"
+    assert source_files.short("topology", "a/b.npy+ring+c/d.py:g(x='a/b')") == (
+        "alternate(b.npy, ring, d.py:g(x='a/b'))"
+    )

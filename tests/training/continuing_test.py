@@ -44,7 +44,7 @@ def about(workdir):
         {"eval_agents": "always", "log_every_steps": 5, "steps_per_dispatch": 3},
         {"method": "q_saddle", "seeds": "4,2", "sweep": "rho:0,0.1", "ascent_every": 2},
         {"drop": 0.2, "burst": 3.0},
-        {"compressor": "random_k0.3", "gamma": 0.4},
+        {"compressor": "random_k(0.3)", "gamma": 0.4},
     ],
     ids=str,
 )

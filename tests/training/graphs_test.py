@@ -14,16 +14,16 @@ from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 SMALL = Config(
-    topology="base_graph:1", agents=3, method="qgm", model="logistic", epochs=1, alpha=1.0, log_every_steps=1
+    topology="base_graph(1)", agents=3, method="qgm", model="logistic", epochs=1, alpha=1.0, log_every_steps=1
 )
 
 
 def test_settings_build_the_graphs_and_random_ones_follow_the_seed():
     assert build_topology(SMALL).name == "base_graph(3, 1)"
-    matchings = dataclasses.replace(SMALL, topology="random_matchings:4", seed=5)
+    matchings = dataclasses.replace(SMALL, topology="random_matchings(4)", seed=5)
     assert build_topology(matchings).name == "random_matchings(3, 4, seed=5)"
-    with pytest.raises(sj.ArgumentError, match="seeds must be one for topology random_matchings:4"):
-        dataclasses.replace(SMALL, topology="random_matchings:4", seeds="0,1")
+    with pytest.raises(sj.ArgumentError, match=r"seeds must be one for topology random_matchings\(4\)"):
+        dataclasses.replace(SMALL, topology="random_matchings(4)", seeds="0,1")
     with pytest.raises(sj.ArgumentError, match=r"cannot have 3 agents: karate\(\) has 34"):
         dataclasses.replace(SMALL, topology="karate")
 

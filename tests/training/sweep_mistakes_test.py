@@ -23,7 +23,7 @@ from saddle_jax.settings.config import Config
         ({"sweep": "beta:0.1,1"}, "beta must be a number >= 0 and < 1, got 1.0"),
         ({"sweep": "gamma:nan"}, "gamma must be a number"),
         ({"sweep": "rho:0,1", "method": "qgm"}, "sweep must not name rho for qgm, which has none"),
-        ({"seeds": "0,1", "topology": "erdos_renyi:0.9"}, "whose graph differs between seeds, got '0,1'"),
+        ({"seeds": "0,1", "topology": "erdos_renyi(0.9)"}, "whose graph differs between seeds, got '0,1'"),
     ],
     ids=str,
 )

@@ -105,7 +105,7 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
         },
         {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
         {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "agents_per_call": 6},
-        {"method": "qgm", "compressor": "random_k0.3", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
+        {"method": "qgm", "compressor": "random_k(0.3)", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
         {"method": "qgm", "beta": 0.5, "slowmo_every": 2, "sweep": "mu:0.1,0.9 slowmo_beta:0,0.6"},
         {"method": "qgm", "gradient": "looksam(every=2)", "sweep": "gradient.rho:0,0.5 gradient.alpha:0,0.9"},
         {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "agents_per_call": 6},
@@ -330,7 +330,7 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in before}
     added = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/result.json")}
     assert {name for name in added if name.endswith("5")} == {"0/dpsgd-none-seed5", "1/dpsgd-none-seed5"}
-    random = ["--config.topology=random_regular:1", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
+    random = ["--config.topology=random_regular(1)", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
     assert main(["saddle", *grid, *random]) == 0
     names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
     assert names == {"dpsgd-none-seed0", "dpsgd-none-seed1"}

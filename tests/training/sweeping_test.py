@@ -34,7 +34,7 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
         ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.rho", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", False),  # a shape
-        ({"method": "motef", "compressor": "top_k0.3"}, "method.lam", True),
+        ({"method": "motef", "compressor": "top_k(0.3)"}, "method.lam", True),
     ],
     ids=str,
 )

@@ -20,9 +20,7 @@ import jax
 import numpy as np
 
 from saddle_jax import models
-from saddle_jax.compression.quantization import quantize
-from saddle_jax.compression.signs import sign
-from saddle_jax.compression.sparsification import top_k
+from saddle_jax.compression import COMPRESSORS
 from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step
 from saddle_jax.core.trees import replicate
 from saddle_jax.graphs.named import ring
@@ -38,13 +36,13 @@ _NGM_RATIO = 1.94
 PRINTED: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {
     "1": {
         ("qgm", "none", "cifar10"): {5: 136.45, 10: 68.44, 20: 34.43, 40: 17.43},
-        ("qgm", "quantize8", "cifar10"): {5: 34.11, 10: 17.11, 20: 8.60, 40: 4.35},
+        ("qgm", "quantize(8)", "cifar10"): {5: 34.11, 10: 17.11, 20: 8.60, 40: 4.35},
         ("qgm", "none", "cifar100"): {5: 111.32, 10: 55.66, 20: 27.83, 40: 14.02},
-        ("qgm", "quantize8", "cifar100"): {5: 27.83, 10: 13.91, 20: 6.95, 40: 3.50},
+        ("qgm", "quantize(8)", "cifar100"): {5: 27.83, 10: 13.91, 20: 6.95, 40: 3.50},
     },
     "2": {
         ("qgm", "none", "imagenette"): {5: 110.23, 10: 55.10},
-        ("qgm", "quantize10", "imagenette"): {5: 34.44, 10: 17.21},
+        ("qgm", "quantize(10)", "imagenette"): {5: 34.44, 10: 17.21},
     },
     "3": {
         ("ngm", "none", "cifar10"): {5: 272.91, 10: 136.89, 20: 68.88},
@@ -58,15 +56,7 @@ PRINTED: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {
         ("ngm", "none", "imagenet"): {10: 22466.30},
         ("ngm", "sign", "imagenet"): {10: 11580.56},
     },
-    "top-k": {("qgm", "top_k0.3", "cifar10"): {5: 61.38, 10: 30.78, 20: 15.49}},
-}
-
-_COMPRESSORS = {
-    "none": None,
-    "quantize8": quantize(8),
-    "quantize10": quantize(10),
-    "top_k0.3": top_k(0.3),
-    "sign": sign(),
+    "top-k": {("qgm", "top_k(0.3)", "cifar10"): {5: 61.38, 10: 30.78, 20: 15.49}},
 }
 
 
@@ -109,7 +99,7 @@ class Ratio(NamedTuple):
 
 
 # What the captions say of each compressor.
-_STATED = {"quantize8": "4", "quantize10": "3.2", "top_k0.3": "2.2", "sign": "1.94"}
+_STATED = {"quantize(8)": "4", "quantize(10)": "3.2", "top_k(0.3)": "2.2", "sign": "1.94"}
 
 
 def ratios() -> Iterator[Ratio]:
@@ -155,7 +145,7 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
     """Computes a figure in gigabytes as the paper came to it."""
     steps = SETTINGS[dataset].steps(agents)
     if compressor.startswith("quantize"):
-        bits = int(compressor.removeprefix("quantize"))
+        bits = COMPRESSORS.given(compressor)["bits"]
         return _truncated(derive(method, "none", dataset, agents) * bits / 32)
     if compressor == "sign":
         return _truncated(derive(method, "none", dataset, agents) / _NGM_RATIO)
@@ -176,7 +166,8 @@ def cost_of(method: str, compressor: str, dataset: str, agents: int) -> CommCost
 def _cost_of_five(method: str, compressor: str, dataset: str) -> CommCost:
     """Returns the communication cost on a ring of five agents, the smallest of the paper."""
     setting, data = SETTINGS[dataset], stand_in(dataset)
-    chosen = METHODS[method](ring(5), setting.learning_rate, compressor=_COMPRESSORS[compressor])
+    named = None if compressor == "none" else COMPRESSORS.make(compressor)
+    chosen = METHODS[method](ring(5), setting.learning_rate, compressor=named)
     model = models.build(setting.model, data.num_outputs)
     shapes = jax.eval_shape(lambda: replicate(models.init(model, data.input_shape, jax.random.key(0)), 5))
     return comm_cost(chosen, shapes)

@@ -56,11 +56,11 @@ def _levels() -> Iterator[Entry]:
     """
     tabled = {entry.name: entry for table in (_TABLE_1, _TABLE_3, _TWO_BIT) for entry in table}
     ladders = {
-        ("qgm", "q_saddle"): "none quantize16 quantize12 quantize10 quantize8",
-        ("ngm", "n_saddle"): "none quantize8_biased quantize4_biased quantize2_biased sign",
+        ("qgm", "q_saddle"): ["none", *(f"quantize({bits})" for bits in (16, 12, 10, 8))],
+        ("ngm", "n_saddle"): ["none", *(f"quantize({bits}, biased=True)" for bits in (8, 4, 2)), "sign"],
     }
     for methods, compressors in ladders.items():
-        for compressor in compressors.split():
+        for compressor in compressors:
             for method in methods:
                 entry = _drawn(method, compressor, averaging_rate(method, compressor, "cifar10", 0.001))
                 yield dataclasses.replace(tabled.get(entry.name, entry), drop=None)
@@ -78,16 +78,16 @@ def _radii() -> Iterator[Entry]:
 
 
 # The appendix gives the schedule of 0.981 per epoch to "Figure 2", which is this one.
-_ERRORS = tuple(_drawn(method, "quantize8", schedule="exponential") for method in ("qgm", "q_saddle"))
+_ERRORS = tuple(_drawn(method, "quantize(8)", schedule="exponential") for method in ("qgm", "q_saddle"))
 
 # The text: "For QGM, stochastic quantization diverges beyond 8-10 bits, and Top-k diverges beyond 30 %".
 _MORE = {
-    "quantize6": 1.0,
-    "quantize4": 1.0,
-    "quantize2": 1.0,
-    "top_k0.2": 0.4,
-    "top_k0.1": 0.4,
-    "top_k0.05": 0.4,
+    "quantize(6)": 1.0,
+    "quantize(4)": 1.0,
+    "quantize(2)": 1.0,
+    "top_k(0.2)": 0.4,
+    "top_k(0.1)": 0.4,
+    "top_k(0.05)": 0.4,
 }
 _BEYOND = tuple(
     _drawn(method, compressor, gamma) for compressor, gamma in _MORE.items() for method in ("qgm", "q_saddle")

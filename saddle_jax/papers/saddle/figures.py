@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.methods import options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.papers.common import Entry
 from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.settings.config import Config
@@ -73,7 +73,7 @@ class Figure:
     def entries(self) -> list[Entry]:
         """Returns the rows that are drawn, a method beside its SADDLe version: landscapes show pairs."""
         entries = PAPER.choose(self.table, self.rows)
-        return sorted(entries, key=lambda entry: (entry.compressor, "rho" in options_of(entry.method)))
+        return sorted(entries, key=lambda entry: (entry.compressor, "rho" in METHODS.options(entry.method)))
 
 
 def three_stages(config: Config) -> list[int]:

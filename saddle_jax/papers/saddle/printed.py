@@ -49,34 +49,34 @@ def averaging_rate(method: str, compressor: str, dataset: str, alpha: float | No
 
 # Columns: CIFAR-10 alpha 0.01, 0.001, CIFAR-100 alpha 0.01, 0.001.
 QGM_CIFAR = """
- 5  qgm       none       88.44±0.39  88.72±0.64  56.84±2.01  59.58±1.22
- 5  qgm       quantize8  86.85±0.73  86.82±0.99  48.80±8.58  51.99±4.23
- 5  q_saddle  none       90.66±0.08  90.56±0.33  61.96±1.00  61.64±0.70
- 5  q_saddle  quantize8  89.70±0.15  90.02±0.08  60.11±0.99  60.53±0.25
-10  qgm       none       77.41±8.00  79.48±2.76  48.06±4.36  44.16±6.71
-10  qgm       quantize8  76.59±5.95  73.03±4.63  46.14±6.88  43.00±6.55
-10  q_saddle  none       87.72±1.59  86.33±0.24  58.06±0.68  56.76±0.86
-10  q_saddle  quantize8  87.82±1.42  85.57±1.33  57.90±0.82  56.27±0.84
-20  qgm       none       72.20±0.77  62.48±8.56  45.23±3.26  44.48±4.53
-20  qgm       quantize8  66.61±6.68  60.30±6.60  43.64±3.68  42.75±1.82
-20  q_saddle  none       78.41±2.13  82.81±0.89  52.59±0.48  48.20±0.93
-20  q_saddle  quantize8  80.80±2.20  82.18±0.56  52.64±1.09  48.00±0.85
-40  qgm       none       70.46±4.14  60.86±0.98  40.15±0.90  38.73±1.47
-40  qgm       quantize8  67.81±2.62  57.01±1.88  35.36±1.50  36.04±1.31
-40  q_saddle  none       77.49±0.83  73.54±2.04  43.25±1.71  41.99±1.27
-40  q_saddle  quantize8  76.35±0.42  72.03±2.12  41.75±2.14  41.03±0.67
+ 5  qgm       none         88.44±0.39  88.72±0.64  56.84±2.01  59.58±1.22
+ 5  qgm       quantize(8)  86.85±0.73  86.82±0.99  48.80±8.58  51.99±4.23
+ 5  q_saddle  none         90.66±0.08  90.56±0.33  61.96±1.00  61.64±0.70
+ 5  q_saddle  quantize(8)  89.70±0.15  90.02±0.08  60.11±0.99  60.53±0.25
+10  qgm       none         77.41±8.00  79.48±2.76  48.06±4.36  44.16±6.71
+10  qgm       quantize(8)  76.59±5.95  73.03±4.63  46.14±6.88  43.00±6.55
+10  q_saddle  none         87.72±1.59  86.33±0.24  58.06±0.68  56.76±0.86
+10  q_saddle  quantize(8)  87.82±1.42  85.57±1.33  57.90±0.82  56.27±0.84
+20  qgm       none         72.20±0.77  62.48±8.56  45.23±3.26  44.48±4.53
+20  qgm       quantize(8)  66.61±6.68  60.30±6.60  43.64±3.68  42.75±1.82
+20  q_saddle  none         78.41±2.13  82.81±0.89  52.59±0.48  48.20±0.93
+20  q_saddle  quantize(8)  80.80±2.20  82.18±0.56  52.64±1.09  48.00±0.85
+40  qgm       none         70.46±4.14  60.86±0.98  40.15±0.90  38.73±1.47
+40  qgm       quantize(8)  67.81±2.62  57.01±1.88  35.36±1.50  36.04±1.31
+40  q_saddle  none         77.49±0.83  73.54±2.04  43.25±1.71  41.99±1.27
+40  q_saddle  quantize(8)  76.35±0.42  72.03±2.12  41.75±2.14  41.03±0.67
 """
 
 # Columns: Imagenette alpha 0.01, 0.001.
 QGM_IMAGENETTE = """
- 5  qgm       none        64.25±11.53  57.67±6.32
- 5  qgm       quantize10  59.86±17.05  50.14±9.39
- 5  q_saddle  none        73.34±0.80   72.50±0.21
- 5  q_saddle  quantize10  72.64±1.66   72.77±0.43
-10  qgm       none        56.30±4.03   45.82±5.99
-10  qgm       quantize10  53.50±5.66   36.71±3.65
-10  q_saddle  none        62.35±3.64   63.18±1.59
-10  q_saddle  quantize10  63.35±2.61   61.14±0.71
+ 5  qgm       none          64.25±11.53  57.67±6.32
+ 5  qgm       quantize(10)  59.86±17.05  50.14±9.39
+ 5  q_saddle  none          73.34±0.80   72.50±0.21
+ 5  q_saddle  quantize(10)  72.64±1.66   72.77±0.43
+10  qgm       none          56.30±4.03   45.82±5.99
+10  qgm       quantize(10)  53.50±5.66   36.71±3.65
+10  q_saddle  none          62.35±3.64   63.18±1.59
+10  q_saddle  quantize(10)  63.35±2.61   61.14±0.71
 """
 
 # Columns: CIFAR-10 alpha 0.01, 0.001, CIFAR-100 alpha 0.01, 0.001.
@@ -105,22 +105,22 @@ NGM_IMAGENET = """
 
 # Column: CIFAR-10 alpha 0.001, on a torus.
 TORUS = """
-40  qgm       none       57.96±3.90
-40  qgm       quantize8  47.08±7.72
-40  q_saddle  none       70.05±3.35
-40  q_saddle  quantize8  65.84±2.46
-40  ngm       none       86.00±0.34
-40  ngm       sign       86.30±0.52
-40  n_saddle  none       86.67±0.32
-40  n_saddle  sign       87.00±0.18
+40  qgm       none         57.96±3.90
+40  qgm       quantize(8)  47.08±7.72
+40  q_saddle  none         70.05±3.35
+40  q_saddle  quantize(8)  65.84±2.46
+40  ngm       none         86.00±0.34
+40  ngm       sign         86.30±0.52
+40  n_saddle  none         86.67±0.32
+40  n_saddle  sign         87.00±0.18
 """
 
 # Columns: CIFAR-10 alpha 0.01, 0.001; the ascent in every fifth step.
 EFFICIENT = """
-10  q_saddle  none       85.50±0.26  84.27±0.15
-10  q_saddle  quantize8  84.79±0.34  84.61±0.23
-20  q_saddle  none       82.77±1.38  80.07±1.34
-20  q_saddle  quantize8  82.41±0.86  80.14±1.67
+10  q_saddle  none         85.50±0.26  84.27±0.15
+10  q_saddle  quantize(8)  84.79±0.34  84.61±0.23
+20  q_saddle  none         82.77±1.38  80.07±1.34
+20  q_saddle  quantize(8)  82.41±0.86  80.14±1.67
 """
 
 # Columns: CIFAR-10 alpha 0.01, 0.001, CIFAR-100 alpha 0.01, 0.001.
@@ -142,42 +142,42 @@ DPSGD_IID = """
 
 # Columns: CIFAR-10 alpha 0.01, 0.001.
 TOP_K = """
- 5  qgm       top_k0.3  83.58±2.96  67.04±9.76
- 5  q_saddle  top_k0.3  90.01±0.38  89.49±0.38
-10  qgm       top_k0.3  52.23*      23.00±1.96
-10  q_saddle  top_k0.3  80.34±5.56  71.01±3.75
-20  qgm       top_k0.3  62.90±5.89  32.92±9.25
-20  q_saddle  top_k0.3  71.96±2.51  64.31±2.14
+ 5  qgm       top_k(0.3)  83.58±2.96  67.04±9.76
+ 5  q_saddle  top_k(0.3)  90.01±0.38  89.49±0.38
+10  qgm       top_k(0.3)  52.23*      23.00±1.96
+10  q_saddle  top_k(0.3)  80.34±5.56  71.01±3.75
+20  qgm       top_k(0.3)  62.90±5.89  32.92±9.25
+20  q_saddle  top_k(0.3)  71.96±2.51  64.31±2.14
 """
 
 # The Drop columns beside them, in percentage points from the uncompressed accuracies of Table 1. One of them,
 # 1.18, is not their difference (90.56 - 89.49): docs/errata.md.
 TOP_K_DROPS = """
- 5  qgm       top_k0.3   4.86  21.68
- 5  q_saddle  top_k0.3   0.65   1.18
-10  qgm       top_k0.3  25.18  56.48
-10  q_saddle  top_k0.3   7.38  15.32
-20  qgm       top_k0.3   9.3   29.56
-20  q_saddle  top_k0.3   6.45  18.50
+ 5  qgm       top_k(0.3)  4.86  21.68
+ 5  q_saddle  top_k(0.3)  0.65   1.18
+10  qgm       top_k(0.3)  25.18  56.48
+10  q_saddle  top_k(0.3)  7.38  15.32
+20  qgm       top_k(0.3)  9.3   29.56
+20  q_saddle  top_k(0.3)  6.45  18.50
 """
 
 # Columns: CIFAR-10 alpha 0.01, 0.001. With error feedback the unbiased operator grows without bound at
 # two bits, so the biased one must be meant.
 TWO_BIT = """
- 5  ngm       quantize2_biased  87.38±2.01  87.27±0.56
- 5  n_saddle  quantize2_biased  91.35±0.17  91.18±0.25
-10  ngm       quantize2_biased  79.89±8.74  79.20±3.05
-10  n_saddle  quantize2_biased  87.25±1.65  85.70±1.15
-20  ngm       quantize2_biased  81.87±1.17  76.68±0.95
-20  n_saddle  quantize2_biased  84.25±0.17  85.09±0.31
+ 5  ngm       quantize(2, biased=True)  87.38±2.01  87.27±0.56
+ 5  n_saddle  quantize(2, biased=True)  91.35±0.17  91.18±0.25
+10  ngm       quantize(2, biased=True)  79.89±8.74  79.20±3.05
+10  n_saddle  quantize(2, biased=True)  87.25±1.65  85.70±1.15
+20  ngm       quantize(2, biased=True)  81.87±1.17  76.68±0.95
+20  n_saddle  quantize(2, biased=True)  84.25±0.17  85.09±0.31
 """
 
 # The Drop columns beside them, from the uncompressed accuracies of Table 3.
 TWO_BIT_DROPS = """
- 5  ngm       quantize2_biased  3.49  3.46
- 5  n_saddle  quantize2_biased  0.61  0.51
-10  ngm       quantize2_biased  5.19  4.23
-10  n_saddle  quantize2_biased  1.18  1.59
-20  ngm       quantize2_biased  2.97  6.90
-20  n_saddle  quantize2_biased  2.01  1.52
+ 5  ngm       quantize(2, biased=True)  3.49  3.46
+ 5  n_saddle  quantize(2, biased=True)  0.61  0.51
+10  ngm       quantize(2, biased=True)  5.19  4.23
+10  n_saddle  quantize(2, biased=True)  1.18  1.59
+20  ngm       quantize(2, biased=True)  2.97  6.90
+20  n_saddle  quantize(2, biased=True)  2.01  1.52
 """

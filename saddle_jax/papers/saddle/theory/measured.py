@@ -22,8 +22,7 @@ from saddle_jax.core.gradients import GradientInputs, single_model
 from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
 from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.devices.lifting import vmap_agents
-from saddle_jax.methods import options_of
-from saddle_jax.methods.spelling import parse_method
+from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import Trial
@@ -49,7 +48,7 @@ class Estimates(NamedTuple):
 
     def setting(self, config: Config, steps: int) -> Setting:
         """Returns the theorem's setting of a run with these constants and T steps."""
-        name, options = parse_method(config.method)
+        name, options = METHODS.parse(config.method).name, METHODS.given(config.method)
         return Setting(
             L=self.L,
             sigma=self.sigma,
@@ -59,7 +58,7 @@ class Estimates(NamedTuple):
             eta=config.learning_rate,
             beta=config.beta,
             mu=config.beta if config.mu < 0 else config.mu,
-            rho=options.get("rho", config.rho) if "rho" in options_of(name) else 0.0,
+            rho=options.get("rho", config.rho) if "rho" in METHODS.options(name) else 0.0,
             agents=config.agents,
             steps=steps,
         )

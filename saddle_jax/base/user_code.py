@@ -1,0 +1,324 @@
+"""A user's own code: files FILE.py and modules, imported by place, hashed and copied with what they import.
+
+A file is run once for each of its versions, under a module's name of its own. What is used, hashed and copied
+are the same bytes. Settings may be somebody else's: only what a file or a package defines itself can be had.
+"""
+
+import ast
+import contextlib
+import contextvars
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import pathlib
+import symtable
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from saddle_jax.base.checks import ArgumentError, did_you_mean
+from saddle_jax.base.errors import one_line, short_line
+
+_T = TypeVar("_T")
+
+_LARGEST = 64 * 2**20  # bytes: a copy of it is kept with every run
+_OURS = "saddle_jax"  # may lie beside a user's file, too
+
+_read: contextvars.ContextVar[dict[str, "Source"] | None] = contextvars.ContextVar("read", default=None)
+_modules: dict[str, types.ModuleType] = {}  # files that were run, by the names of their modules
+_defined: dict[str, frozenset[str]] = {}  # by the same names, what each of these files defines itself
+_imported: dict[str, str] = {}  # the hashes of files beside them that were imported, by module
+
+
+class UserCodeError(ArgumentError):
+    """A user's own code failed, as it was imported or called; `trace` is its traceback, without ours."""
+
+    def __init__(self, message: str, trace: str):
+        super().__init__(message)
+        self.trace = trace
+
+
+# ---- files, read once ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file as it was when it was read."""
+
+    path: pathlib.Path
+    sha256: str
+    content: bytes = dataclasses.field(repr=False)
+
+    @property
+    def copy_name(self) -> str:
+        """The name of a copy of it, which tells two files of one name apart."""
+        return f"{self.sha256[:12]}-{self.path.name}"
+
+
+@contextlib.contextmanager
+def reading_once() -> Iterator[None]:
+    """Lets each file be read once inside: a run that is being built does not see a file change."""
+    if _read.get() is not None:
+        yield
+        return
+    token = _read.set({})
+    try:
+        yield
+    finally:
+        _read.reset(token)
+
+
+def read(what: str, name: str | os.PathLike[str]) -> Source:
+    """Reads a file that a user named; `what` is the setting that names it."""
+    path = pathlib.Path(name)
+    place = os.path.realpath(path)
+    known = _read.get()
+    if known is not None and place in known:
+        return dataclasses.replace(known[place], path=path)
+    if not os.path.isfile(path):  # a pipe would be waited for
+        raise ArgumentError(f"{what} must name a file that exists, got {str(name)!r}")
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise ArgumentError(
+            f"{what} must be in a file that can be read, got {str(name)!r}: {reason}"
+        ) from error
+    if len(content) > _LARGEST:
+        raise ArgumentError(
+            f"{what} must be in a file of at most {_LARGEST // 2**20} MiB, got {str(name)!r}, which is larger"
+        )
+    source = Source(path, hashlib.sha256(content).hexdigest(), content)
+    if known is not None:
+        known[place] = source
+    return source
+
+
+# ---- importing ----
+
+
+def load(what: str, place: str) -> Any:
+    """Imports FILE.py:NAME or module:NAME and returns it, without calling it; `what` names the setting.
+
+    Settings may be somebody else's: so that they cannot have `run` called of a file that says `from
+    subprocess import run`, only what is defined there can be had.
+
+    Raises:
+      ArgumentError: there is no such name, or it is not defined there.
+      UserCodeError: it failed as it was imported.
+    """
+    file, name = _parts(place)
+    module = _module(what, place)
+    try:
+        with failing_as(f"{what} {place} cannot be imported"):
+            thing = getattr(module, name)
+    except UserCodeError as error:
+        if not isinstance(error.__cause__, AttributeError):
+            raise
+        names = [each for each in vars(module) if not each.startswith("_")]
+        raise ArgumentError(
+            f"{did_you_mean(name, names)}{what} must be in {file}, got no {name!r} there"
+        ) from error
+    if not _is_defined_in(module, name, thing):
+        raise ArgumentError(f"{what} must be defined in {file} itself, got {name!r} from elsewhere")
+    return thing
+
+
+def source(what: str, place: str) -> Source:
+    """Returns the file of FILE.py:NAME or module:NAME; only the packages around a module are imported."""
+    file, _ = _parts(place)
+    if file.endswith(".py"):
+        return read(what, file)
+    spec = _found(what, place, importlib.util.find_spec)
+    if spec is None:
+        raise ArgumentError(_no_module(what, place))
+    if not spec.has_location or not spec.origin:
+        raise ArgumentError(f"{what} must be in a module that has a file, got {place!r}")
+    return read(what, spec.origin)
+
+
+@contextlib.contextmanager
+def failing_as(line: str) -> Iterator[None]:
+    """Turns what a user's own program raises into a UserCodeError; what it refuses itself stays one line."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {short_line(error)}"
+        raise UserCodeError(f"{line}: {reason}", _trace(error)) from error
+
+
+def run_file(found: Source) -> types.ModuleType:
+    """Runs a Python file as a module of its own, once, and returns the module; what it raises passes through.
+
+    It is run again after a change of its own or of a file beside it that it imports.
+    """
+    place = os.path.realpath(found.path)
+    beside = siblings("import", found)
+    hashes = [found.sha256, *(f"{name} {each.sha256}" for name, each in beside.items())]
+    key = hashlib.sha256("\n".join([place, *hashes]).encode()).hexdigest()[:16]
+    name = f"_user_{key}_{found.path.stem}"
+    if name in _modules:
+        return _modules[name]
+    _prepare(found, beside)
+    module = types.ModuleType(name)
+    module.__file__ = place
+    sys.modules[name] = module  # dataclasses and pickles look there
+    try:
+        with folder_on_path(found.path):
+            exec(compile(found.content, place, "exec", dont_inherit=True), vars(module))
+            _defined[name] = _names_defined(found)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    _modules[name] = module
+    return module
+
+
+@contextlib.contextmanager
+def folder_on_path(path: pathlib.Path) -> Iterator[None]:
+    """Lets the folder of a file be searched first for what is imported inside."""
+    folder = os.path.dirname(os.path.realpath(path))
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the file may have removed it
+            sys.path.remove(folder)
+
+
+def _names_defined(found: Source) -> frozenset[str]:
+    """Returns the names that a file binds by itself, and never by an import."""
+    text = importlib.util.decode_source(found.content)
+    symbols = symtable.symtable(text, str(found.path), "exec").get_symbols()
+    return frozenset(each.get_name() for each in symbols if each.is_assigned() and not each.is_imported())
+
+
+def _is_defined_in(module: types.ModuleType, name: str, thing: Any) -> bool:
+    """Tells whether a name of a module is the module's own, of what can be called by its code as well.
+
+    An assignment may give another name to what is imported. A package may offer what its modules define. What
+    has been made already and has `apply`, such as a flax module, is not called with options.
+    """
+    if name not in _defined.get(module.__name__, (name,)):
+        return False
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    if not callable(thing) or (hasattr(thing, "apply") and not isinstance(thing, type)):
+        return True
+    home = str(getattr(thing, "__module__", None))
+    return home.partition(".")[0] == module.__name__.partition(".")[0]
+
+
+def _parts(place: str) -> tuple[str, str]:
+    file, _, name = place.rpartition(":")
+    return file, name
+
+
+def _module(what: str, place: str) -> types.ModuleType:
+    file, _ = _parts(place)
+    if file.endswith(".py"):
+        found = read(what, file)
+        with failing_as(f"{what} {place} cannot be imported"):
+            return run_file(found)
+    return _found(what, place, importlib.import_module)
+
+
+def _found(what: str, place: str, find: Callable[[str], _T]) -> _T:
+    """Calls a function of importlib for a module; says in one line if there is no such module."""
+    module, _ = _parts(place)
+    try:
+        with failing_as(f"{what} {place} cannot be imported"):
+            return find(module)
+    except UserCodeError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and f"{module}.".startswith(f"{cause.name}."):
+            raise ArgumentError(_no_module(what, place)) from cause
+        raise
+
+
+def _no_module(what: str, place: str) -> str:
+    """Says that there is no such module, and if it is a file here, where modules are not searched."""
+    module, name = _parts(place)
+    file = module.replace(".", "/") + ".py"
+    nearby = f"; for the file that is here use {file}:{name}" if os.path.isfile(file) else ""
+    return f"{what} must be in a module, got no {module!r}{nearby}"
+
+
+def _trace(error: BaseException) -> str:
+    """Returns a traceback as Python prints it, without the frames of importing and our own."""
+    found = traceback.TracebackException.from_exception(error)
+    ours = (os.path.dirname(__file__), importlib.__file__, "<frozen importlib._bootstrap")
+    rest = [frame for frame in found.stack if not frame.filename.startswith(ours)]
+    found.stack = traceback.StackSummary.from_list(rest)
+    lines = list(found.format())
+    return "".join(lines if rest else [line for line in lines if not line.startswith("Traceback ")])
+
+
+# ---- the files beside a user's file that it imports: a change of theirs is a change of its own ----
+
+
+def siblings(what: str, found: Source) -> dict[str, Source]:
+    """Returns the files in the same folder that a Python file imports, and those that they import, by module.
+
+    They are read off the files' text: nothing is imported.
+    """
+    folder = pathlib.Path(os.path.realpath(found.path)).parent
+    known: dict[str, Source] = {}
+    pending = [found]
+    while pending:
+        for name in _imports(pending.pop().content):
+            path = _file(folder, name)
+            if path is not None and name not in known and path != pathlib.Path(os.path.realpath(found.path)):
+                known[name] = read(what, path)
+                pending.append(known[name])
+    return dict(sorted(known.items()))
+
+
+def _prepare(found: Source, beside: dict[str, Source]) -> None:
+    """Makes sure that a file which is about to be run gets its own siblings, as they are now."""
+    for name, sibling in beside.items():
+        if name in sys.modules:
+            place = getattr(sys.modules[name], "__file__", None)
+            if place is None or os.path.realpath(place) != os.path.realpath(sibling.path):
+                raise ArgumentError(
+                    f"{found.path} imports {name}, and another {name} is imported already: rename "
+                    f"{sibling.path.name}"
+                )
+            if _imported.get(name, sibling.sha256) != sibling.sha256:
+                del sys.modules[name]
+        _imported[name] = sibling.sha256
+
+
+def _imports(content: bytes) -> Iterator[str]:
+    """Yields what a file may import, with the packages around it: a.b gives a and a.b."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python tells them when the file is run
+            tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # so does it these
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            full = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in full:
+            words = [] if name.partition(".")[0] == _OURS else name.split(".")
+            yield from (".".join(words[: count + 1]) for count in range(len(words)))
+
+
+def _file(folder: pathlib.Path, name: str) -> pathlib.Path | None:
+    place = folder.joinpath(*name.split("."))
+    candidates = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((path for path in candidates if path.is_file()), None)
