@@ -10,8 +10,8 @@ from benchmarks.measure import Row, compared, interleaved
 from benchmarks.work import Job, Options, Work
 from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Array
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.method import Method, StepKind
+from saddle_jax.core.topology import Graphs
 from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import path
 from saddle_jax.methods import METHODS
@@ -90,16 +90,16 @@ class MethodSteps:
             shardings = placement.shardings(self._carry)  # of all programs, as each takes over from another
             self._carry = jax.device_put(self._carry, shardings)
 
-            def step(carry: Any, batch: Any, phase: int) -> tuple[Any, Array]:
+            def step(carry: Any, batch: Any, kind: StepKind) -> tuple[Any, Array]:
                 params, state = carry
                 params, state, metrics = self._method.step(
-                    loss_fn, params, state, batch, _KEY, phase=phase, agents_per_call=work.agents_per_call
+                    loss_fn, params, state, batch, _KEY, kind=kind, agents_per_call=work.agents_per_call
                 )
                 return (params, state), metrics["loss"]
 
             steps = jax.jit(step, donate_argnums=0, static_argnums=2, out_shardings=(shardings, None))
             started = time.process_time()
-            kinds = {self._method.phase(t) for t in range(2 * _STEPS)}
+            kinds = {self._method.kind(t) for t in range(2 * _STEPS)}
             self._programs = {
                 kind: steps.lower(self._carry, self._batch, kind).compile() for kind in sorted(kinds)
             }
@@ -108,7 +108,7 @@ class MethodSteps:
     def __call__(self) -> Array:
         """Takes ten steps and returns the agents' losses [A] in the last one."""
         for _ in range(_STEPS):
-            program = self._programs[self._method.phase(self._t)]
+            program = self._programs[self._method.kind(self._t)]
             self._carry, loss = program(self._carry, self._batch)
             self._t += 1
         return loss

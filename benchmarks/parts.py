@@ -18,8 +18,7 @@ from saddle_jax.compression.quantization import quantize
 from saddle_jax.compression.signs import sign
 from saddle_jax.compression.sparsification import top_k
 from saddle_jax.core.gossip import compress_stacked
-from saddle_jax.core.mixing import mixing_form
-from saddle_jax.core.network import mix
+from saddle_jax.core.network import mix, mixing_form
 from saddle_jax.core.topology import Topology
 from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.data.recipes import RECIPES

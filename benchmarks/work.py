@@ -18,8 +18,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.types import Array, Params
 from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import Graphs, Topology
 from saddle_jax.core.trees import replicate
 from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import circulant, ring

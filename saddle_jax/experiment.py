@@ -15,7 +15,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import ConvImpl

@@ -39,11 +39,11 @@ def gradient_tracking(topology, learning_rate, compressor=None):
 
 def of_the_readme(topology, learning_rate, compressor=None):
     """1-bit cross-gradients with quasi-global momentum over compressed gossip, each agent clipped."""
-    gossip = sj.choco_gossip(topology, compressor or sj.top_k(0.3), gamma=0.4)
+    gossip = sj.choco(compressor or sj.top_k(0.3), gamma=0.4)
     chain = optax.chain(
         sj.neighbourhood_mean(topology, sj.sign()),
         sj.per_agent(optax.clip_by_global_norm(1.0)),
-        sj.quasi_global_momentum(gossip, learning_rate),
+        sj.as_optax(sj.qgm(topology, learning_rate, gossip=gossip)),
     )
     return sj.Method("of_the_readme", topology, sj.rule_of(chain, gradients="pairs"))
 

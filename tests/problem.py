@@ -66,12 +66,12 @@ class Problem:
         return [slope.sum(axis=0), self.x[t, i].T @ slope]
 
 
-def run(method, problem, loss_fn=Problem.loss_fn, keys=None, phase=None):
+def run(method, problem, loss_fn=Problem.loss_fn, keys=None, kind=None):
     """Models after every step, leaves [T, A, ...], and the last state; one compiled scan."""
 
     def body(carry, inputs):
         batch, key = inputs
-        params, state, metrics = method.step(loss_fn, *carry, batch, key, phase=phase)
+        params, state, metrics = method.step(loss_fn, *carry, batch, key, kind=kind)
         return (params, state), (params, metrics)
 
     if isinstance(keys, tuple):  # (): steps without a key

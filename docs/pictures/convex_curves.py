@@ -14,7 +14,7 @@ import jax
 
 import saddle_jax as sj
 from saddle_jax import data
-from saddle_jax.methods import METHODS, options_of
+from saddle_jax.methods import METHODS
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import build
 
@@ -30,7 +30,7 @@ def settings(name: str) -> dict[str, Any]:
         "batch_size": 0,
         "epochs": STEPS,
         "schedule": "constant",
-        "learning_rate": 0.02 if "beta" in options_of(name) else 0.2,
+        "learning_rate": 0.02 if "beta" in METHODS.options(name) else 0.2,
         "weight_decay": 0.0,
         **({"topology": "path"} if name == "relay_sgd" else {}),
     }

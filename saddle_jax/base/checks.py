@@ -1,6 +1,7 @@
 """Argument checks: each fails at once, in one line, with the argument's name and the value it got."""
 
 import difflib
+import inspect
 import math
 import operator
 import sys
@@ -131,13 +132,25 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str
         raise ArgumentError(f"{name} must be a {first.__name__}, such as {examples}, got {value!r}")
 
 
-def schedule(value: Any) -> Callable[[Any], Any]:
-    """Checks a learning rate, a number above zero or a function of the step, and returns it as a function."""
+def schedule(value: Any, name: str = "learning_rate", at_most: float = math.inf) -> Callable[[Any], Any]:
+    """Checks a rate, a number above zero or a function of the step, and returns it as a function."""
     if callable(value):
         rate_at: Callable[[Any], Any] = value
         return rate_at
-    rate = real("learning_rate", value, above=0.0)
+    rate = real(name, value, above=0.0, at_most=at_most)
     return lambda step: rate
+
+
+def argument_text(value: Any) -> str:
+    """Writes an argument as a call shows it, in one line: a traced number and what is too large as "..."."""
+    if is_array(value) and isinstance(value, sys.modules["jax"].core.Tracer):
+        return "..."
+    if inspect.isfunction(value):  # such as a schedule: what optax returns is named after what made it
+        maker = value.__qualname__.split(".<locals>")[0].rpartition(".")[2]
+        return f"{maker}(...)" if value.__closure__ else value.__name__
+    is_number = hasattr(value, "item") and getattr(value, "ndim", None) == 0
+    text = repr(value.item() if is_number else value)
+    return text if text.isprintable() and " at 0x" not in text else f"{type(value).__name__}(...)"
 
 
 def _interval(above: float, at_least: float, below: float, at_most: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from saddle_jax.cli.output import Output
 from saddle_jax.cli.usage import UsageError, mistakes
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.papers.saddle.theory import bound, testbed, texts
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.types import Params
-from saddle_jax.core.messages import Round
 from saddle_jax.core.method import Method, Trace
+from saddle_jax.core.network import Round
 from saddle_jax.core.rule import Rule
 
 

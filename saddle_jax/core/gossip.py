@@ -2,13 +2,17 @@
 
     x_i  <-  x_i + gamma sum_j (w_ij - I_ij) x_j          gamma = 1:  x_i <- sum_j w_ij x_j
 
+gamma is a number or a function of the step. Above 1 it settles where all eigenvalues of I + gamma (W - I) but
+the first lie above -1: below 2 / (1 - lambda), lambda the smallest eigenvalue of a symmetric W.
+
 `exact` sends it whole. `choco` sends compressed differences to public copies (Koloskova et al.,
 "Decentralized deep learning with arbitrary communication compression", 2020; lines 7 and 10 to 12 of the
 paper's Algorithm 2). A method may use several of them, one for each quantity that travels.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,34 +20,89 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.types import Key, Operator, State, Tree
 from saddle_jax.core import trees
-from saddle_jax.core.messages import Message
-from saddle_jax.core.mixing import MIXINGS, Mixing
+from saddle_jax.core.network import MIXINGS, Message, Mixing
+from saddle_jax.core.rule import Step
+from saddle_jax.core.topology import Graphs, check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
-
-if TYPE_CHECKING:
-    from saddle_jax.core.rule import Step
 
 Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")
 
+_ROUNDING = 1e-6  # by which an eigenvalue of a W in float32 may be off
 
-class Gossip(NamedTuple, Generic[State]):
-    """A gossip says how one quantity travels; it is a pure pair of functions.
 
-    >>> sj.choco(sj.sign(), gamma=0.5)._fields  # other ways: `sj.exact`
-    ('init', 'mix')
+class GossipOptions(NamedTuple):
+    """What `exact` and `choco` were called with."""
+
+    compressor: Operator | None  # None: exact gossip
+    gamma: Any
+    order: Order
+    mixing: Mixing
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Gossip(Generic[State]):
+    """A gossip says how one quantity travels: a pure pair of functions. `sj.exact` and `sj.choco` make one.
+
+    Attributes:
+      init: x [A, ...] -> state.
+      mix: (step, x, state) -> (x after the round, state).
+      options: what made it; None for one of your own.
+
+    >>> sj.qgm(sj.ring(8), 0.1, gossip=sj.choco(sj.top_k(0.5), gamma=0.4))
+    qgm(ring(8), learning_rate=0.1, gossip=choco(top_k(0.5), gamma=0.4))
     """
 
-    init: Callable[[Tree], State]  # x [A, ...] -> state
-    mix: "Callable[[Step, Tree, State], tuple[Tree, State]]"  # (step, x, state) -> (x after the round, state)
+    init: Callable[[Tree], State]
+    mix: Callable[[Step, Tree, State], tuple[Tree, State]]
+    options: GossipOptions | None = None
+
+    def pair(self) -> "Gossip[Any]":
+        """Returns the gossip of two quantities (x, y), each a tree [A, ...], that a method sends together.
+
+        Exact gossip sends them in one message, which arrives or is lost as a whole: one round, and the same W
+        for both. Otherwise each goes by itself, and has a state of its own.
+        """
+        if self.options is not None and self.options.compressor is None:
+            return self
+
+        def mix(step: Step, both: tuple[Tree, Tree], states: Any) -> tuple[tuple[Tree, Tree], Any]:
+            x, x_state = self.mix(step, both[0], states[0])
+            y, y_state = self.mix(step, both[1], states[1])
+            return (x, y), (x_state, y_state)
+
+        return Gossip(lambda both: (self.init(both[0]), self.init(both[1])), mix)
+
+    def scaled(self, factor: float) -> "Gossip[Any]":
+        """Returns the same gossip with gamma times `factor`."""
+        compressor, gamma, order, mixing = known_options(self)
+
+        def at(t: Any) -> Any:
+            return gamma(t) * factor
+
+        scaled = at if callable(gamma) else gamma * factor
+        return exact(scaled, mixing) if compressor is None else choco(compressor, scaled, order, mixing)
+
+    def __repr__(self) -> str:
+        if self.options is None:
+            return "Gossip(...)"
+        compressor, gamma, order, mixing = self.options
+        named = {"gamma": (gamma, 1.0), "order": (order, "choco"), "mixing": (mixing, "auto")}
+        words = [] if compressor is None else [checks.argument_text(compressor)]
+        words += [
+            f"{name}={checks.argument_text(value)}"
+            for name, (value, usual) in named.items()
+            if checks.is_array(value) or value != usual
+        ]
+        return f"{'exact' if compressor is None else 'choco'}({', '.join(words)})"
 
 
 def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
     """Makes a round of exact gossip: x becomes x + gamma (W - I) x.
 
     Args:
-      gamma: averaging rate in (0, 1].
+      gamma: averaging rate, a number > 0 or a function of the step; above 1 where W allows it: the module.
       mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
     >>> gossip = sj.exact()
@@ -52,15 +111,16 @@ def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
     >>> method.step(lambda x, d: 0.0, x, method.init(x), jnp.zeros(4))[0]
     Array([2., 3., 4., 3.], dtype=float32)
     """
-    gamma = check_rate(gamma)
+    rate = checks.schedule(gamma, "gamma")
     checks.choice("mixing", mixing, MIXINGS)
 
-    def mix(step: "Step", x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
+    def mix(step: Step, x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
+        check_settles(gamma, step.network.topology, step.network.faults)
         x = trees.in_memory(x)  # each neighbour reads it
-        correction = step.network.correction(x, mixing=mixing)
-        return trees.in_memory(tree_map(lambda x, p: x + gamma * p, x, correction)), state
+        gamma_t, correction = rate(step.t), step.network.correction(x, mixing=mixing)
+        return trees.in_memory(tree_map(lambda x, p: x + gamma_t * p, x, correction)), state
 
-    return Gossip(lambda x: (), mix)
+    return Gossip(lambda x: (), mix, GossipOptions(None, gamma, "choco", mixing))
 
 
 class ChocoState(NamedTuple):
@@ -86,7 +146,8 @@ def choco(
 
     Args:
       compressor: the operator Q, applied to each tensor of each agent.
-      gamma: averaging rate in (0, 1]; strong compression needs a small one (the paper: 0.4 for 30 % top-k).
+      gamma: averaging rate, as of `sj.exact`; strong compression needs a small one (the paper: 0.4 for 30 %
+        top-k).
       order: "choco" or "paper".
       mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
@@ -97,35 +158,63 @@ def choco(
     Array([[0., 1.],
            [2., 0.]], dtype=float32)
     """
-    gamma = check_rate(gamma)
+    rate = checks.schedule(gamma, "gamma")
     check_compressor(compressor)
     checks.choice("order", order, ORDERS)
     checks.choice("mixing", mixing, MIXINGS)
 
-    def mix(step: "Step", x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
+    def mix(step: Step, x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
+        check_settles(gamma, step.network.topology, step.network.faults)
         check_one_copy(step)
-        public = state.public
+        gamma_t, public = rate(step.t), state.public
         if order == "choco":
             public, sent = publish(step, compressor, x, public)
             correction = step.network.correction(public, sent, mixing)
-            return tree_map(lambda x, p: x + gamma * p, x, correction), ChocoState(public)
+            return tree_map(lambda x, p: x + gamma_t * p, x, correction), ChocoState(public)
         # What is mixed now travelled in the step before; what travels now is mixed in the next step.
         correction = step.network.correction(public, (), mixing)
-        x = tree_map(lambda x, p: x + gamma * p, x, correction)
+        x = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         public, sent = publish(step, compressor, x, public)
         step.network.record(sent)
         return x, ChocoState(public)
 
-    return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix)
+    options = GossipOptions(compressor, gamma, order, mixing)
+    return Gossip(lambda x: ChocoState(trees.zeros_like(x)), mix, options)
 
 
-def publish(step: "Step", compressor: Operator | None, x: Tree, public: Tree) -> tuple[Tree, Message]:
+def gossip_of(
+    topology: Graphs, gossip: Gossip[Any] | None, compressor: Operator | None, gamma: Any
+) -> Gossip[Any]:
+    """Returns the gossip that a method was given; `compressor` and `gamma` are short for `sj.choco`.
+
+    Without a compressor gossip is exact. What a graph cannot bear is refused here already.
+    """
+    if gossip is None:
+        gossip = exact(gamma) if compressor is None else choco(compressor, gamma)
+    else:
+        checks.instance("gossip", gossip, Gossip, "sj.choco(sj.top_k(0.5), 0.4)")
+        if compressor is not None or checks.is_array(gamma) or gamma != 1.0:
+            short = "gamma" if compressor is None else "compressor"
+            raise checks.ArgumentError(f"{short} must be left out beside gossip, got gossip={gossip!r}")
+    if gossip.options is not None:
+        check_settles(gossip.options.gamma, topology)
+    return gossip
+
+
+def known_options(gossip: Gossip[Any]) -> GossipOptions:
+    """Returns what made a gossip, for methods that need to know more of it than its two functions."""
+    if gossip.options is None:
+        raise checks.ArgumentError(f"gossip must be made by sj.exact or sj.choco here, got {gossip!r}")
+    return gossip.options
+
+
+def publish(step: Step, compressor: Operator | None, x: Tree, public: Tree) -> tuple[Tree, Message]:
     """Returns the public copy [A, ...] after x-hat + Q(x - x-hat), and the message that brought it there."""
     q, sent = compressed(step, compressor, jax.tree.map(jnp.subtract, x, public))
     return jax.tree.map(jnp.add, public, q), sent
 
 
-def compressed(step: "Step", compressor: Operator | None, theta: Tree) -> tuple[Tree, Message]:
+def compressed(step: Step, compressor: Operator | None, theta: Tree) -> tuple[Tree, Message]:
     """Returns Q(theta), [A, ...], and the message that carries it; without an operator theta as it is."""
     if compressor is None:
         return theta, Message(theta)
@@ -134,7 +223,7 @@ def compressed(step: "Step", compressor: Operator | None, theta: Tree) -> tuple[
     return q, Message(q, compressor)
 
 
-def check_one_copy(step: "Step") -> None:
+def check_one_copy(step: Step) -> None:
     """Checks that all neighbours hold the same public copy: every message arrives, and links stay."""
     if step.network.faults is not None and step.network.faults.loses:
         # Whoever missed a message would hold another copy than the one that all are taken to hold.
@@ -147,30 +236,6 @@ def check_one_copy(step: "Step") -> None:
             "topology must have the same links in every step for compressed gossip, whose neighbours "
             f"hold one public copy, got {step.network.topology.name}"
         )
-
-
-def models_gossip(compressor: Operator | None, gamma: Any, order: Order, mixing: Mixing) -> Gossip[Any]:
-    """Makes the gossip of a method's models: exact without a compressor, CHOCO with one."""
-    checks.choice("order", order, ORDERS)
-    return exact(gamma, mixing) if compressor is None else choco(compressor, gamma, order, mixing)
-
-
-def pair_gossip(compressor: Operator | None, gamma: Any, order: Order, mixing: Mixing) -> Gossip[Any]:
-    """Makes the gossip of two quantities (x, y) that a method sends together, each a tree [A, ...].
-
-    Without a compressor they share one message, which arrives or is lost as a whole: one round, and the same
-    W for both. With one, each has a public copy of its own.
-    """
-    one = models_gossip(compressor, gamma, order, mixing)
-    if compressor is None:
-        return one
-
-    def mix(step: "Step", both: tuple[Tree, Tree], state: Any) -> tuple[tuple[Tree, Tree], Any]:
-        x, x_gossip_state = one.mix(step, both[0], state[0])
-        y, y_gossip_state = one.mix(step, both[1], state[1])
-        return (x, y), (x_gossip_state, y_gossip_state)
-
-    return Gossip(lambda both: (one.init(both[0]), one.init(both[1])), mix)
 
 
 def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: int = 1) -> Tree:
@@ -198,9 +263,31 @@ def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: in
     return jax.tree.unflatten(structure, compressed)
 
 
-def check_rate(gamma: Any) -> Any:
-    """Checks an averaging rate and returns it."""
-    return checks.real("gamma", gamma, above=0.0, at_most=1.0)
+def check_rate(gamma: Any, topology: Graphs) -> Callable[[Any], Any]:
+    """Checks an averaging rate, a number or a function of the step, and returns it as a function."""
+    rate = checks.schedule(gamma, "gamma")
+    check_settles(gamma, topology)
+    return rate
+
+
+def check_settles(gamma: Any, topology: Graphs, faults: Any = None) -> None:
+    """Checks that gossip with this rate does not diverge: a number above 1 goes beyond the average.
+
+    All eigenvalues of I + gamma (W - I) but the first must lie above -1. Of a rate that varies or is swept
+    nothing is known here.
+    """
+    if callable(gamma) or checks.is_array(gamma) or gamma <= 1:
+        return
+    check_topology(topology)
+    if faults is not None or not all(graph.is_symmetric for graph in topology.graphs):
+        why = "whose W is not symmetric" if faults is None else f"with {faults!r}"
+        raise checks.ArgumentError(f"gamma must be at most 1 on {topology.name}, {why}, got {gamma:g}")
+    smallest = topology.smallest_eigenvalue
+    if gamma * (1 - smallest) > 2 - _ROUNDING:
+        raise checks.ArgumentError(
+            f"gamma must be below {2 / (1 - smallest):.6g} on {topology.name}, whose W has the eigenvalue "
+            f"{smallest:.3g}: gossip would diverge, got {gamma:g}"
+        )
 
 
 def check_compressor(compressor: Any) -> None:
@@ -217,7 +304,7 @@ def check_optional_compressor(compressor: Any) -> None:
         check_compressor(compressor)
 
 
-def note_compression(step: "Step", prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
+def note_compression(step: Step, prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
     """Notes what compression took away, in steps that measure diagnostics.
 
     These are the norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its

@@ -12,68 +12,18 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Params
-
-if TYPE_CHECKING:
-    from saddle_jax.core.method import Method
-
-# What `dataclasses.replace` may put in the place of a method's own part; its rule depends on the numbers.
-_PARTS = ("name", "topology", "gradient", "faults", "timing")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Hyperparams:
-    """How a method is made of the numbers in its state.
-
-    Attributes:
-      make: (**numbers) -> the method with these numbers.
-      numbers: those before the first step, by name; a function of the step is evaluated in every step.
-      made: the method with these numbers, as arrays: what it has now may have been replaced.
-    """
-
-    make: Callable[..., "Method"]
-    numbers: Mapping[str, Any]
-    made: "Method"
-
-    def first(self, params: Params) -> dict[str, Array]:
-        """Returns the numbers before the first step, arrays [] of the dtype of the parameters."""
-        return _arrays(
-            {name: each(0) if callable(each) else each for name, each in self.numbers.items()}, params
-        )
-
-    def init(self, current: "Method", numbers: Mapping[str, Any], params: Params) -> Any:
-        """Returns the state before the first step with other numbers, which may be traced."""
-        return self.method(current, numbers).init(params)._replace(hyperparams=_arrays(numbers, params))
-
-    def method(self, current: "Method", numbers: Mapping[str, Any]) -> "Method":
-        """Returns the method with other numbers, which may be traced, and the parts that `current` has."""
-        parts = {name: getattr(current, name) for name in _PARTS}
-        own = {name: part for name, part in parts.items() if part is not getattr(self.made, name)}
-        return dataclasses.replace(self.make(**numbers), **own)
-
-    def at(self, t: Array, numbers: Mapping[str, Array], params: Params) -> dict[str, Array]:
-        """Returns the numbers of step t: those of the state, and those that functions of the step say."""
-        said = {name: each(t) for name, each in self.numbers.items() if callable(each)}
-        return {**numbers, **_arrays(said, params)}
-
-    def check(self, method: "Method") -> None:
-        """Checks that the rule is the one that was made of the numbers: another does not depend on them."""
-        if method.rule is not self.made.rule:
-            raise ArgumentError(
-                f"the rule of {method.name} must not be replaced once its hyperparameters are in the state: "
-                "give inject_hyperparams a function that makes the whole method"
-            )
+from saddle_jax.core.method import Hyperparams, Method
 
 
 def inject_hyperparams(
-    factory: Callable[..., "Method"], static_args: str | Iterable[str] = ()
-) -> Callable[..., "Method"]:
+    factory: Callable[..., Method], static_args: str | Iterable[str] = ()
+) -> Callable[..., Method]:
     """Puts the numbers that a method is made with into its state, as optax.inject_hyperparams does.
 
     Args:
@@ -101,7 +51,7 @@ def inject_hyperparams(
         return isinstance(value, float) or (callable(value) and name != "learning_rate")
 
     @functools.wraps(factory)
-    def make(*args: Any, **kwargs: Any) -> "Method":
+    def make(*args: Any, **kwargs: Any) -> Method:
         bound = signature.bind(*args, **kwargs)
         variable = {
             name
@@ -114,7 +64,7 @@ def inject_hyperparams(
             if name not in variable and is_number(name, value)
         }
 
-        def of_numbers(**numbers: Any) -> "Method":
+        def of_numbers(**numbers: Any) -> Method:
             own = signature.bind(*args, **kwargs)
             own.arguments.update(numbers)
             return factory(*own.args, **own.kwargs)
@@ -124,7 +74,7 @@ def inject_hyperparams(
     return make
 
 
-def with_hyperparams(make: Callable[..., "Method"], numbers: Mapping[str, Any]) -> "Method":
+def with_hyperparams(make: Callable[..., Method], numbers: Mapping[str, Any]) -> Method:
     """Makes a method of numbers (or functions of the step) that its state will hold; it checks them."""
     with jax.ensure_compile_time_eval():
         firsts = {name: float(each(0) if callable(each) else each) for name, each in numbers.items()}
@@ -135,12 +85,6 @@ def with_hyperparams(make: Callable[..., "Method"], numbers: Mapping[str, Any]) 
         made = make(**{name: jnp.asarray(number) for name, number in firsts.items()})
     call = checked.call and checked.call._replace(rule=made.rule)
     return dataclasses.replace(made, call=call, hyperparams=Hyperparams(make, dict(numbers), made))
-
-
-def _arrays(numbers: Mapping[str, Any], params: Params) -> dict[str, Array]:
-    dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(params)]
-    dtype = next((each for each in dtypes if jnp.issubdtype(each, jnp.floating)), jnp.dtype(jnp.float32))
-    return {name: jnp.asarray(number, dtype) for name, number in numbers.items()}
 
 
 def _name(factory: Any) -> str:

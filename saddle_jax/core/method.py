@@ -1,7 +1,11 @@
 """What a method is: a topology, a rule, and how gradients are taken. The algorithm itself is the rule."""
 
 import dataclasses
-from typing import Any, NamedTuple
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -9,22 +13,27 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
-from saddle_jax.core import metrics, requirements, trees
-from saddle_jax.core.conditions import FaultState
-from saddle_jax.core.estimator import GradientEstimator, plain_gradient
-from saddle_jax.core.faults import Faults
-from saddle_jax.core.gradients import AbstractGradients, Gradients, Kind, initial_states
-from saddle_jax.core.graphs import TimeVarying
-from saddle_jax.core.hyperparams import Hyperparams
-from saddle_jax.core.messages import Round
-from saddle_jax.core.metrics import Axes, Metrics
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.network import Network
-from saddle_jax.core.printed import Call, text_of
-from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.timing import Clock, Timing
-from saddle_jax.core.topology import Topology
+from saddle_jax.core import trees
+from saddle_jax.core.faults import Clock, Faults, FaultState, Timing
+from saddle_jax.core.gradients import (
+    AbstractGradients,
+    Evaluation,
+    FixedGradients,
+    GradientEstimator,
+    Gradients,
+    Kind,
+    initial_states,
+    plain_gradient,
+)
+from saddle_jax.core.network import Network, Round
+from saddle_jax.core.rule import Axes, Rule, Step
+from saddle_jax.core.topology import Graphs, Stochasticity, TimeVarying, Topology, check_topology
 
+# Which kind of step it is: the rule's kind, such as a local step, and the gradient's, such as SAM's reuse.
+StepKind: TypeAlias = tuple[int, int]
+
+# What `dataclasses.replace` may put in the place of a method's own, apart from its rule.
+_PARTS = ("name", "topology", "gradient", "faults", "timing")
 # What the random numbers of a step are for, beside those that the network hands out one after the other.
 _FAULTS, _TIMING = 2**30, 2**30 + 1
 
@@ -52,6 +61,102 @@ class Trace(NamedTuple):
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
+@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass(frozen=True)
+class Metrics(Mapping[str, Any]):
+    """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
+
+    `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
+
+    >>> method, x = sj.dpsgd(sj.ring(2), 0.1), jnp.array([0.0, 2.0])
+    >>> _, _, metrics = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 3.0]))
+    >>> metrics["loss"], metrics.axes
+    (Array([0., 6.], dtype=float32), {'loss': 'A'})
+    """
+
+    arrays: dict[str, Any]
+    axes: dict[str, Axes]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def adding(self, **numbers: Any) -> "Metrics":
+        """Returns these metrics and further numbers []."""
+        return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
+
+    def tree_flatten_with_keys(self) -> Any:
+        """Returns the named values, and as their static part the axes; JAX calls this."""
+        names = sorted(self.arrays)
+        children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
+        return children, tuple((name, self.axes[name]) for name in names)
+
+    @classmethod
+    def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
+        """Makes the metrics again of axes and values; JAX calls this."""
+        return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
+
+
+class Call(NamedTuple):
+    """A call is the text of what made a method, and the parts that the method had then."""
+
+    text: str
+    rule: Any
+    parts: dict[str, str]  # the others, as they print
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hyperparams:
+    """How a method is made of the numbers in its state, see `sj.inject_hyperparams`.
+
+    Attributes:
+      make: (**numbers) -> the method with these numbers.
+      numbers: those before the first step, by name; a function of the step is evaluated in every step.
+      made: the method with these numbers, as arrays: what it has now may have been replaced.
+    """
+
+    make: Callable[..., "Method"]
+    numbers: Mapping[str, Any]
+    made: "Method"
+
+    def first(self, params: Params) -> dict[str, Array]:
+        """Returns the numbers before the first step, arrays [] of the dtype of the parameters."""
+        first = {name: each(0) if callable(each) else each for name, each in self.numbers.items()}
+        return trees.scalars_like(first, params)
+
+    def init(self, current: "Method", numbers: Mapping[str, Any], params: Params) -> MethodState:
+        """Returns the state before the first step with other numbers, which may be traced."""
+        arrays = trees.scalars_like(numbers, params)
+        return self.method(current, numbers).init(params)._replace(hyperparams=arrays)
+
+    def now(self, current: "Method", params: Params, state: MethodState) -> tuple["Method", dict[str, Array]]:
+        """Returns the method of a step, and its numbers: those of the state, or what functions of t say."""
+        said = {name: each(state.t) for name, each in self.numbers.items() if callable(each)}
+        numbers = {**state.hyperparams, **trees.scalars_like(said, params)}
+        return self.method(current, numbers), numbers
+
+    def method(self, current: "Method", numbers: Mapping[str, Any]) -> "Method":
+        """Returns the method with other numbers, and with the parts that were replaced in `current`."""
+        parts = {
+            name: getattr(current, name) for name in ("name", "topology", "gradient", "faults", "timing")
+        }
+        own = {name: part for name, part in parts.items() if part is not getattr(self.made, name)}
+        return dataclasses.replace(self.make(**numbers), **own)
+
+    def check(self, method: "Method") -> None:
+        """Checks that the rule is the one that was made of the numbers: another does not depend on them."""
+        if method.rule is not self.made.rule:
+            raise ArgumentError(
+                f"the rule of {method.name} must not be replaced once its hyperparameters are in the state: "
+                "give inject_hyperparams a function that makes the whole method"
+            )
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Method:
     """A method is a complete algorithm on a graph. The named ones (`sj.qgm`, ...) are made as yours is:
@@ -70,7 +175,7 @@ class Method:
       gradient: how the gradient of one model is taken, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
-      call: what the named ones print, see `saddle_jax.core.printed`.
+      call: what the named ones print, see `printed`.
       hyperparams: how it is made of the numbers in its state, see `sj.inject_hyperparams`; None: it has none.
     """
 
@@ -85,16 +190,16 @@ class Method:
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
-        checks.instance("topology", self.topology, (Topology, TimeVarying), "sj.ring(10)")
+        check_topology(self.topology)
         checks.instance("rule", self.rule, Rule, "sj.Rule(init, step)")
         checks.instance("gradient", self.gradient, GradientEstimator, "sj.sam(0.05)")
         self.rule.check()
-        requirements.check_stochasticity(self.name, self.rule.requires, self.topology)
+        check_stochasticity(self.name, self.rule.requires, self.topology)
         agents = self.topology.size - self.topology.idle
         if self.faults is not None:
             checks.instance("faults", self.faults, Faults, "sj.Faults(drop=0.1)")
             self.faults.check_agents(agents)
-            requirements.check_faults(self.faults, self.topology, self.rule)
+            check_faults(self.faults, self.topology, self.rule)
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
@@ -106,10 +211,10 @@ class Method:
 
     def init(self, params: Params) -> MethodState:
         """Makes the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
-        trees.check_params(params, self.topology.size)
+        trees.check_params("params", params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
-        requirements.check_state(self.name, state, self.topology.size)
+        check_state(self.name, state, self.topology.size)
         calls = self.calls(params)  # raises an error if a step would fail
         self._check_kept_per_link(calls, params)
         estimator = initial_states(self.gradient, params, calls, self.topology.slots)
@@ -130,13 +235,13 @@ class Method:
         batch: Batch,
         key: Key | None = None,
         *,
-        phase: int | None = None,
+        kind: StepKind | None = None,
         diagnostics: bool = False,
         agents_per_call: int = 0,
     ) -> tuple[Params, MethodState, Metrics]:
         """Takes one step of all agents.
 
-        It is pure: jit it with loss_fn, phase, diagnostics and agents_per_call static.
+        It is pure: jit it with loss_fn, kind, diagnostics and agents_per_call static, or see `compile`.
 
         Args:
           loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
@@ -145,7 +250,7 @@ class Method:
           batch: one batch per agent, stacked [A, B, ...].
           key: consumed; compressors and estimators that draw random numbers need one, and so do faults and
             agents that straggle.
-          phase: which kind of step this is, see `phase`. None decides by the state's t inside the compiled
+          kind: which kind of step this is, see `kind`. None decides by the state's t inside the compiled
             program, which then holds all kinds.
           diagnostics: whether to measure what costs extra passes over the parameters.
           agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
@@ -161,48 +266,97 @@ class Method:
           these norms, and zeta, the measured contraction. `metrics.axes` says which axes each one has.
         """
         if self.hyperparams is not None:
-            numbers = self.hyperparams.at(state.t, state.hyperparams, params)
-            method = self.hyperparams.method(self, numbers)
-            params, state, taken = method.step(
+            method, numbers = self.hyperparams.now(self, params, state)
+            params, state, metrics = method.step(
                 loss_fn, params, state._replace(hyperparams=()), batch, key,
-                phase=phase, diagnostics=diagnostics, agents_per_call=agents_per_call,
+                kind=kind, diagnostics=diagnostics, agents_per_call=agents_per_call,
             )  # fmt: skip
-            return params, state._replace(hyperparams=numbers), taken
-        trees.check_params(params, self.topology.size)
+            return params, state._replace(hyperparams=numbers), metrics
+        trees.check_params("params", params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
-        self._check_phase(phase)
+        self._check_kind(kind)
         batch = jax.tree.map(jnp.asarray, batch)
-        call = _Call(loss_fn, params, state, batch, key, diagnostics, agents_per_call)
-        kinds, stride = self.rule.all_kinds, self._gradient_kinds
-        if phase is not None:
-            return self._take(call, phase // stride, phase % stride)
-        if len(kinds) == 1:
-            return self._take(call, kinds[0], None)
-        branches = [lambda kind=kind: self._take(call, kind, None) for kind in kinds]
-        result: tuple[Params, MethodState, Metrics] = jax.lax.switch(
-            self.rule.place(state.t), metrics.aligned(branches)
-        )
-        return result
+        gradient_kind = None if kind is None else kind[1]
 
-    def _take(self, call: "_Call", kind: int, phase: int | None) -> tuple[Params, MethodState, Metrics]:
-        """Takes a step of one kind of the rule; `phase` is the estimator's, or None to decide by t."""
+        def oracle(network: Network) -> Gradients:
+            states = list(state.gradient)
+            return Gradients(
+                loss_fn, self.gradient, batch, network, state.t, states, gradient_kind, agents_per_call
+            )
+
+        return self.step_with(oracle, params, state, key, kind=kind, diagnostics=diagnostics)
+
+    def step_with(
+        self,
+        oracle: Callable[[Network], Gradients | FixedGradients],
+        params: Params,
+        state: MethodState,
+        key: Key | None = None,
+        *,
+        kind: StepKind | None = None,
+        diagnostics: bool = False,
+    ) -> tuple[Params, MethodState, Metrics]:
+        """Takes one step as `step` does, with the gradients of an oracle, which is made for its network."""
+        if self.hyperparams is not None:
+            method, numbers = self.hyperparams.now(self, params, state)
+            state = state._replace(hyperparams=())
+            params, state, metrics = method.step_with(
+                oracle, params, state, key, kind=kind, diagnostics=diagnostics
+            )
+            return params, state._replace(hyperparams=numbers), metrics
+        call = _Call(oracle, params, state, key, diagnostics)
+        kinds = self.rule.all_kinds if kind is None else (kind[0],)
+        gradient_kind = None if kind is None else kind[1]
+        branches = [lambda each=each: self._take(call, each, gradient_kind) for each in kinds]
+        if len(branches) == 1:
+            return branches[0]()
+        taken: tuple[Params, MethodState, Metrics] = jax.lax.switch(
+            self.rule.place(state.t), aligned(branches)
+        )
+        return taken
+
+    def compile(
+        self, loss_fn: LossFn, *, diagnostics: bool = False, agents_per_call: int = 0
+    ) -> Callable[..., tuple[Params, MethodState, Metrics]]:
+        """Makes a jitted step (params, state, batch, key=None) -> (params, state, metrics) for your own loop.
+
+        Steps of each kind are a program of their own, which the state's t chooses. See `step` for the rest.
+
+        >>> method, x = sj.dpsgd(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
+        >>> step, state = method.compile(lambda x, d: x * d), method.init(x)
+        >>> for _ in range(2):
+        ...     x, state, metrics = step(x, state, jnp.array([10.0, 0.0]))
+        >>> x  # (0 - 1 - 1 + 2) / 2
+        Array([0., 0.], dtype=float32)
+        """
+        of_loss = functools.partial(
+            self.step, loss_fn, diagnostics=diagnostics, agents_per_call=agents_per_call
+        )
+        compiled = jax.jit(of_loss, static_argnames="kind")
+        is_one_kind = len(self.rule.all_kinds) == len(set(self.gradient.phases)) == 1
+
+        def step(
+            params: Params, state: MethodState, batch: Batch, key: Key | None = None
+        ) -> tuple[Params, MethodState, Metrics]:
+            decides_itself = is_one_kind or isinstance(state.t, jax.core.Tracer)
+            kind = None if decides_itself else self.kind(int(state.t))
+            taken: tuple[Params, MethodState, Metrics] = compiled(params, state, batch, key, kind=kind)
+            return taken
+
+        return step
+
+    def _take(
+        self, call: "_Call", kind: int, gradient_kind: int | None
+    ) -> tuple[Params, MethodState, Metrics]:
+        """Takes a step of one kind of the rule; None decides by t which kind of gradient it takes."""
         params, state = call.params, call.state
         network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
-        oracle = Gradients(
-            call.loss_fn,
-            self.gradient,
-            call.batch,
-            network,
-            state.t,
-            list(state.gradient),
-            phase,
-            call.agents_per_call,
-        )
+        oracle = call.oracle(network)
         step = Step(state.t, params, network, oracle, call.diagnostics, kind)
         new, rule_state = self.rule.step(step, params, state.rule)
-        requirements.check_alike("models", new, params)
-        requirements.check_alike("state", rule_state, state.rule)
+        check_alike("models", new, params)
+        check_alike("state", rule_state, state.rule)
         if call.diagnostics:
             step.note("update_norm", trees.agent_norms(jax.tree.map(jnp.subtract, new, params)), "A")
             present = self.topology.present if self.topology.idle else None
@@ -218,10 +372,10 @@ class Method:
             if kind in self.rule.comm_kinds and self.faults is not None and self.faults.loses:
                 step.note("messages_lost", network.conditions.lost(network.table), "")
         if self.timing is not None:
-            clock = self._advance(self.timing, call, phase, network, oracle)
+            clock = self._advance(self.timing, call, gradient_kind, network, oracle.calls)
             step.note("simulated_seconds", clock.seconds, "")
             after = after._replace(clock=clock)
-        return new, after, self._metrics(step.notes, oracle)
+        return new, after, self._metrics(step.notes, oracle.evaluations)
 
     def _first_faults(self, faults: Faults, params: Params) -> FaultState:
         comm_kinds = self.rule.comm_kinds
@@ -243,30 +397,24 @@ class Method:
         return state
 
     def _advance(
-        self, timing: Timing, call: "_Call", phase: int | None, network: Network, oracle: Gradients
+        self, timing: Timing, call: "_Call", kind: int | None, network: Network, calls: Sequence[Kind]
     ) -> Clock:
         """Returns the agents' clocks after the step."""
         key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
         t, estimator = call.state.t, self.gradient
         by_phase = jnp.array([estimator.passes(each) for each in estimator.phases], jnp.float32)
-        passes = by_phase[t % estimator.period] if phase is None else jnp.float32(estimator.passes(phase))
+        passes = by_phase[t % estimator.period] if kind is None else jnp.float32(estimator.passes(kind))
         degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
-        calls = [jnp.float32(1) if kind == "own" else degrees for kind in oracle.calls]
-        total = passes * sum(calls, start=jnp.zeros(self.topology.size, jnp.float32))
+        batches = [jnp.float32(1) if each == "own" else degrees for each in calls]
+        total = passes * sum(batches, start=jnp.zeros(self.topology.size, jnp.float32))
         return timing.advance(key, t, network, total, call.state.clock)
 
-    def phase(self, t: int) -> int:
-        """Returns the kind of step number t, counted from 0, for loops that count steps themselves.
+    def kind(self, t: int) -> StepKind:
+        """Returns the kinds of rule and gradient in step number t, counted from 0.
 
-        It tells both the rule's kind and the estimator's: steps of one kind are one compiled program.
+        Steps of one kind are one compiled program: loops that count steps themselves name it.
         """
-        return self.rule.phase(checks.whole("t", t, at_least=0)) * self._gradient_kinds + self.gradient.phase(
-            t
-        )
-
-    @property
-    def _gradient_kinds(self) -> int:
-        return max(self.gradient.phases) + 1
+        return self.rule.phase(checks.whole("t", t, at_least=0)), self.gradient.phase(t)
 
     def calls(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
@@ -307,8 +455,8 @@ class Method:
             state = self.rule.init(x)
             step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
             new, new_state = self.rule.step(step, x, state)
-            requirements.check_alike("models", new, x)
-            requirements.check_alike("state", new_state, state)
+            check_alike("models", new, x)
+            check_alike("state", new_state, state)
             return () if network.conditions is None else tuple(network.conditions.noted)
 
         t, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(jax.random.key, 0)
@@ -333,24 +481,19 @@ class Method:
                 f"pairs, got {self.topology.name}"
             )
 
-    def _check_phase(self, phase: Any) -> None:
-        if phase is None:
+    def _check_kind(self, kind: Any) -> None:
+        if kind is None:
             return
-        if not isinstance(phase, int):
-            raise ArgumentError(
-                f"phase must be a static integer: jit with static_argnames=('phase',), got {phase!r}"
-            )
-        stride = self._gradient_kinds
-        allowed = sorted(
-            {kind * stride + other for kind in self.rule.all_kinds for other in self.gradient.phases}
-        )
-        if phase not in allowed:
-            raise ArgumentError(f"phase must be one of {allowed}, got {phase}")
+        if any(isinstance(each, jax.core.Tracer) for each in (kind if isinstance(kind, tuple) else [kind])):
+            raise ArgumentError("kind must be static, got a traced one: jit with static_argnames=('kind',)")
+        allowed = list(itertools.product(self.rule.all_kinds, sorted(set(self.gradient.phases))))
+        if kind not in allowed:
+            raise ArgumentError(f"kind must be one of {allowed}, got {kind!r}")
 
-    def _metrics(self, notes: dict[str, tuple[Any, Axes]], oracle: Gradients) -> Metrics:
+    def _metrics(self, notes: dict[str, tuple[Any, Axes]], evaluations: Sequence[Evaluation]) -> Metrics:
         """Makes metrics of all notes, without the rows of idle agents."""
-        if oracle.evaluations:
-            first = oracle.evaluations[0]
+        if evaluations:
+            first = evaluations[0]
             notes = {"loss": (first.loss, "A"), "aux": (first.aux, "A"), **notes}
         count = self.topology.size - self.topology.idle
 
@@ -365,12 +508,160 @@ class Method:
 
 
 class _Call(NamedTuple):
-    """What `Method.step` was called with, for steps of all kinds."""
+    """What a step was called with, for steps of all kinds."""
 
-    loss_fn: LossFn
+    oracle: Callable[[Network], Gradients | FixedGradients]
     params: Params
     state: MethodState
-    batch: Batch
     key: Key | None
     diagnostics: bool
-    agents_per_call: int
+
+
+# ---- what a step measured ----
+
+
+def aligned(branches: Sequence[Callable[[], tuple[Any, Any, Metrics]]]) -> list[Callable[[], Any]]:
+    """Makes steps of several kinds return the same metrics, as the branches of one program must.
+
+    Each branch returns (models, state, metrics). What a branch does not measure is NaN there, or -1 where it
+    is a whole number.
+    """
+    measured = [jax.eval_shape(branch)[2] for branch in branches]
+    shapes = {name: value for each in measured for name, value in each.items()}
+    axes = {name: kind for each in measured for name, kind in each.axes.items()}
+
+    def filled(branch: Callable[[], tuple[Any, Any, Metrics]]) -> Callable[[], Any]:
+        def run() -> Any:
+            models, state, metrics = branch()
+            others = {
+                name: jax.tree.map(_nothing, shape) for name, shape in shapes.items() if name not in metrics
+            }
+            return models, state, Metrics({**metrics.arrays, **others}, axes)
+
+        return run
+
+    return [filled(branch) for branch in branches]
+
+
+def _nothing(like: Any) -> Any:
+    return jnp.full(like.shape, jnp.nan if jnp.issubdtype(like.dtype, jnp.floating) else -1, like.dtype)
+
+
+# ---- whether the parts fit together, and whether a rule returns what it must ----
+
+
+_MEANING: dict[Stochasticity, str] = {
+    "doubly": "the agents' average (W doubly stochastic)",
+    "row": "agreement (rows of W sum to one)",
+    "column": "the agents' sum (columns of W sum to one)",
+}
+
+
+def check_stochasticity(name: str, required: Stochasticity | None, topology: Graphs) -> None:
+    """Checks that a graph keeps what a rule demands of it."""
+    stochasticity = topology.stochasticity
+    if required is not None and stochasticity not in (required, "doubly"):
+        raise ArgumentError(
+            f"{name} needs a topology that keeps {_MEANING[required]}, "
+            f"got {topology.name}, which keeps {_MEANING[stochasticity]}"
+        )
+
+
+def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
+    """Checks that what goes wrong has a meaning on this graph and with this rule."""
+    if topology.stochasticity == "column":
+        if faults.lost_weight != "self":
+            raise ArgumentError(
+                f"lost_weight must be 'self' on {topology.name}, whose senders keep what they cannot "
+                f"deliver, got {faults.lost_weight!r}"
+            )
+        if faults.delay and faults.has_absences:
+            raise ArgumentError(
+                f"delay must be 0 on {topology.name} where agents are away: what is under way to them would "
+                f"take mass away, got {faults.delay}"
+            )
+    if faults.burst is not None and not topology.has_fixed_links:
+        raise ArgumentError(
+            f"burst must be None on {topology.name}, whose links are others in every step, got {faults.burst}"
+        )
+    if faults.delay and not topology.has_fixed_links:
+        raise ArgumentError(
+            f"delay must be 0 on {topology.name}, whose links are others in every step, got {faults.delay}"
+        )
+    if faults.delay and len(rule.comm_kinds) > 1:
+        raise ArgumentError(
+            f"delay must be 0 for a method with {len(rule.comm_kinds)} kinds of steps that communicate, "
+            f"got {faults.delay}"
+        )
+
+
+def check_state(name: str, state: Any, size: int) -> None:
+    """Checks that every leaf of a rule's state is [A, ...] or a scalar."""
+    for path, leaf in jax.tree.leaves_with_path(state):
+        if jnp.ndim(leaf) and jnp.shape(leaf)[0] != size:
+            raise ArgumentError(
+                f"state{jax.tree_util.keystr(path)} of {name} must be a scalar or have leading axis "
+                f"A = {size}, got shape {jnp.shape(leaf)}"
+            )
+
+
+def check_alike(what: str, new: Tree, old: Tree) -> None:
+    """Checks that a rule returned a tree of the same structure, shapes and dtypes as it was given."""
+    given: Any = jax.tree.structure(old)
+    returned: Any = jax.tree.structure(new)
+    if returned != given:
+        raise ArgumentError(
+            f"the rule must return {what} of the structure that it got, {given}, got {returned}"
+        )
+    for (path, x), y in zip(jax.tree.leaves_with_path(new), jax.tree.leaves(old), strict=True):
+        if jnp.shape(x) != jnp.shape(y) or jnp.result_type(x) != jnp.result_type(y):
+            raise ArgumentError(
+                f"the rule must return {what} of the shapes and dtypes that it got, "
+                f"{jnp.result_type(y)}{list(jnp.shape(y))} for {what}{jax.tree_util.keystr(path)}, "
+                f"got {jnp.result_type(x)}{list(jnp.shape(x))}"
+            )
+
+
+# ---- how a method prints ----
+
+
+_P = ParamSpec("_P")
+
+
+def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
+    """Lets the methods that a factory makes print as the call that makes them, without what is as by default.
+
+    What was put in the place of a part later on is shown as well, as `dataclasses.replace` does it. Only text
+    is kept of the options: they may be traced numbers or large arrays.
+    """
+    signature = inspect.signature(factory)
+    usual = {name: _shown(parameter.default) for name, parameter in signature.parameters.items()}
+
+    @functools.wraps(factory)
+    def make(*args: _P.args, **options: _P.kwargs) -> "Method":
+        method = factory(*args, **options)
+        given = {name: _shown(it) for name, it in signature.bind(*args, **options).arguments.items()}
+        topology, *others = given.items()
+        words = [topology[1], *(f"{name}={text}" for name, text in others if text != usual[name])]
+        text = f"{factory.__name__}({', '.join(words)})"
+        return dataclasses.replace(method, call=Call(text, method.rule, _parts(method)))
+
+    return make
+
+
+def text_of(method: "Method") -> str:
+    """Returns what a method prints, one line."""
+    parts, call = _parts(method), method.call
+    if call is None or call.rule is not method.rule:
+        text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['gradient']})"
+        call = Call(text, method.rule, parts | {"faults": "None", "timing": "None"})
+    changed = [f"{name}={part}" for name, part in parts.items() if part != call.parts[name]]
+    return f"dataclasses.replace({call.text}, {', '.join(changed)})" if changed else call.text
+
+
+def _parts(method: "Method") -> dict[str, str]:
+    return {name: _shown(getattr(method, name)) for name in _PARTS}
+
+
+def _shown(value: Any) -> str:
+    return value.name if isinstance(value, Topology | TimeVarying) else checks.argument_text(value)

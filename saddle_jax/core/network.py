@@ -17,23 +17,74 @@ Sharding, lost messages and the record of rounds live here. Only here is the exc
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
+from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Key, Tree
-from saddle_jax.core import mixing as products
-from saddle_jax.core.conditions import Conditions, Table
-from saddle_jax.core.faults import Faults
-from saddle_jax.core.messages import Message, Round
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.topology import Topology
+from saddle_jax.base.types import Array, Key, Operator, Tree
+from saddle_jax.core.topology import Graphs, Topology
 from saddle_jax.core.trees import check_params, check_stacked, consensus
 from saddle_jax.devices import exchange, lifting
+
+if TYPE_CHECKING:
+    from saddle_jax.core.faults import Conditions, Faults
+
+
+Mixing = Literal["auto", "dense", "table"]
+MIXINGS = ("auto", "dense", "table")
+
+# The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
+_MAX_TABLE_WIDTH = 16
+
+
+class Message(NamedTuple):
+    """A message says what travels over one link in one round.
+
+    >>> network, x = sj.Network(sj.ring(4)), jnp.ones((4, 1000))
+    >>> _ = network.correction(x, sent=sj.Message(x, sj.sign()))  # signs travel in the place of x
+    >>> network.rounds[0].wire_bytes
+    129
+    """
+
+    like: Tree  # has the shapes of the round's own argument, agents and slots included
+    packed: Operator | None = None  # the operator whose encoding travels; None: the numbers as they are
+
+
+class Round(NamedTuple):
+    """A round in the books lists the tensors [...] that each link carries, and how each is packed."""
+
+    tensors: tuple[jax.ShapeDtypeStruct, ...]
+    packings: tuple[Operator | None, ...]
+    everyone: bool = False  # whether all agents take an exact average; then this is the size of one model
+
+    @property
+    def wire_bytes(self) -> int:
+        """The bytes over one link in the real encodings, with norms, scales, signs and indices."""
+        return sum(
+            x.size * x.dtype.itemsize if packed is None else packed.bits(x.shape, x.dtype) // 8
+            for x, packed in zip(self.tensors, self.packings, strict=True)
+        )
+
+    @property
+    def paper_bits(self) -> int:
+        """The bits over one link as the paper's tables count them: 32 for a number not compressed."""
+        return sum(
+            32 * x.size if packed is None else packed.paper_bits(x.shape)
+            for x, packed in zip(self.tensors, self.packings, strict=True)
+        )
+
+
+class Table(NamedTuple):
+    """The graph of one step: its table of neighbours, see `Topology`."""
+
+    neighbours: Array  # int [A, K]
+    weights: Array  # float [A, K]
+    occupied: Array  # bool [A, K]
 
 
 @dataclasses.dataclass(eq=False)
@@ -56,7 +107,7 @@ class Network:
     topology: Graphs
     t: Any = 0
     random: Key | None = None
-    conditions: Conditions | None = None
+    conditions: "Conditions | None" = None
     rounds: list[Round] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,7 +116,7 @@ class Network:
         self._returning: int | None = None
 
     @property
-    def faults(self) -> Faults | None:
+    def faults(self) -> "Faults | None":
         """What may go wrong on this network; None: nothing."""
         return None if self.conditions is None else self.conditions.faults
 
@@ -104,7 +155,7 @@ class Network:
 
     def mix(self, x: Tree, sent: Message | Sequence[Message] | None = None, mixing: Mixing = "auto") -> Tree:
         """Returns W x, every agent's weighted sum over its neighbours, leaves [A, ...]."""
-        return self._weigh(x, sent, mixing, products.mixed)
+        return self._weigh(x, sent, mixing, _mixed)
 
     def correction(
         self, x: Tree, sent: Message | Sequence[Message] | None = None, mixing: Mixing = "auto"
@@ -114,7 +165,7 @@ class Network:
         Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
         zero, and the rounding of W to the models' dtype does not drive their mean.
         """
-        return self._weigh(x, sent, mixing, products.correction)
+        return self._weigh(x, sent, mixing, _correction)
 
     def gather(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
@@ -139,7 +190,7 @@ class Network:
         arrived = self._arrived
 
         def run(graph: Topology) -> Tree:
-            return products.gathered(graph.neighbours * self.width + graph.back, rows, arrived)
+            return _gathered(graph.neighbours * self.width + graph.back, rows, arrived)
 
         received = self._by_graph(run)
         return self._own_first(received, jax.tree.map(lambda leaf: leaf[:, 0], x))
@@ -150,10 +201,9 @@ class Network:
         It is recorded as a ring of all agents does it, whatever the graph is: each agent sends
         2 (A - 1) / A times its model. A network with faults refuses it.
         """
-        check_params(x, self.topology.size, "x")
         if self.faults is not None:
             raise ArgumentError(f"faults must be None for an average of all agents, got {self.faults!r}")
-        self._begin(x, None, axes=1)
+        self._begin(x, None, axes=1, check=check_params)
         self.rounds.append(self.rounds.pop()._replace(everyone=True))
         present = self.topology.present if self.topology.idle else None
         return jax.tree.map(lambda leaf, mean: jnp.broadcast_to(mean, leaf.shape), x, consensus(x, present))
@@ -224,11 +274,10 @@ class Network:
 
     def _heard(self, x: Tree, faults: bool = True) -> Tree:
         arrived = self._arrived if faults else self.occupied
-        return self._by_graph(lambda graph: products.gathered(graph.neighbours, x, arrived))
+        return self._by_graph(lambda graph: _gathered(graph.neighbours, x, arrived))
 
     def _weigh(self, x: Tree, sent: Any, mixing: Mixing, apply: Callable[..., Array]) -> Tree:
-        check_params(x, self.topology.size, "x")
-        self._begin(x, sent, axes=1)
+        self._begin(x, sent, axes=1, check=check_params)
         # The rounding of bfloat16 would drown what W tells apart.
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
@@ -236,14 +285,15 @@ class Network:
         weights = None if self.conditions is None else self.weights
 
         def run(graph: Topology) -> Tree:
-            if weights is None and products.mixing_form(graph, mixing) == "dense":
-                return products.dense(graph, wide, apply)
-            return products.table(graph, wide, heard, graph.weights if weights is None else weights, apply)
+            if weights is None and mixing_form(graph, mixing) == "dense":
+                return _dense(graph, wide, apply)
+            return _by_table(graph, wide, heard, graph.weights if weights is None else weights, apply)
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
-    def _begin(self, x: Tree, sent: Any, axes: int) -> None:
-        check_stacked("x", x, self.topology.size)
+    def _begin(self, x: Tree, sent: Any, axes: int, check: Callable[..., None] = check_stacked) -> None:
+        """Begins a round: its argument is checked here, and nowhere else."""
+        check("x", x, self.topology.size)
         self.record(Message(x) if sent is None else sent, axes)
 
     def _by_graph(self, run: Callable[[Topology], Tree]) -> Tree:
@@ -273,3 +323,88 @@ def mix(topology: Graphs, tree: Tree, mixing: Mixing = "auto", t: Any = 0) -> Tr
     Array([2., 3., 4., 3.], dtype=float32)
     """
     return Network(topology, t).mix(tree, mixing=mixing)
+
+
+# ---- how W x is computed over the agent axis ----
+
+
+def mixing_form(topology: Graphs, mixing: Mixing = "auto") -> Mixing:
+    """Returns how W x is computed on a graph: as given, or for "auto" a choice by degree.
+
+    Both give the same numbers, up to rounding. "table" adds up K gathered rows: it reads each neighbour's
+    model once and writes one. "dense" is one einsum with W: it multiplies A times per number, and on several
+    devices needs everybody's models on each of them.
+
+    >>> sj.mixing_form(sj.ring(100)), sj.mixing_form(sj.complete(100))
+    ('table', 'dense')
+    """
+    checks.choice("mixing", mixing, MIXINGS)
+    if mixing != "auto":
+        return mixing
+    return "table" if topology.slots <= _MAX_TABLE_WIDTH else "dense"
+
+
+def _mixed(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
+    """Returns W x, given x and what the neighbours add up to, see `_by_table`."""
+    return x + differences if rows_sum_to_one else differences
+
+
+def _correction(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
+    """Returns (W - I) x, given x and what the neighbours add up to, see `_by_table`."""
+    return differences if rows_sum_to_one else differences - x
+
+
+def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
+    """Multiplies by W as a matrix, leaves [A, ...]; `apply` is `_mixed` or `_correction`."""
+    stochastic = graph.stochasticity != "column"
+
+    def shard_fn(own: Tree, heard: Tree, rows: Array) -> Tree:
+        def leaf(x: Array, heard: Array) -> Array:
+            others = heard - heard[:1] if stochastic else heard
+            # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
+            summed = jnp.einsum(
+                "ij,j...->i...", rows.astype(x.dtype), others, precision=jax.lax.Precision.HIGHEST
+            )
+            return apply(stochastic, x, summed)
+
+        return jax.tree.map(leaf, own, heard)
+
+    rows = jnp.asarray(graph.mixing - np.eye(graph.size) if stochastic else graph.mixing)
+    return lifting.on_shards(shard_fn)(tree, exchange.everything(tree), rows)
+
+
+def _by_table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
+    """Adds up the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `_mixed` or `_correction`.
+
+    `heard` is the tree as the others hear it, and `weights` [A, K] are those of what arrived. Where rows of W
+    sum to one, differences to the own row are added up: the first slot's weight follows from the others.
+    """
+    stochastic = graph.stochasticity != "column"
+
+    def shard_fn(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
+        def leaf(x: Array, heard: Array) -> Array:
+            column = (slice(None),) + (None,) * (x.ndim - 1)
+            total = jnp.zeros_like(x) if stochastic else weights[:, 0].astype(x.dtype)[column] * x
+            for k in range(1, senders.shape[1]):
+                other = heard[senders[:, k]]
+                total += weights[:, k].astype(x.dtype)[column] * (other - x if stochastic else other)
+            return apply(stochastic, x, total)
+
+        return jax.tree.map(leaf, own, heard)
+
+    rows, places = exchange.halo_exchange(graph.neighbours, heard)
+    return lifting.on_shards(shard_fn)(tree, rows, places, jnp.asarray(weights))
+
+
+def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
+    """Returns the rows that a table [A, K] names, as leaves [A, K, ...]; zeros where nothing arrived."""
+
+    def shard_fn(rows: Tree, places: Array, arrived: Array) -> Tree:
+        def leaf(x: Array) -> Array:
+            mask = arrived.reshape(arrived.shape + (1,) * (x.ndim - 1))
+            return jnp.where(mask, x[places], jnp.zeros_like(x, shape=()))
+
+        return jax.tree.map(leaf, rows)
+
+    rows, places = exchange.halo_exchange(table, rows)
+    return lifting.on_shards(shard_fn)(rows, places, arrived)

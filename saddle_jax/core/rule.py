@@ -24,10 +24,11 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Params, State
 from saddle_jax.core import trees
 from saddle_jax.core.gradients import Oracle
-from saddle_jax.core.messages import Message
-from saddle_jax.core.metrics import Axes
-from saddle_jax.core.network import Network
+from saddle_jax.core.network import Message, Network
 from saddle_jax.core.topology import Stochasticity
+
+# What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
+Axes = Literal["", "A", "AK", "L"]
 
 
 @dataclasses.dataclass(eq=False)

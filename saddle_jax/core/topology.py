@@ -10,19 +10,24 @@ All of this is NumPy in float64. Links are made when they are first needed, and 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from saddle_jax.base import checks
-from saddle_jax.core import spectrum
+from saddle_jax.base.checks import ArgumentError
 
 Stochasticity = Literal["doubly", "row", "column"]
 
 # Rows and columns of W may miss one by this much: float32 matrices are accepted, typos are not.
 _STOCHASTIC_TOLERANCE = 1e-6
+
+# Up to this many agents all eigenvalues are computed; beyond, those that matter.
+_DENSE_EIGENVALUES = 1_000
+# Restarts of the plain iteration: enough where the eigenvalues lie apart, as on expanders.
+_RESTARTS = 60
 
 
 class Links(NamedTuple):
@@ -194,7 +199,7 @@ class Topology:
         It is 0 for the agent itself. Only undirected graphs have it: there everybody I hear hears me.
         """
         if self.is_directed:
-            raise checks.ArgumentError(f"topology must be undirected for messages per link, got {self.name}")
+            raise ArgumentError(f"topology must be undirected for messages per link, got {self.name}")
         pairs = self.neighbours * self.size + np.arange(self.size)[:, None]  # (neighbour, i) as one number
         slots = np.zeros_like(self.neighbours)
         receiver, sender = self.links.receiver[self._others], self.links.sender[self._others]
@@ -222,7 +227,7 @@ class Topology:
             f"{line} {number} summing to {sums[number]:.8g}"
             for line, number, sums in zip(lines, worst, self._sums, strict=True)
         )
-        raise checks.ArgumentError(f"W must have rows or columns that sum to one, got {faults}")
+        raise ArgumentError(f"W must have rows or columns that sum to one, got {faults}")
 
     @property
     def _sums(self) -> tuple[np.ndarray, np.ndarray]:
@@ -241,16 +246,14 @@ class Topology:
         matrix = self._sparse()
         if matrix.shape[0] == 1:
             return 1.0
-        return max(0.0, float(1.0 - spectrum.second_modulus(matrix, self.is_symmetric)))
+        return max(0.0, float(1.0 - second_modulus(matrix, self.is_symmetric)))
 
     @functools.cached_property
     def smallest_eigenvalue(self) -> float:
         """The smallest eigenvalue of a symmetric W: near -1, neighbours swap their models back and forth."""
         if not self.is_symmetric:
-            raise checks.ArgumentError(
-                f"topology must have a symmetric W for its eigenvalues, got {self.name}"
-            )
-        return spectrum.smallest_eigenvalue(self._sparse())
+            raise ArgumentError(f"topology must have a symmetric W for its eigenvalues, got {self.name}")
+        return smallest_eigenvalue(self._sparse())
 
     @functools.cached_property
     def _content(self) -> tuple[int, int, bytes]:
@@ -305,19 +308,19 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
     try:
         mixing = np.array(W, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise checks.ArgumentError(f"W must be a matrix of numbers [A, A], got {W!r}") from error
+        raise ArgumentError(f"W must be a matrix of numbers [A, A], got {W!r}") from error
     if mixing.ndim != 2 or mixing.shape[0] != mixing.shape[1] or mixing.size == 0:
-        raise checks.ArgumentError(f"W must be a square matrix [A, A], got shape {mixing.shape}")
+        raise ArgumentError(f"W must be a square matrix [A, A], got shape {mixing.shape}")
     if not np.isfinite(mixing).all():
-        raise checks.ArgumentError(f"W must be finite, got {_first(mixing, ~np.isfinite(mixing))}")
+        raise ArgumentError(f"W must be finite, got {_first(mixing, ~np.isfinite(mixing))}")
     if (mixing < 0).any():
-        raise checks.ArgumentError(f"W must be non-negative, got {_first(mixing, mixing < 0)}")
+        raise ArgumentError(f"W must be non-negative, got {_first(mixing, mixing < 0)}")
     receiver, sender = np.nonzero(mixing)
     topology = from_links(
         name or "matrix", len(mixing), receiver, sender, mixing[receiver, sender], connected=connected
     )
     if connected and not mixing.diagonal().any() and topology.spectral_gap < 1e-9:
-        raise checks.ArgumentError(
+        raise ArgumentError(
             "W must bring all models together, got one with spectral gap 0, which passes them on in "
             "circles: let agents keep a part of their own model, W[i, i] > 0, or give connected=False"
         )
@@ -327,7 +330,7 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
 def require_connected(*graphs: Topology) -> None:
     """Checks that everybody can reach everybody over the links of all these graphs together."""
     if (parts := _parts(*graphs)) > 1:
-        raise checks.ArgumentError(f"W must describe a connected graph, got {parts} separate parts")
+        raise ArgumentError(f"W must describe a connected graph, got {parts} separate parts")
 
 
 def are_connected(*graphs: Topology) -> bool:
@@ -348,3 +351,242 @@ def _first(matrix: np.ndarray, where: np.ndarray) -> str:
 def _frozen(array: np.ndarray) -> np.ndarray:
     array.setflags(write=False)
     return array
+
+
+# ---- graphs that take turns, one per step ----
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TimeVarying:
+    """Graphs of the same agents that take turns, one per step; make one with `sj.alternate`.
+
+    Attributes:
+      graphs: the topologies in their order; all have tables [A, K] of one shape.
+      given_name: the call that makes them; without it, the name lists the graphs.
+
+    >>> sj.alternate(sj.ring(4), sj.complete(4)).at(3).name
+    'complete(4)'
+    """
+
+    graphs: tuple[Topology, ...]
+    given_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The call that makes these graphs, such as "one_peer_exponential(8)"."""
+        return self.given_name or f"alternate({', '.join(graph.name for graph in self.graphs)})"
+
+    @property
+    def size(self) -> int:
+        """The number of agents A, idle ones included."""
+        return self.graphs[0].size
+
+    @property
+    def slots(self) -> int:
+        """The number of slots K, the same for all graphs, see `Topology.slots`."""
+        return self.graphs[0].slots
+
+    @property
+    def period(self) -> int:
+        """The number of steps after which the graphs repeat."""
+        return len(self.graphs)
+
+    @property
+    def has_fixed_links(self) -> bool:
+        """Whether everybody hears the same agents in all steps, so that something can be kept per link."""
+        first = self.graphs[0]
+        return all(np.array_equal(first.neighbours, graph.neighbours) for graph in self.graphs)
+
+    def at(self, t: int) -> Topology:
+        """Returns the graph whose turn is step t."""
+        return self.graphs[t % self.period]
+
+    @property
+    def idle(self) -> int:
+        """The number of agents, the last ones, that take no part in anything, see `Topology.padded`."""
+        return self.graphs[0].idle
+
+    @property
+    def present(self) -> np.ndarray:
+        """Which agents take part in the run, bool [A]."""
+        return self.graphs[0].present
+
+    def padded(self, size: int) -> "TimeVarying":
+        """Returns the same graphs with idle agents behind them, `size` agents in all."""
+        graphs = tuple(graph.padded(size) for graph in self.graphs)
+        return dataclasses.replace(self, graphs=graphs)
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether in some step an agent hears another that does not hear it."""
+        return any(graph.is_directed for graph in self.graphs)
+
+    @functools.cached_property
+    def stochasticity(self) -> Stochasticity:
+        """The property of the models that every one of the graphs keeps, see `Topology.stochasticity`."""
+        kinds: set[Stochasticity] = {graph.stochasticity for graph in self.graphs}
+        if len(kinds) == 1:
+            return kinds.pop()
+        kinds.discard("doubly")
+        if len(kinds) == 1:
+            return kinds.pop()
+        raise ArgumentError(f"graphs must be row or column stochastic alike, got both in {self.name}")
+
+    @functools.cached_property
+    def spectral_gap(self) -> float:
+        """The mean gap of a step, 1 - s^(1 / period), s what a whole period leaves of a disagreement.
+
+        s is the second singular value of the product of all W; if they keep rows or mass alone, the
+        second largest modulus of its eigenvalues.
+        """
+        if self.size - self.idle == 1:
+            return 1.0
+        matrices = [graph._sparse() for graph in self.graphs]
+        left = second_of_product(matrices, self.stochasticity == "doubly")
+        return max(0.0, float(1.0 - left ** (1 / self.period)))
+
+    @functools.cached_property
+    def smallest_eigenvalue(self) -> float:
+        """The smallest eigenvalue of all these graphs, see `Topology.smallest_eigenvalue`."""
+        return min(graph.smallest_eigenvalue for graph in self.graphs)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the graph is one and the same tree in every step, see `Topology.is_tree`."""
+        return self.has_fixed_links and self.graphs[0].is_tree
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TimeVarying) and self.graphs == other.graphs
+
+    def __hash__(self) -> int:
+        return hash(self.graphs)
+
+    def __repr__(self) -> str:
+        counts = [int(graph.degree.sum()) for graph in self.graphs]
+        links = " + ".join(map(str, counts)) if self.period < 10 else f"{min(counts)} to {max(counts)}"
+        if len(set(counts)) == 1 and self.period > 1:
+            links = f"{self.period} x {counts[0]}"
+        stochasticity = "" if self.stochasticity == "doubly" else f", {self.stochasticity} stochastic"
+        return (
+            f"{self.name}: {self.size - self.idle} agents, period {self.period}, {links} directed links, "
+            f"spectral gap {self.spectral_gap:.4f} per step{stochasticity}"
+        )
+
+
+def alternate(
+    *graphs: Topology | TimeVarying, name: str | None = None, connected: bool = True
+) -> TimeVarying:
+    """Lets graphs take turns, one per step, again and again: `at(t)` is the graph of step t.
+
+    Args:
+      graphs: graphs of the same agents; each by itself may be disconnected.
+      name: the name of them all; without one, it lists their names.
+      connected: whether the links of all graphs together must connect the agents.
+
+    >>> sj.alternate(sj.ring(4), sj.isolated(4))  # gossip in every other step
+    alternate(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
+    """
+    if not graphs:
+        raise ArgumentError("graphs must be at least one topology, got none")
+    for graph in graphs:
+        checks.instance("graphs", graph, (Topology, TimeVarying), "sj.ring(10)")
+    turns = [turn for graph in graphs for turn in graph.graphs]
+    if len(sizes := {turn.size for turn in turns}) > 1 or any(turn.idle for turn in turns):
+        raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
+    slots = max(turn.slots for turn in turns)
+    joined = TimeVarying(tuple(turn.widened(slots) for turn in turns), name)
+    _ = joined.stochasticity  # raises an error where they keep different things
+    if connected:
+        require_connected(*turns)
+    return joined
+
+
+Graphs: TypeAlias = Topology | TimeVarying
+
+
+def check_topology(topology: Any) -> None:
+    """Checks that an argument is a graph."""
+    checks.instance("topology", topology, (Topology, TimeVarying), "sj.ring(10)")
+
+
+# ---- the eigenvalues of W: how fast gossip settles, and whether it does ----
+
+
+def second_modulus(matrix: Any, symmetric: bool) -> float:
+    """Returns the second largest modulus of the eigenvalues of a stochastic matrix, whose largest is one."""
+    if matrix.shape[0] <= _DENSE_EIGENVALUES:
+        eigenvalues = (np.linalg.eigvalsh if symmetric else np.linalg.eigvals)(matrix.toarray())
+        return float(np.sort(np.abs(eigenvalues))[-2])
+    if not symmetric:
+        eigenvalues = sparse.linalg.eigs(matrix, k=2, which="LM", return_eigenvectors=False)
+        return float(np.sort(np.abs(eigenvalues))[-2])
+    second = _second_largest(matrix)
+    return second if -_least_possible(matrix) <= second else max(second, -_smallest(matrix))
+
+
+def smallest_eigenvalue(matrix: Any) -> float:
+    """Returns the smallest eigenvalue of a symmetric stochastic matrix, at least -1."""
+    if matrix.shape[0] <= _DENSE_EIGENVALUES:
+        return float(np.linalg.eigvalsh(matrix.toarray())[0])
+    return _smallest(matrix)
+
+
+def second_of_product(matrices: Sequence[Any], average: bool) -> float:
+    """Returns how much of a disagreement is left, at most, after gossip with one matrix after the other.
+
+    Where they keep the average this is the second singular value of their product, and otherwise the
+    second largest modulus of its eigenvalues, which holds in the long run.
+    """
+    count = matrices[0].shape[0]
+    if count <= _DENSE_EIGENVALUES:
+        product = functools.reduce(lambda before, matrix: matrix @ before, matrices, np.eye(count))
+        moduli = np.linalg.svd(product, compute_uv=False) if average else np.abs(np.linalg.eigvals(product))
+        second = float(np.sort(moduli)[-2])
+        return 0.0 if second < count * np.finfo(float).eps else second  # rounding: an exact average
+
+    def forwards(x: np.ndarray) -> np.ndarray:
+        return functools.reduce(lambda x, matrix: matrix @ x, matrices, x)
+
+    def backwards(x: np.ndarray) -> np.ndarray:
+        return functools.reduce(lambda x, matrix: matrix.T @ x, reversed(matrices), x)
+
+    if not average:
+        operator = sparse.linalg.LinearOperator((count, count), matvec=forwards, dtype=float)
+        return float(np.sort(np.abs(sparse.linalg.eigs(operator, k=2, return_eigenvectors=False)))[0])
+    start = np.random.RandomState(0).normal(size=count)
+    if np.abs(forwards(start - start.mean())).max() < count * np.finfo(float).eps:
+        return 0.0
+    operator = sparse.linalg.LinearOperator(
+        (count, count),
+        matvec=lambda x: forwards(x - x.mean()),
+        rmatvec=lambda x: backwards(x) - x.mean(),
+        dtype=float,
+    )
+    return float(sparse.linalg.svds(operator, k=1, v0=start, return_singular_vectors=False)[0])
+
+
+def _second_largest(matrix: Any) -> float:
+    return float(np.sort(_at_the_end(matrix, 2, "LA", 1.0 + 1e-6))[0])
+
+
+def _smallest(matrix: Any) -> float:
+    return float(_at_the_end(matrix, 1, "SA", _least_possible(matrix) - 1e-6)[0])
+
+
+def _least_possible(matrix: Any) -> float:
+    """Returns Gershgorin's bound on all eigenvalues: 2 w_ii - 1 for the smallest weight for oneself."""
+    return float(2 * matrix.diagonal().min() - 1)
+
+
+def _at_the_end(matrix: Any, count: int, which: str, beyond: float) -> np.ndarray:
+    """Returns some eigenvalues at one end of a symmetric matrix's spectrum; `beyond` lies outside of it."""
+    options = {"k": count, "return_eigenvectors": False}
+    try:
+        values: np.ndarray = sparse.linalg.eigsh(
+            matrix, which=which, ncv=40, maxiter=_RESTARTS, tol=1e-9, **options
+        )
+    except sparse.linalg.ArpackNoConvergence:
+        # At the ends the eigenvalues of rings and tori crowd: shift and invert there. Graphs on which this
+        # fills the memory, those without small cuts, have their eigenvalues apart.
+        values = sparse.linalg.eigsh(sparse.csc_array(matrix), sigma=beyond, which="LM", **options)
+    return values

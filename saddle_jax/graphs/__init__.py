@@ -12,7 +12,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Registry, Spec, parameters_of
 
 if TYPE_CHECKING:
-    from saddle_jax.core.mixing import Graphs
+    from saddle_jax.core.topology import Graphs
 
 # A new graph is a file in this folder and a line here.
 GRAPHS = Registry(
@@ -44,9 +44,9 @@ GRAPHS = Registry(
         "random_matchings": "saddle_jax.graphs.matchings:random_matchings",
         "equi_static": "saddle_jax.graphs.equitopo:equi_static",
         "equi_dynamic": "saddle_jax.graphs.equitopo:equi_dynamic",
-        "alternate": "saddle_jax.core.graphs:alternate",
+        "alternate": "saddle_jax.core.topology:alternate",
     },
-    kinds=["saddle_jax.core.topology:Topology", "saddle_jax.core.graphs:TimeVarying"],
+    kinds=["saddle_jax.core.topology:Topology", "saddle_jax.core.topology:TimeVarying"],
     context=["n", "seed"],
     read="saddle_jax.graphs.files:read_graph",
     group="saddle_jax.graphs",

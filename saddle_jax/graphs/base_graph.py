@@ -21,8 +21,7 @@ from typing import TypeVar
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.graphs import TimeVarying, alternate
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import TimeVarying, Topology, alternate
 from saddle_jax.graphs.weights import with_own
 
 _T = TypeVar("_T")

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.graphs import TimeVarying, alternate
-from saddle_jax.core.topology import Links, Topology, are_connected
+from saddle_jax.core.topology import Links, TimeVarying, Topology, alternate, are_connected
 from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
 

@@ -18,9 +18,7 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import short_line
 from saddle_jax.base.user_code import Source
-from saddle_jax.core.graphs import alternate
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Links, Topology, from_links, from_matrix
+from saddle_jax.core.topology import Graphs, Links, Topology, alternate, from_links, from_matrix
 from saddle_jax.graphs.directed import directed
 from saddle_jax.graphs.named import from_networkx
 from saddle_jax.graphs.weights import MOST_TURNS, with_own

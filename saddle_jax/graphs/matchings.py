@@ -9,8 +9,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.graphs import TimeVarying, alternate
-from saddle_jax.core.topology import Topology, are_connected
+from saddle_jax.core.topology import TimeVarying, Topology, alternate, are_connected
 from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
 

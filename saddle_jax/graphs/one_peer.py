@@ -12,8 +12,7 @@ two: the distances that agent i hears from are then all sums of 1, 2, 4, ..., ea
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.graphs import TimeVarying, alternate
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import TimeVarying, Topology, alternate
 from saddle_jax.graphs.weights import with_own
 
 

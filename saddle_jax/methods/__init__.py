@@ -23,7 +23,7 @@ METHODS = Registry(
         "relay_sgd": "saddle_jax.methods.relay_sgd:relay_sgd",
         "deep_squeeze": "saddle_jax.methods.deep_squeeze:deep_squeeze",
         "dcd": "saddle_jax.methods.dcd:dcd",
-        "ecd": "saddle_jax.methods.ecd:ecd",
+        "ecd": "saddle_jax.methods.dcd:ecd",
         "beer": "saddle_jax.methods.beer:beer",
         "motef": "saddle_jax.methods.motef:motef",
         "ada_gossip": "saddle_jax.methods.ada_gossip:ada_gossip",
@@ -34,4 +34,11 @@ METHODS = Registry(
     kinds=["saddle_jax.core.method:Method"],
     context=["topology", "learning_rate"],
     group="saddle_jax.methods",
+)
+
+# How the models of a method travel, its option `gossip`.
+GOSSIPS = Registry(
+    "gossip",
+    {"exact": "saddle_jax.core.gossip:exact", "choco": "saddle_jax.core.gossip:choco"},
+    kinds=["saddle_jax.core.gossip:Gossip"],
 )

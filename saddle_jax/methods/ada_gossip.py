@@ -21,11 +21,11 @@ import jax.numpy as jnp
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, publish
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -52,15 +52,16 @@ def ada_gossip(
 
     Args:
       compressor: the operator Q on differences; None sends them as they are.
-      gamma: averaging rate in (0, 1] of a coordinate whose neighbours differ by 1; the rate is
-        gamma over what they differ by, at most 1.
+      gamma: averaging rate in (0, 1] of a coordinate whose neighbours differ by 1, or a function of the step;
+        the rate is gamma over what they differ by, at most 1.
       beta2: coefficient of the moving average of squared differences, in [0, 1).
 
     >>> method, x = sj.ada_gossip(sj.complete(2), 0.1, gamma=0.5), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([0.0, 0.0]))[0]  # r is 1 and -1
     Array([0.5, 1.5], dtype=float32)
     """
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    gamma_at = checks.schedule(gamma, "gamma", at_most=1.0)
     momentum = local_momentum(beta, nesterov)
     beta2 = checks.real("beta2", beta2, at_least=0.0, below=1.0)
     check_optional_compressor(compressor)
@@ -71,7 +72,7 @@ def ada_gossip(
 
     def step(s: Step, x: Params, state: AdaGossipState) -> tuple[Params, AdaGossipState]:
         check_one_copy(s)
-        eta, t = rate(s.t), jnp.asarray(s.t + 1, float)
+        eta, gamma_t, t = rate(s.t), gamma_at(s.t), jnp.asarray(s.t + 1, float)
         corrected = -jnp.expm1(t * jnp.log1p(-(1 - beta2)))  # 1 - beta2^t, in float32 too
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         h = tree_map(lambda x, d: x - eta * d, x, direction)
@@ -80,7 +81,7 @@ def ada_gossip(
         v = tree_map(lambda v, r: beta2 * v + (1 - beta2) * r**2, state.v, r)
 
         def average(h: Array, r: Array, v: Array) -> Array:
-            return h + jnp.minimum(gamma / (jnp.sqrt(v / corrected) + _EPSILON), 1) * r
+            return h + jnp.minimum(gamma_t / (jnp.sqrt(v / corrected) + _EPSILON), 1) * r
 
         return tree_map(average, h, r, v), AdaGossipState(m, public, v)
 

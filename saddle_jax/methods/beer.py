@@ -19,10 +19,10 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, check_rate, publish
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 
@@ -41,11 +41,13 @@ class BEERState(NamedTuple):
 
 
 def beer_rule(
-    learning_rate: ScalarOrSchedule, compressor: Operator | None, gamma: Any, weight_decay: Any,
-    mixing: Mixing, estimate: Callable[[Params, Params], Params],
+    topology: Graphs, learning_rate: ScalarOrSchedule,
+    compressor: Operator | None, gamma: Any, weight_decay: Any, mixing: Mixing,
+    estimate: Callable[[Params, Params], Params],
 ) -> Rule[BEERState]:  # fmt: skip
     """Makes the rule of BEER that tracks M = estimate(g, M'); BEER itself tracks M = g."""
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    gamma_at = check_rate(gamma, topology)
     check_optional_compressor(compressor)
     checks.choice("mixing", mixing, MIXINGS)
 
@@ -54,18 +56,18 @@ def beer_rule(
 
     def step(s: Step, x: Params, state: BEERState) -> tuple[Params, BEERState]:
         check_one_copy(s)
-        eta, old = rate(s.t), state
+        eta, gamma_t, old = rate(s.t), gamma_at(s.t), state
         g = decayed(s.gradient(x), x, weight_decay)
         if s.phase == FIRST:
             M, V, G = g, g, old.G
         else:
             M = estimate(g, old.M)
             correction = s.network.correction(old.G, (), mixing)
-            V = tree_map(lambda V, p, M, last: V + gamma * p + M - last, old.V, correction, M, old.M)
+            V = tree_map(lambda V, p, M, last: V + gamma_t * p + M - last, old.V, correction, M, old.M)
             G, sent = publish(s, compressor, V, old.G)
             s.network.record(sent)
         correction = s.network.correction(old.H, (), mixing)
-        x = tree_map(lambda x, p, V: x + gamma * p - eta * V, x, correction, V)
+        x = tree_map(lambda x, p, V: x + gamma_t * p - eta * V, x, correction, V)
         H, sent = publish(s, compressor, x, old.H)
         s.network.record(sent)
         return x, BEERState(M, V, H, G)
@@ -84,7 +86,7 @@ def beer(
       topology: who hears whom.
       learning_rate: eta, a number or an optax schedule.
       compressor: the operator Q on both messages; None sends them as they are.
-      gamma: averaging rate in (0, 1]; strong compression needs a small one.
+      gamma: averaging rate, a number or a function of the step, see `sj.exact`; small for few bits.
       weight_decay: coupled L2, taken at x_t and added to the gradient.
       mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
@@ -92,5 +94,5 @@ def beer(
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # nothing is mixed yet
     Array([-1.,  2.], dtype=float32)
     """
-    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, mixing, lambda g, M: g)
+    rule = beer_rule(topology, learning_rate, compressor, gamma, weight_decay, mixing, lambda g, M: g)
     return Method("beer", topology, rule)

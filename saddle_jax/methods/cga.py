@@ -24,15 +24,16 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_optional_compressor, check_rate
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Mixing
+from saddle_jax.core.optax import check_undirected
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.methods import cga_program
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
-from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, check_undirected, fed_back
+from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, fed_back
 
 ABOUT = About("Esfandiari et al., ICML 2021", requires="undirected")
 
@@ -67,7 +68,8 @@ def cga(
     """
     check_undirected(topology)
     _check_degree(topology)
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    gamma_at = check_rate(gamma, topology)
     momentum, margin = local_momentum(beta, nesterov), checks.real("margin", margin, at_least=0.0)
     checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
     checks.choice("mixing", mixing, MIXINGS)
@@ -80,7 +82,8 @@ def cga(
     def step(s: Step, x: Params, state: CGAState) -> tuple[Params, CGAState]:
         eta, error = rate(s.t), state.error
         # The models go out once: they are mixed, and differentiated where they arrive.
-        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.correction(x, mixing=mixing))
+        gamma_t, correction = gamma_at(s.t), s.network.correction(x, mixing=mixing)
+        mixed = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         own = mixed if self_gradient == "mixed" else None
         pairs = s.cross_gradients(x, own, sent=())
         if compressor is not None:

@@ -31,11 +31,10 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Gossip, Order, check_rate, models_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import Momentum, check_decay, decayed, inverse, local_momentum
 from saddle_jax.methods.stability import are_known, smallest_eigenvalue
@@ -75,7 +74,7 @@ def d2(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Variant = "auto", half: bool = True,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes D2. The options that are not named here are those of `sj.dpsgd`.
 
@@ -88,7 +87,7 @@ def d2(
     >>> x, state.rule.q  # the mean gradient is 5, and the models have moved
     (Array([0.5, 0.5], dtype=float32), Array([-15.,  15.], dtype=float32))
     """
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     checks.choice("variant", variant, ("auto", "plus", "original", "relay"))
     momentum = local_momentum(beta, nesterov)
     if variant == "auto":
@@ -97,11 +96,12 @@ def d2(
         raise ArgumentError(
             f"beta must be 0 for variant {variant!r}, got {beta}; variant='relay' has momentum"
         )
-    gossip = models_gossip(compressor, gamma / 2 if half else gamma, order, mixing)
+    gossip = gossip_of(topology, gossip, compressor, gamma)
+    gossip = gossip.scaled(0.5) if half else gossip
     rules: dict[str, Callable[..., Rule[Any]]] = {"plus": _plus, "original": _original, "relay": _relay}
     method = Method("d2", topology, rules[variant](gossip, rate, weight_decay, momentum))
-    if not half:
-        _check_stable(topology, gamma)
+    if not half and gossip.options is not None:
+        _check_stable(topology, gossip.options.gamma)
     return method
 
 

@@ -1,15 +1,24 @@
-"""DCD-PSGD (Tang et al., "Communication Compression for Decentralized Training", NeurIPS 2018, Algorithm 1).
+"""DCD-PSGD and ECD-PSGD (Tang et al., "Communication Compression for Decentralized Training", NeurIPS 2018,
+Algorithms 1 and 2). Neighbours hold copies; what travels now is mixed in the next step.
 
-    x = x + Q(W x - eta d(g) - x)          d(g): the gradient, or its local momentum
+    DCD   x     = x + Q(W x - eta d(g) - x)          d(g): the gradient, or its local momentum
 
-Everybody knows its neighbours' models exactly: a model moves by what was sent, the compressed difference.
+    ECD   x+    = W y-hat - eta d(g(x))
+          z     = (1 - t/2) x + (t/2) x+             extrapolated, so that the noise of Q averages out
+          y-hat = (1 - 2/t) y-hat + (2/t) Q(z)       in steps t = 1, 2, ...; y-hat = x before the first
+
+DCD's neighbours know each other's models exactly: a model moves by what was sent, the compressed difference.
 The published code starts these copies at the own model, which is right only where all start alike; here they
-are true copies from the first step on. It sends one compressed difference per link and step. W keeps the
-average, and links must stay. It is not exact on heterogeneous data (the bias of D-PSGD), and it is unstable
-with strong compression: there is no averaging rate that could be lowered.
+are true copies from the first step on. DCD is unstable with strong compression: there is no averaging rate
+that could be lowered. ECD's z grows with t: Q must be unbiased, such as a stochastic quantizer; with top-k it
+drifts away.
+
+One compressed model goes over each link in each step. W keeps the average, and links
+must stay. Neither is exact on heterogeneous data (the bias of D-PSGD).
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,20 +27,57 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, compressed
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
 ABOUT = About("Tang et al., NeurIPS 2018", requires="fixed links")
 
 
+# (step, x, state, eta d) -> what is sent, and what its Q makes of models and state.
+Receive: TypeAlias = Callable[[Params], tuple[Params, Any]]
+Exchange: TypeAlias = Callable[[Step, Params, Any, Params], tuple[Params, Receive]]
+
+
 class DCDState(NamedTuple):
     """DCD-PSGD remembers its momentum; the copies that neighbours hold are the models themselves."""
 
     m: Any  # momentum [A, ...]; None without momentum
+
+
+class ECDState(NamedTuple):
+    """ECD-PSGD remembers its momentum and the estimates that neighbours hold."""
+
+    m: Any  # momentum [A, ...]; None without momentum
+    y_hat: Params  # the estimate of each agent's model [A, ...]
+
+
+def _rule_of_copies(
+    learning_rate: ScalarOrSchedule, compressor: Operator | None,
+    beta: Any, nesterov: bool, weight_decay: Any,
+    begin: Callable[[Any, Params], Any], exchange: Exchange,
+) -> Rule[Any]:  # fmt: skip
+    """Makes the rule of a method whose neighbours hold copies: what travels now is mixed in the next step.
+
+    `begin(m, x)` makes the state, of which `m` is the momentum; the other options are those of `dcd`.
+    """
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    momentum = local_momentum(beta, nesterov)
+    check_optional_compressor(compressor)
+
+    def step(s: Step, x: Params, state: Any) -> tuple[Params, Any]:
+        check_one_copy(s)
+        eta = rate(s.t)
+        direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
+        theta, receive = exchange(s, x, state._replace(m=m), tree_map(lambda d: eta * d, direction))
+        q, sent = compressed(s, compressor, theta)
+        s.network.record(sent)
+        return receive(q)
+
+    return Rule(lambda x: begin(momentum.init(x), x), step, requires="doubly")
 
 
 @printed
@@ -49,23 +95,49 @@ def dcd(
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 + 2) / 2 - 0.1 g
     Array([0., 1.], dtype=float32)
     """
-    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    momentum = local_momentum(beta, nesterov)
-    check_optional_compressor(compressor)
     checks.choice("mixing", mixing, MIXINGS)
 
-    def init(x: Params) -> DCDState:
-        return DCDState(momentum.init(x))
+    def exchange(s: Step, x: Params, state: DCDState, move: Params) -> tuple[Params, Receive]:
+        z = jax.tree.map(jnp.subtract, s.network.correction(x, (), mixing), move)
+        return z, lambda q: (jax.tree.map(jnp.add, x, q), state)
 
-    def step(s: Step, x: Params, state: DCDState) -> tuple[Params, DCDState]:
-        check_one_copy(s)
-        eta = rate(s.t)
-        direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
-        # The neighbours' models are known: what travels now is mixed in the next step.
-        correction = s.network.correction(x, (), mixing)
-        z = tree_map(lambda p, d: p - eta * d, correction, direction)
-        q, sent = compressed(s, compressor, z)
-        s.network.record(sent)
-        return jax.tree.map(jnp.add, x, q), DCDState(m)
+    rule = _rule_of_copies(
+        learning_rate, compressor, beta, nesterov, weight_decay, lambda m, x: DCDState(m), exchange
+    )
+    return Method("dcd", topology, rule)
 
-    return Method("dcd", topology, Rule(init, step, requires="doubly"))
+
+@printed
+def ecd(
+    topology: Graphs, learning_rate: ScalarOrSchedule, *,
+    compressor: Operator | None = None,
+    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+) -> Method:  # fmt: skip
+    """Makes ECD-PSGD: extrapolated models are compressed. The options are those of `sj.dpsgd`.
+
+    Args:
+      compressor: an unbiased operator Q on extrapolations; None sends them as they are: x becomes
+        W x - eta d(g).
+
+    >>> method, x = sj.ecd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 + 2) / 2 - 0.1 g
+    Array([0., 1.], dtype=float32)
+    """
+    checks.choice("mixing", mixing, MIXINGS)
+
+    def exchange(s: Step, x: Params, state: ECDState, move: Params) -> tuple[Params, Receive]:
+        t = jnp.asarray(s.t + 1, float)
+        new = jax.tree.map(jnp.subtract, s.network.mix(state.y_hat, (), mixing), move)
+        z = tree_map(lambda x, new: (1 - t / 2) * x + t / 2 * new, x, new)
+
+        def receive(q: Params) -> tuple[Params, ECDState]:
+            y_hat = tree_map(lambda y, q: (1 - 2 / t) * y + 2 / t * q, state.y_hat, q)
+            return new, state._replace(y_hat=y_hat)
+
+        return z, receive
+
+    def begin(m: Any, x: Params) -> ECDState:
+        return ECDState(m, jax.tree.map(jnp.copy, x))
+
+    rule = _rule_of_copies(learning_rate, compressor, beta, nesterov, weight_decay, begin, exchange)
+    return Method("ecd", topology, rule._replace(restartable=False))

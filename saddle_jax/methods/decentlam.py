@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, models_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
 
@@ -35,7 +34,7 @@ class DecentLaMState(NamedTuple):
 def decentlam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes DecentLaM. The options are those of `sj.dpsgd`.
 
@@ -45,7 +44,8 @@ def decentlam(
     (Array([0.5, 0.5], dtype=float32), Array([-5., 15.], dtype=float32))
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    beta, gossip = local_momentum(beta, nesterov=False).beta, models_gossip(compressor, gamma, order, mixing)
+    beta = local_momentum(beta, nesterov=False).beta
+    gossip = gossip_of(topology, gossip, compressor, gamma)
 
     def init(x: Params) -> DecentLaMState:
         return DecentLaMState(zeros_like(x), gossip.init(x))

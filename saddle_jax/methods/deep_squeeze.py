@@ -19,10 +19,10 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_optional_compressor, check_rate, compressed
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -46,13 +46,14 @@ def deep_squeeze(
 
     Args:
       compressor: the operator Q on models; None sends them as they are, and with gamma = 1 that is D-PSGD.
-      gamma: averaging rate in (0, 1]; strong compression needs a small one.
+      gamma: averaging rate, a number or a function of the step, see `sj.exact`; small for few bits.
 
     >>> method, x = sj.deep_squeeze(sj.complete(2), 0.1, gamma=1.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
     Array([0.5, 0.5], dtype=float32)
     """
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    gamma_at = check_rate(gamma, topology)
     momentum = local_momentum(beta, nesterov)
     check_optional_compressor(compressor)
     checks.choice("mixing", mixing, MIXINGS)
@@ -61,13 +62,13 @@ def deep_squeeze(
         return DeepSqueezeState(momentum.init(x), zeros_like(x))
 
     def step(s: Step, x: Params, state: DeepSqueezeState) -> tuple[Params, DeepSqueezeState]:
-        eta = rate(s.t)
+        eta, gamma_t = rate(s.t), gamma_at(s.t)
         direction, m = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.m)
         h = tree_map(lambda x, d: x - eta * d, x, direction)
         v = jax.tree.map(jnp.add, h, state.e)
         c, sent = compressed(s, compressor, v)
         e = jax.tree.map(jnp.subtract, v, c)
         correction = s.network.correction(c, sent, mixing)
-        return tree_map(lambda h, p: h + gamma * p, h, correction), DeepSqueezeState(m, e)
+        return tree_map(lambda h, p: h + gamma_t * p, h, correction), DeepSqueezeState(m, e)
 
     return Method("deep_squeeze", topology, Rule(init, step, requires="doubly"))

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, models_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 from saddle_jax.methods.rounds import LOCAL, in_rounds
@@ -42,7 +41,7 @@ class DFedAvgMState(NamedTuple):
 def dfedavgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes DFedAvgM; with a compressor its models travel by CHOCO, not by the paper's own quantization.
 
@@ -63,7 +62,7 @@ def dfedavgm(
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     beta = checks.real("beta", beta, at_least=0.0, below=1.0)
     gossips = checks.whole("gossips", gossips, at_least=1)
-    gossip = models_gossip(compressor, gamma, order, mixing)
+    gossip = gossip_of(topology, gossip, compressor, gamma)
 
     def init(x: Params) -> DFedAvgMState:
         return DFedAvgMState(zeros_like(x), gossip.init(x))
@@ -86,7 +85,7 @@ def dfedavgm(
 def dfedsam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, rho: Any = 0.01, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
 
@@ -97,6 +96,6 @@ def dfedsam(
     """
     method = dfedavgm(
         topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,
-        weight_decay=weight_decay, gamma=gamma, compressor=compressor, order=order, mixing=mixing,
+        weight_decay=weight_decay, gamma=gamma, compressor=compressor, gossip=gossip,
     )  # fmt: skip
     return dataclasses.replace(method, name="dfedsam", gradient=sam(rho))

@@ -14,11 +14,10 @@ from typing import Any, Literal, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, models_gossip, pair_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 from saddle_jax.methods.rounds import LOCAL, in_rounds
@@ -40,7 +39,7 @@ Variant = Literal["atc", "awc", "double"]
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, which the paper does not have, CHOCO-SGD. Others share these options.
@@ -55,10 +54,10 @@ def dpsgd(
       weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
       local_steps: k; the network is used in every k-th step ("gossip every k"). The momentum goes on
         through the rounds.
-      gamma: averaging rate in (0, 1].
+      gamma: averaging rate, a number or a function of the step, see `sj.exact`.
       compressor: the operator Q; None sends models as they are.
-      order: order of compressed gossip, "choco" or "paper", see `sj.choco`.
-      mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
+      gossip: how models travel, `sj.exact(gamma)` or `sj.choco(compressor, gamma)`, which have more options
+        than `gamma` and `compressor`, short for it.
       variant: where the average stands, "atc", "awc" or "double", see the module; without momentum "double"
         is "atc".
 
@@ -70,7 +69,8 @@ def dpsgd(
     checks.choice("variant", variant, ("atc", "awc", "double"))
     momentum = local_momentum(beta, nesterov)
     averages_m = variant == "double" and not momentum.is_none
-    gossip = (pair_gossip if averages_m else models_gossip)(compressor, gamma, order, mixing)
+    gossip = gossip_of(topology, gossip, compressor, gamma)
+    gossip = gossip.pair() if averages_m else gossip
 
     def init(x: Params) -> DPSGDState:
         m = momentum.init(x)

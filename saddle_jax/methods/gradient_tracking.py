@@ -23,11 +23,10 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, pair_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -47,7 +46,7 @@ def gradient_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Literal["atc", "diging"] = "atc", momentum: Literal["tracked", "updates"] = "tracked",
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes gradient tracking. The options that are not named here are those of `sj.dpsgd`.
 
@@ -67,7 +66,7 @@ def gradient_tracking(
         raise ArgumentError(
             "momentum must be 'tracked' for variant 'diging', got 'updates': use sj.momentum_tracking"
         )
-    ball, gossip = local_momentum(beta, nesterov), pair_gossip(compressor, gamma, order, mixing)
+    ball, gossip = local_momentum(beta, nesterov), gossip_of(topology, gossip, compressor, gamma).pair()
 
     def init(x: Params) -> GradientTrackingState:
         return GradientTrackingState(zeros_like(x), ball.init(x), gossip.init((x, x)))

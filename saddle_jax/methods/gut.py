@@ -33,12 +33,11 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import check_rate, models_gossip
-from saddle_jax.core.messages import Message
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, GossipOptions, gossip_of, known_options
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import Message
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse, local_momentum
 from saddle_jax.methods.stability import are_known, smallest_eigenvalue
@@ -60,7 +59,8 @@ class GUTState(NamedTuple):
 def gut(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     mu: Any = None, beta: Any = 0.0, nesterov: bool = False, point: Literal["mixed", "current"] = "mixed",
-    weight_decay: Any = 0.0, gamma: Any = 1.0, compressor: Operator | None = None, mixing: Mixing = "auto",
+    weight_decay: Any = 0.0,
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes GUT; with momentum, QG-GUTm. The options that are not named here are those of `sj.dpsgd`.
 
@@ -74,9 +74,11 @@ def gut(
     >>> x, state.rule.d  # from 1, the mean model; the second agent moved by gossip alone
     (Array([0., 1.], dtype=float32), Array([ 0., 10.], dtype=float32))
     """
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     checks.choice("point", point, ("mixed", "current"))
-    momentum, gossip = local_momentum(beta, nesterov), models_gossip(compressor, gamma, "choco", mixing)
+    momentum, gossip = local_momentum(beta, nesterov), gossip_of(topology, gossip, compressor, gamma)
+    options = known_options(gossip)
+    checks.choice("order", options.order, ("choco",))
     beta = momentum.beta
     if mu is None:
         mu = 0.9 if momentum.is_none else (1 - beta) / 2
@@ -92,7 +94,7 @@ def gut(
         correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
         g = decayed(s.gradient(where), where, weight_decay)
-        tracked = _mixed_direction(s, state, gossip_state, compressor, gamma, mixing)
+        tracked = _mixed_direction(s, state, gossip_state, options)
 
         def track(g: Array, correction: Array, tracked: Array, c: Array) -> Any:
             return g - correction * per_eta + mu * (tracked - c)
@@ -103,22 +105,21 @@ def gut(
         return new, GUTState(d, c, m, jnp.asarray(per_eta).astype(state.per_eta.dtype), gossip_state)
 
     method = Method("gut", topology, Rule(init, step, requires="doubly"))
-    _check_stable(topology, mu, beta, nesterov, gamma)
+    _check_stable(topology, mu, beta, nesterov, options.gamma)
     return method
 
 
-def _mixed_direction(
-    s: Step, state: GUTState, gossip_state: Any, compressor: Operator | None, gamma: Any, mixing: Mixing
-) -> Params:
+def _mixed_direction(s: Step, state: GUTState, gossip_state: Any, options: GossipOptions) -> Params:
     """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
-    if compressor is None:
+    if options.compressor is None:
         known = state.d
         copied = s.network.topology.has_fixed_links and s.network.faults is None
         sent: Any = () if copied else Message(known)
     else:
         old, new = state.gossip_state.public, gossip_state.public
         known, sent = tree_map(lambda old, new: (old - new) * state.per_eta, old, new), ()
-    correction = s.network.correction(known, sent, mixing)
+    correction, gamma = s.network.correction(known, sent, options.mixing), options.gamma
+    gamma = gamma(s.t) if callable(gamma) else gamma
     return tree_map(lambda d, p: d + gamma * p, state.d, correction)
 
 

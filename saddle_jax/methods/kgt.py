@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, models_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse
 from saddle_jax.methods.rounds import LOCAL, in_rounds
@@ -42,7 +41,7 @@ class KGTState(NamedTuple):
 def kgt(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     local_steps: int = 5, eta_s: Any = 1.0, weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes K-GT; with a compressor, models and directions both travel by CHOCO.
 
@@ -61,7 +60,7 @@ def kgt(
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
     eta_s = checks.real("eta_s", eta_s, above=0.0)
-    gossip = models_gossip(compressor, gamma, order, mixing)
+    gossip = gossip_of(topology, gossip, compressor, gamma)
 
     def init(x: Params) -> KGTState:
         return KGTState(zeros_like(x), zeros_like(x), gossip.init(x), gossip.init(x))

@@ -14,11 +14,10 @@ from typing import Any, Literal, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Order, pair_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -39,7 +38,7 @@ class MomentumTrackingState(NamedTuple):
 def momentum_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, init: Literal["zero", "mean"] = "zero", weight_decay: Any = 0.0,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes Momentum Tracking. The options that are not named here are those of `sj.dpsgd`.
 
@@ -53,7 +52,8 @@ def momentum_tracking(
     """
     checks.choice("init", init, ("zero", "mean"))
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
-    beta, gossip = local_momentum(beta, nesterov=False).beta, pair_gossip(compressor, gamma, order, mixing)
+    beta = local_momentum(beta, nesterov=False).beta
+    gossip = gossip_of(topology, gossip, compressor, gamma).pair()
 
     def begin(x: Params) -> MomentumTrackingState:
         return MomentumTrackingState(zeros_like(x), zeros_like(x), gossip.init((x, x)))

@@ -15,9 +15,9 @@ from typing import Any
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import Mixing
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.beer import beer_rule
 
@@ -44,5 +44,5 @@ def motef(
     def estimate(g: Params, M: Params) -> Params:
         return tree_map(lambda g, M: (1 - lam) * M + lam * g, g, M)
 
-    rule = beer_rule(learning_rate, compressor, gamma, weight_decay, mixing, estimate)
+    rule = beer_rule(topology, learning_rate, compressor, gamma, weight_decay, mixing, estimate)
     return Method("motef", topology, rule)

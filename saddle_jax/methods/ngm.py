@@ -21,12 +21,11 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Operator, Params, ScalarOrSchedule, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
-from saddle_jax.core.messages import Message
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Message, Mixing
+from saddle_jax.core.optax import check_undirected, on_network
 from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.transforms import check_topology, on_network
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 
@@ -65,7 +64,8 @@ def ngm(
     Array([0.5, 0.5], dtype=float32)
     """
     check_undirected(topology)
-    rate, weight_decay, gamma = checks.schedule(learning_rate), check_decay(weight_decay), check_rate(gamma)
+    rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)
+    gamma_at = check_rate(gamma, topology)
     momentum = local_momentum(beta, nesterov)
     checks.choice("self_gradient", self_gradient, SELF_GRADIENTS)
     checks.choice("mixing", mixing, MIXINGS)
@@ -78,7 +78,8 @@ def ngm(
     def step(s: Step, x: Params, state: NGMState) -> tuple[Params, NGMState]:
         eta, error = rate(s.t), state.error
         # 3: the models go out, once: they are mixed (16 / 23) and differentiated where they arrive.
-        mixed = tree_map(lambda x, p: x + gamma * p, x, s.network.correction(x, mixing=mixing))
+        gamma_t, correction = gamma_at(s.t), s.network.correction(x, mixing=mixing)
+        mixed = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         own = mixed if self_gradient == "mixed" else None
         if compressor is None:
             g = s.cross_gradient_mean(x, own, sent=())  # 4 to 11
@@ -159,13 +160,6 @@ def neighbourhood_mean(
         return s.network.average(pairs), NeighbourhoodMeanState(error)
 
     return on_network(topology, init, update, pairs=compressor is not None)
-
-
-def check_undirected(topology: Any) -> None:
-    """Checks a graph for cross-gradients: whoever gets my model must be able to answer me."""
-    check_topology(topology)
-    if topology.is_directed:
-        raise ArgumentError(f"topology must be undirected to exchange cross-gradients, got {topology.name}")
 
 
 def _no_error(topology: Graphs, x: Params) -> Params:

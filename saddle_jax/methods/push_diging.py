@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import MIXINGS, Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import scale_slices, tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
 from saddle_jax.methods.sgp import unbiased, whole_mass

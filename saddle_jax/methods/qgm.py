@@ -14,17 +14,13 @@ where the last step of a round includes the gossip.
 
 from typing import Any, NamedTuple
 
-import optax
-
 from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
-from saddle_jax.core.gossip import Gossip, Order, models_gossip
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs, Mixing
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gossip import Gossip, gossip_of
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.transforms import gossip_of, transform_of
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed, inverse
 from saddle_jax.methods.rounds import LOCAL, in_rounds
@@ -91,7 +87,7 @@ def qgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
     local_steps: int = 1,
-    gamma: Any = 1.0, compressor: Operator | None = None, order: Order = "choco", mixing: Mixing = "auto",
+    gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes QGM; with a compressor, Comp QGM. The options are those of `sj.dpsgd`, and `mu`.
 
@@ -103,26 +99,6 @@ def qgm(
     >>> x, state.rule.m_hat  # half of the step that was made, in units of a gradient
     (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))
     """
-    gossip = models_gossip(compressor, gamma, order, mixing)
+    gossip = gossip_of(topology, gossip, compressor, gamma)
     rule = quasi_global_rule(gossip, learning_rate, beta, mu, nesterov, weight_decay, local_steps)
     return Method("qgm", topology, rule)
-
-
-def quasi_global_momentum(
-    gossip: optax.GradientTransformation, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.9, mu: Any = None, nesterov: bool = True,
-) -> optax.GradientTransformationExtraArgs:  # fmt: skip
-    """Makes a transform of stacked gradients [A, ...]: momentum, learning rate and the given gossip.
-
-    The momentum watches the gossip. The options are those of `sj.qgm`.
-
-    Args:
-      gossip: the averaging inside the step: `sj.gossip`, `sj.choco_gossip`, or a chain that ends
-        in one. It gets x_{t+1/2} - x_t and returns x_{t+1} - x_t.
-
-    >>> momentum = sj.quasi_global_momentum(sj.gossip(sj.complete(2)), 0.1, beta=0.5)
-    >>> x = jnp.array([0.0, 2.0])
-    >>> optax.apply_updates(x, momentum.update(jnp.array([10.0, 0.0]), momentum.init(x), x)[0])
-    Array([0.25, 0.25], dtype=float32)
-    """
-    return transform_of(quasi_global_rule(gossip_of(gossip), learning_rate, beta, mu, nesterov, 0.0))

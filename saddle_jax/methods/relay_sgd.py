@@ -25,11 +25,9 @@ from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
 from saddle_jax.core import trees
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
-from saddle_jax.core.transforms import check_topology
+from saddle_jax.core.topology import Graphs, check_topology
 from saddle_jax.core.trees import tree_map
 from saddle_jax.methods.momentum import check_decay, decayed, local_momentum
 

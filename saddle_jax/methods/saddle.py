@@ -14,10 +14,9 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import ScalarOrSchedule
-from saddle_jax.core.estimator import GradientEstimator, plain_gradient
-from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.printed import printed
+from saddle_jax.core.gradients import GradientEstimator, plain_gradient
+from saddle_jax.core.method import Method, printed
+from saddle_jax.core.topology import Graphs
 from saddle_jax.methods.dpsgd import dpsgd
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.qgm import qgm

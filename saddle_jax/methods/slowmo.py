@@ -23,8 +23,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Params, ScalarOrSchedule
-from saddle_jax.core.method import Method
-from saddle_jax.core.printed import printed
+from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.trees import tree_map, zeros_like
 from saddle_jax.methods.momentum import inverse

@@ -1,7 +1,7 @@
 """What the eigenvalues of W allow: the checks of methods that some graphs make diverge."""
 
 from saddle_jax.base.checks import is_array
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 
 
 def smallest_eigenvalue(topology: Graphs) -> float | None:
@@ -12,5 +12,5 @@ def smallest_eigenvalue(topology: Graphs) -> float | None:
 
 
 def are_known(*values: object) -> bool:
-    """Whether these hyperparameters are numbers: an array, such as one of the state, is not checked."""
-    return not any(is_array(value) for value in values)
+    """Whether these hyperparameters are numbers: what is in the state or varies cannot be checked."""
+    return not any(callable(value) or is_array(value) for value in values)

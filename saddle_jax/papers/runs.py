@@ -60,7 +60,7 @@ def _has(config: Config, name: str) -> bool:
     if name == "biased":
         return config.compressor.startswith("quantize")
     if name == "order":
-        return config.compressor != "none" and "order" in METHODS.options(config.method)
+        return config.compressor != "none" and "gossip" in METHODS.options(config.method)
     if name == "ascent_reuse":
         return config.ascent_every > 1
     return name == "norm" or name in METHODS.options(config.method)

@@ -316,7 +316,7 @@ def compile_step(program: Program, options: dict[str, Any] | None = None) -> tup
     steps = min(program.steps_per_dispatch, program.trial.steps)
     first = jax.ShapeDtypeStruct((), np.int32)
     # Before the mesh is entered: what is computed inside would run on its devices, which may not be there.
-    arguments = program.part_like, input_shapes(program), first, first, steps, program.phase(0, steps)
+    arguments = program.part_like, input_shapes(program), first, first, steps, program.kind(0, steps)
     with program.placement.active():
         return program.compiled.lower(*arguments).compile(options), steps
 

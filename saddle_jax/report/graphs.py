@@ -15,8 +15,7 @@ import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import Graphs, Topology
 from saddle_jax.graphs import GRAPHS, files
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.runs.table import Run

@@ -6,7 +6,7 @@ from saddle_jax.base.registry import Registry
 GRADIENTS = Registry(
     "gradient",
     {
-        "plain": "saddle_jax.core.estimator:plain_gradient",
+        "plain": "saddle_jax.core.gradients:plain_gradient",
         "sam": "saddle_jax.sam.sam:sam",
         "asam": "saddle_jax.sam.asam:asam",
         "looksam": "saddle_jax.sam.looksam:looksam",
@@ -14,7 +14,7 @@ GRADIENTS = Registry(
         "esam": "saddle_jax.sam.esam:esam",
         "lesam": "saddle_jax.sam.lesam:lesam",
     },
-    kinds=["saddle_jax.core.estimator:GradientEstimator"],
+    kinds=["saddle_jax.core.gradients:GradientEstimator"],
     context=["share"],
     group="saddle_jax.sam",
 )

@@ -14,7 +14,8 @@ from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.core.faults import LOST_WEIGHTS
 from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.mixing import MIXINGS, Graphs
+from saddle_jax.core.network import MIXINGS
+from saddle_jax.core.topology import Graphs
 from saddle_jax.data.partition import KINDS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.data.sources import check_name
@@ -94,6 +95,15 @@ OPTIONS = (
     "self_gradient",
     "local_steps",
 )
+# Settings that say parts of a method's gossip.
+OF_GOSSIP = ("order", "mixing")
+
+
+def leaves_open(method: str, option: str) -> bool:
+    """Tells whether a method has an option that its spec does not give; imports what is not ours."""
+    if option in OF_GOSSIP and option not in METHODS.options(method):
+        option = "gossip"
+    return METHODS.leaves_open(method, option)
 
 
 def settings_without_meaning(
@@ -106,7 +116,7 @@ def settings_without_meaning(
     return {
         name: defaults[name]
         for name in OPTIONS
-        if settings[name] != defaults[name] and not METHODS.leaves_open(method, name)
+        if settings[name] != defaults[name] and not leaves_open(method, name)
     }
 
 
@@ -233,7 +243,7 @@ def has(config: "Config", name: str) -> bool:
         return name in _open_of_sam(config)
     if name in _NEEDS:
         return bool(getattr(config, _NEEDS[name]))
-    return METHODS.leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
+    return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
 
 
 def _open_of_sam(config: "Config") -> set[str]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.faults import Faults, LostWeight
-from saddle_jax.core.timing import Timing
+from saddle_jax.core.faults import Faults, LostWeight, Timing
 
 if TYPE_CHECKING:
     from saddle_jax.settings.config import Config

@@ -11,7 +11,7 @@ import numpy as np
 
 from saddle_jax.base.registry import parameters_of
 from saddle_jax.base.types import Array, Params
-from saddle_jax.core.estimator import GradientEstimator, GradientFn
+from saddle_jax.core.gradients import GradientEstimator, GradientFn
 from saddle_jax.core.method import Method
 from saddle_jax.methods.ngm import ngm
 from saddle_jax.methods.saddle import saddle

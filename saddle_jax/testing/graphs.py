@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from saddle_jax.base.registry import parameters_of
-from saddle_jax.core.graphs import TimeVarying
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology, are_connected
+from saddle_jax.core.topology import Graphs, TimeVarying, Topology, are_connected
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 
 _AGENTS = 8

@@ -11,10 +11,9 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Registry, is_code, parameters_of, parse
 from saddle_jax.base.types import Operator
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.estimator import GradientEstimator
-from saddle_jax.core.graphs import TimeVarying
+from saddle_jax.core.gradients import GradientEstimator
 from saddle_jax.core.method import Method
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import TimeVarying, Topology
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import BUILTIN, dataset_of, load
 from saddle_jax.graphs import GRAPHS, make_graph

@@ -20,9 +20,8 @@ from saddle_jax.base.types import Array, Batch, Key, Params, Tree
 from saddle_jax.compression.base import identity
 from saddle_jax.core.faults import Faults
 from saddle_jax.core.gradients import Gradients
-from saddle_jax.core.messages import Message, Round
 from saddle_jax.core.method import Method, MethodState
-from saddle_jax.core.network import Network
+from saddle_jax.core.network import Message, Network, Round
 from saddle_jax.core.rule import Step
 from saddle_jax.core.topology import Topology, from_matrix
 from saddle_jax.devices import lifting

@@ -22,10 +22,11 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Spec, is_code, is_object
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.estimator import GradientEstimator
+from saddle_jax.core.gossip import choco, exact
+from saddle_jax.core.gradients import GradientEstimator
 from saddle_jax.core.hyperparams import with_hyperparams
 from saddle_jax.core.method import Method
-from saddle_jax.core.mixing import Graphs
+from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
 from saddle_jax.data.recipes import Augmentation
@@ -39,7 +40,7 @@ from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import OPTIONS, Config, build_topology, check_imported, is_whole
+from saddle_jax.settings.config import OF_GOSSIP, OPTIONS, Config, build_topology, check_imported, is_whole
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
@@ -103,7 +104,9 @@ def build_method(
     check_imported(config)
     settings, own = _settings(config, numbers or {}), _own_options(numbers or {})
     spec = METHODS.parse(config.method)
-    options = {**_options(settings), **METHODS.given(spec), **_of("method", own)}
+    options = {**_options(settings), **METHODS.arguments(spec), **_of("method", own)}
+    if "gossip" in METHODS.options(spec):
+        options = _with_gossip(options)
     method = METHODS.make(
         spec._replace(args=(), kwargs=tuple(options.items())), topology=topology, learning_rate=schedule
     )
@@ -172,7 +175,8 @@ def in_force(config: Config) -> dict[str, Any]:
 
 def _options(config: Config) -> dict[str, Any]:
     """Returns the options of the method that are settings; mu and local_steps may be left to the method."""
-    names = [name for name in METHODS.options(config.method) if name in SETTINGS]
+    takes = METHODS.options(config.method)
+    names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
     if "mu" in options and isinstance(config.mu, float) and config.mu < 0:
         del options["mu"]
@@ -182,6 +186,17 @@ def _options(config: Config) -> dict[str, Any]:
         named = config.compressor != "none"
         options["compressor"] = COMPRESSORS.make(config.compressor) if named else None
     return options
+
+
+def _with_gossip(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a method's options with one `gossip` in the place of the settings that say parts of it."""
+    rest = dict(options)
+    order, mixing = rest.pop("order", "choco"), rest.pop("mixing", "auto")
+    if "gossip" in rest or (order, mixing) == ("choco", "auto"):
+        return rest
+    compressor, gamma = rest.pop("compressor", None), rest.pop("gamma", 1.0)
+    rest["gossip"] = exact(gamma, mixing) if compressor is None else choco(compressor, gamma, order, mixing)
+    return rest
 
 
 def _options_of_sam(config: Config, spec: Spec) -> dict[str, Any]:

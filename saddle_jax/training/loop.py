@@ -18,8 +18,8 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import in_one_go
 from saddle_jax.base.types import Params
 from saddle_jax.core.comm_cost import table
-from saddle_jax.core.metrics import Axes
-from saddle_jax.core.metrics import Metrics as StepMetrics
+from saddle_jax.core.method import Metrics as StepMetrics
+from saddle_jax.core.rule import Axes
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
 from saddle_jax.runs.checkpoints import Checkpoints
@@ -395,7 +395,7 @@ class _Run:
         """Takes the steps of one call of the program."""
         count = self.calendar.together(self.step)
         inputs = feed.at(self.step)
-        with self._clock("steps", key=(count, self.program.phase(self.step, count))):
+        with self._clock("steps", key=(count, self.program.kind(self.step, count))):
             self.carry, self.newest = self.program.steps(self.carry, inputs, self.step, count)
             if self.profile:
                 jax.block_until_ready(self.carry)

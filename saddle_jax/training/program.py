@@ -20,8 +20,7 @@ import numpy as np
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, Tree
 from saddle_jax.core.comm_cost import CommCost, comm_cost
-from saddle_jax.core.method import Method, MethodState
-from saddle_jax.core.metrics import Metrics
+from saddle_jax.core.method import Method, MethodState, Metrics, StepKind
 from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.data import take
 from saddle_jax.data.batches import augmentation_key, counting
@@ -59,7 +58,7 @@ class RunStep(NamedTuple):
     agents_per_call: int  # how many of a device's agents are computed at a time
 
     def take(
-        self, carry: Carry, inputs: Inputs, root: Key, step: Any, phase: int | None
+        self, carry: Carry, inputs: Inputs, root: Key, step: Any, kind: StepKind | None
     ) -> tuple[Carry, Metrics]:
         """Takes one step; its epoch and place in that epoch follow from its number.
 
@@ -68,7 +67,7 @@ class RunStep(NamedTuple):
           inputs: with the samples [n, A, B] of this run.
           root: the key that all random numbers of the run come from.
           step: its number, int32 [].
-          phase: which kind of step it is, see `Method.phase`.
+          kind: which kind of step it is, see `Method.kind`.
         """
         trial = self.trial
         batch = self.placement.cut_batches(self._batch(inputs, root, step))
@@ -79,7 +78,7 @@ class RunStep(NamedTuple):
                 carry.state,
                 batch,
                 method_key(root, step),
-                phase=phase,
+                kind=kind,
                 diagnostics=trial.config.diagnostics,
                 agents_per_call=self.agents_per_call,
             )
@@ -271,30 +270,30 @@ class Program:
         self, carry: list[Carry], inputs: Inputs, first: int, count: int = 1
     ) -> tuple[list[Carry], list[Metrics]]:
         """Takes `count` steps from number `first` on; returns the last one's metrics, call by call."""
-        phase, done = self.phase(first, count), []
+        kind, done = self.kind(first, count), []
         with self.placement.active():
             for number, part in enumerate(carry):
                 runs = np.int32(number * self.at_once)
-                done.append(in_turn(self.compiled, part, inputs, runs, np.int32(first), count, phase))
+                done.append(in_turn(self.compiled, part, inputs, runs, np.int32(first), count, kind))
         return [part for part, _ in done], [metrics for _, metrics in done]
 
-    def phase(self, first: int, count: int) -> int | None:
-        """Tells which kind of steps these are, see `Method.phase`; None where they differ in that."""
-        phases = {self.method.phase(step) for step in range(first, first + count)}
-        return phases.pop() if len(phases) == 1 else None
+    def kind(self, first: int, count: int) -> StepKind | None:
+        """Tells which kind of steps these are, see `Method.kind`; None where they differ in that."""
+        kinds = {self.method.kind(step) for step in range(first, first + count)}
+        return kinds.pop() if len(kinds) == 1 else None
 
     @functools.cached_property
     def compiled(self) -> Any:
-        """The jitted (carry, inputs, runs, first, count, phase) -> (carry, metrics); the carry is donated.
+        """The jitted (carry, inputs, runs, first, count, kind) -> (carry, metrics); the carry is donated.
 
         `runs` is the number of the first of the C runs that it computes, `first` the first of `count` steps.
         """
 
-        def run_steps(carry, inputs, runs, first, count, phase):
+        def run_steps(carry, inputs, runs, first, count, kind):
             if count == 1:
-                return self._step(carry, inputs, runs, first, phase)
+                return self._step(carry, inputs, runs, first, kind)
             carry, metrics = jax.lax.scan(
-                lambda carry, step: self._step(carry, inputs, runs, step, phase),
+                lambda carry, step: self._step(carry, inputs, runs, step, kind),
                 carry,
                 first + jnp.arange(count, dtype=jnp.int32),
             )
@@ -304,9 +303,9 @@ class Program:
         shardings = None if everywhere is None else (self._part_shardings, everywhere)
         return jax.jit(run_steps, static_argnums=(4, 5), donate_argnums=0, out_shardings=shardings)
 
-    def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, phase: int | None) -> Any:
+    def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, kind: StepKind | None) -> Any:
         def single(carry: Carry, root: Key, samples: Array) -> Any:
-            return run.take(carry, inputs._replace(samples=samples), root, step, phase)
+            return run.take(carry, inputs._replace(samples=samples), root, step, kind)
 
         run = RunStep(self.trial, self.placement, self.method, self.agents_per_call)
         arguments = self._those_of((self._roots, inputs.samples), runs)

@@ -205,7 +205,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
         "--config.learning_rate=0.05",
     ]
     grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
-    grid.append("--notogether")  # sweep_test.py has the other way
+    grid.append("--nosingle_program")  # sweep_test.py has the other way
     assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}

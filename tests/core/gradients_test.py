@@ -30,7 +30,7 @@ def sam_by_hand(problem, agent, model, step=0, rho=RHO):
 @pytest.mark.usefixtures("x64")
 def test_local_sam_perturbs_each_agent_by_its_own_norm():
     problem = Problem(5)
-    grads = jax.jit(sj.local_gradients(problem.loss_fn, RHO))(problem.params, problem.batch(0))
+    grads = jax.jit(sj.local_gradients(problem.loss_fn, sj.sam(RHO)))(problem.params, problem.batch(0))
     for i in range(5):
         chex.assert_trees_all_close(
             one(grads, i), sam_by_hand(problem, i, one(problem.params, i)), atol=1e-12
@@ -42,7 +42,7 @@ def test_local_sam_perturbs_each_agent_by_its_own_norm():
 @pytest.mark.parametrize("rho", [0.0, RHO])
 def test_cross_gradient_ik_is_the_neighbours_loss_at_the_own_model(graph, rho):
     problem = Problem(graph.size)
-    gradients = sj.cross_gradients(problem.loss_fn, graph, rho)
+    gradients = sj.cross_gradients(problem.loss_fn, graph, sj.sam(rho))
     grads = jax.jit(gradients)(problem.params, problem.batch(0))
     for i, k in np.ndindex(*graph.neighbours.shape):
         expected = sam_by_hand(problem, graph.neighbours[i, k], one(problem.params, i), rho=rho)
@@ -70,7 +70,7 @@ def test_the_mean_is_the_same_on_all_kinds_of_hardware(monkeypatch):
 @pytest.mark.parametrize("rho", [0.0, RHO])
 def test_the_mean_equals_averaging_all_pairs(graph, rho):
     problem = Problem(graph.size)
-    pairs = sj.cross_gradients(problem.loss_fn, graph, rho)(problem.params, problem.batch(0))
+    pairs = sj.cross_gradients(problem.loss_fn, graph, sj.sam(rho))(problem.params, problem.batch(0))
     expected = jax.tree.map(lambda g: np.einsum("ik,ik...->i...", graph.weights, g), pairs)
     mean, metrics = asked(MEAN, graph, sj.sam(rho), problem.loss_fn, problem.params, problem.batch(0))
     chex.assert_trees_all_close(mean, expected, atol=1e-12)
@@ -90,14 +90,14 @@ def asked(rule, graph, estimator, loss_fn, params, batch, **options):
     return gradient, metrics
 
 
-def backward_passes(rule, estimator, params, batch, phase=None):
+def backward_passes(rule, estimator, params, batch, kind=None):
     """How often the loss is differentiated in one step, per agent: each pass takes one tanh of [B, C]."""
 
     def loss_fn(p, d):
         return jnp.mean(jnp.tanh(d @ p))
 
     def step(p, d):
-        return asked(rule, sj.complete(len(p)), estimator, loss_fn, p, d, phase=phase)[0]
+        return asked(rule, sj.complete(len(p)), estimator, loss_fn, p, d, kind=kind)[0]
 
     return str(jax.make_jaxpr(step)(params, batch)).count(" = tanh")
 
@@ -111,24 +111,24 @@ def test_number_of_passes():
         every_five = sj.sam(RHO, 5, reuse)
         assert every_five.phases == (0, 1, 1, 1, 1)
         for phase, passes in ((0, 2), (1, 1)):
-            assert backward_passes(OWN, every_five, params, batch, phase) == passes
+            assert backward_passes(OWN, every_five, params, batch, (0, phase)) == passes
             assert every_five.passes(phase) == passes
     assert (sj.plain_gradient().passes_per_step, sj.sam(RHO).passes_per_step) == (1, 2)
     assert sj.sam(RHO, every=5).passes_per_step == pytest.approx(6 / 5)
 
 
-def test_the_caller_may_tell_the_phase_with_the_same_result():
+def test_the_caller_may_tell_the_kind_with_the_same_result():
     problem = Problem(5, steps=6)
     method = sj.q_saddle(sj.ring(5), 0.1, RHO, ascent_every=3)
     by_counter = by_caller = (problem.params, method.init(problem.params))
-    step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
+    step = jax.jit(method.step, static_argnums=0, static_argnames="kind")
     for t in range(6):
-        assert method.phase(t) == (0 if t in (0, 3) else 1)
+        assert method.kind(t) == (0, 0 if t in (0, 3) else 1)
         by_counter = step(problem.loss_fn, *by_counter, problem.batch(t))[:2]
-        by_caller = step(problem.loss_fn, *by_caller, problem.batch(t), phase=method.phase(t))[:2]
+        by_caller = step(problem.loss_fn, *by_caller, problem.batch(t), kind=method.kind(t))[:2]
     chex.assert_trees_all_close(by_counter, by_caller, rtol=1e-6)
     always = sj.q_saddle(sj.ring(5), 0.1, RHO)
-    assert {always.phase(t) for t in range(6)} == {0}
+    assert {always.kind(t) for t in range(6)} == {(0, 0)}
 
 
 @pytest.mark.parametrize("rule", [OWN, PAIRS])
@@ -148,15 +148,13 @@ def test_between_climbs_the_gradient_is_plain():
     problem = Problem(5)
     method, plain = sj.d_saddle(sj.ring(5), 0.1, RHO, ascent_every=2), sj.dpsgd(sj.ring(5), 0.1)
     arguments = (problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
-    flat = method.step(*arguments, phase=1)[0]
+    flat = method.step(*arguments, kind=(0, 1))[0]
     expected = plain.step(problem.loss_fn, problem.params, plain.init(problem.params), problem.batch(0))[0]
     chex.assert_trees_all_equal(flat, expected)
-    with pytest.raises(ValueError, match=r"phase must be one of \[0, 1\], got 2"):
-        method.step(*arguments, phase=2)
-    with pytest.raises(
-        ValueError, match=r"phase must be a static integer: jit with static_argnames=\('phase',\)"
-    ):
-        jax.jit(method.step, static_argnums=0)(*arguments, phase=0)
+    with pytest.raises(ValueError, match=r"kind must be one of \[\(0, 0\), \(0, 1\)\], got 2"):
+        method.step(*arguments, kind=2)
+    with pytest.raises(ValueError, match=r"kind must be static, .*: jit with static_argnames=\('kind',\)"):
+        jax.jit(method.step, static_argnums=0)(*arguments, kind=(0, 0))
 
 
 def test_steps_can_be_differentiated():
@@ -200,10 +198,10 @@ def test_wide_neighbourhoods_are_looped_over():
     def loss_fn(p, d):
         return jnp.sum(jnp.sin(p * d))
 
-    grads = sj.cross_gradients(loss_fn, topology, RHO)(params, batch)
+    grads = sj.cross_gradients(loss_fn, topology, sj.sam(RHO))(params, batch)
     i, j = 4, 7
     k = int(np.flatnonzero(topology.neighbours[i] == j)[0])
-    expected = sj.local_gradients(loss_fn, RHO)(params[i][None], batch[j][None])[0]
+    expected = sj.local_gradients(loss_fn, sj.sam(RHO))(params[i][None], batch[j][None])[0]
     np.testing.assert_allclose(grads[i, k], expected, rtol=1e-6)
     assert backward_passes(PAIRS, sj.sam(RHO), params, batch[:, None]) == 2
 
@@ -224,7 +222,14 @@ def test_aux_comes_back_stacked_from_the_own_batch():
 
 
 BAD = {
-    "rho": (lambda: sj.local_gradients(Problem.loss_fn, -0.1), "rho must be a number >= 0, got -0.1"),
+    "estimator": (
+        lambda: sj.local_gradients(Problem.loss_fn, 0.1),
+        r"estimator must be a GradientEstimator, such as sj.sam\(0.05\), got 0.1",
+    ),
+    "estimator that remembers": (
+        lambda: sj.local_gradients(Problem.loss_fn, sj.lesam())(Problem(5).params, Problem(5).batch(0)),
+        r"estimator must remember nothing .* got lesam\(",
+    ),
     "rho nan": (lambda: sj.sam(float("nan")), "rho must be a number >= 0, got nan"),
     "every": (lambda: sj.sam(0.1, 0), "every must be an integer >= 1, got 0"),
     "reuse": (lambda: sj.sam(0.1, 2, 3), "reuse must be a bool, such as True, got 3"),

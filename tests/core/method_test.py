@@ -1,6 +1,7 @@
 """The laws of a step, each over all methods: the paper's, and composed ones that it does not have."""
 
 import dataclasses
+import itertools
 
 import chex
 import jax
@@ -15,7 +16,7 @@ from suited import FIXED_LINKS, suited
 import saddle_jax as sj
 from saddle_jax import testing
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
-from saddle_jax.core.messages import Round
+from saddle_jax.core.network import Round
 from saddle_jax.methods import METHODS
 from saddle_jax.testing import methods
 from saddle_jax.testing.invariants import name_of
@@ -109,10 +110,10 @@ def test_graphs_take_turns_by_the_one_counter(name):
     for first, graphs in ((0, sj.alternate(a, b)), (length, sj.alternate(b, a))):
         method = dataclasses.replace(make(name, graphs), gradient=sj.plain_gradient())
         params, state = problem.params, method.init(problem.params)._replace(t=jnp.int32(first))
-        step = jax.jit(method.step, static_argnums=0, static_argnames="phase")
+        step = jax.jit(method.step, static_argnums=0, static_argnames="kind")
         for t in range(2 * length):
-            phase = method.phase(first + t)
-            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), phase=phase)
+            kind = method.kind(first + t)
+            params, state, _ = step(problem.loss_fn, params, state, problem.batch(t), kind=kind)
         assert int(state.t) == first + 2 * length
         ends.append(params)
     chex.assert_trees_all_close(*ends, rtol=1e-6, atol=1e-6)
@@ -205,3 +206,58 @@ def test_a_round_knows_both_accounts():
     whole, signs = Round((numbers,), (None,)), Round((numbers,), (sj.sign(),))
     assert (whole.wire_bytes, whole.paper_bits) == (4000, 32_000)
     assert (signs.wire_bytes, signs.paper_bits) == (129, 1000)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda graph: sj.qgm(graph, 0.1, compressor=sj.quantize(4)),
+        lambda graph: sj.saddle(sj.dpsgd(graph, 0.1, local_steps=2), sj.sam(0.2, every=3)),
+        lambda graph: sj.momentum_tracking(graph, 0.1, init="mean"),
+    ],
+    ids=["one kind", "pairs of kinds", "a first step"],
+)
+def test_a_compiled_step_is_the_step_of_its_kind(make):
+    method, problem, keys = make(sj.ring(5)), Problem(5, steps=6), jax.random.split(jax.random.key(0), 6)
+    step = method.compile(problem.loss_fn, diagnostics=True)
+    by_hand = jax.jit(method.step, static_argnums=0, static_argnames=("kind", "diagnostics"))
+    compiled = expected = (problem.params, method.init(problem.params))
+    for t in range(6):
+        *compiled, metrics = step(*compiled, problem.batch(t), keys[t])
+        *expected, wanted = by_hand(
+            problem.loss_fn, *expected, problem.batch(t), keys[t], kind=method.kind(t), diagnostics=True
+        )
+        assert set(metrics) == set(wanted)
+    chex.assert_trees_all_close(compiled, expected, rtol=1e-6)
+
+    def inside(carry, inputs):
+        return step(*carry, *inputs)[:2], None
+
+    batches = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(problem.batch, range(6)))
+    start = (problem.params, method.init(problem.params))
+    scanned, _ = jax.lax.scan(inside, start, (batches, keys))  # there t is not known
+    chex.assert_trees_all_close(scanned, tuple(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_a_compiled_step_is_traced_once_for_each_kind():
+    method, problem, traces = sj.dpsgd(sj.ring(5), 0.1, local_steps=3), Problem(5, steps=7), []
+
+    def loss_fn(params, batch):
+        traces.append(batch)
+        return problem.loss_fn(params, batch)
+
+    step, carry = method.compile(loss_fn), (problem.params, method.init(problem.params))
+    for t in range(7):
+        *carry, _ = step(*carry, problem.batch(t))
+    assert len(traces) == 2
+
+
+def test_the_kind_of_a_step_is_a_pair():
+    method = sj.saddle(sj.dpsgd(sj.ring(5), 0.1, local_steps=2), sj.sam(0.2, every=3))
+    assert [method.kind(t) for t in range(6)] == [(1, 0), (0, 1), (1, 1), (0, 0), (1, 1), (0, 1)]
+    problem = Problem(5)
+    arguments = (problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
+    ends = [method.step(*arguments, kind=kind)[0] for kind in ((1, 0), (1, 1), (0, 0), (0, 1))]
+    apart = [np.abs(one["w"] - other["w"]).max() for one, other in itertools.combinations(ends, 2)]
+    assert min(apart) > 1e-4
+    chex.assert_trees_all_close(method.step(*arguments)[0], ends[0], rtol=1e-6)

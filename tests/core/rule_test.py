@@ -69,9 +69,7 @@ def test_kinds_decided_by_the_caller_and_inside_the_program_are_the_same_steps(m
     inside, _, metrics = run(method, problem)
     params, state, kept = problem.params, method.init(problem.params), []
     for t in range(problem.steps):
-        params, state, _ = method.step(
-            problem.loss_fn, params, state, problem.batch(t), phase=method.phase(t)
-        )
+        params, state, _ = method.step(problem.loss_fn, params, state, problem.batch(t), kind=method.kind(t))
         kept.append(params)
     chex.assert_trees_all_close(inside, tree(lambda *x: jnp.stack(x), *kept), rtol=1e-5, atol=1e-6)
     if method.name == "averaging":
@@ -141,8 +139,8 @@ def test_a_silent_step_that_sends_and_steps_that_ask_differently_are_refused():
     with pytest.raises(sj.ArgumentError, match="fickle must ask for the same gradients"):
         method.init(jnp.zeros((4, 2)))
     local = local_sgd(sj.ring(4), 2)
-    with pytest.raises(sj.ArgumentError, match=r"phase must be one of \[0, 1\], got 2"):
-        local.step(lambda x, d: x.sum(), jnp.zeros((4, 2)), None, jnp.zeros(4), phase=2)
+    with pytest.raises(sj.ArgumentError, match=r"kind must be one of \[\(0, 0\), \(1, 0\)\], got \(2, 0\)"):
+        local.step(lambda x, d: x.sum(), jnp.zeros((4, 2)), None, jnp.zeros(4), kind=(2, 0))
 
 
 def knowing(needs):

@@ -14,14 +14,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What each diff adds, by the name that its laws are told with.
 ADDED = {
     "method": "sign_descent",
-    "gradient": "extragradient",
+    "estimator": "extragradient",
     "compressor": "Half",
     "graph": "wheel",
     "dataset": "stripes",
     "model": "bottleneck",
 }
 LAWS = (
-    "core/method", "methods/methods_common", "sam/gradients", "compression/compression", "core/topology",
+    "core/method", "methods/methods_common", "sam/estimators", "compression/compression", "core/topology",
     "data/sources", "models/models", "package/imports",
 )  # fmt: skip
 # The laws of the new things, then a run of all that settings can name.

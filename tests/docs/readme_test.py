@@ -52,6 +52,21 @@ def test_a_loop_of_ones_own_trains(capsys):
     assert capsys.readouterr().out
 
 
+def test_an_optax_loop_of_ones_own_trains(capsys):
+    names = {}
+    for number in range(3):
+        exec(program("library", number), names)
+        if number == 1:
+            printed, said = capsys.readouterr().out.splitlines()[-1], program("library", 1).splitlines()[-1]
+            assert f"# {printed}" == said
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2  # Adam and gradient tracking
+    for line in lines:
+        *weights, distance = (float(word.strip("[]")) for word in line.split() if word.strip("[]"))
+        np.testing.assert_allclose(weights, [1.0, -2.0, 0.5, 0.0], atol=0.05)
+        assert distance < 0.05
+
+
 def test_gradient_tracking_as_it_is_written_there_finds_the_optimum():
     names = {}
     exec(program("write_method"), names)

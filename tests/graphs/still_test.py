@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.core import spectrum
+from saddle_jax.core import topology
 from saddle_jax.graphs.expander import certified_gap
 
 # ---- Directed graphs
@@ -152,7 +152,7 @@ def test_large_graphs_have_the_same_eigenvalues_as_small_ones_solved_whole(monke
     digraphs = sj.alternate(sj.random_digraph(30, 3, seed=1), sj.random_digraph(30, 3, seed=2))
     whole = [(g.spectral_gap, g.smallest_eigenvalue) for g in graphs]
     gaps = [g.spectral_gap for g in (*turns, digraphs)]
-    monkeypatch.setattr(spectrum, "_DENSE_EIGENVALUES", 10)
+    monkeypatch.setattr(topology, "_DENSE_EIGENVALUES", 10)
     for graph, values in zip(graphs, whole, strict=True):
         again = sj.from_matrix(graph.mixing)
         assert (again.spectral_gap, again.smallest_eigenvalue) == pytest.approx(values, rel=1e-5)

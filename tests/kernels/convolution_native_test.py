@@ -140,7 +140,7 @@ def test_a_networks_gradients_through_sam_are_the_same_on_devices_and_those_of_x
         model = models.build("resnet8", 10, conv_impl=conv_impl)
         params = sj.replicate(models.init(model, (8, 8, 3), jax.random.key(1)), 4)
         loss = lambda p, x: jnp.mean(jnp.square(model.apply({"params": p}, x)))  # noqa: E731
-        return jax.jit(sj.local_gradients(loss, rho=0.1))(params, images)
+        return jax.jit(sj.local_gradients(loss, sj.sam(0.1)))(params, images)
 
     ours, theirs = gradients("native"), gradients("plain")
     largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(theirs))

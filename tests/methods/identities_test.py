@@ -225,7 +225,7 @@ def test_the_first_step_of_momentum_tracking_may_average_over_all():
     method = sj.momentum_tracking(IRREGULAR, 0.1, init="mean")
     kinds = method.trace({"w": jnp.zeros((5, 3))})
     assert [[r.everyone for r in kind.rounds] for kind in kinds] == [[False], [True, False]]
-    assert [method.phase(t) for t in range(3)] == [1, 0, 0]
+    assert [method.kind(t) for t in range(3)] == [(1, 0), (0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize(

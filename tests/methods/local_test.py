@@ -182,25 +182,25 @@ def test_slowmo_keeps_the_kinds_of_steps_that_a_method_has():
     method = sj.Method("mine", sj.ring(4), rule)
     slow = sj.slowmo(method, 0.1, every=3)
     assert (slow.name, slow.rule.requires) == ("mine+slowmo", "row")
-    phases = [slow.phase(t) for t in range(16)]
-    assert [kind // 2 for kind in phases] == [method.phase(t) for t in range(16)]
-    assert [kind % 2 for kind in phases] == [0, 0, 1] * 5 + [0]
+    kinds = [slow.rule.phase(t) for t in range(16)]
+    assert [kind // 2 for kind in kinds] == [method.rule.phase(t) for t in range(16)]
+    assert [kind % 2 for kind in kinds] == [0, 0, 1] * 5 + [0]
     assert slow.rule.local_kinds == (2,)  # in step 5 all agents take an average, though nobody gossips
     assert sj.slowmo(method, 0.1, every=3, average=False).rule.local_kinds == (2, 3)
     x = jnp.zeros((4, 2))
     state = slow.init(x)
     for t in range(8):
         x, state, metrics = slow.step(lambda x, d: 0.0, x, state, x)
-        assert int(metrics["kind"]) == method.phase(t)
+        assert int(metrics["kind"]) == method.rule.phase(t)
 
 
 def test_the_state_of_slowmo_may_be_donated_with_the_models():
     method, loss_fn = sj.slowmo(sj.dpsgd(sj.ring(4), 0.1), 0.1, every=2), Problem.loss_fn
     problem = Problem(4)
-    step = compiled(method.step, static_argnums=0, donate_argnums=(1, 2), static_argnames=("phase",))
+    step = compiled(method.step, static_argnums=0, donate_argnums=(1, 2), static_argnames=("kind",))
     params, state = problem.params, method.init(problem.params)
     for t in range(3):  # also after an outer step, which ends where a is
-        params, state, _ = step(loss_fn, params, state, problem.batch(t), phase=method.phase(t))
+        params, state, _ = step(loss_fn, params, state, problem.batch(t), kind=method.kind(t))
     chex.assert_tree_all_finite((params, state))
 
 

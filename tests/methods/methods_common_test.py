@@ -199,21 +199,6 @@ def test_two_compressors_in_one_method_are_told_apart():
     assert metrics["gradient_compression_error"].shape == (5, 3)
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("compressor", [None, sj.top_k(0.3)], ids=str)
-def test_quasi_global_momentum_outside_of_a_method_is_qgm(compressor):
-    problem = Problem(5)
-    history, _, _ = run(sj.qgm(IRREGULAR, 0.1, gamma=0.4, compressor=compressor), problem)
-    gossip = sj.choco_gossip(IRREGULAR, compressor, 0.4) if compressor else sj.gossip(IRREGULAR, 0.4)
-    transform, params = sj.quasi_global_momentum(gossip, 0.1), problem.params
-    gradients, state = jax.jit(sj.local_gradients(problem.loss_fn)), transform.init(params)
-    update = jax.jit(transform.update)
-    for t in range(problem.steps):
-        updates, state = update(gradients(params, problem.batch(t)), state, params)
-        params = optax.apply_updates(params, updates)
-    chex.assert_trees_all_close(params, jax.tree.map(lambda x: x[-1], history), atol=1e-12)
-
-
 def test_qgm_survives_a_learning_rate_of_zero():
     problem = Problem(5)
     method = sj.qgm(sj.ring(5), optax.linear_schedule(0.1, 0.0, 2))
@@ -233,5 +218,5 @@ def test_help_shows_the_options_of_both():
 
     parameters = inspect.signature(sj.q_saddle).parameters
     assert list(parameters)[:3] == ["topology", "learning_rate", "rho"]
-    assert {"ascent_every", "mu", "order", "compressor"} <= set(parameters)
+    assert {"ascent_every", "mu", "gossip", "compressor"} <= set(parameters)
     assert "options" not in parameters

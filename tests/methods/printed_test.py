@@ -42,7 +42,11 @@ def check(name, graph, compressor, *, rho, **options):
         **shared,
     )
     every, reuse = shared.pop("ascent_every", 1), shared.pop("ascent_reuse", False)
-    method = getattr(sj, name)(graph, SCHEDULE, compressor=compress, **shared)
+    if shared.pop("order", None) == "paper":
+        shared["gossip"] = sj.choco(compress, shared.pop("gamma"), order="paper")
+    else:
+        shared["compressor"] = compress
+    method = getattr(sj, name)(graph, SCHEDULE, **shared)
     if rho:
         method = sj.saddle(method, sj.sam(rho, every, reuse))
     history, _, _ = run(method, problem)

@@ -237,7 +237,9 @@ def test_two_gossips_draw_different_noise_and_note_different_metrics(problem):
             return keys[-1]
 
     network = Spy(method.topology, 0, jax.random.key(0))
-    step = sj.Step(0, params, network, FixedGradients(tree(jnp.ones_like, params)), diagnostics=True)
+    step = sj.Step(
+        0, params, network, FixedGradients(tree(jnp.ones_like, params), params, "mine"), diagnostics=True
+    )
     method.rule.step(step, params, method.rule.init(params))
     assert len({tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}) == 2
     assert {"compression_error", "compression_error_2", "zeta_by_layer", "zeta_by_layer_2"} <= set(step.notes)

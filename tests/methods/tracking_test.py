@@ -64,7 +64,10 @@ def check(case, graphs, *, rho=0.0, compressor=None, transcribed=None, **options
     name, own = CASES[case]
     problem, options = Problem(graphs.size), {"weight_decay": 0.03, **own, **options}
     packed = {} if compressor is None else {"compressor": compressor}
-    method = sj.saddle(sj.METHODS[name](graphs, SCHEDULE, **packed, **options), rho)
+    ours = {**options, **packed}
+    if ours.pop("order", None) == "paper":
+        ours["gossip"] = sj.choco(ours.pop("compressor"), ours.pop("gamma"), order="paper")
+    method = sj.saddle(sj.METHODS[name](graphs, SCHEDULE, **ours), rho)
     history, _, _ = run(method, problem)
     expected = getattr(published, name)(
         problem.start, lambda t: graphs.at(t).mixing, problem.gradient, problem.steps, eta,

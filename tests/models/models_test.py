@@ -87,7 +87,9 @@ def test_fast_and_plain_networks_are_the_same_function_of_the_same_parameters(na
     chex.assert_trees_all_equal(params[0], models.init(plain, (8, 8, 3), jax.random.key(0)))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
     batch = batch_for(name, lead=(3,))
-    grads = [jax.jit(sj.local_gradients(loss_of(model), rho=0.1))(stacked, batch) for model in (fast, plain)]
+    grads = [
+        jax.jit(sj.local_gradients(loss_of(model), sj.sam(0.1)))(stacked, batch) for model in (fast, plain)
+    ]
     chex.assert_trees_all_close(*grads, rtol=1e-3, atol=1e-5)
 
 

@@ -59,10 +59,10 @@ def test_the_embedded_text_has_a_model_of_the_stated_size():
 def test_agents_have_gradients_of_their_own():
     stacked = tree_map(lambda x: jnp.stack([x, 1.1 * x, 0.9 * x]), params_of(MODEL))
     batch = {"inputs": jnp.stack([TOKENS] * 3), "targets": jnp.stack([(TOKENS + 1) % 11] * 3)}
-    lifted = jax.jit(sj.local_gradients(loss_fn, rho=0.1))(stacked, batch)
+    lifted = jax.jit(sj.local_gradients(loss_fn, sj.sam(0.1)))(stacked, batch)
     for agent in range(3):
         own = jax.tree.map(lambda x, agent=agent: x[agent : agent + 1], (stacked, batch))
-        alone = sj.local_gradients(loss_fn, rho=0.1)(*own)
+        alone = sj.local_gradients(loss_fn, sj.sam(0.1))(*own)
         chex.assert_trees_all_close(jax.tree.map(lambda x, a=agent: x[a : a + 1], lifted), alone, atol=1e-5)
 
 

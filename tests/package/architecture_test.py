@@ -27,10 +27,10 @@ def test_a_link_says_where_it_leads():
 
 def test_every_room_is_described_in_the_order_of_imports():
     described = re.findall(r"\[(\w+)\]\(\.\./saddle_jax/\1\)", PAGE)
-    assert described == ROOMS
+    assert described == [room for room in ROOMS if (PACKAGE / room).is_dir()]
 
 
-def test_the_core_is_understood_after_eight_files():
+def test_a_step_is_understood_after_eight_files():
     sentence = re.search(r"read these eight files, in this order:(.*?)\n\n", PAGE, flags=re.DOTALL).group(1)
     assert re.findall(r"\[(\S+)\.py\]", sentence) == WALK
 

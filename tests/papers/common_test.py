@@ -29,7 +29,7 @@ GAINS = PAPER.gains("relay_sgd", "dpsgd", "1")
 
 
 def test_its_rows_are_settings_of_runs_at_every_scale():
-    config = PAPER.variant("smoke/cifar10-chain16-alpha0.01-relay_sgd-none", default="")
+    config = PAPER.variant("smoke/cifar10-path16-alpha0.01-relay_sgd-none", default="")
     assert (config.topology, config.agents, config.model) == ("path", 16, "logistic")
     assert build(config).trial.steps == 2
     assert runs.size_of(ENTRIES[0].config()).steps == SETTINGS["cifar10"].steps(16) == 200 * 98

@@ -176,7 +176,7 @@ def test_a_size_told_from_settings_is_that_of_the_run(changes):
     config = dataclasses.replace(SCALES["smoke"].apply(entry.config()), **changes)
     found, built = runs.size_of(config), build(config)
     assert found.steps == built.trial.steps
-    assert found.bytes_sent == built.ledger.wire_bytes_per_agent(found.steps)
+    assert found.bytes_sent == built.comm_cost.wire_bytes_per_agent(found.steps)
     assert found.passes == passes_per_step(built.method, built.shapes_of_one.params)
 
 

@@ -278,7 +278,7 @@ def test_the_printed_theorem_needs_the_proofs_condition_on_beta(beta, eta, is_pr
         return (jnp.sqrt(1 + (x - spread) ** 2) + jnp.sqrt(1 + (x + spread) ** 2)) / 2
 
     method = sj.q_saddle(topology, eta, rho, beta=beta, mu=0.0, nesterov=False)
-    gradients = sj.local_gradients(loss_fn, rho)
+    gradients = sj.local_gradients(loss_fn, sj.sam(rho))
 
     def step(carry, _):
         # x-bar by its own recursion (mu = 0): the mean of models as far apart as these is lost to rounding

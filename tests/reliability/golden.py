@@ -144,6 +144,11 @@ def run_of(settings, folder):
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
     names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "mixing", "local_steps")
     options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
+    if not {"order", "mixing"}.isdisjoint(options):
+        gamma, mixing, _ = (
+            options.pop(name) for name in ("gamma", "mixing", "order")
+        )  # nothing is compressed
+        options["gossip"] = sj.exact(gamma, mixing)
     graph = sj.ring(settings["agents"])
 
     def method(beta):

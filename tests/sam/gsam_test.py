@@ -8,7 +8,7 @@ import pytest
 from problem import Problem, run
 
 import saddle_jax as sj
-from saddle_jax.core.estimator import GradientFn
+from saddle_jax.core.gradients import GradientFn
 
 
 def models(estimator, problem):

@@ -9,7 +9,7 @@ from problem import Problem
 
 import saddle_jax as sj
 from saddle_jax.core.comm_cost import passes_per_step
-from saddle_jax.core.estimator import GradientFn
+from saddle_jax.core.gradients import GradientFn
 
 
 def recorded(along=None):

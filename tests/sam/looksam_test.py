@@ -71,8 +71,8 @@ def test_kinds_decided_by_the_caller_and_inside_the_program_are_the_same_steps()
     inside, _, _ = run(method, problem)
     params, state = problem.params, method.init(problem.params)
     for t in range(problem.steps):
-        phase = method.phase(t)
-        params, state, _ = method.step(problem.loss_fn, params, state, problem.batch(t), phase=phase)
+        kind = method.kind(t)
+        params, state, _ = method.step(problem.loss_fn, params, state, problem.batch(t), kind=kind)
     chex.assert_trees_all_close(jax.tree.map(lambda h: h[-1], inside), params, rtol=1e-4, atol=1e-5)
 
 

@@ -11,7 +11,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data, testing
 from saddle_jax.compression.signs import Sign
-from saddle_jax.core.estimator import GradientEstimator, nothing
+from saddle_jax.core.gradients import GradientEstimator, nothing
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.tasks.objectives import Metric, Objective
 

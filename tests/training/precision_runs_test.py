@@ -34,7 +34,7 @@ def step_of(config):
     program = build(config)
     first = jax.ShapeDtypeStruct((), np.int32)
     arguments = (program.part_like, forecast.input_shapes(program), first, first)
-    return lambda *given: program.compiled(*given, 1, program.phase(0, 1)), arguments, program
+    return lambda *given: program.compiled(*given, 1, program.kind(0, 1)), arguments, program
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])

@@ -315,7 +315,7 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
     grid = ["compare", "--methods=dpsgd", "--quiet", *small]
     tables = []
-    for options in (["--seeds=1,3"], ["--seeds=1,3", "--notogether"]):
+    for options in (["--seeds=1,3"], ["--seeds=1,3", "--nosingle_program"]):
         folder = tmp_path / f"{len(tables)}"
         assert main(["saddle", *grid, *options, f"--workdir={folder}"]) == 0
         tables.append((folder / "comparison.txt").read_text())

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base import checks
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import Graphs, Topology
 
 _LARGEST = 1e30  # of constants whose fourth powers must still be numbers
 

@@ -17,8 +17,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, LossFn, Params
-from saddle_jax.core.estimator import plain_gradient
-from saddle_jax.core.gradients import GradientInputs, single_model
+from saddle_jax.core.gradients import GradientInputs, plain_gradient, single_model
 from saddle_jax.core.trees import agent_norms, consensus, replicate, scale_slices, squared_norms
 from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.devices.lifting import vmap_agents

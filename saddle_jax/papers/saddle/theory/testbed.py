@@ -22,8 +22,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Key, Params
-from saddle_jax.core.mixing import Graphs
-from saddle_jax.core.topology import Topology
+from saddle_jax.core.topology import Graphs, Topology
 from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.graphs.named import complete, ring, torus
 from saddle_jax.methods.saddle import q_saddle

@@ -1,0 +1,427 @@
+"""For users of optax: methods and gossip as gradient transformations, rules made of chains, gradients alone.
+
+A transform here works in two places. Alone, in anybody's `optax.chain` and training loop, it uses the graph
+that it was given. Inside a method, whose rule passes the step to it as `step=`, it uses the network of that
+step: sharding, the books and random numbers are the method's. Both graphs must be equal, up to the idle
+agents that a run on several devices puts behind them.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.types import Batch, Key, LossFn, Operator, Params, State, Tree
+from saddle_jax.core import trees
+from saddle_jax.core.gossip import Gossip, Order, choco, exact, gossip_of
+from saddle_jax.core.gradients import FixedGradients, GradientEstimator, Gradients, plain_gradient
+from saddle_jax.core.method import Method, MethodState
+from saddle_jax.core.network import Mixing, Network
+from saddle_jax.core.rule import Rule, Step
+from saddle_jax.core.topology import Graphs, Links, Topology, check_topology
+from saddle_jax.devices.lifting import on_shards
+
+
+def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "pairs"] = "own") -> Rule[Any]:
+    """Makes a rule from an optax transform whose update contains the gossip.
+
+    Args:
+      transform: an optax transform, such as `optax.chain(optax.adam(1e-3), sj.gossip(topology))`. Its update
+        gets the step as `step=`, and `key=` if the method has a key.
+      gradients: its input: each agent's "own" gradient [A, ...], or the gradients of all "pairs"
+        [A, K, ...], for chains that begin with `sj.neighbourhood_mean`.
+
+    >>> graph = sj.complete(2)
+    >>> method = sj.Method("mine", graph, sj.rule_of(optax.chain(optax.sgd(0.1), sj.gossip(graph))))
+    >>> x = jnp.array([0.0, 2.0])
+    >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
+    Array([0.5, 0.5], dtype=float32)
+    """
+    checks.instance("transform", transform, optax.GradientTransformation, "sj.gossip(topology)")
+    checks.choice("gradients", gradients, ("own", "pairs"))
+    chain = optax.with_extra_args_support(transform)
+
+    def step(s: Step, x: Params, state: Any) -> tuple[Params, Any]:
+        g = s.gradient(x) if gradients == "own" else s.cross_gradients(x)
+        updates, state = chain.update(g, state, x, step=s, key=s.network.key())
+        _check_updates(updates, x)
+        return optax.apply_updates(x, updates), state
+
+    return Rule(transform.init, step)
+
+
+def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
+    """Makes a method an optax transform: it turns gradients [A, ...] into updates of the models, gossiped.
+
+    Momentum, gossip, faults and kinds of steps are the method's own; the gradients are taken by whoever calls
+    it, sharpness-aware ones by `sj.local_gradients(loss_fn, sj.sam(0.05))`.
+
+    Args:
+      method: one with plain gradients and without timing, which asks for one gradient in a step, at the
+        models that the step began with. Others are refused, some of them by the transform's `init`.
+
+    Returns:
+      A transform of stacked gradients [A, ...]; its update takes `key=` if the method draws random numbers.
+
+    >>> tx = optax.chain(optax.clip(1.0), sj.as_optax(sj.dpsgd(sj.complete(2), 0.1)))
+    >>> x = jnp.array([0.0, 2.0])
+    >>> updates, state = tx.update(jnp.array([10.0, 0.0]), tx.init(x), x)
+    >>> optax.apply_updates(x, updates)  # (0 - 0.1 + 2) / 2
+    Array([0.95, 0.95], dtype=float32)
+    """
+    checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
+    if method.gradient.name != plain_gradient().name:
+        raise ArgumentError(
+            "method must have plain gradients to be an optax transform: others are taken outside of it, by "
+            f"sj.local_gradients(loss_fn, {method.gradient}), got {method!r}"
+        )
+    if method.timing is not None:
+        raise ArgumentError(f"timing must be None for an optax transform, got {method.timing!r}")
+
+    def init_fn(params: Params) -> MethodState:
+        on_rows = dataclasses.replace(method, topology=method.topology.padded(_rows(params, method.topology)))
+        state = on_rows.init(params)
+        # A step of no cost: it refuses whoever asks for other gradients than there will be.
+        jax.eval_shape(
+            functools.partial(_taken, on_rows), params, state, params, jax.eval_shape(jax.random.key, 0)
+        )
+        return state
+
+    def update_fn(
+        updates: Params,
+        state: MethodState,
+        params: Params | None = None,
+        *,
+        key: Key | None = None,
+        step: Step | None = None,
+        **_: Any,
+    ) -> tuple[Params, MethodState]:
+        x = jax.tree.map(jnp.asarray, require_params(params))
+        if step is None:
+            trees.check_params("params", x, method.topology.size)
+            new, state = _taken(method, updates, state, x, key)
+        else:
+            _check_within(method, step)
+            given = FixedGradients(updates, x, method.name)
+            within = dataclasses.replace(step, x=x, oracle=given, phase=method.rule.all_kinds[0])
+            new, rule = method.rule.step(within, x, state.rule)
+            state = state._replace(t=state.t + 1, rule=rule)
+        return jax.tree.map(jnp.subtract, new, x), state
+
+    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+
+
+def _taken(
+    method: Method, gradients: Params, state: MethodState, x: Params, key: Key | None
+) -> tuple[Params, MethodState]:
+    """Returns models and state after a step with these gradients [A, ...], taken at the models x."""
+    new, state, _ = method.step_with(lambda network: FixedGradients(gradients, x, method.name), x, state, key)
+    return new, state
+
+
+def _check_within(method: Method, step: Step) -> None:
+    """Checks a transform inside the rule of another method, which has the network and counts the steps."""
+    _check_same(step.network.topology, method.topology)
+    if len(method.rule.all_kinds) > 1 or method.faults is not None:
+        raise ArgumentError(
+            "method must have steps of one kind and no faults of its own inside the chain of another method, "
+            f"got {method!r}"
+        )
+
+
+def decentralize(
+    optimizer: optax.GradientTransformation, topology: Graphs, gossip: Gossip[Any] | None = None
+) -> optax.GradientTransformationExtraArgs:
+    """Makes an optax optimizer decentralized: each agent takes its own step, and then neighbours gossip.
+
+    The optimizer sees one agent at a time: norms, such as that of `optax.clip_by_global_norm`, do not run
+    over all agents. Gossip follows it, as in `optax.chain(sj.per_agent(optimizer), sj.gossip(topology))`.
+
+    Args:
+      optimizer: any optax optimizer.
+      topology: who hears whom.
+      gossip: how models travel, such as `sj.choco(sj.top_k(0.3), 0.4)`; None is `sj.exact()`.
+
+    Returns:
+      A transform of stacked gradients [A, ...]. Its update takes `key=` if a compressor draws random numbers.
+
+    >>> tx, x = sj.decentralize(optax.sgd(0.1), sj.complete(2)), jnp.array([0.0, 2.0])
+    >>> updates, state = tx.update(jnp.array([10.0, 0.0]), tx.init(x), x)
+    >>> optax.apply_updates(x, updates)  # (0 - 1 + 2) / 2
+    Array([0.5, 0.5], dtype=float32)
+    """
+    checks.instance("optimizer", optimizer, optax.GradientTransformation, "optax.adam(1e-3)")
+    check_topology(topology)
+    gossip = gossip_of(topology, gossip, None, 1.0)
+    chain = optax.chain(per_agent(optimizer), _transform(topology, gossip, "updated"))
+    return as_optax(Method("decentralize", topology, rule_of(chain)))  # which counts the steps
+
+
+def local_gradients(
+    loss_fn: LossFn, estimator: GradientEstimator[Any] | None = None
+) -> Callable[..., Params]:
+    """Makes a function that takes every agent's gradient of its own loss at its own model.
+
+    Args:
+      loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
+      estimator: how the gradient of one model is taken, such as `sj.sam(0.05)`; None takes the plain one. It
+        may remember nothing from one step to the next.
+
+    Returns:
+      A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, ...]. It takes
+      `key=` if the estimator draws random numbers, and `t=`, the step, if not all of its steps are alike.
+
+    >>> gradients = sj.local_gradients(lambda x, d: 0.5 * jnp.sum(x * x * d))
+    >>> gradients(jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))
+    Array([ 3., 10.], dtype=float32)
+    """
+    oracle = _oracle_of(loss_fn, estimator)
+
+    def gradients(params: Params, batch: Batch, key: Key | None = None, t: Any = 0) -> Params:
+        size = np.shape(jax.tree.leaves(params)[0])[0]
+        alone = Topology("alone", size, lambda: Links(np.arange(size), np.arange(size), np.ones(size)))
+        return oracle(alone, params, batch, key, t).own(params)
+
+    return gradients
+
+
+def cross_gradients(
+    loss_fn: LossFn, topology: Graphs, estimator: GradientEstimator[Any] | None = None
+) -> Callable[..., Params]:
+    """Makes a function that takes every agent's gradients at its own model on its neighbours' batches.
+
+    Args:
+      loss_fn: the loss of one agent, as in `sj.local_gradients`.
+      topology: who hears whom.
+      estimator: how a gradient is taken, as in `sj.local_gradients`.
+
+    Returns:
+      A function of stacked params [A, ...] and batch [A, B, ...], as of `sj.local_gradients`, that gives
+      gradients [A, K, ...]: [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k].
+      `sj.neighbourhood_mean` averages them.
+
+    >>> gradients = sj.cross_gradients(lambda x, d: 0.5 * jnp.sum(x * x * d), sj.complete(2))
+    >>> gradients(jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))  # own data first
+    Array([[ 3.,  5.],
+           [10.,  6.]], dtype=float32)
+    """
+    check_undirected(topology)
+    oracle = _oracle_of(loss_fn, estimator)
+
+    def gradients(params: Params, batch: Batch, key: Key | None = None, t: Any = 0) -> Params:
+        return oracle(topology, params, batch, key, t).pairs(params, None)
+
+    return gradients
+
+
+def _oracle_of(loss_fn: LossFn, estimator: GradientEstimator[Any] | None) -> Callable[..., Gradients]:
+    estimator = plain_gradient() if estimator is None else estimator
+    checks.instance("estimator", estimator, GradientEstimator, "sj.sam(0.05)")
+
+    def oracle(topology: Graphs, params: Params, batch: Batch, key: Key | None, t: Any) -> Gradients:
+        trees.check_params("params", params, topology.size)
+        trees.check_stacked("batch", batch, topology.size)
+        if estimator.keeps_state(jax.tree.map(lambda leaf: leaf[0], params)):
+            raise ArgumentError(
+                "estimator must remember nothing where gradients are taken alone, and this one does: "
+                f"sj.saddle(method, {estimator}), got {estimator}"
+            )
+        batch, network = jax.tree.map(jnp.asarray, batch), Network(topology, t, key)
+        kind = estimator.phase(t) if isinstance(t, int) else None
+        return Gradients(loss_fn, estimator, batch, network, t, states=[], phase=kind)
+
+    return oracle
+
+
+def gossip(
+    topology: Graphs,
+    gamma: Any = 1.0,
+    *,
+    of: Literal["updated", "current"] = "updated",
+    mixing: Mixing = "auto",
+) -> optax.GradientTransformationExtraArgs:
+    """Adds one round of exact gossip to the updates; it comes after the learning rate in a chain.
+
+    Args:
+      topology: who hears whom.
+      gamma: averaging rate, a number or a function of the step, see `sj.exact`.
+      of: which models are averaged: "updated" ones, x_{t+1/2} = x_t + updates (D-PSGD line 8, QGM
+        line 8), or the "current" ones, x_t (NGM line 16).
+      mixing: "auto", "dense" or "table", see `sj.mixing_form`.
+
+    Returns:
+      A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}. Outside of a method
+      its update takes `t=`, the step, on graphs that take turns and for a gamma that varies.
+
+    >>> x, average = jnp.array([0.0, 2.0]), sj.gossip(sj.complete(2))
+    >>> updates, state = average.update(jnp.array([-1.0, 0.0]), average.init(x), x)
+    >>> optax.apply_updates(x, updates)
+    Array([0.5, 0.5], dtype=float32)
+    """
+    checks.choice("of", of, ("updated", "current"))
+    check_topology(topology)
+    return _transform(topology, gossip_of(topology, exact(gamma, mixing), None, 1.0), of)
+
+
+def choco_gossip(
+    topology: Graphs,
+    compressor: Operator,
+    gamma: Any = 1.0,
+    order: Order = "choco",
+    *,
+    mixing: Mixing = "auto",
+) -> optax.GradientTransformationExtraArgs:
+    """Adds one round of compressed gossip to the updates; it comes after the learning rate in a chain.
+
+    The models x_{t+1/2} = x_t + updates travel as `sj.choco` says, which explains the other arguments.
+    Returns a transform of stacked updates [A, ...]. Outside of a method its update takes `key=` if the
+    compressor draws random numbers, and `t=` for a gamma that varies.
+
+    >>> x, average = jnp.array([[0.0, 1.0], [2.0, 0.0]]), sj.choco_gossip(sj.complete(2), sj.top_k(0.5))
+    >>> average.update(jnp.zeros((2, 2)), average.init(x), x)[0]  # only 1 and 2 travel
+    Array([[ 1. , -0.5],
+           [-1. ,  0.5]], dtype=float32)
+    """
+    check_topology(topology)
+    way = gossip_of(topology, choco(compressor, gamma, order, mixing), None, 1.0)
+    return _transform(topology, way, "updated")
+
+
+def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """Runs an optax transform that is written for one model on each agent's slice by itself.
+
+    Element-wise transforms (scale, adam, trace) work on stacked trees as they are. Those that
+    reduce over the tree, such as `optax.clip_by_global_norm`, would take one norm over all agents:
+    wrap them in this. The state gets a leading agent axis, counters included; `key=` becomes one
+    key per agent.
+
+    >>> clip = sj.per_agent(optax.clip_by_global_norm(1.0))
+    >>> x = jnp.array([[3.0, 4.0], [0.3, 0.4]])
+    >>> clip.update(x, clip.init(x))[0].round(3)
+    Array([[0.6, 0.8],
+           [0.3, 0.4]], dtype=float32)
+    """
+    inner = optax.with_extra_args_support(transform)
+
+    def init_fn(params: Params) -> Any:
+        return jax.vmap(inner.init)(params)
+
+    def update_fn(updates: Params, state: Any, params: Params | None = None, **extra: Any) -> Any:
+        extra.pop("step", None)  # an agent by itself meets nobody
+        key = extra.pop("key", None)
+        size = jax.tree.leaves(updates)[0].shape[0]
+        keys = None if key is None else trees.agent_keys(key, size)
+
+        def one_agent(updates: Params, state: Any, params: Params | None, key: Key | None) -> Any:
+            return inner.update(updates, state, params, key=key, **extra)
+
+        return on_shards(jax.vmap(one_agent))(updates, state, params, keys)
+
+    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+
+
+def on_network(
+    topology: Graphs,
+    init: Callable[[Params], State],
+    update: Callable[[Step, Tree, State, Params | None], tuple[Tree, State]],
+    *,
+    pairs: bool = False,
+    needs_t: bool = False,
+) -> optax.GradientTransformationExtraArgs:
+    """Makes a transform whose update is handed a step: the method's, or outside of a method one of its own.
+
+    Args:
+      topology: who hears whom.
+      init: x [A, ...] -> state.
+      update: (step, updates, state, params) -> (updates, state).
+      pairs: whether the updates are gradients of pairs [A, K, ...], which `update` returns over the links.
+      needs_t: whether it depends on the number of the step, besides the graph.
+    """
+
+    def init_fn(params: Params) -> State:
+        trees.check_params("params", params, _rows(params, topology))
+        return init(params)
+
+    def update_fn(
+        updates: Tree,
+        state: State,
+        params: Params | None = None,
+        *,
+        step: Step | None = None,
+        key: Key | None = None,
+        t: Any = None,
+        **_: Any,
+    ) -> tuple[Tree, State]:
+        if step is None:
+            if (topology.period > 1 or needs_t) and t is None:
+                raise ArgumentError(f"t must be given to update(..., t=step) on {topology.name}, got None")
+            if params is not None:
+                trees.check_params("params", params, topology.size)
+            t = 0 if t is None else t
+            step = Step(t, params, Network(topology, t, key), FixedGradients(None, params, "a transform"))
+            if pairs:
+                step.network.expect_return(updates)
+        else:
+            _check_same(step.network.topology, topology)
+        return update(step, updates, state, params)
+
+    return optax.GradientTransformationExtraArgs(init_fn, update_fn)
+
+
+def _rows(params: Params, topology: Graphs) -> int:
+    """Returns how many agents there are; only the models tell whether a method has idle ones besides."""
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
+    return max([topology.size, *(int(shape[0]) for shape in shapes[:1] if shape)])
+
+
+def _check_same(graph: Graphs, own: Graphs) -> None:
+    """Checks that a method's graph is that of a transform in it, up to idle agents behind it."""
+    if graph is not own and (graph.size < own.size or graph != own.padded(graph.size)):
+        raise ArgumentError(
+            f"a method has one topology: it is on {graph.name}, got a transform on {own.name}"
+        )
+
+
+def require_params(params: Params | None) -> Params:
+    """Returns the current models [A, ...], without which there is nothing to average."""
+    if params is None:
+        raise ArgumentError("params must be given to update(updates, state, params), got None")
+    return params
+
+
+def check_undirected(topology: Any) -> None:
+    """Checks a graph for cross-gradients: whoever gets my model must be able to answer me."""
+    check_topology(topology)
+    if topology.is_directed:
+        raise ArgumentError(f"topology must be undirected to exchange cross-gradients, got {topology.name}")
+
+
+def _transform(
+    topology: Graphs, way: Gossip[Any], of: Literal["updated", "current"]
+) -> optax.GradientTransformationExtraArgs:
+    def update(s: Step, updates: Params, state: Any, params: Params | None) -> tuple[Params, Any]:
+        x = require_params(params)
+        models = optax.apply_updates(x, updates) if of == "updated" else x
+        new, state = way.mix(s, models, state)
+        change = jax.tree.map(jnp.subtract, new, x)
+        return change if of == "updated" else jax.tree.map(jnp.add, updates, change), state
+
+    varies = way.options is not None and callable(way.options.gamma)
+    return on_network(topology, way.init, update, needs_t=varies)
+
+
+def _check_updates(updates: Tree, params: Params) -> None:
+    """Checks the updates' shapes: gradients of pairs that nobody averaged would broadcast."""
+    for (path, update), x in zip(jax.tree.leaves_with_path(updates), jax.tree.leaves(params), strict=True):
+        if update.shape != x.shape:
+            raise ArgumentError(
+                f"the transform must return updates of the parameters' shapes, got {update.shape} for "
+                f"params{jax.tree_util.keystr(path)} {x.shape}: is sj.neighbourhood_mean missing?"
+            )
