@@ -111,6 +111,22 @@ def test_parts_that_are_replaced_later_stay_replaced():
     assert np.abs(there - trained(method)[0]).max() > 1e-3
 
 
+def test_an_optax_transform_takes_its_numbers_from_its_state():
+    tx = sj.as_optax(sj.inject_hyperparams(sj.dpsgd)(sj.ring(A), 0.1, beta=0.5))
+    alone = sj.as_optax(sj.dpsgd(sj.ring(A), 0.2, beta=0.0))
+    state, other = tx.init(X), alone.init(X)
+    state.hyperparams.update(learning_rate=jnp.float32(0.2), beta=jnp.float32(0.0))
+    found, state = tx.update(BATCH, state, X)
+    expected, _ = alone.update(BATCH, other, X)
+    chex.assert_trees_all_close(found, expected, atol=1e-7)
+    assert float(state.hyperparams["learning_rate"]) == pytest.approx(0.2)
+    chain = sj.Method("chain", sj.ring(A), sj.rule_of(tx))
+    state = chain.init(X)
+    state.rule.hyperparams.update(learning_rate=jnp.float32(0.2), beta=jnp.float32(0.0))
+    within, _, _ = chain.step(lambda x, g: x @ g, X, state, BATCH)
+    chex.assert_trees_all_close(within, X + expected, atol=1e-6)
+
+
 def test_mistakes_are_told():
     inject = sj.inject_hyperparams(sj.qgm)
     with pytest.raises(sj.ArgumentError, match=r"beta must be a number >= 0 and < 1, got 2.0"):

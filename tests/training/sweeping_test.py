@@ -145,7 +145,7 @@ def test_whole_numbers_are_no_arguments():
 
 @pytest.mark.parametrize("text", ["method.mu:0.1,7", "method.mu:7,0.1"])
 def test_every_number_of_a_sweep_is_checked(text):
-    with pytest.raises(ValueError, match=r"mu must be a number >= 0 and < 1, got 7"):
+    with pytest.raises(ValueError, match=r"mu must be .* got 7"):
         build(Config(method="gut", beta=0.0, nesterov=False, sweep=text))
 
 
