@@ -22,7 +22,7 @@ def distances(name):
         agents=10, learning_rate=0.2, schedule="constant", weight_decay=0.0, **plain,
     )  # fmt: skip
     run = build(config)
-    method, _ = run.method_on(run.topology)
+    method = run.method_on(run.topology)
     samples, mask = run.batches.step(0, 0)
     batch = {**data.take(run.dataset.train, samples), "mask": mask}
     take = lambda carry, key: (method.step(run.loss_fn, *carry, batch, key)[:2], None)  # noqa: E731

@@ -24,6 +24,7 @@ from .core.gossip import choco as choco
 from .core.gossip import exact as exact
 from .core.gradients import GradientEstimator as GradientEstimator
 from .core.gradients import plain_gradient as plain_gradient
+from .core.hyperparams import inject_hyperparams as inject_hyperparams
 from .core.method import Method as Method
 from .core.method import MethodState as MethodState
 from .core.method import Metrics as Metrics

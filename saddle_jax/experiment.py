@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
-import optax
-
 from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
@@ -180,11 +178,18 @@ class Problem:
 
         def on_graph(
             config: Config, graph: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
-        ) -> tuple[Method, optax.Schedule | None]:
+        ) -> Method:
             made = method(**{name.removeprefix("method."): value for name, value in numbers.items()})
-            return dataclasses.replace(made, topology=graph), None
+            return dataclasses.replace(made, topology=graph)
 
-        return Parts(self.dataset, self.network, self.objective, lambda config: topology, on_graph)
+        return Parts(
+            self.dataset,
+            self.network,
+            self.objective,
+            topology=lambda config: topology,
+            method=on_graph,
+            rate=lambda config, steps_per_epoch, numbers: None,
+        )
 
 
 def shown(name: str) -> str:

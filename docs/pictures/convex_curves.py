@@ -39,7 +39,7 @@ def settings(name: str) -> dict[str, Any]:
 def distances(name: str) -> Iterator[float]:
     """Yields the consensus model's distance from the optimum, first at the start and then every few steps."""
     run = build(Config(**settings(name)))
-    method, _ = run.method_on(run.topology)
+    method = run.method_on(run.topology)
     samples, mask = run.batches.step(0, 0)
     batch = {**data.take(run.dataset.train, samples), "mask": mask}
     period = jax.numpy.arange(EVERY)

@@ -53,11 +53,11 @@ def real(
 ) -> Any:
     """Checks that `value` is a finite number inside the given bounds and returns it as a Python float.
 
-    A traced value has no number yet, so it passes as it is: a factory may be called inside jit or
-    vmap, with a hyper-parameter that is swept. A Python float, unlike a NumPy one, takes on the
-    dtype of the parameters that it meets.
+    Numbers are checked, arrays of JAX are not: a factory may be called inside jit or vmap, with a
+    hyperparameter of the state, whose number nobody knows. A Python float, unlike a NumPy one, takes on
+    the dtype of the parameters that it meets.
     """
-    if is_traced(value):
+    if is_array(value):
         return value
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)
@@ -70,10 +70,10 @@ def real(
     return number
 
 
-def is_traced(value: Any) -> bool:
-    """Tells whether a value has no number yet, inside a function that JAX traces."""
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of JAX, traced or not, such as a hyperparameter in a method's state."""
     jax = sys.modules.get("jax")  # as long as nobody has imported it there is no such value
-    return jax is not None and isinstance(value, jax.core.Tracer)
+    return jax is not None and isinstance(value, jax.Array)
 
 
 def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) -> int:
@@ -143,7 +143,7 @@ def schedule(value: Any, name: str = "learning_rate", at_most: float = math.inf)
 
 def argument_text(value: Any) -> str:
     """Writes an argument as a call shows it, in one line: a traced number and what is too large as "..."."""
-    if is_traced(value):
+    if is_array(value) and isinstance(value, sys.modules["jax"].core.Tracer):
         return "..."
     if inspect.isfunction(value):  # such as a schedule: what optax returns is named after what made it
         maker = value.__qualname__.split(".<locals>")[0].rpartition(".")[2]

@@ -183,13 +183,13 @@ class Faults:
         shown = [
             f"{name}={'...' if np.ndim(value) else value}"
             for name, value, usual in given
-            if np.ndim(value) or checks.is_traced(value) or value != usual
+            if np.ndim(value) or checks.is_array(value) or value != usual
         ]
         return f"Faults({', '.join(shown)})"
 
     @property
     def loses(self) -> bool:
-        """Whether a message may never arrive; a number that is traced may."""
+        """Whether a message may never arrive; an array may be any number."""
         return self.has_absences or self.arrived is not None or _is_above_zero(self.drop)
 
     @property
@@ -338,7 +338,7 @@ def _next(drawn: Array, t: Array, bad: Any, share: Any, length: Any) -> Array:
 
 
 def _is_above_zero(rate: Any) -> bool:
-    return checks.is_traced(rate) or rate > 0
+    return checks.is_array(rate) or rate > 0
 
 
 def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
@@ -346,7 +346,7 @@ def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
     if length is None:
         return
     least = 1.0
-    if not checks.is_traced(share):
+    if not checks.is_array(share):
         least = max(least, share / (1.0 - share))
     checks.real(f"{name}, the mean number of steps at {rate} = {share},", length, at_least=least)
 
@@ -469,7 +469,7 @@ class Timing:
             numbers = np.pad(numbers, idle)
         seconds = jnp.asarray(numbers)[t % len(numbers)] if numbers.ndim == 2 else jnp.asarray(numbers)
         seconds = jnp.broadcast_to(seconds, (size,))
-        if not checks.is_traced(self.compute_sigma) and self.compute_sigma == 0:
+        if not checks.is_array(self.compute_sigma) and self.compute_sigma == 0:
             return seconds
         if key is None:
             raise ArgumentError(f"key must be given to a step with {self!r}, whose agents straggle, got None")

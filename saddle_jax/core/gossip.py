@@ -93,7 +93,7 @@ class Gossip(Generic[State]):
         words += [
             f"{name}={checks.argument_text(value)}"
             for name, (value, usual) in named.items()
-            if checks.is_traced(value) or value != usual
+            if checks.is_array(value) or value != usual
         ]
         return f"{'exact' if compressor is None else 'choco'}({', '.join(words)})"
 
@@ -193,7 +193,7 @@ def gossip_of(
         gossip = exact(gamma) if compressor is None else choco(compressor, gamma)
     else:
         checks.instance("gossip", gossip, Gossip, "sj.choco(sj.top_k(0.5), 0.4)")
-        if compressor is not None or checks.is_traced(gamma) or gamma != 1.0:
+        if compressor is not None or checks.is_array(gamma) or gamma != 1.0:
             short = "gamma" if compressor is None else "compressor"
             raise checks.ArgumentError(f"{short} must be left out beside gossip, got gossip={gossip!r}")
     if gossip.options is not None:
@@ -276,7 +276,7 @@ def check_settles(gamma: Any, topology: Graphs, faults: Any = None) -> None:
     All eigenvalues of I + gamma (W - I) but the first must lie above -1. Of a rate that varies or is swept
     nothing is known here.
     """
-    if callable(gamma) or checks.is_traced(gamma) or gamma <= 1:
+    if callable(gamma) or checks.is_array(gamma) or gamma <= 1:
         return
     check_topology(topology)
     if faults is not None or not all(graph.is_symmetric for graph in topology.graphs):

@@ -32,6 +32,8 @@ from saddle_jax.core.topology import Graphs, Stochasticity, TimeVarying, Topolog
 # Which kind of step it is: the rule's kind, such as a local step, and the gradient's, such as SAM's reuse.
 StepKind: TypeAlias = tuple[int, int]
 
+# What `dataclasses.replace` may put in the place of a method's own, apart from its rule.
+_PARTS = ("name", "topology", "gradient", "faults", "timing")
 # What the random numbers of a step are for, beside those that the network hands out one after the other.
 _FAULTS, _TIMING = 2**30, 2**30 + 1
 
@@ -48,6 +50,7 @@ class MethodState(NamedTuple):
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
     faults: Any = ()  # what the network's faults remember; () without faults
     clock: Any = ()  # the agents' clocks; () if nobody measures time
+    hyperparams: Any = ()  # arrays [] by name, see `sj.inject_hyperparams`; () if all are constants
 
 
 class Trace(NamedTuple):
@@ -107,6 +110,53 @@ class Call(NamedTuple):
     parts: dict[str, str]  # the others, as they print
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hyperparams:
+    """How a method is made of the numbers in its state, see `sj.inject_hyperparams`.
+
+    Attributes:
+      make: (**numbers) -> the method with these numbers.
+      numbers: those before the first step, by name; a function of the step is evaluated in every step.
+      made: the method with these numbers, as arrays: what it has now may have been replaced.
+    """
+
+    make: Callable[..., "Method"]
+    numbers: Mapping[str, Any]
+    made: "Method"
+
+    def first(self, params: Params) -> dict[str, Array]:
+        """Returns the numbers before the first step, arrays [] of the dtype of the parameters."""
+        first = {name: each(0) if callable(each) else each for name, each in self.numbers.items()}
+        return trees.scalars_like(first, params)
+
+    def init(self, current: "Method", numbers: Mapping[str, Any], params: Params) -> MethodState:
+        """Returns the state before the first step with other numbers, which may be traced."""
+        arrays = trees.scalars_like(numbers, params)
+        return self.method(current, numbers).init(params)._replace(hyperparams=arrays)
+
+    def now(self, current: "Method", params: Params, state: MethodState) -> tuple["Method", dict[str, Array]]:
+        """Returns the method of a step, and its numbers: those of the state, or what functions of t say."""
+        said = {name: each(state.t) for name, each in self.numbers.items() if callable(each)}
+        numbers = {**state.hyperparams, **trees.scalars_like(said, params)}
+        return self.method(current, numbers), numbers
+
+    def method(self, current: "Method", numbers: Mapping[str, Any]) -> "Method":
+        """Returns the method with other numbers, and with the parts that were replaced in `current`."""
+        parts = {
+            name: getattr(current, name) for name in ("name", "topology", "gradient", "faults", "timing")
+        }
+        own = {name: part for name, part in parts.items() if part is not getattr(self.made, name)}
+        return dataclasses.replace(self.make(**numbers), **own)
+
+    def check(self, method: "Method") -> None:
+        """Checks that the rule is the one that was made of the numbers: another does not depend on them."""
+        if method.rule is not self.made.rule:
+            raise ArgumentError(
+                f"the rule of {method.name} must not be replaced once its hyperparameters are in the state: "
+                "give inject_hyperparams a function that makes the whole method"
+            )
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Method:
     """A method is a complete algorithm on a graph. The named ones (`sj.qgm`, ...) are made as yours is:
@@ -126,6 +176,7 @@ class Method:
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
       call: what the named ones print, see `printed`.
+      hyperparams: how it is made of the numbers in its state, see `sj.inject_hyperparams`; None: it has none.
     """
 
     name: str
@@ -135,6 +186,7 @@ class Method:
     faults: Faults | None = None
     timing: Timing | None = None
     call: Call | None = None
+    hyperparams: Hyperparams | None = None
 
     def __post_init__(self) -> None:
         checks.instance("name", self.name, str, "'mine'")
@@ -151,6 +203,8 @@ class Method:
         if self.timing is not None:
             checks.instance("timing", self.timing, Timing, "sj.Timing(latency=0.01)")
             self.timing.check_agents(agents)
+        if self.hyperparams is not None:
+            self.hyperparams.check(self)
 
     def __repr__(self) -> str:
         return text_of(self)
@@ -170,6 +224,7 @@ class Method:
             state,
             () if self.faults is None else self._first_faults(self.faults, params),
             () if self.timing is None else self.timing.init(self.topology.size),
+            () if self.hyperparams is None else self.hyperparams.first(params),
         )
 
     def step(
@@ -210,6 +265,13 @@ class Method:
           [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
           these norms, and zeta, the measured contraction. `metrics.axes` says which axes each one has.
         """
+        if self.hyperparams is not None:
+            method, numbers = self.hyperparams.now(self, params, state)
+            params, state, metrics = method.step(
+                loss_fn, params, state._replace(hyperparams=()), batch, key,
+                kind=kind, diagnostics=diagnostics, agents_per_call=agents_per_call,
+            )  # fmt: skip
+            return params, state._replace(hyperparams=numbers), metrics
         trees.check_params("params", params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
         self._check_kind(kind)
@@ -235,6 +297,13 @@ class Method:
         diagnostics: bool = False,
     ) -> tuple[Params, MethodState, Metrics]:
         """Takes one step as `step` does, with the gradients of an oracle, which is made for its network."""
+        if self.hyperparams is not None:
+            method, numbers = self.hyperparams.now(self, params, state)
+            state = state._replace(hyperparams=())
+            params, state, metrics = method.step_with(
+                oracle, params, state, key, kind=kind, diagnostics=diagnostics
+            )
+            return params, state._replace(hyperparams=numbers), metrics
         call = _Call(oracle, params, state, key, diagnostics)
         kinds = self.rule.all_kinds if kind is None else (kind[0],)
         gradient_kind = None if kind is None else kind[1]
@@ -269,7 +338,7 @@ class Method:
         def step(
             params: Params, state: MethodState, batch: Batch, key: Key | None = None
         ) -> tuple[Params, MethodState, Metrics]:
-            decides_itself = is_one_kind or checks.is_traced(state.t)
+            decides_itself = is_one_kind or isinstance(state.t, jax.core.Tracer)
             kind = None if decides_itself else self.kind(int(state.t))
             taken: tuple[Params, MethodState, Metrics] = compiled(params, state, batch, key, kind=kind)
             return taken
@@ -415,7 +484,7 @@ class Method:
     def _check_kind(self, kind: Any) -> None:
         if kind is None:
             return
-        if checks.is_traced(kind) or (isinstance(kind, tuple) and any(map(checks.is_traced, kind))):
+        if any(isinstance(each, jax.core.Tracer) for each in (kind if isinstance(kind, tuple) else [kind])):
             raise ArgumentError("kind must be static, got a traced one: jit with static_argnames=('kind',)")
         allowed = list(itertools.product(self.rule.all_kinds, sorted(set(self.gradient.phases))))
         if kind not in allowed:
@@ -591,8 +660,7 @@ def text_of(method: "Method") -> str:
 
 
 def _parts(method: "Method") -> dict[str, str]:
-    names = ("name", "topology", "gradient", "faults", "timing")
-    return {name: _shown(getattr(method, name)) for name in names}
+    return {name: _shown(getattr(method, name)) for name in _PARTS}
 
 
 def _shown(value: Any) -> str:

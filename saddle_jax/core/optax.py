@@ -111,7 +111,8 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
             _check_within(method, step)
             given = FixedGradients(updates, x, method.name)
             within = dataclasses.replace(step, x=x, oracle=given, phase=method.rule.all_kinds[0])
-            new, rule = method.rule.step(within, x, state.rule)
+            now = method.hyperparams.now(method, x, state)[0] if method.hyperparams else method
+            new, rule = now.rule.step(within, x, state.rule)
             state = state._replace(t=state.t + 1, rule=rule)
         return jax.tree.map(jnp.subtract, new, x), state
 

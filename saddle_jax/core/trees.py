@@ -6,7 +6,7 @@ would mix the agents: clipping or SAM with those is the likeliest silent bug of 
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -187,3 +187,10 @@ def check_stacked(name: str, tree: Any, size: int) -> None:
                 f"{name}{jax.tree_util.keystr(path)} must have leading axis A = {size}, "
                 f"one slice per agent, got shape {shape}"
             )
+
+
+def scalars_like(numbers: Mapping[str, Any], params: Params) -> dict[str, Array]:
+    """Makes arrays [] of numbers, of the dtype of the parameters."""
+    dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(params)]
+    dtype = next((each for each in dtypes if jnp.issubdtype(each, jnp.floating)), jnp.dtype(jnp.float32))
+    return {name: jnp.asarray(number, dtype) for name, number in numbers.items()}

@@ -68,7 +68,7 @@ class Batches:
 
     def epoch(self, epoch: int) -> tuple[Array, Array]:
         """Returns an epoch's sample numbers int32 [steps, A, B] and its mask float32 [steps, B]."""
-        if not checks.is_traced(epoch):
+        if not checks.is_array(epoch):
             epoch = checks.whole("epoch", epoch, at_least=0, at_most=2**31 - 1)
         return _epoch(
             np.asarray(self.partition.samples, np.int32),
@@ -81,7 +81,7 @@ class Batches:
 
     def step(self, epoch: int, step: int) -> tuple[Array, Array]:
         """Returns one step's sample numbers int32 [A, B] and its mask float32 [A, B]."""
-        if not checks.is_traced(step):
+        if not checks.is_array(step):
             step = checks.whole("step", step, at_least=0, at_most=self.steps_per_epoch - 1)
         samples, mask = self.epoch(epoch)
         return samples[step], counting(samples[step], mask[step])

@@ -1,6 +1,6 @@
 """What the eigenvalues of W allow: the checks of methods that some graphs make diverge."""
 
-from saddle_jax.base.checks import is_traced
+from saddle_jax.base.checks import is_array
 from saddle_jax.core.topology import Graphs
 
 
@@ -12,5 +12,5 @@ def smallest_eigenvalue(topology: Graphs) -> float | None:
 
 
 def are_known(*values: object) -> bool:
-    """Returns whether these hyper-parameters are numbers: what is swept or varies cannot be checked."""
-    return not any(callable(value) or is_traced(value) for value in values)
+    """Whether these hyperparameters are numbers: what is in the state or varies cannot be checked."""
+    return not any(callable(value) or is_array(value) for value in values)

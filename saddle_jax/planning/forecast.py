@@ -22,7 +22,7 @@ from saddle_jax.planning.compiled_text import Collective
 from saddle_jax.planning.targets import Target
 from saddle_jax.settings.config import Config
 from saddle_jax.training import memory
-from saddle_jax.training.build import Parts, make, of_settings
+from saddle_jax.training.build import Parts, make_each, of_settings
 from saddle_jax.training.memory import Footprint
 from saddle_jax.training.program import Inputs, Program, build
 
@@ -174,8 +174,7 @@ def _with(program: Program, agents_per_call: int) -> Program:
 
 
 def _made_again(program: Program, config: Config) -> Program:
-    trials = tuple(make(each, program.trial.parts) for each in config.each())
-    return Program(config, trials, program.placement)
+    return Program(config, make_each(config, program.trial.parts), program.placement)
 
 
 # A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".

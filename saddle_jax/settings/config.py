@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base import checks, user_code
-from saddle_jax.base.checks import ArgumentError, did_you_mean, is_traced
+from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import one_line
 from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
@@ -73,6 +73,13 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 # ---- which settings go together: one line for each that does not ----
 
 
+# Numbers without a meaning unless another setting is there.
+_NEEDS = {
+    "slowmo_beta": "slowmo_every",
+    "burst": "drop",
+    "mean_offline": "offline",
+    "compute_sigma": "compute_time",
+}
 _MOST_RUNS = 4_096  # that one program trains side by side
 _NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
 REGISTRIES = {"method": METHODS, "gradient": GRADIENTS}  # whose options may be swept
@@ -109,7 +116,7 @@ def settings_without_meaning(
     return {
         name: defaults[name]
         for name in OPTIONS
-        if _differs(settings[name], defaults[name]) and not leaves_open(method, name)
+        if settings[name] != defaults[name] and not leaves_open(method, name)
     }
 
 
@@ -119,7 +126,7 @@ def check_numbers(config: "Config") -> None:
         raise ArgumentError(
             f"warmup_epochs must be below epochs = {config.epochs}, got {config.warmup_epochs}"
         )
-    if not is_traced(config.mu) and config.mu != -1.0 and config.mu < 0:
+    if config.mu != -1.0 and config.mu < 0:
         raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {config.mu}")
 
 
@@ -163,7 +170,7 @@ def check_gradient(config: "Config") -> None:
     open_of_sam = _open_of_sam(config)
     for option, setting in (("rho", "rho"), ("every", "ascent_every"), ("reuse", "ascent_reuse")):
         default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
-        if _differs(getattr(config, setting), default) and option not in open_of_sam:
+        if getattr(config, setting) != default and option not in open_of_sam:
             raise ArgumentError(
                 f"{setting} must be {default} beside gradient {config.gradient}, which has options of its "
                 f"own, got {getattr(config, setting)!r}"
@@ -234,6 +241,8 @@ def has(config: "Config", name: str) -> bool:
         return text not in _NO_GRADIENT and REGISTRIES[whose].leaves_open(text, option)
     if name == "rho" and config.gradient != "auto":
         return name in _open_of_sam(config)
+    if name in _NEEDS:
+        return bool(getattr(config, _NEEDS[name]))
     return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
 
 
@@ -267,10 +276,6 @@ def _check_swept(config: "Config") -> None:
                 f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
                 f"{', '.join(floats)}, or options such as method.NAME and gradient.NAME, got {name!r}"
             )
-
-
-def _differs(value: Any, default: Any) -> bool:
-    return not is_traced(value) and bool(value != default)
 
 
 def _listed(names: Sequence[str]) -> str:

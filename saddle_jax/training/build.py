@@ -7,8 +7,9 @@
 import contextlib
 import dataclasses
 import functools
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +18,13 @@ import optax
 from jax.sharding import Mesh
 
 from saddle_jax.base import user_code
-from saddle_jax.base.checks import ArgumentError, is_traced
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Spec, is_code, is_object
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.core.gossip import choco, exact
 from saddle_jax.core.gradients import GradientEstimator
+from saddle_jax.core.hyperparams import with_hyperparams
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import replicate
@@ -38,8 +40,8 @@ from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import OF_GOSSIP, OPTIONS, Config, build_topology, check_imported
-from saddle_jax.settings.sweep import in_settings, own_option, parse_sweep
+from saddle_jax.settings.config import OF_GOSSIP, OPTIONS, Config, build_topology, check_imported, is_whole
+from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
 
@@ -81,27 +83,28 @@ def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
 SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "mixing")
 
 
-def with_numbers(
-    config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
-) -> tuple[Method, optax.Schedule]:
-    """Returns method and learning rate on a graph; `numbers`, which may be traced, replace swept settings."""
-    own = {name: value for name, value in numbers.items() if own_option(name)}
-    config = dataclasses.replace(config, **{name: numbers[name] for name in numbers if name not in own})
-    schedule = build_schedule(config, steps_per_epoch)
-    return build_method(config, topology, schedule, own), schedule
+def rate_of(config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]) -> optax.Schedule:
+    """Returns the learning rate of a run; `numbers`, which may be arrays, take the place of settings."""
+    return build_schedule(_settings(config, numbers), steps_per_epoch)
+
+
+def method_of(config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]) -> Method:
+    """Returns the method of a run on a graph; `numbers`, which may be arrays, take the place of settings."""
+    return build_method(config, topology, rate_of(config, steps_per_epoch, numbers), numbers)
 
 
 def build_method(
     config: Config, topology: Graphs, schedule: optax.Schedule, numbers: Mapping[str, Any] | None = None
 ) -> Method:
-    """Returns the method that the settings name, on a graph; numbers of the settings may be traced.
+    """Returns the method that the settings name, on a graph.
 
-    `numbers` replace options that method or estimator are written with, such as "method.mu".
+    `numbers`, which may be arrays, take the place of settings, and of options that method or estimator are
+    written with, such as "method.mu".
     """
-    own = {own_option(option): value for option, value in (numbers or {}).items()}
     check_imported(config)
+    settings, own = _settings(config, numbers or {}), _own_options(numbers or {})
     spec = METHODS.parse(config.method)
-    options = {**_options(config), **METHODS.arguments(spec), **_of("method", own)}
+    options = {**_options(settings), **METHODS.arguments(spec), **_of("method", own)}
     if "gossip" in METHODS.options(spec):
         options = _with_gossip(options)
     method = METHODS.make(
@@ -113,13 +116,24 @@ def build_method(
             f"one of {method.topology.size}"
         )
     if config.gradient != "auto":
-        estimator = make_gradient(config, lambda t: schedule(t) / config.learning_rate, _of("gradient", own))
+        estimator = make_gradient(
+            settings, lambda t: schedule(t) / settings.learning_rate, _of("gradient", own)
+        )
         # The settings name it beside the method: here it takes the place of an estimator that the method has.
         instead = config.gradient == "none" or climbs(method)
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
     if config.slowmo_every:
-        method = slowmo(method, schedule, every=config.slowmo_every, beta=config.slowmo_beta)
-    return dataclasses.replace(method, faults=network.faults_of(config), timing=network.timing_of(config))
+        method = slowmo(method, schedule, every=config.slowmo_every, beta=settings.slowmo_beta)
+    return dataclasses.replace(method, faults=network.faults_of(settings), timing=network.timing_of(settings))
+
+
+def _settings(config: Config, numbers: Mapping[str, Any]) -> Any:
+    """Returns the settings by name with numbers in their place, which nobody checks."""
+    return types.SimpleNamespace(**{**vars(config), **numbers})
+
+
+def _own_options(numbers: Mapping[str, Any]) -> dict[Any, Any]:
+    return {own: value for name, value in numbers.items() if (own := own_option(name))}
 
 
 def make_gradient(
@@ -127,7 +141,7 @@ def make_gradient(
 ) -> GradientEstimator[Any]:
     """Makes the estimator that the settings name; "none" is the plain gradient.
 
-    `share` is the learning rate as a share of its largest. `numbers` replace options, and may be traced.
+    `share` is the learning rate as a share of its largest. `numbers` replace options, and may be arrays.
     """
     spec = GRADIENTS.parse(config.gradient, ["none"])
     if spec.name == "none":
@@ -164,7 +178,7 @@ def _options(config: Config) -> dict[str, Any]:
     takes = METHODS.options(config.method)
     names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
-    if "mu" in options and not is_traced(config.mu) and config.mu < 0:
+    if "mu" in options and isinstance(config.mu, float) and config.mu < 0:
         del options["mu"]
     if "local_steps" in options and not config.local_steps:
         del options["local_steps"]
@@ -195,10 +209,6 @@ def _options_of_sam(config: Config, spec: Spec) -> dict[str, Any]:
 # ---- what all runs of a program share ----
 
 
-# (settings, graph, steps per epoch, swept numbers) -> method and learning rate, which may be unknown
-MethodMaker = Callable[[Config, Graphs, int, Mapping[str, Any]], tuple[Method, optax.Schedule | None]]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
     """The parts of runs that differ in the seed, or in numbers of their settings.
@@ -208,15 +218,17 @@ class Parts:
       model: conv_impl -> the network of every agent; see `models.convolution` for the ways to compile one.
       objective: a model -> what it learns.
       topology: settings -> who hears whom, without idle agents.
-      method: settings, graph, steps per epoch and swept numbers, which replace settings and may be traced ->
-        method and learning rate. The learning rate is None where only the method knows it.
+      method: settings, graph, steps per epoch and swept numbers, which may be arrays -> the method.
+      rate: settings, steps per epoch and swept numbers -> the learning rate; None where only the method
+        knows it.
     """
 
     dataset: Dataset
     model: Callable[[ConvImpl], Functions]
     objective: Callable[[Functions], Objective]
     topology: Callable[[Config], Graphs]
-    method: MethodMaker
+    method: Callable[[Config, Graphs, int, Mapping[str, Any]], Method]
+    rate: Callable[[Config, int, Mapping[str, Any]], optax.Schedule | None]
 
 
 def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
@@ -231,7 +243,8 @@ def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
         model=functools.cache(lambda conv_impl: _network(config, dataset, conv_impl)),
         objective=functools.cache(lambda model: make_objective(objective, model)),
         topology=build_topology,
-        method=with_numbers,
+        method=method_of,
+        rate=rate_of,
     )
 
 
@@ -270,6 +283,7 @@ class Trial:
       dataset: its samples, which may be a subset of the data that all share.
       partition: who holds which of them.
       batches: the order in which they are seen.
+      numbers: its values of what is swept, by name: its method has them in its state.
     """
 
     config: Config
@@ -277,6 +291,7 @@ class Trial:
     dataset: Dataset
     partition: Partition
     batches: Batches
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -354,11 +369,17 @@ class Trial:
         of_model = self.objective.of_model
         return None if of_model is None else of_model(self.context)
 
-    def method_on(
-        self, topology: Graphs, numbers: dict[str, Any] | None = None
-    ) -> tuple[Method, optax.Schedule | None]:
-        """Returns method and learning rate on a graph; `numbers` replace settings, and may be traced."""
-        return self.parts.method(self.config, topology, self.batches.steps_per_epoch, numbers or {})
+    def method_on(self, topology: Graphs) -> Method:
+        """Returns the method on a graph; swept numbers are hyperparameters of its state."""
+
+        def make(**numbers: Any) -> Method:
+            return self.parts.method(self.config, topology, self.batches.steps_per_epoch, numbers)
+
+        return with_hyperparams(make, self.numbers)
+
+    def rate(self, numbers: Mapping[str, Any]) -> optax.Schedule | None:
+        """Returns the learning rate by step; swept numbers may be arrays. None: only the method knows it."""
+        return self.parts.rate(self.config, self.batches.steps_per_epoch, numbers)
 
 
 def method_key(root: Key, step: Any) -> Key:
@@ -369,6 +390,16 @@ def method_key(root: Key, step: Any) -> Key:
 def build(config: Config) -> Trial:
     """Loads the data and makes the parts of one run."""
     return make(config, of_settings(config))
+
+
+def make_each(config: Config, shared: Parts) -> tuple[Trial, ...]:
+    """Returns all runs that the settings name, of the parts that were made for them."""
+    swept = [
+        {name: value for name, value in own.items() if name != "seed"}
+        for own in settings_of(config.seeds, config.sweep)
+    ]
+    runs = zip(config.each(), swept, strict=True)
+    return tuple(dataclasses.replace(make(each, shared), numbers=numbers) for each, numbers in runs)
 
 
 def make(config: Config, shared: Parts) -> Trial:
@@ -385,7 +416,7 @@ def make(config: Config, shared: Parts) -> Trial:
     _check_reach(trial)
     if is_code(config.method):
         with user_code.failing_as(f"method {config.method} failed in a step"):
-            method, _ = trial.method_on(trial.topology)
+            method = trial.method_on(trial.topology)
             jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step
     return trial
 
@@ -494,8 +525,6 @@ def _shapes(inputs: Any) -> str:
 # step depends on the number, runs that differ in it can share a program.
 
 
-# What a number is to a step: an argument of it; part of its program; nothing.
-Role = Literal["argument", "program", "nothing"]
 _SHAPE = (64, 64)  # of the small model: a matrix, which some compressors want, with many entries
 _SAMPLES = 4  # of an agent's batch
 
@@ -505,20 +534,26 @@ def small_models(agents: int) -> dict[str, Any]:
     return {"w": jax.ShapeDtypeStruct((agents, *_SHAPE), jnp.float32)}
 
 
-def role(config: Config, name: str, shared: Parts | None = None) -> Role:
-    """Tells what a number of the settings, or "method.NAME", an option of its spec, is to the step of a run.
+def is_argument(config: Config, name: str, numbers: Mapping[str, float], shared: Parts | None = None) -> bool:
+    """Whether a step depends on a swept number without asking what it is.
 
-    `shared` are parts that are made already; None takes those that the settings name.
+    Args:
+      config: the settings of a run.
+      name: of the number: a setting, or "method.NAME" of a spelling.
+      numbers: values of all that is swept.
+      shared: parts that are made already; None takes those that the settings name.
 
     Raises:
       ArgumentError: there is no such run, whatever the number.
     """
-    make = with_numbers if shared is None else shared.method
+    make, rate = (method_of, rate_of) if shared is None else (shared.method, shared.rate)
     topology = (build_topology if shared is None else shared.topology)(config)
-    make(config, topology, 1, {})  # what is wrong without a sweep is told as ever
+    make(config, topology, 1, numbers)  # what is wrong without a sweep is told as ever
+    arrays = {other: jnp.float32(value) for other, value in numbers.items()}
 
     def step(number: Array, x: Any, batch: Any, seed: Array) -> Any:
-        method, schedule = make(config, topology, 1, {name: number})
+        own = {**arrays, name: number}
+        method, schedule = make(config, topology, 1, own), rate(config, 1, own)
         state = method.init(x)
         taken = method.step(_loss, x, state, batch, jax.random.key(seed), diagnostics=config.diagnostics)
         return state, taken[:2], dict(taken[2]), schedule and schedule(state.t)
@@ -530,29 +565,33 @@ def role(config: Config, name: str, shared: Parts | None = None) -> Role:
     try:
         traced = jax.make_jaxpr(step)(number, small_models(config.agents), batch, seed).jaxpr
     except Exception:  # whatever a method does with a number that it wants to know
-        return "program"
+        return False
     unknown = traced.invars[0]
     used = any(unknown is operand for equation in traced.eqns for operand in equation.invars)
-    return "argument" if used or any(unknown is result for result in traced.outvars) else "nothing"
+    return used or any(unknown is result for result in traced.outvars)
 
 
-def is_one_program(config: Config, name: str, values: Sequence[float], shared: Parts | None = None) -> bool:
-    """Tells whether runs that differ in this number can be one program."""
-    if not own_option(name):
-        field = Config.__dataclass_fields__[name]
-        if field.type is not float or field.metadata["no_number"] in values:
+def is_one_program(
+    config: Config, name: str, numbers: Mapping[str, Sequence[float]], shared: Parts | None = None
+) -> bool:
+    """Whether runs that differ in this one of the numbers that are swept can be one program."""
+    if own := own_option(name):
+        text = getattr(config, own[0])
+        if not is_object(text) and is_whole(text, *own):
             return False
-    return role(config, name, shared) == "argument"
+    else:
+        field = Config.__dataclass_fields__[name]
+        if field.type is not float or field.metadata["no_number"] in numbers[name]:
+            return False
+    firsts = {other: values[0] for other, values in numbers.items()}
+    return is_argument(config, name, firsts, shared)
 
 
 def check_one_program(config: Config, shared: Parts) -> None:
     """Checks that everything which the settings sweep can be one program of these parts."""
-    numbers = parse_sweep(config.sweep)
-    # A number that is zero may be an option that is not there, and others with it.
-    largest = in_settings(vars(config), {name: max(values) for name, values in numbers.items()})
-    base = dataclasses.replace(config, seeds="", sweep="", **largest)
-    for name, values in numbers.items():
-        if not is_one_program(base, name, values, shared):
+    numbers, base = parse_sweep(config.sweep), dataclasses.replace(config, seeds="", sweep="")
+    for name in numbers:
+        if not is_one_program(base, name, numbers, shared):
             raise ArgumentError(
                 f"sweep must name numbers on which a step of {config.method} depends and which it need not "
                 f"know in advance, got {name}: runs of their own can have it, as saddle train --sweep makes"

@@ -448,8 +448,7 @@ def fingerprint(program: Program) -> str | None:
     if not any(map(is_object, named)):
         return None
     trial = program.trial
-    numbers = {name: values[0] for name, values in parse_sweep(config.sweep).items()}
-    method, _ = trial.method_on(trial.topology, numbers)
+    method = trial.method_on(trial.topology)
     params = jax.eval_shape(trial.first_params)
     state = jax.eval_shape(method.init, params)
     batch = jax.tree.map(

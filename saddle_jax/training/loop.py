@@ -232,11 +232,11 @@ def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
 
 def _check_rates(refused: str, trial: Trial, before: Config, steps: int) -> None:
     """Checks that the steps which were taken had the learning rates that the longer run has."""
-    per_epoch, topology = trial.batches.steps_per_epoch, trial.topology
+    per_epoch = trial.batches.steps_per_epoch
     shorter = dataclasses.replace(trial.config, epochs=before.epochs)
     rates = []
     for config in (shorter, trial.config):
-        _, schedule = trial.parts.method(config, topology, per_epoch, {})
+        schedule = trial.parts.rate(config, per_epoch, {})
         if schedule is None or not steps:  # the method alone knows it, and knows no epochs
             return
         rates.append(np.asarray(jax.vmap(lambda t, at=schedule: jnp.asarray(at(t)))(jnp.arange(steps))))

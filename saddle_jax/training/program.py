@@ -21,7 +21,6 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array, Batch, Key, Params, Tree
 from saddle_jax.core.comm_cost import CommCost, comm_cost
 from saddle_jax.core.method import Method, MethodState, Metrics, StepKind
-from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import consensus, consensus_distance, replicate
 from saddle_jax.data import take
 from saddle_jax.data.batches import augmentation_key, counting
@@ -30,9 +29,8 @@ from saddle_jax.devices.lifting import on_shards
 from saddle_jax.devices.placement import Placement, in_turn, place
 from saddle_jax.models.precision import products
 from saddle_jax.settings.config import Config, check_imported
-from saddle_jax.settings.sweep import parse_sweep, settings_of
 from saddle_jax.training import memory
-from saddle_jax.training.build import Parts, Trial, check_one_program, make, method_key, of_settings
+from saddle_jax.training.build import Parts, Trial, check_one_program, make_each, method_key, of_settings
 
 
 class Carry(NamedTuple):
@@ -56,17 +54,11 @@ class RunStep(NamedTuple):
 
     trial: Trial
     placement: Placement
-    topology: Graphs  # with its idle agents
+    method: Method  # on the graph with its idle agents
     agents_per_call: int  # how many of a device's agents are computed at a time
 
     def take(
-        self,
-        carry: Carry,
-        inputs: Inputs,
-        root: Key,
-        numbers: dict[str, Any],
-        step: Any,
-        kind: StepKind | None,
+        self, carry: Carry, inputs: Inputs, root: Key, step: Any, kind: StepKind | None
     ) -> tuple[Carry, Metrics]:
         """Takes one step; its epoch and place in that epoch follow from its number.
 
@@ -74,15 +66,13 @@ class RunStep(NamedTuple):
           carry: from the step before, leaves [A, ...].
           inputs: with the samples [n, A, B] of this run.
           root: the key that all random numbers of the run come from.
-          numbers: settings of this run alone, which may be traced.
           step: its number, int32 [].
           kind: which kind of step it is, see `Method.kind`.
         """
         trial = self.trial
-        method, schedule = trial.method_on(self.topology, numbers)
         batch = self.placement.cut_batches(self._batch(inputs, root, step))
         with products():  # which the model's own precision is an exception from
-            params, state, metrics = method.step(
+            params, state, metrics = self.method.step(
                 trial.loss_fn,
                 carry.params,
                 carry.state,
@@ -95,6 +85,7 @@ class RunStep(NamedTuple):
         # A method that asks for no gradient, which may be, sees no loss.
         is_bad = ~jnp.all(jnp.isfinite(metrics["loss"])) if "loss" in metrics else jnp.bool_(False)
         first_bad = jnp.where((carry.first_bad < 0) & is_bad, step, carry.first_bad)
+        schedule = trial.rate(carry.state.hyperparams or {})
         rate = {} if schedule is None else {"learning_rate": schedule(carry.state.t)}
         metrics = metrics.adding(**rate, first_bad=first_bad)
         return Carry(params, state, first_bad), metrics
@@ -113,7 +104,7 @@ class RunStep(NamedTuple):
         batch = dataset.augmented(augmentation_key(root, epoch, number), pick(inputs.data, samples))
         if not self.trial.objective.masked:
             return batch
-        present = jnp.asarray(self.topology.present, mask.dtype)
+        present = jnp.asarray(self.method.topology.present, mask.dtype)
         return {**batch, "mask": present[:, None] * counting(samples, mask)}
 
 
@@ -139,13 +130,7 @@ class Program:
     @functools.cached_property
     def method(self) -> Method:
         """The method of the first run, on the graph with its idle agents."""
-        # The step has the swept numbers as arguments, and zero must not be taken for a method without them.
-        largest = {name: float(values.max()) for name, values in self._numbers.items()}
-        return self.trial.method_on(self._topology, largest)[0]
-
-    @functools.cached_property
-    def _topology(self) -> Any:
-        return self.placement.graph(self.trial.topology)
+        return self.trial.method_on(self.placement.graph(self.trial.topology))
 
     @functools.cached_property
     def comm_cost(self) -> CommCost:
@@ -186,7 +171,7 @@ class Program:
         models = self._first_models()  # under a mesh each operation would be a program on all devices
         with self.placement.active():
             first = jax.jit(self._first, out_shardings=self._saved_shardings)
-            carry = in_turn(first, models, self._numbers)
+            carry = in_turn(first, models, self._hyperparams)
         return self.loaded(carry)
 
     def _first_models(self) -> Params:
@@ -199,14 +184,20 @@ class Program:
         return jax.vmap(self._first_of_one)(models, numbers)
 
     def _first_of_one(self, model: Params, numbers: dict[str, Any]) -> Carry:
-        params = replicate(model, self.placement.size)
-        method, _ = self.trial.method_on(self._topology, numbers)
-        return Carry(params, method.init(params), jnp.int32(-1))
+        params, injected = replicate(model, self.placement.size), self.method.hyperparams
+        state = injected.init(self.method, numbers, params) if injected else self.method.init(params)
+        return Carry(params, state, jnp.int32(-1))
+
+    @property
+    def _hyperparams(self) -> dict[str, np.ndarray]:
+        """The runs' values of what is swept, each [R]."""
+        names = self.trial.numbers
+        return {name: np.array([each.numbers[name] for each in self.trials], np.float32) for name in names}
 
     @functools.cached_property
     def shapes_of_one(self) -> Carry:
         """The shapes of one run's carry, idle agents included."""
-        numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._numbers}  # traced in the step
+        numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._hyperparams}
         return jax.eval_shape(self._first_of_one, jax.eval_shape(self.trial.first_model), numbers)
 
     @property
@@ -313,17 +304,17 @@ class Program:
         return jax.jit(run_steps, static_argnums=(4, 5), donate_argnums=0, out_shardings=shardings)
 
     def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, kind: StepKind | None) -> Any:
-        def single(carry: Carry, root: Key, numbers: dict[str, Any], samples: Array) -> Any:
-            own = inputs._replace(samples=samples)
-            return run.take(carry, own, root, numbers, step, kind)
+        def single(carry: Carry, root: Key, samples: Array) -> Any:
+            return run.take(carry, inputs._replace(samples=samples), root, step, kind)
 
-        run = RunStep(self.trial, self.placement, self._topology, self.agents_per_call)
-        arguments = self._those_of((self._roots, self._numbers, inputs.samples), runs)
+        run = RunStep(self.trial, self.placement, self.method, self.agents_per_call)
+        arguments = self._those_of((self._roots, inputs.samples), runs)
         if self.at_once == 1:
             return single(carry, *arguments)
         # The step's number is the same for all runs: without an axis it can decide what is computed.
-        axes: Any = Carry(0, MethodState(t=None, gradient=0, rule=0, faults=0, clock=0), 0)  # type: ignore[arg-type]
-        vmapped = jax.vmap(single, in_axes=(axes, 0, 0, 0), out_axes=(axes, 0))
+        state: Any = MethodState(t=None, gradient=0, rule=0, faults=0, clock=0, hyperparams=0)  # type: ignore[arg-type]
+        axes = Carry(0, state, 0)  # type: ignore[arg-type]
+        vmapped = jax.vmap(single, in_axes=(axes, 0, 0), out_axes=(axes, 0))
         carry = carry._replace(state=carry.state._replace(t=carry.state.t[0]))
         carry, metrics = vmapped(carry, *arguments)
         same = jnp.broadcast_to(carry.state.t, (self.at_once,))
@@ -332,15 +323,6 @@ class Program:
     @property
     def _roots(self) -> Array:
         return jnp.stack([trial.root for trial in self.trials])
-
-    @property
-    def _numbers(self) -> dict[str, np.ndarray]:
-        """The numbers of the swept settings, each [R]."""
-        own = settings_of(self.config.seeds, self.config.sweep)
-        return {
-            name: np.array([setting[name] for setting in own], np.float32)
-            for name in parse_sweep(self.config.sweep)
-        }
 
     # The data, and what comes out of steps
 
@@ -414,7 +396,9 @@ def build(config: Config, shared: Parts | None = None) -> Program:
     check_imported(config)
     shared = of_settings(config) if shared is None else shared
     check_one_program(config, shared)
-    runs = tuple(make(each, shared) for each in config.each())
+    runs = make_each(config, shared)
+    for run in runs if config.sweep else ():
+        run.method_on(runs[0].topology)  # which checks its numbers
     # They decide steps and mask, which are the same for all.
     shares = {trial.partition.samples.shape[1] for trial in runs}
     if len(shares) > 1:

@@ -1,7 +1,7 @@
 """The runs of a comparison or a sweep: their settings and folders, and which of them share a program.
 
-Numbers that a compiled step can take as arguments (`build.role` finds out which) are runs of one program.
-All the rest, whole numbers and choices such as methods and graphs, are runs with a folder of their own.
+Numbers that a compiled step can take as arguments (see `build.is_argument`) are runs of one program. All the
+rest, whole numbers and choices such as methods and graphs, are runs with a folder of their own.
 """
 
 import dataclasses
@@ -17,9 +17,8 @@ import optax
 from saddle_jax.base import registry
 from saddle_jax.base.checks import ArgumentError, did_you_mean, spells_whole
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.registry import parameters_of, split
+from saddle_jax.base.registry import split
 from saddle_jax.base.user_code import UserCodeError
-from saddle_jax.data import make_partition
 from saddle_jax.runs import source_files
 from saddle_jax.runs.run_name import safe
 from saddle_jax.settings.config import (
@@ -32,7 +31,7 @@ from saddle_jax.settings.config import (
     settings_without_meaning,
 )
 from saddle_jax.settings.sweep import SPELT, in_settings, own_option, parse_axes
-from saddle_jax.training.build import build_method, is_one_program, role, small_models
+from saddle_jax.training.build import build_method, is_one_program, small_models
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
 
@@ -390,44 +389,34 @@ def _value(name: str, text: str) -> Any:
 def _divided(values: Mapping[str, Any], numbers: Mapping[str, Sequence[Any]], lacking: list[str]) -> _Divided:
     """Tells which of the numbers can be one program; adds to `lacking` those that these runs do not have."""
     bare = Config(**values)
-    named = {name: _candidates(bare, name) for name in numbers}
-    # A number that is zero may be an option that is not there, and others with it.
-    largest = {names[0]: max(numbers[name], key=_size) for name, names in named.items() if names}
-    base = dataclasses.replace(bare, **in_settings(values, largest))
-    together, apart = [], {}
-    for name, candidates in named.items():
-        meant = next((each for each in candidates if _means_something(base, each)), None)
-        if meant is None:
-            lacking.append(name)
-        elif _is_shared(bare, base, meant, numbers[name]):
-            together.append(f"{meant}:{','.join(_text(value) for value in numbers[name])}")
-        else:
-            apart[meant] = numbers[name]
-    return _Divided(together, apart)
+    named = {name: _meant(bare, name) for name in numbers}
+    lacking.extend(name for name, meant in named.items() if meant is None)
+    meant = {each: numbers[name] for name, each in named.items() if each is not None}
+    floats = {name: found for name, each in meant.items() if (found := _floats(bare, name, each))}
+    choices = {name: each[0] for name, each in meant.items() if name not in floats}
+    base = dataclasses.replace(bare, **in_settings(values, choices))
+    shared = {name for name in floats if is_one_program(base, name, floats)}
+    together = [
+        f"{name}:{','.join(_text(value) for value in meant[name])}" for name in meant if name in shared
+    ]
+    return _Divided(together, {name: each for name, each in meant.items() if name not in shared})
 
 
-def _candidates(config: Config, name: str) -> list[str]:
-    """Returns what a name may mean: a setting, or an option of method or gradient, in this order."""
+def _meant(config: Config, name: str) -> str | None:
+    """Returns what a name means: a setting, or an option of method or gradient; None if nothing."""
     own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPELT]
     names = [*([name] if name in _FIELDS else []), *own]
-    return [each for each in names if has(config, each)]
+    return next((each for each in names if has(config, each)), None)
 
 
-def _means_something(base: Config, name: str) -> bool:
-    if own_option(name) or name in parameters_of(make_partition):
-        return True
-    return role(base, name) != "nothing"
-
-
-def _is_shared(bare: Config, base: Config, name: str, values: Sequence[Any]) -> bool:
-    if own := own_option(name):
-        if is_whole(getattr(bare, own[0]), *own):
-            return False
-        try:
-            [float(value) for value in values]
-        except ValueError:
-            return False
-    return is_one_program(base, name, values)
+def _floats(config: Config, name: str, values: Sequence[Any]) -> list[float] | None:
+    """Returns the values of what is a number and no whole one, else None."""
+    if (own := own_option(name)) and is_whole(getattr(config, own[0]), *own):
+        return None
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        return None
 
 
 def _add(
@@ -459,14 +448,6 @@ def _unknown(name: str, settings: Mapping[str, Any], choices: Mapping[str, Seque
         return f"sweep must not name {name} for {methods}, which has none"
     hint = did_you_mean(name, _FIELDS)
     return f"{hint}sweep must name a setting, or an option of {methods}, got {name!r}"
-
-
-def _size(value: Any) -> float:
-    """Returns a value as a number; one that is none counts as zero."""
-    try:
-        return float(value)
-    except ValueError:
-        return 0.0
 
 
 def _is_float(name: str) -> bool:

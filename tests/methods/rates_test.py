@@ -41,7 +41,7 @@ def distances(spelling, dtype=np.float64):
             **plain,
         )
     )
-    method, _ = run.method_on(run.topology)
+    method = run.method_on(run.topology)
     samples, mask = run.batches.step(0, 0)
     params, batch = jax.tree.map(
         lambda leaf: leaf.astype(dtype),

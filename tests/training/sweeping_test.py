@@ -13,7 +13,7 @@ from saddle_jax.methods import METHODS
 from saddle_jax.runs.run_folder import read_config
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings.config import Config
-from saddle_jax.training.build import role
+from saddle_jax.training.build import is_argument
 from saddle_jax.training.program import build
 from saddle_jax.training.sweep import runs_of_sweep
 
@@ -23,24 +23,23 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
 @pytest.mark.parametrize(
     ("settings", "name", "expected"),
     [
-        ({}, "learning_rate", "argument"),
-        ({}, "mu", "argument"),
-        ({}, "slowmo_beta", "nothing"),
-        ({"slowmo_every": 3}, "slowmo_beta", "argument"),
-        ({}, "alpha", "nothing"),  # it decides the data
-        ({"method": "qgm"}, "rho", "nothing"),
-        ({}, "drop", "argument"),
-        ({"drop": 0.1}, "burst", "program"),  # zero of it is another state
-        ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", "argument"),
-        ({"method": "qgm", "gradient": "looksam"}, "gradient.every", "program"),
-        ({"method": "qgm", "gradient": "esam"}, "gradient.rho", "argument"),
-        ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", "program"),  # a shape
-        ({"method": "motef", "compressor": "top_k(0.3)"}, "method.lam", "argument"),
+        ({}, "learning_rate", True),
+        ({}, "mu", True),
+        ({}, "slowmo_beta", False),
+        ({"slowmo_every": 3}, "slowmo_beta", True),
+        ({}, "alpha", False),  # it decides the data
+        ({"method": "qgm"}, "rho", False),
+        ({}, "drop", True),
+        ({"drop": 0.1}, "burst", False),  # zero of it is another state
+        ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", True),
+        ({"method": "qgm", "gradient": "esam"}, "gradient.rho", True),
+        ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", False),  # a shape
+        ({"method": "motef", "compressor": "top_k(0.3)"}, "method.lam", True),
     ],
     ids=str,
 )
-def test_a_trace_tells_what_a_number_is_to_a_step(settings, name, expected):
-    assert role(Config(**settings), name) == expected
+def test_a_trace_tells_whether_a_step_takes_a_number_as_an_argument(settings, name, expected):
+    assert is_argument(Config(**settings), name, {name: 2.0 if name == "burst" else 0.5}) is expected
 
 
 def swept(tmp_path, text, **settings):
@@ -92,13 +91,13 @@ def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_can_sweep_its_learning_rate(method):
     config = Config(method=method, topology="path", agents=4)
-    assert role(config, "learning_rate") == "argument"
+    assert is_argument(config, "learning_rate", {"learning_rate": 0.1})
 
 
 @pytest.mark.parametrize("estimator", [name for name in GRADIENTS if name != "plain"])
 def test_every_gradient_can_sweep_its_radius(estimator):
     name = "rho" if estimator == "sam" else "gradient.rho_max" if estimator == "gsam" else "gradient.rho"
-    assert role(Config(method="qgm", gradient=estimator), name) == "argument"
+    assert is_argument(Config(method="qgm", gradient=estimator), name, {name: 0.1})
 
 
 BAD = {
@@ -137,6 +136,17 @@ def test_a_mistake_in_a_sweep_is_one_line_and_leaves_nothing(case, tmp_path, cap
 def test_what_one_program_cannot_vary_is_refused_by_the_program():
     with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got alpha"):
         build(Config(sweep="alpha:0.1,1"))
+
+
+def test_whole_numbers_are_no_arguments():
+    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got gradient.every"):
+        build(Config(method="qgm", gradient="looksam", sweep="gradient.every:2,3"))
+
+
+@pytest.mark.parametrize("text", ["method.mu:0.1,7", "method.mu:7,0.1"])
+def test_every_number_of_a_sweep_is_checked(text):
+    with pytest.raises(ValueError, match=r"mu must be .* got 7"):
+        build(Config(method="gut", beta=0.0, nesterov=False, sweep=text))
 
 
 def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):
