@@ -60,7 +60,7 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
     shutil.copytree(trained / "run", tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     record = json.loads(path.read_text())
-    planted = "mine.py:run(args=['touch','trapped'])"
+    planted = "mine.py:run(args=['touch', 'trapped'])"
     entries = [entry for entry in record["code"] if entry["setting"] == "compressor"]
     others = {"method": "qgm", "gradient": "none", "topology": "ring", "compressor": planted}
     entries[0] |= {"spelling": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
