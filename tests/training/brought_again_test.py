@@ -117,7 +117,10 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
         ({"config": {"method": "a" * 600 + ".py:f"}}, "method must be at most 500 letters long"),
         ({"config": {"method": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
         ({"config": {"model": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
-        ({"config": {"dataset": "mine.py:f("}}, "dataset must be NAME, NAME(option=value, ...), FILE.py:NAME"),
+        (
+            {"config": {"dataset": "mine.py:f("}},
+            "dataset must be NAME, NAME(option=value, ...), FILE.py:NAME",
+        ),
         (
             {"config": {"method": "<qgm>"}},
             "was made from Python objects: open it with saddle_jax.Run",
