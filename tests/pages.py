@@ -51,7 +51,7 @@ MINUTES = {
         "--config.model=logistic --config.epochs=1 --config.agents=4 --config.devices=1"
     ),
     "bin/saddle train --config.model=mlp --config.method=qgm --config.seeds=": (
-        "--config.model=logistic --config.epochs=1 --config.seeds= --config.sweep=drop:0,0.5"
+        "--config.model=logistic --config.epochs=1 --config.seeds= --config.sweep=faults.drop:0,0.5"
     ),
     "bin/saddle train --config.sharpness_every_epochs=5": "--config.model=logistic --config.epochs=5",
     "bin/saddle train --config=configs/saddle.py:cpu": "--config.model=logistic",  # all its epochs are used

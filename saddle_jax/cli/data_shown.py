@@ -9,7 +9,7 @@ from saddle_jax import data
 from saddle_jax.cli.output import Output, output_options
 from saddle_jax.cli.pictures import checked, output_option
 from saddle_jax.cli.usage import UsageError, mistakes, parse, write_named
-from saddle_jax.data.partition import KINDS
+from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.report.datasets import dataset_record, describe_dataset, partition_record, partition_rows
 from saddle_jax.report.plots import plot_contact_sheet, plot_partition
 
@@ -45,9 +45,9 @@ def partition(arguments: Sequence[str]) -> None:
     """Prints which agent would hold how much of which class."""
     options = data_options()
     flags.DEFINE_string("dataset", "digits", "Name of the dataset.", flag_values=options)
-    flags.DEFINE_string("partition", "dirichlet", f"One of {KINDS}.", flag_values=options)
+    meaning = f"One of {', '.join(PARTITIONS)}, with options as in dirichlet(0.1)."
+    flags.DEFINE_string("partition", "dirichlet", meaning, flag_values=options)
     flags.DEFINE_integer("agents", 10, "Number of agents.", flag_values=options)
-    flags.DEFINE_float("alpha", 0.1, "Concentration; for sorted, shards per agent.", flag_values=options)
     flags.DEFINE_integer("seed", 0, "Seed.", flag_values=options)
     output_option(options, "Picture of who holds how much of which class", "none", "plot")
     output_options(options)
@@ -58,7 +58,7 @@ def partition(arguments: Sequence[str]) -> None:
         dataset = data.load(options.dataset, options.data_dir)
         if (labels := dataset.labels) is None or dataset.shares is not None:
             raise UsageError(f"dataset must have classes to be partitioned by, got {options.dataset!r}")
-        dealt = data.make_partition(kind, labels, agents, alpha=options.alpha, seed=options.seed)
+        dealt = data.make_partition(kind, labels, agents, seed=options.seed)
     output.note(f"{dataset.name}, {dealt.name}, fingerprint {dealt.fingerprint}\n{dealt.skew}")
     output.table(partition_rows(dealt, dataset.class_names))
     if path:

@@ -22,7 +22,7 @@ from saddle_jax.training.progress import Screen
 from saddle_jax.training.sweep import parse_grid, runs_of_grid
 
 # The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
-SETTINGS = {"alpha": 0.001, "learning_rate": 0.3, "rho": 0.2}
+SETTINGS = {"partition": "dirichlet(0.001)", "learning_rate": 0.3, "rho": 0.2}
 _METHODS = "qgm,q_saddle"
 _MEASUREMENT = Measurement(images=256, iterations=20)
 _POINTS, _SCAN = 11, Scan("filter", 0, 256)

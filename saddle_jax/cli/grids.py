@@ -17,7 +17,7 @@ _LISTS = {
     ),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
     "drop_rates": (
-        "drop",
+        "",
         "",
         "Shares of lost messages, such as 0,0.01,0.1 (default: that of the settings).",
     ),
@@ -42,7 +42,7 @@ def _check(options: flags.FlagValues) -> None:
     if not options.workdir:
         raise UsageError("workdir must be given: --workdir=DIR, one folder for all runs")
     for name, (setting, default, _) in _LISTS.items():
-        if options[f"config.{setting}"].present and (default or options[name].value):
+        if setting and options[f"config.{setting}"].present and (default or options[name].value):
             raise UsageError(f"config.{setting} must not be given to compare: --{name}=... lists them")
     for name in ("seeds", "sweep"):
         if options[f"config.{name}"].present:

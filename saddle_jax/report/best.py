@@ -164,9 +164,11 @@ def settings_of(run: Run) -> dict[str, Any]:
         if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
         if name in SPELT:
-            spec = parse(name, value)
-            settings[name] = str(spec._replace(kwargs=()))
-            settings |= {f"{name}.{option}": given for option, given in spec.kwargs}
+            spec, registry = parse(name, value), config.REGISTRIES[name]
+            is_known = registry.is_ours(spec) and spec.name in registry
+            given = registry.given(spec) if is_known else dict(spec.kwargs)
+            settings[name] = str(spec._replace(args=() if is_known else spec.args, kwargs=()))
+            settings |= {f"{name}.{option}": each for option, each in given.items()}
         else:
             settings[name] = value
     computes = run.fact("computes")
@@ -227,7 +229,7 @@ def _hashable(value: Any) -> Any:
 
 
 # Settings that make another problem: what is best on one of them says nothing about the others.
-PROBLEM = ("dataset", "subset", "partition", "alpha", "agents", "model")
+PROBLEM = ("dataset", "subset", "partition", "partition.alpha", "agents", "model")
 
 
 _NUDGE = 1e-6  # how far beyond the edge of a grid a setting is tried, to see whether it could go on

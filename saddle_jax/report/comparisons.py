@@ -10,7 +10,7 @@ from saddle_jax.runs.table import NUMBERS, Cell, numbers_of, seeds_of
 from saddle_jax.settings.sweep import name_of
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial
-from saddle_jax.training.sweep import Grid, number
+from saddle_jax.training.sweep import DROP, Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
 
@@ -41,7 +41,7 @@ def _label(column: Mapping[str, Any], grid: Grid) -> str:
     """Names a column; a single compressor of all is not worth a word where something else varies."""
     parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
     parts += [column["gradient"]] if "gradient" in column else []
-    parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
+    parts += [f"drop {number(column[DROP])}"] if DROP in column else []
     return ", ".join(parts)
 
 
@@ -94,7 +94,7 @@ def _at(cells: Cells, grid: Grid, place: Mapping[str, Any]) -> Cell:
 
 
 def _written(axis: str, value: Any) -> str:
-    return number(value) if axis == "drop" else str(value)
+    return number(value) if axis == DROP else str(value)
 
 
 def evaluation_rows(

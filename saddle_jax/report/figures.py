@@ -322,7 +322,7 @@ AXES = {
     "seconds": Axis(
         "simulated_seconds",
         "simulated seconds",
-        "with --config.latency, --config.bandwidth or --config.compute_time, which simulate time",
+        "with --config.timing, which simulates time",
     ),
 }
 

@@ -19,7 +19,7 @@ from saddle_jax.runs.metrics import Record, newest, read_metrics
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_config, read_settings
 from saddle_jax.runs.schema import CLASSIFICATION, Measure, measures, read_result, same
 from saddle_jax.runs.source_files import short
-from saddle_jax.settings.config import IRRELEVANT, Config
+from saddle_jax.settings.config import IRRELEVANT, Config, value_of
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 
 
@@ -451,7 +451,8 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
     named = [*plain, *(name for name in differing if name not in (*plain, "seed", *IRRELEVANT, *without))]
     texts = []
     for one, group in zip(many, groups, strict=True):
-        parts = [str(one[name]) if name in plain else f"{name} {one[name]}" for name in named]
+        alone = (*plain, "partition", "faults", "timing")  # whose text says what it is
+        parts = [str(one[name]) if name in alone else f"{name} {one[name]}" for name in named]
         diverged = sum(run.state == "diverged" for run in group)
         texts.append(", ".join([*parts, *([f"{diverged} of {len(group)} diverged"] if diverged else [])]))
     return texts
@@ -519,7 +520,7 @@ def cells_by(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tupl
     headline = headline_of(workdirs)
     ended_by_cell: dict[tuple[Any, ...], list[_Ended]] = {}
     for config, result in (ended for workdir in workdirs for ended in _ended(workdir)):
-        key = tuple(short(axis, getattr(config, axis)) for axis in axes)
+        key = tuple(short(axis, value_of(config, axis)) for axis in axes)
         ended_by_cell.setdefault(key, []).append((config, result))
     return {key: _cell(ended, headline) for key, ended in ended_by_cell.items()}
 

@@ -12,11 +12,10 @@ from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import one_line
 from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.faults import LOST_WEIGHTS
 from saddle_jax.core.gossip import ORDERS
 from saddle_jax.core.network import MIXINGS
 from saddle_jax.core.topology import Graphs
-from saddle_jax.data.partition import KINDS
+from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.data.sources import check_name
 from saddle_jax.devices import placement
@@ -73,16 +72,17 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 # ---- which settings go together: one line for each that does not ----
 
 
-# Numbers without a meaning unless another setting is there.
-_NEEDS = {
-    "slowmo_beta": "slowmo_every",
-    "burst": "drop",
-    "mean_offline": "offline",
-    "compute_sigma": "compute_time",
-}
+_NEEDS = {"slowmo_beta": "slowmo_every"}  # numbers without a meaning unless another setting is there
 _MOST_RUNS = 4_096  # that one program trains side by side
 _NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
-REGISTRIES = {"method": METHODS, "gradient": GRADIENTS}  # whose options may be swept
+# Settings that name things with options, which may be swept.
+REGISTRIES: dict[str, Registry] = {
+    "method": METHODS,
+    "gradient": GRADIENTS,
+    "partition": PARTITIONS,
+    "faults": network.FAULTS,
+    "timing": network.TIMING,
+}
 # Settings that are options of some methods and not of others.
 OPTIONS = (
     "beta",
@@ -178,13 +178,10 @@ def check_gradient(config: "Config") -> None:
 
 
 def check_network(config: "Config") -> None:
-    """Checks that what goes wrong can go wrong for these agents, and that only a given time varies."""
-    network.faults_of(config)
-    if config.compute_sigma and not config.compute_time:
-        raise ArgumentError(
-            "compute_sigma must be 0 without compute_time, of which it is the spread, "
-            f"got {config.compute_sigma:g}"
-        )
+    """Checks that what goes wrong can go wrong for these agents; of what is not ours nothing is imported."""
+    if network.FAULTS.is_ours(config.faults):
+        network.make_faults(config.faults, config.agents)
+    network.check_timing(config.timing)
 
 
 def check_trials(config: "Config") -> None:
@@ -230,6 +227,17 @@ def _check_seeds(config: "Config") -> None:
         )
 
 
+def value_of(config: "Config", name: str) -> Any:
+    """Returns the value of a setting, or of an option such as "faults.drop", as it is in force."""
+    own = trials.own_option(name)
+    if own is None:
+        return getattr(config, name)
+    whose, option = own
+    text = getattr(config, whose)
+    spec, registry = trials.spec_with_options(whose, text) or text, REGISTRIES[whose]
+    return registry.given(spec).get(option, registry.options(spec)[option].default)
+
+
 def has(config: "Config", name: str) -> bool:
     """Tells whether a setting, or "method.NAME" of a spec, means something to method and estimator.
 
@@ -237,8 +245,8 @@ def has(config: "Config", name: str) -> bool:
     """
     if own := trials.own_option(name):
         whose, option = own
-        text = getattr(config, whose)
-        return text not in _NO_GRADIENT and REGISTRIES[whose].leaves_open(text, option)
+        spec = trials.spec_with_options(whose, getattr(config, whose))
+        return spec is not None and REGISTRIES[whose].leaves_open(spec, option)
     if name == "rho" and config.gradient != "auto":
         return name in _open_of_sam(config)
     if name in _NEEDS:
@@ -262,8 +270,8 @@ def _are_ours(config: "Config") -> bool:
 
 
 def is_whole(text: str, whose: str, option: str) -> bool:
-    """Tells whether an option of a method or estimator is a whole number or a truth, by its default."""
-    parameter = REGISTRIES[whose].options(text)[option]
+    """Tells whether an option of a thing is a whole number or a truth, by its default."""
+    parameter = REGISTRIES[whose].options(trials.spec_with_options(whose, text) or text)[option]
     return isinstance(parameter.default, int) or parameter.annotation in (int, bool)
 
 
@@ -274,7 +282,7 @@ def _check_swept(config: "Config") -> None:
         if name not in floats and not trials.own_option(name):
             raise ArgumentError(
                 f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
-                f"{', '.join(floats)}, or options such as method.NAME and gradient.NAME, got {name!r}"
+                f"{', '.join(floats)}, or options such as method.NAME and faults.NAME, got {name!r}"
             )
 
 
@@ -354,15 +362,11 @@ class Config:
     subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
     partition: str = setting(
         "auto",
-        f"how the data is partitioned among agents: {', '.join(KINDS)}, or given, for data that is divided "
-        "already; auto is given for such data, dirichlet for data with classes, and iid otherwise",
-        one_of(("auto", "given", *KINDS)),
-    )
-    alpha: float = setting(
-        0.1,
-        "concentration of the Dirichlet partitions, where less is more skewed; for the sorted partition, the "
-        "number of shards per agent",
-        real(above=0.0),
+        f"how the data is divided among the agents: {', '.join(PARTITIONS)}, with options as in "
+        "dirichlet(0.1), where less is more skewed, or shards(2); given, for data that is divided already; "
+        "or your own, FILE.py:NAME or module:NAME; auto is given for such data, dirichlet for data with "
+        "classes, and iid otherwise",
+        spec_of(PARTITIONS, "auto", "given"),
     )
     augmentation: str = setting(
         "auto",
@@ -429,47 +433,18 @@ class Config:
         whole(0, 2**32 - 1),
     )
     # On which network
-    drop: float = setting(0.0, "share of messages that are lost", real(at_least=0.0, below=1.0))
-    burst: float = setting(
-        0.0,
-        "mean number of steps that a link fails in a row; 0 loses each message by itself",
-        real(at_least=0),
+    faults: str = setting(
+        network.NONE,
+        "what goes wrong on the network: none, or as in faults(drop=0.1, burst=3), with the options of "
+        "sj.Faults; or your own, FILE.py:NAME or module:NAME",
+        spec_of(network.FAULTS, network.NONE),
     )
-    symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
-    lost_weight: str = setting(
-        "self", f"what a lost message's weight becomes: {', '.join(LOST_WEIGHTS)}", one_of(LOST_WEIGHTS)
-    )
-    delay: int = setting(0, "rounds of gossip by which messages are late", whole(0))
-    offline: float = setting(
-        0.0, "share of steps in which an agent is offline", real(at_least=0.0, below=1.0)
-    )
-    mean_offline: float = setting(
-        0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
-    )
-    offline_computes: bool = setting(False, "agents that are offline go on training alone; false: they wait")
-    joins: str = setting(
-        "", "agents that join at a step, such as 3:100,7:250 (default: none)", network.check_steps
-    )
-    leaves: str = setting(
-        "", "agents that leave at a step, such as 3:100,7:250 (default: none)", network.check_steps
-    )
-    latency: str = setting(
-        "",
-        "time that a message takes, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
-        network.check_seconds,
-    )
-    bandwidth: str = setting(
-        "",
-        "bits per second of a link, such as 100Mbit, or a file .npy [A, A] (default: no limit)",
-        network.check_bandwidth,
-    )
-    compute_time: str = setting(
-        "",
-        "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
-        network.check_seconds,
-    )
-    compute_sigma: float = setting(
-        0.0, "sigma of the log-normal factors of compute_time, drawn per agent and step", real(at_least=0.0)
+    timing: str = setting(
+        network.NONE,
+        "how long messages and gradients take: none, or as in timing(latency='10ms', bandwidth='100Mbit', "
+        "compute='50ms', compute_sigma=0.3), with units or files .npy; or your own, FILE.py:NAME or "
+        "module:NAME",
+        spec_of(network.TIMING, network.NONE),
     )
     # Several runs in one program
     seeds: str = setting(

@@ -29,6 +29,7 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
+from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
@@ -124,7 +125,11 @@ def build_method(
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
     if config.slowmo_every:
         method = slowmo(method, schedule, every=config.slowmo_every, beta=settings.slowmo_beta)
-    return dataclasses.replace(method, faults=network.faults_of(settings), timing=network.timing_of(settings))
+    return dataclasses.replace(
+        method,
+        faults=network.make_faults(config.faults, config.agents, _of("faults", own)),
+        timing=network.make_timing(config.timing, config.agents, _of("timing", own)),
+    )
 
 
 def _settings(config: Config, numbers: Mapping[str, Any]) -> Any:
@@ -147,9 +152,7 @@ def make_gradient(
     if spec.name == "none":
         spec = Spec("plain")
     options = {**_options_of_sam(config, spec), **GRADIENTS.given(spec), **(numbers or {})}
-    made: GradientEstimator[Any] = GRADIENTS.make(
-        spec._replace(args=(), kwargs=tuple(options.items())), share=share
-    )
+    made: GradientEstimator[Any] = GRADIENTS.make(GRADIENTS.with_options(spec, options), share=share)
     return made
 
 
@@ -445,20 +448,20 @@ def _partition(config: Config, dataset: Dataset) -> Partition:
                 f"{config.partition!r}"
             )
         return given_partition(dataset.shares, config.agents, dataset.labels, dataset.size)
-    kind = "dirichlet" if config.partition == "auto" else config.partition
-    if kind == "given":
+    text = "dirichlet" if config.partition == "auto" else config.partition
+    if text == "given":
         raise ArgumentError(f"partition must not be given for {dataset.name}, which is not divided")
     labels = dataset.labels
     if labels is None:
         if config.partition == "auto":
-            kind = "iid"
-        elif kind not in _WITHOUT_CLASSES:
+            text = "iid"
+        elif (name := PARTITIONS.parse(text).name) in PARTITIONS.ours and name not in _WITHOUT_CLASSES:
             raise ArgumentError(
                 f"partition must be {' or '.join(_WITHOUT_CLASSES)} for {dataset.name}, whose samples have "
-                f"no classes, got {kind!r}"
+                f"no classes, got {text!r}"
             )
         labels = np.zeros(dataset.size, np.int32)
-    return make_partition(kind, labels, config.agents, alpha=config.alpha, seed=config.seed)
+    return make_partition(text, labels, config.agents, seed=config.seed)
 
 
 def _check_model(trial: Trial) -> None:

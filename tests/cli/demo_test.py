@@ -15,7 +15,7 @@ TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_ev
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, **TINY, "alpha": 0.1})
+    monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, **TINY, "partition": "dirichlet(0.1)"})
     monkeypatch.setattr(demo, "_POINTS", 3)
     monkeypatch.setattr(demo, "_MEASUREMENT", demo._MEASUREMENT.__class__(images=32, iterations=2))
 

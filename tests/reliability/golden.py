@@ -91,13 +91,33 @@ def config_of(settings, folder):
     settings["devices"] = str(settings["devices"])
     settings["seeds"] = ",".join(map(str, settings["seeds"]))
     settings["sweep"] = " ".join(
-        f"{name}:{','.join(map(repr, values))}" for name, values in settings["sweep"].items()
+        f"{'faults.drop' if name == 'drop' else name}:{','.join(map(repr, values))}"
+        for name, values in settings["sweep"].items()
     )
+    faults = {"drop": 0.0, "burst": 0.0, "symmetric": True, "lost_weight": "self", "delay": 0, "offline": 0.0,
+              "mean_offline": 0.0, "offline_computes": False, "joins": {}, "leaves": {}}  # fmt: skip
+    given = {name: settings.pop(name) for name in faults}
     for name in ("joins", "leaves"):
-        settings[name] = ",".join(f"{agent}:{step}" for agent, step in settings[name].items())
+        given[name] = [[agent, step] for agent, step in given[name].items()]
+    settings["faults"] = _given("faults", {
+        name.removeprefix("offline_"): value
+        for name, value in given.items()
+        if value not in (faults[name], [])
+    })  # fmt: skip
     for name, unit in (("latency", "s"), ("bandwidth", "bit"), ("compute_time", "s")):
-        settings[name] = "" if settings[name] is None else f"{settings[name]!r}{unit}"
+        value = settings.pop(name)
+        settings[name] = None if value is None else f"{value!r}{unit}"
+    times = {name: settings.pop(name) for name in ("latency", "bandwidth", "compute_time", "compute_sigma")}
+    settings["timing"] = _given("timing", {
+        name.removesuffix("_time"): value for name, value in times.items() if value
+    })  # fmt: skip
+    kind, alpha = settings["partition"], settings.pop("alpha")
+    settings["partition"] = {"iid": "iid", "sorted": f"shards({alpha:g})"}.get(kind, f"{kind}({alpha})")
     return Config(**settings)
+
+
+def _given(name, options):
+    return _call(name, options) if options else "none"
 
 
 def _call(name, options):
@@ -139,7 +159,8 @@ def run_of(settings, folder):
         train, test = {"a": train[0], "b": train[1]}, {"a": test[0], "b": test[1]}
     problem = sj.Problem(
         train, test, model=(_init, _apply), loss=_loss if with_loss else "classification",
-        partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
+        partition="iid" if settings["partition"] == "iid" else f"dirichlet({settings['alpha']})",
+        norm=settings["norm"], name="own",
     )  # fmt: skip
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
     names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "mixing", "local_steps")

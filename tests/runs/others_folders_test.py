@@ -170,7 +170,12 @@ def test_checkpoints_that_never_stay_are_told(tmp_path, monkeypatch):
 def trained(tmp_path_factory):
     """Runs that are alike but for the seed, the partition's alpha, or the epochs."""
     folder = tmp_path_factory.mktemp("trained")
-    changes = {"one": {}, "seed": {"seed": 1}, "alpha": {"alpha": 0.5}, "epochs": {"epochs": 2}}
+    changes = {
+        "one": {},
+        "seed": {"seed": 1},
+        "alpha": {"partition": "dirichlet(0.5)"},
+        "epochs": {"epochs": 2},
+    }
     for name, change in changes.items():
         loop.train(dataclasses.replace(SMALL, **change), folder / name, QUIET)
     return folder

@@ -104,7 +104,7 @@ def test_a_loss_of_parameters_and_one_of_the_model(here):
         "--config.model=mine.py:pair",
         "--config.objective=mine.py:hinge",
     ]
-    assert train(*hinge, "--config.seeds=0,1", "--config.drop=0.2") == 0
+    assert train(*hinge, "--config.seeds=0,1", "--config.faults=faults(drop=0.2)") == 0
     assert len(result()["trials"]) == 2
     scaled = ["--config.dataset=mine.py:numbers", "--config.model=mlp"]
     assert train(*scaled, "--config.objective=mine.py:scaled(scale=2.0)", workdir="twice") == 0

@@ -26,7 +26,7 @@ def test_brought_things_train_as_ours_do(folder, capsys):
 
 WAYS = {
     "devices": (["--config.devices=4"], ["--config.devices=4"]),
-    "faults": (["--config.drop=0.1", "--config.compressor=none"],) * 2,
+    "faults": (["--config.faults=faults(drop=0.1)", "--config.compressor=none"],) * 2,
     "trials": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
     "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
     "a graph in a file": (["--config.topology=four.edges"], ["--config.topology=ring"]),
@@ -36,7 +36,12 @@ WAYS = {
     ),
     "drawn": (["--config.topology=mine.py:drawn"], ["--config.topology=erdos_renyi(0.8)"]),
     "all at once": (
-        ["--config.devices=4", "--config.seeds=0,1", "--config.drop=0.1", "--config.compressor=none"],
+        [
+            "--config.devices=4",
+            "--config.seeds=0,1",
+            "--config.faults=faults(drop=0.1)",
+            "--config.compressor=none",
+        ],
     )
     * 2,
 }

@@ -12,7 +12,13 @@ from saddle_jax.data import load
 from saddle_jax.runs.run_folder import read_result
 from saddle_jax.training import evaluation
 
-TINY = ["--config.agents=4", "--config.model=logistic", "--config.devices=1", "--config.alpha=1", "--quiet"]
+TINY = [
+    "--config.agents=4",
+    "--config.model=logistic",
+    "--config.devices=1",
+    "--config.partition=dirichlet(1)",
+    "--quiet",
+]
 
 
 def look(logits, labels, classes=3, **more):

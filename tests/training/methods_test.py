@@ -132,12 +132,14 @@ def test_what_has_no_meaning_is_refused_in_one_line(settings, message):
 
 def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("numpy.load", lambda *_, **__: pytest.fail("a file was opened"))
-    config = Config(latency=str(tmp_path / "latency.npy"))
+    config = Config(timing=f"timing(latency={str(tmp_path / 'latency.npy')!r})")
     with pytest.raises(sj.ArgumentError, match="latency must be a file, got"):
         build.build_method(config, sj.ring(10), optax.constant_schedule(0.1))
-    assert dataclasses.replace(config, latency="10ms").latency == "10ms"
+    assert dataclasses.replace(config, timing="timing(latency='10ms')").timing == "timing(latency='10ms')"
 
 
 def test_what_becomes_of_a_lost_message_is_no_option_of_relay_sgd(options):
-    assert "missing" not in options("relay_sgd", topology="path", drop=0.1, lost_weight="renormalise")
+    assert "missing" not in options(
+        "relay_sgd", topology="path", faults="faults(drop=0.1, lost_weight=renormalise)"
+    )
     assert options("relay_sgd(missing=last)", topology="path")["missing"] == "last"

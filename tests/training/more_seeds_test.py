@@ -18,8 +18,9 @@ from saddle_jax.training.reopen import open_run
 
 # Two epochs of 15 steps.
 FEW = Config(
-    agents=3, model="logistic", method="q_saddle", batch_size=32, alpha=1.0, devices="1", learning_rate=0.05,
-    epochs=2, eval_every_epochs=1, log_every_steps=4, checkpoint_every_steps=7, seeds="4,2",
+    agents=3, model="logistic", method="q_saddle", batch_size=32, partition="dirichlet(1.0)", devices="1",
+    learning_rate=0.05, epochs=2, eval_every_epochs=1, log_every_steps=4, checkpoint_every_steps=7,
+    seeds="4,2",
 )  # fmt: skip
 UNTIMED = {"seconds": 0, "ready_seconds": 0}
 
@@ -49,7 +50,7 @@ def check_same_folders(found, expected, history):
     ("changes", "seeds", "had"),
     [
         ({}, "4,2,7", "4,2"),
-        ({"sweep": "rho:0,0.1", "drop": 0.1}, "0,2,4,1", "4,2"),
+        ({"sweep": "rho:0,0.1", "faults": "faults(drop=0.1)"}, "0,2,4,1", "4,2"),
         ({"seeds": "", "seed": 3, "eval_agents": "always"}, "5,3", "3"),
         ({"sweep": "learning_rate:0.05,1e30"}, "4,2,7", "4,2"),  # half of them diverge
     ],

@@ -27,10 +27,12 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
         ({}, "mu", True),
         ({}, "slowmo_beta", False),
         ({"slowmo_every": 3}, "slowmo_beta", True),
-        ({}, "alpha", False),  # it decides the data
+        ({}, "partition.alpha", False),  # it decides the data
         ({"method": "qgm"}, "rho", False),
-        ({}, "drop", True),
-        ({"drop": 0.1}, "burst", False),  # zero of it is another state
+        ({}, "faults.drop", True),
+        ({"faults": "faults(drop=0.1)"}, "faults.burst", True),
+        ({"timing": "timing(compute=1)"}, "timing.compute_sigma", True),
+        ({"timing": "timing(compute=1)"}, "timing.latency", False),  # a table
         ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.rho", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", False),  # a shape
@@ -39,7 +41,7 @@ TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--
     ids=str,
 )
 def test_a_trace_tells_whether_a_step_takes_a_number_as_an_argument(settings, name, expected):
-    assert is_argument(Config(**settings), name, {name: 2.0 if name == "burst" else 0.5}) is expected
+    assert is_argument(Config(**settings), name, {name: 2.0 if name == "faults.burst" else 0.5}) is expected
 
 
 def swept(tmp_path, text, **settings):
@@ -61,9 +63,14 @@ def test_numbers_share_a_program_and_everything_else_has_a_folder(tmp_path):
     }
     assert swept(tmp_path, "beta:0.1,0.2").runs.keys() == {tmp_path}
     assert names(swept(tmp_path, "mu:-1,0.5", method="qgm")) == {"mu=-1": "", "mu=0.5": ""}
-    assert names(swept(tmp_path, "burst:2,4", drop=0.1)) == {"burst=2": "", "burst=4": ""}
+    assert names(swept(tmp_path, "latency:1,2", timing="timing(compute=1)")) == {
+        "timing.latency=1": "",
+        "timing.latency=2": "",
+    }
     assert names(swept(tmp_path, "alpha:0.1,1 nesterov:true,false")) == {
-        f"nesterov={nesterov}-alpha={alpha}": "" for nesterov in ("true", "false") for alpha in ("0.1", "1")
+        f"nesterov={nesterov}-partition.alpha={alpha}": ""
+        for nesterov in ("true", "false")
+        for alpha in ("0.1", "1")
     }
 
 
@@ -134,8 +141,8 @@ def test_a_mistake_in_a_sweep_is_one_line_and_leaves_nothing(case, tmp_path, cap
 
 
 def test_what_one_program_cannot_vary_is_refused_by_the_program():
-    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got alpha"):
-        build(Config(sweep="alpha:0.1,1"))
+    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got partition.alpha"):
+        build(Config(sweep="partition.alpha:0.1,1"))
 
 
 def test_whole_numbers_are_no_arguments():
