@@ -164,7 +164,7 @@ def settings_of(run: Run) -> dict[str, Any]:
         if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
         if name in SPELT:
-            spec, registry = parse(name, value), config.REGISTRIES[name]
+            spec, registry = parse(name, value), config.registry_of(name)
             is_known = registry.is_ours(spec) and spec.name in registry
             given = registry.given(spec) if is_known else dict(spec.kwargs)
             settings[name] = str(spec._replace(args=() if is_known else spec.args, kwargs=()))

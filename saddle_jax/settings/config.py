@@ -1,35 +1,31 @@
-"""The settings of a run: each with its meaning, default and check, and which of them go together."""
+"""The settings of a run: each with its meaning, default and check, and which of them go together.
+
+They are text and numbers. Nothing that needs JAX is imported before a setting names something that does.
+"""
 
 import contextlib
 import dataclasses
+import functools
+import importlib
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import one_line
 from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.network import MIXINGS
-from saddle_jax.core.topology import Graphs
-from saddle_jax.data.partition import PARTITIONS
-from saddle_jax.data.recipes import AUGMENTATIONS
-from saddle_jax.data.sources import check_name
-from saddle_jax.devices import placement
 from saddle_jax.graphs import GRAPHS, is_random, make_graph
-from saddle_jax.kernels.convolution import CONV_IMPLS
 from saddle_jax.methods import METHODS
-from saddle_jax.methods.ngm import SELF_GRADIENTS
-from saddle_jax.models import MODELS
-from saddle_jax.models.layers import NORMS
-from saddle_jax.models.precision import PRECISIONS
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
 from saddle_jax.settings import sweep as trials
 from saddle_jax.tasks import OBJECTIVES
+
+if TYPE_CHECKING:
+    from saddle_jax.core.topology import Graphs
 
 # ---- how a setting is declared ----
 
@@ -49,14 +45,36 @@ def setting(
     )
 
 
-def one_of(allowed: Any) -> Callable[[str, Any], Any]:
-    """Makes a check that a setting is one of the allowed names."""
-    return lambda name, value: checks.known(name, value, allowed)
+def one_of(allowed: Any, *also: str) -> Callable[[str, Any], Any]:
+    """Makes a check that a setting is one of the allowed names, or of those of a place "module:NAMES"."""
+    return lambda name, value: checks.known(name, value, [*also, *_imported(allowed)])
 
 
-def spec_of(registry: Registry, *also: str, whole: bool = True) -> Callable[[str, Any], Any]:
+def spec_of(registry: Any, *also: str, whole: bool = True) -> Callable[[str, Any], Any]:
     """Makes a check that a setting names what a registry can make, or one of `also`; see `Registry.check`."""
-    return lambda _, value: registry.check(value, also, whole)
+    return lambda _, value: _imported(registry).check(value, also, whole)
+
+
+def devices(name: str, value: str) -> None:
+    """Checks a setting that is either auto or a number of devices."""
+    if value != "auto" and not (checks.spells_whole(value) and int(value) >= 1):
+        raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")
+
+
+def dataset(_: str, value: str) -> None:
+    """Checks the options of a dataset of the package; other names are looked up when they are loaded."""
+    _imported("data.sources:check_name")(value)
+
+
+@functools.cache
+def _place(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return getattr(importlib.import_module(f"saddle_jax.{module}"), name)
+
+
+def _imported(thing: Any) -> Any:
+    """Returns what stands at a place "module:NAME" of the package; other things are returned as they are."""
+    return _place(thing) if isinstance(thing, str) else thing
 
 
 def whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:
@@ -76,10 +94,10 @@ _NEEDS = {"slowmo_beta": "slowmo_every"}  # numbers without a meaning unless ano
 _MOST_RUNS = 4_096  # that one program trains side by side
 _NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
 # Settings that name things with options, which may be swept.
-REGISTRIES: dict[str, Registry] = {
+_REGISTRIES = {
     "method": METHODS,
     "gradient": GRADIENTS,
-    "partition": PARTITIONS,
+    "partition": "data.partition:PARTITIONS",
     "faults": network.FAULTS,
     "timing": network.TIMING,
 }
@@ -97,6 +115,12 @@ OPTIONS = (
 )
 # Settings that say parts of a method's gossip.
 OF_GOSSIP = ("order", "mixing")
+
+
+def registry_of(setting: str) -> Registry:
+    """Returns the registry of what a setting names with options."""
+    registry: Registry = _imported(_REGISTRIES[setting])
+    return registry
 
 
 def leaves_open(method: str, option: str) -> bool:
@@ -234,7 +258,7 @@ def value_of(config: "Config", name: str) -> Any:
         return getattr(config, name)
     whose, option = own
     text = getattr(config, whose)
-    spec, registry = trials.spec_with_options(whose, text) or text, REGISTRIES[whose]
+    spec, registry = trials.spec_with_options(whose, text) or text, registry_of(whose)
     return registry.given(spec).get(option, registry.options(spec)[option].default)
 
 
@@ -246,7 +270,7 @@ def has(config: "Config", name: str) -> bool:
     if own := trials.own_option(name):
         whose, option = own
         spec = trials.spec_with_options(whose, getattr(config, whose))
-        return spec is not None and REGISTRIES[whose].leaves_open(spec, option)
+        return spec is not None and registry_of(whose).leaves_open(spec, option)
     if name == "rho" and config.gradient != "auto":
         return name in _open_of_sam(config)
     if name in _NEEDS:
@@ -271,7 +295,7 @@ def _are_ours(config: "Config") -> bool:
 
 def is_whole(text: str, whose: str, option: str) -> bool:
     """Tells whether an option of a thing is a whole number or a truth, by its default."""
-    parameter = REGISTRIES[whose].options(trials.spec_with_options(whose, text) or text)[option]
+    parameter = registry_of(whose).options(trials.spec_with_options(whose, text) or text)[option]
     return isinstance(parameter.default, int) or parameter.annotation in (int, bool)
 
 
@@ -334,13 +358,20 @@ class Config:
     agents: int = setting(10, "number of agents", whole(1, 10_000))
     model: str = setting(
         "auto",
-        f"network of every agent: {', '.join(MODELS)}, or your own, FILE.py:NAME or module:NAME; "
+        "network of every agent: resnet20, resnet18, mobilenet_v2, resnet8, cnn, strided_cnn, mlp, logistic, "
+        "linear, causal_mlp, or your own, FILE.py:NAME or module:NAME; "
         "auto is the dataset's own, mostly cnn",
-        spec_of(MODELS, "auto"),
+        spec_of("models:MODELS", "auto"),
     )
-    norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
+    norm: str = setting(
+        "evonorm",
+        "normalization in the network: evonorm, evonorm_sigmoid, groupnorm",
+        one_of("models.layers:NORMS"),
+    )
     precision: str = setting(
-        "float32", f"precision of the network's products: {', '.join(PRECISIONS)}", one_of(PRECISIONS)
+        "float32",
+        "precision of the network's products: float32, tf32, bfloat16",
+        one_of("models.precision:PRECISIONS"),
     )
     # On which data
     dataset: str = setting(
@@ -348,7 +379,7 @@ class Config:
         "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
         "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
         "class; or your own, FILE.py:NAME or module:NAME",
-        lambda _, value: check_name(value),
+        dataset,
     )
     objective: str = setting(
         "auto",
@@ -362,16 +393,16 @@ class Config:
     subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
     partition: str = setting(
         "auto",
-        f"how the data is divided among the agents: {', '.join(PARTITIONS)}, with options as in "
-        "dirichlet(0.1), where less is more skewed, or shards(2); given, for data that is divided already; "
-        "or your own, FILE.py:NAME or module:NAME; auto is given for such data, dirichlet for data with "
-        "classes, and iid otherwise",
-        spec_of(PARTITIONS, "auto", "given"),
+        "how the data is divided among the agents: dirichlet, iid, shards, per_agent_dirichlet, "
+        "quantity_skew, with options as in dirichlet(0.1), where less is more skewed, or shards(2); given, "
+        "for data that is divided already; or your own, FILE.py:NAME or module:NAME; auto is given for such "
+        "data, dirichlet for data with classes, and iid otherwise",
+        spec_of("data.partition:PARTITIONS", "auto", "given"),
     )
     augmentation: str = setting(
         "auto",
-        f"augmentation of training images: auto (the dataset's own), {', '.join(AUGMENTATIONS)}",
-        one_of(("auto", *AUGMENTATIONS)),
+        "augmentation of training images: auto (the dataset's own), none, flip_crop, resized_crop",
+        one_of("data.recipes:AUGMENTATIONS", "auto"),
     )
     batch_size: int = setting(
         32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
@@ -422,11 +453,13 @@ class Config:
         "FILE.py:NAME or module:NAME",
         spec_of(COMPRESSORS, "none"),
     )
-    order: str = setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", one_of(ORDERS))
+    order: str = setting("choco", "order of compressed gossip: choco, paper", one_of("core.gossip:ORDERS"))
     self_gradient: str = setting(
-        "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", one_of(SELF_GRADIENTS)
+        "current", "where NGM takes its own gradient: current, mixed", one_of("methods.ngm:SELF_GRADIENTS")
     )
-    mixing: str = setting("auto", f"how mixing is computed: {', '.join(MIXINGS)}", one_of(MIXINGS))
+    mixing: str = setting(
+        "auto", "how mixing is computed: auto, dense, table", one_of("core.network:MIXINGS")
+    )
     seed: int = setting(
         0,
         "seed of subset, partition, random graphs, initialisation, batches and compression",
@@ -466,7 +499,7 @@ class Config:
         whole(0),
     )
     # On which devices
-    devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
+    devices: str = setting("auto", "number of devices; auto uses as many as help", devices)
     agents_per_call: int = setting(
         0,
         "agents that a device computes at a time, of all trials; 0 chooses one on a CPU, and elsewhere as "
@@ -475,9 +508,10 @@ class Config:
     )
     conv_impl: str = setting(
         "auto",
-        f"how convolutions and norms are compiled: {', '.join(CONV_IMPLS)}; plain is XLA's own, grouped over "
-        "agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and fast elsewhere",
-        one_of(CONV_IMPLS),
+        "how convolutions and norms are compiled: auto, native, fast, each, patches, plain; plain is XLA's "
+        "own, grouped over agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and "
+        "fast elsewhere",
+        one_of("kernels.convolution:CONV_IMPLS"),
     )
     # What is written down
     eval_every_epochs: int = setting(5, "evaluate every N epochs, and at the end", whole(1))
@@ -542,7 +576,7 @@ def check_setting(name: str, value: Any) -> None:
         raise ArgumentError(f"{name} must be true or false, got {value!r}")
     if field.type is str and not isinstance(value, str):
         raise ArgumentError(f"{name} must be text, got {value!r}")
-    if field.metadata["check"]:
+    if field.metadata["check"] and value != field.default:
         field.metadata["check"](name, value)
 
 
@@ -566,7 +600,7 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def build_topology(config: Config) -> Graphs:
+def build_topology(config: Config) -> "Graphs":
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
     seed = config.seed if is_random(config.topology) else 0
     return make_graph(config.topology, config.agents, seed)

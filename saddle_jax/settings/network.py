@@ -4,13 +4,13 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Registry, Spec
-from saddle_jax.core.faults import Faults, Timing
+
+if TYPE_CHECKING:
+    from saddle_jax.core.faults import Faults, Timing
 
 NONE = "none"  # nothing goes wrong; no time is simulated
 FAULTS = Registry(
@@ -29,7 +29,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0}
 _BITS = {"": 1.0, "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
 
 
-def make_faults(text: str, agents: int, numbers: Mapping[str, Any] | None = None) -> Faults | None:
+def make_faults(text: str, agents: int, numbers: Mapping[str, Any] | None = None) -> "Faults | None":
     """Makes what goes wrong on the network of a run, "faults(drop=0.1)"; None if nothing does.
 
     `numbers`, which may be arrays, take the place of options.
@@ -42,7 +42,7 @@ def make_faults(text: str, agents: int, numbers: Mapping[str, Any] | None = None
     return faults if faults.loses or faults.delay else None
 
 
-def make_timing(text: str, agents: int, numbers: Mapping[str, Any] | None = None) -> Timing | None:
+def make_timing(text: str, agents: int, numbers: Mapping[str, Any] | None = None) -> "Timing | None":
     """Makes how long messages and gradients take, "timing(latency='10ms')"; None if nobody says."""
     if text == NONE and not numbers:
         return None
@@ -57,7 +57,7 @@ def timing(
     bandwidth: str | float = math.inf,
     compute: str | float = 0.0,
     compute_sigma: float = 0.0,
-) -> Timing:
+) -> "Timing":
     """Says how long things take, with units or as files of measurements.
 
     Args:
@@ -66,6 +66,8 @@ def timing(
       compute: time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A].
       compute_sigma: sigma of the log-normal factors of compute, drawn per agent and step.
     """
+    from saddle_jax.core.faults import Timing
+
     return Timing(
         latency=_loaded("latency", quantity("latency", latency)),
         bandwidth=_loaded("bandwidth", quantity("bandwidth", bandwidth)),
@@ -130,6 +132,8 @@ def _loaded(name: str, quantity: Any) -> Any:
         return quantity
     if not os.path.isfile(quantity):  # a pipe would be waited for
         raise ArgumentError(f"{name} must be a file, got {quantity!r}")
+    import numpy as np
+
     try:
         return np.load(quantity, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
