@@ -16,6 +16,7 @@ import importlib.metadata
 import inspect
 import math
 import re
+import typing
 import unicodedata
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
@@ -292,7 +293,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         self.what, self.context, self.group = what, tuple(context), group
         self._ours: dict[str, Any] = dict(places)
         self._kinds, self._read = tuple(kinds), read
-        if group:  # a registry that a test makes stands for no setting
+        if kinds or group:  # of what a spec may name inside
             Registry.everywhere[what] = self
 
     @property
@@ -512,7 +513,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
 
     def _takes(self, annotation: Any) -> bool:
         """Tells whether an annotation such as `Operator | None` allows a thing of this kind."""
-        kinds = (annotation, *getattr(annotation, "__args__", ()))
+        kinds = [typing.get_origin(each) or each for each in (annotation, *typing.get_args(annotation))]
         places = {f"{getattr(each, '__module__', '')}:{getattr(each, '__qualname__', '')}" for each in kinds}
         return not places.isdisjoint(self._kinds)
 

@@ -249,6 +249,10 @@ def test_a_registry_makes_what_a_spec_says():
     method = made("qgm(beta=0.8, compressor=top_k(0.3))")
     assert repr(method) == repr(sj.qgm(sj.ring(4), 0.1, beta=0.8, compressor=sj.top_k(0.3)))
     assert made(method) is method
+    method = made("qgm(gossip=choco(top_k(0.3), gamma=0.4))")
+    assert repr(method) == repr(sj.qgm(sj.ring(4), 0.1, gossip=sj.choco(sj.top_k(0.3), gamma=0.4)))
+    with pytest.raises(ArgumentError, match=r"^did you mean 'choco'.*gossip must be one of exact, choco"):
+        made("qgm(gossip=chocco(top_k(0.3)))")
     assert made(parse("method", "qgm").with_option("compressor", sj.sign())).name == "qgm"
     tree = GRAPHS.make("spanning_tree(torus(2, 4))", n=8, seed=0)
     assert tree == sj.spanning_tree(sj.torus(2, 4))
@@ -301,7 +305,7 @@ def test_a_users_own_thing_is_given_what_it_takes(things):
     assert things("mine.py:thing(size=10, scale=2)", n=2).size == 12
     assert things("mine.py:Thing").size == 7
     assert things("mine.py:joined(karate, karate(), a=1)").size == 69
-    assert Registry("count", {}, kinds=["builtins:int"]).make("mine.py:COUNT") == 3
+    assert Registry("thing", {}, kinds=["builtins:int"]).make("mine.py:COUNT") == 3
 
 
 WRONG = {

@@ -149,7 +149,7 @@ def test_a_rate_above_one_is_taken_where_gossip_settles(graph):
         taken.add(settles)
         if settles:
             x = jax.random.normal(jax.random.key(0), (graph.size, 3))
-            mixed = x + gamma * sj.Network(graph).pull(x)
+            mixed = x + gamma * sj.Network(graph).correction(x)
             method = sj.dpsgd(graph, 0.1, gamma=gamma)
             stepped, _, _ = method.step(lambda x, d: 0.0 * jnp.sum(x), x, method.init(x), x)
             np.testing.assert_allclose(stepped, mixed, atol=1e-6)
@@ -197,3 +197,9 @@ def test_every_method_takes_a_rate_that_varies(name):
             strict=True,
         ):
             np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+def test_a_text_says_the_same_gossip_as_objects():
+    text = "qgm(gossip=choco(top_k(0.3), gamma=0.4, order=paper))"
+    made = METHODS.make(text, topology=sj.ring(4), learning_rate=0.1)
+    assert repr(made) == repr(sj.qgm(sj.ring(4), 0.1, gossip=sj.choco(sj.top_k(0.3), 0.4, "paper")))
