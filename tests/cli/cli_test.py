@@ -355,7 +355,7 @@ def test_the_installed_command_has_help_and_one_line_errors():
     done = subprocess.run(
         [*command, "data", "partition", "--help"], capture_output=True, text=True, check=False
     )
-    assert "--alpha" in done.stdout
+    assert "--partition" in done.stdout
     assert done.returncode == 0
     done = subprocess.run([*command, "topology", "ring", "-1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -16,13 +16,13 @@ COMPLETED = {
     "all verbs": (["comp"], ["completion", "compare"]),
     "options": (["list", "--q"], ["--quiet"]),
     "settings": (["train", "--config.learn"], ["--config.learning_rate="]),
-    "of compare": (["compare", "--config.alp"], ["--config.alpha="]),
+    "of compare": (["compare", "--config.tim"], ["--config.timing="]),
     "no settings": (["list", "--config.learn"], []),
     "values": (["train", "--config.method", "=", "q_"], ["q_saddle"]),
     "all values": (["train", "--config.schedule", "=", "co"], ["constant", "cosine"]),
     "own values": (["sharpness", "--data", "=", "o"], ["own"]),
     "verbs of verbs": (["data", "pa"], ["partition"]),
-    "their options": (["data", "partition", "--al"], ["--alpha="]),
+    "their options": (["data", "partition", "--par"], ["--partition="]),
     "files": (["report", "ru"], []),  # bash completes them itself
 }  # fmt: skip
 
