@@ -45,8 +45,8 @@ def gossip_jobs(case: str, options: Options) -> list[Job]:
     ]
 
 
-def _gossip(case: str, graph: Callable[[int], Topology], agents: int, size: int, options: Options) -> Row:
-    topology = graph(agents)
+def _gossip(case: str, graph: Callable[..., Topology], agents: int, size: int, options: Options) -> Row:
+    topology = graph(n=agents)
     x = jax.random.normal(_KEY, (agents, size))
     run = jax.jit(functools.partial(mix, topology))
     form = mixing_form(topology)

@@ -251,7 +251,7 @@ class Run:
       weight_decay: what the method adds to gradients, for the optimum of tasks that know it, such as convex:
         nobody but you can tell what a Method does.
       workdir: the run's folder; None is runs/NAME, named after problem and method.
-      settings: others of `saddle config`, such as eval_every_epochs=1; SETTINGS lists them.
+      settings: others of `saddle settings`, such as eval_every_epochs=1; SETTINGS lists them.
 
     >>> x = np.linspace(-1, 1, 80)[:, None]
     >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])

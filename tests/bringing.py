@@ -60,12 +60,12 @@ def failing(topology, learning_rate):
 def needy(topology, learning_rate, needed):
     return sj.dpsgd(topology, learning_rate)
 '''
-SMALL = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.batch_size=64",
-         "--config.log_every_steps=1", "--config.devices=1"]  # fmt: skip
-BROUGHT = ["--config.method=mine.py:method(beta=0.8)", "--config.gradient=mine.py:estimator(radius=0.1)",
-           "--config.compressor=mine.py:Compressor(size=2)", "--config.topology=mine.py:graph"]  # fmt: skip
-OURS = ["--config.method=qgm", "--config.beta=0.8", "--config.gradient=sam(rho=0.1)",
-        "--config.compressor=sign", "--config.topology=ring"]  # fmt: skip
+SMALL = ["--agents=4", "--model=logistic", "--epochs=1", "--batch_size=64",
+         "--log_every_steps=1", "--devices=1"]  # fmt: skip
+BROUGHT = ["--method=mine.py:method(beta=0.8)", "--gradient=mine.py:estimator(radius=0.1)",
+           "--compressor=mine.py:Compressor(size=2)", "--topology=mine.py:graph"]  # fmt: skip
+OURS = ["--method=qgm", "--beta=0.8", "--gradient=sam(rho=0.1)",
+        "--compressor=sign", "--topology=ring"]  # fmt: skip
 
 
 def saddle(*arguments):

@@ -20,89 +20,83 @@ MADE_BY_THE_SITE = ("settings.md",)
 #
 # What would take hours, or needs CIFAR-10, which is no part of the project: appended in every run.
 HOURS = {
-    "bin/saddle train --config=configs/saddle.py:cpu": (
-        "--config.dataset=digits --config.model=mlp --config.subset=640"
-    ),
+    "bin/saddle train --config=configs/saddle.py:cpu": ("--dataset=digits --model=mlp --subset=640"),
     "bin/saddle compare --config=configs/saddle.py:cpu": (
-        "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
+        "--dataset=digits --model=mlp --subset=640 --epochs=2"
     ),
     "bin/saddle train --config=configs/saddle.py:study": (
-        "--config.dataset=digits --config.model=mlp --config.subset=640 --config.epochs=2"
+        "--dataset=digits --model=mlp --subset=640 --epochs=2"
     ),
     "bin/saddle data partition --dataset=cifar10": "--dataset=digits",
     "bin/saddle sharpness": "--images=256",
     "bin/saddle landscape": "--images=256",
     "bin/saddle reproduce --table=": "--scale=smoke",
     "bin/saddle reproduce --figure=": "--scale=smoke",
-    "bin/saddle bench": "--quick",
-    "bin/saddle bench input": "--model=resnet8 --agents=4",
+    "bin/bench": "--quick",
+    "bin/bench input": "--model=resnet8 --agents=4",
 }
 # What would take CI longer than seconds: appended there, after the above.
 MINUTES = {
-    "bin/saddle train": "--config.model=logistic --config.epochs=1",
-    "bin/saddle train --config.dataset=convex": "--config.epochs=3",
-    'bin/saddle train --config.dataset="convex(': "--config.epochs=3",
-    "bin/saddle train --config.dataset=characters": "--config.subset=640 --config.epochs=1",
-    "bin/saddle train --config.model=mlp --config.method=gut": "--config.model=logistic --config.epochs=1",
-    "bin/saddle train --config.model=mlp --sweep=method": "--config.model=logistic --config.epochs=1",
-    "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--config.model=logistic --config.epochs=1",
-    "bin/saddle train --config.model=mlp --config.seeds=": ("--config.model=logistic --config.epochs=1"),
-    "bin/saddle train --config.model=mlp --config.method=": (
-        "--config.model=logistic --config.epochs=1 --config.agents=4 --config.devices=1"
+    "bin/saddle train": "--model=logistic --epochs=1",
+    "bin/saddle train --dataset=convex": "--epochs=3",
+    'bin/saddle train --dataset="convex(': "--epochs=3",
+    "bin/saddle train --dataset=characters": "--subset=640 --epochs=1",
+    "bin/saddle train --model=mlp --method=gut": "--model=logistic --epochs=1",
+    "bin/saddle train --model=mlp --sweep=method": "--model=logistic --epochs=1",
+    "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--model=logistic --epochs=1",
+    "bin/saddle train --model=mlp --seeds=": ("--model=logistic --epochs=1"),
+    "bin/saddle train --model=mlp --method=": ("--model=logistic --epochs=1 --agents=4 --devices=1"),
+    "bin/saddle train --model=mlp --method=qgm --seeds=": (
+        "--model=logistic --epochs=1 --seeds= --sweep=faults.drop:0,0.5"
     ),
-    "bin/saddle train --config.model=mlp --config.method=qgm --config.seeds=": (
-        "--config.model=logistic --config.epochs=1 --config.seeds= --config.sweep=faults.drop:0,0.5"
+    "bin/saddle train --sharpness_every_epochs=5": "--model=logistic --epochs=5",
+    "bin/saddle train --config=configs/saddle.py:cpu": "--model=logistic",  # all its epochs are used
+    "bin/saddle train --config=configs/saddle.py:cpu --method=qgm": (
+        "--model=logistic --epochs=1 --eval_every_epochs=1"
     ),
-    "bin/saddle train --config.sharpness_every_epochs=5": "--config.model=logistic --config.epochs=5",
-    "bin/saddle train --config=configs/saddle.py:cpu": "--config.model=logistic",  # all its epochs are used
-    "bin/saddle train --config=configs/saddle.py:cpu --config.method=qgm": (
-        "--config.model=logistic --config.epochs=1 --config.eval_every_epochs=1"
-    ),
-    "bin/saddle compare": "--config.model=logistic --config.epochs=1",
-    "bin/saddle compare --methods=dpsgd,qgm,ngm": (
-        "--config.model=logistic --config.epochs=1 --methods=cga --seeds=0"
-    ),
+    "bin/saddle compare": "--model=logistic --epochs=1",
+    "bin/saddle compare --methods=dpsgd,qgm,ngm": ("--model=logistic --epochs=1 --methods=cga --seeds=0"),
     "bin/saddle compare --methods=qgm --gradients=": (
-        "--config.model=logistic --config.epochs=1 --gradients=none,gsam --seeds=0"
+        "--model=logistic --epochs=1 --gradients=none,gsam --seeds=0"
     ),
     "bin/saddle compare --methods=dpsgd,qgm,gradient_tracking": (
-        "--config.model=logistic --config.epochs=1 --methods=kgt --drop_rates=0.1 --seeds=0"
+        "--model=logistic --epochs=1 --methods=kgt --drop_rates=0.1 --seeds=0"
     ),
     "bin/saddle compare --methods=dpsgd,d2": (
-        "--config.model=logistic --config.epochs=1 --methods=d2 --topologies=ring --drop_rates=0,0.1"
+        "--model=logistic --epochs=1 --methods=d2 --topologies=ring --drop_rates=0,0.1"
     ),
     "bin/saddle sharpness": "--images=64",
     "bin/saddle landscape": "--images=64 --points=3",
-    "bin/saddle theory runs/judged": "--samples=64",
-    "bin/saddle theory --testbed": "--steps=50",
+    "bin/saddle reproduce theory runs/judged": "--samples=64",
+    "bin/saddle reproduce theory --testbed": "--steps=50",
     "bin/saddle reproduce --table=1 --rows=": "--rows=cifar10-ring10-alpha0.01-qgm-none --seeds=1",
     "bin/saddle reproduce --table=": "--plan",
     "bin/saddle reproduce --table=1 --list": "",  # which lists already
     "bin/saddle reproduce --figure=": "--plan",
-    "bin/saddle bench q_saddle": "--repeats=1",
-    "bin/saddle bench q_saddle ": "--list",  # with other cases
-    "bin/saddle bench --json": "--list",
-    "bin/saddle bench --quick": "--list",
-    "bin/saddle bench n_saddle": "--list",
-    "bin/saddle bench processes": "--list",
-    "bin/saddle bench methods": "--list",
-    "bin/saddle bench gossip": "--list",
-    "bin/saddle bench many": "--list",
-    "bin/saddle bench growth": "--list",
+    "bin/bench q_saddle": "--repeats=1",
+    "bin/bench q_saddle ": "--list",  # with other cases
+    "bin/bench --output": "--list",
+    "bin/bench --quick": "--list",
+    "bin/bench n_saddle": "--list",
+    "bin/bench processes": "--list",
+    "bin/bench methods": "--list",
+    "bin/bench gossip": "--list",
+    "bin/bench many": "--list",
+    "bin/bench growth": "--list",
 }
 NOT_IN_CI = {
     "bin/saddle report runs/digits-q_saddle-ring10-seed0": "the folder of the first command at its own size",
-    "bin/saddle bench input": "tests/cli/cli_test.py runs it at its smallest",
+    "bin/bench input": "tests/cli/cli_test.py runs it at its smallest",
     "bin/saddle demo": "tests/cli/demo_test.py runs it with smaller models",
-    "bin/saddle theory --corollary": "takes ten minutes: tests/papers/estimates_test.py has it",
+    "bin/saddle reproduce theory --corollary": "takes ten minutes: tests/papers/estimates_test.py has it",
 }
 NOT_RUN = {
     "bin/saddle sharpness --epochs=200": "needs the runs of a study, which take hours",
     "bin/saddle sharpness --epochs=50,100,200": "needs the same",
     "bin/saddle sharpness --epochs=40": "needs the same",
     "bin/saddle landscape --directions=orthogonal --images=512": "needs the same",
-    "bin/saddle downsample runs/study/*": "needs a study: tests/report/downsample_test.py has other runs",
-    "bin/saddle downsample runs/long/*": "the same",
+    "bin/saddle export --downsample=10 runs/study/*": "needs a study",
+    "bin/saddle export --downsample=10 runs/long/*": "the same",
     "bin/test": "it is what runs this",
     "pip install --require-hashes": "installs anew what these tests run with: bin/test does the same",
     "pip install --no-deps --no-build-isolation": "the same",
@@ -116,9 +110,9 @@ NOT_RUN = {
     "SADDLE_EXTRAS=docs": "installs what bin/test has installed",
     ".venv/bin/mkdocs build": "tests/docs/site_test.py builds the site",
     "SADDLE_EXTRAS=plan-cuda": "installs JAX for CUDA, which compiled_elsewhere_test.py compiles with",
-    "bin/saddle plan --target=a40x4": "needs JAX for CUDA, as do the next two",
-    "bin/saddle plan --target=h100x2": "tests/training/compiled_elsewhere_test.py compiles where it is",
-    "bin/saddle plan --target=l4": "takes minutes, too",
+    "bin/saddle train --plan --target=a40x4": "needs JAX for CUDA, as do the next two",
+    "bin/saddle train --plan --target=h100x2": "compiled_elsewhere_test.py compiles where it is",
+    "bin/saddle train --plan --target=l4": "takes minutes, too",
     "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/package/environment_test.py pretends to",
     "srun": "needs SLURM",
     "mpirun": "needs Open MPI",
@@ -142,7 +136,7 @@ def commands(page):
         if kind == "sh":
             lines = block.replace("\\\n", " ").splitlines()
             shown += [_without_comment(line) for line in lines if _without_comment(line)]
-        elif inline.startswith("bin/saddle ") and "--" in inline and "..." not in inline:
+        elif inline.startswith(("bin/saddle ", "bin/bench ")) and "--" in inline and "..." not in inline:
             shown.append(" ".join(inline.split()))
     return shown
 

@@ -57,7 +57,7 @@ def _method_page(name: str, found: dict[str, Any]) -> str:
         ("citation", facts.citation or "-"),
     ]
     options = algorithms.options_of_method(name)
-    topology = "" if facts.graph.startswith("ring") else f" --config.topology={facts.graph.partition('(')[0]}"
+    topology = "" if facts.graph.startswith("ring") else f" --topology={facts.graph.partition('(')[0]}"
     return "\n\n".join(
         [
             f"# {_title(name)}",
@@ -67,7 +67,7 @@ def _method_page(name: str, found: dict[str, Any]) -> str:
             "## On a convex task",
             _curve(name, found),
             "## Use it",
-            f"```sh\nbin/saddle train --config.method={name}{topology}\n```",
+            f"```sh\nbin/saddle train --method={name}{topology}\n```",
             f"In Python it is [`sj.{name}`](../api/methods.md#saddle_jax.{name}).",
             "## Options",
             _options(options, "method"),
@@ -79,7 +79,7 @@ def _curve(name: str, found: dict[str, Any]) -> str:
     if name not in found["methods"]:
         return f"Not measured yet: `.venv/bin/python docs/pictures/convex_curves.py {name}` does it."
     settings = found["methods"][name]["settings"]
-    given = " ".join(f"--config.{key}={value}" for key, value in settings.items())
+    given = " ".join(f"--{key}={value}" for key, value in settings.items())
     drawn = convex_curve.draw(found, name, _BESIDE)
     beside = "" if name == _BESIDE else f" The grey line is {_title(_BESIDE)}."
     return (
@@ -106,7 +106,7 @@ def _gradient_page(name: str) -> str:
             "## What it costs",
             _table(rows),
             "## Use it",
-            f"```sh\nbin/saddle train --config.method=qgm --config.gradient={name}\n```",
+            f"```sh\nbin/saddle train --method=qgm --gradient={name}\n```",
             f"In Python it is [`sj.{public}`](../api/gradients.md#saddle_jax.{public}). "
             "`sj.saddle(method, gradient)` puts it into any method.",
             "## Options",
@@ -129,7 +129,7 @@ def _options(options: Sequence[Option], kind: str) -> str:
     rows = []
     for option in options:
         default = repr(getattr(Config, option.name, option.default) if option.is_setting else option.default)
-        place = f"`--config.{option.name}`" if option.is_setting else f"`{kind}(...)`"
+        place = f"`--{option.name}`" if option.is_setting else f"`{kind}(...)`"
         rows.append(f"| `{option.name}` | `{default}` | {place} | {_escaped(option.meaning)} |")
     return "\n".join(["| option | default of a run | given by | meaning |", "|---|---|---|---|", *rows])
 

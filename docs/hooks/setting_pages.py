@@ -11,8 +11,8 @@ from saddle_jax.settings.config import IRRELEVANT, Config
 
 _HEAD = """# Settings
 
-Every setting is `--config.NAME=VALUE` on the command line, and a field of
-`saddle_jax.settings.config.Config` in a settings file. `bin/saddle config` prints this list with the values
+Every setting is `--NAME=VALUE` on the command line, and a field of
+`saddle_jax.settings.config.Config` in a settings file. `bin/saddle settings` prints this list with the values
 that a command would use.
 
 Settings marked with * cannot change the numbers of a run, apart from rounding. An interrupted run may

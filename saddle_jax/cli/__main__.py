@@ -1,92 +1,62 @@
-"""The saddle command: finds the verb, runs it, and prints a user's mistake in one line."""
+"""The saddle command: what stands before a verb, such as --help, and the verbs."""
 
-import importlib
-import sys
-import traceback
 from collections.abc import Sequence
 
-# Nothing that takes time is imported here: until `run` listens, Python answers Ctrl-C with a traceback.
-import saddle_jax.training.signals as interruption
-from saddle_jax.cli import clock as clock  # looks at the time
-from saddle_jax.cli import statuses, streams, surroundings, telling
-from saddle_jax.cli.verbs import DEVICES, VERBS, WITHOUT_JAX
+# Nothing that takes time is imported here: until `start` listens, Python answers Ctrl-C with a traceback.
+from saddle_jax.cli import process
 from saddle_jax.version import __version__
+
+_BEGIN = """\
+saddle trains deep networks on agents that have no server, and compares how they do it.
+
+  saddle demo                       the paper's point, in about 90 seconds
+  saddle train --method=q_saddle    train one run: digits, ten agents in a ring
+  saddle serve runs                 look at the runs while they train
+  saddle compare --methods=qgm,q_saddle --workdir=runs/two
+  saddle settings                   what --NAME=VALUE may be
+
+saddle --help lists all verbs, saddle VERB --help the options of one.
+"""
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb that argv[1] names; returns the exit status."""
-    from saddle_jax.base import checks
-    from saddle_jax.cli import helping
-    from saddle_jax.cli.extras import missing_extras
-    from saddle_jax.cli.usage import UsageError, mistakes
+    return process.guarded(_dispatch, [*argv[1:]])
 
-    verb, *arguments = [*argv[1:]] or [""]
-    try:
-        if verb in ("-h", "--help", "help"):
-            print(helping.overview(), end="")
-        elif verb in ("version", "--version"):
-            print(__version__)
-        elif verb in VERBS:
-            module, function = VERBS[verb]
-            with missing_extras(verb):
-                status = getattr(importlib.import_module(module), function)(arguments) or 0
-            sys.stdout.flush()  # where it can still be told that this is impossible
-            return status
-        else:
-            with mistakes():
-                checks.known("VERB", verb, [*VERBS, "version", "help"])
-    except helping.HelpWanted as wanted:
-        print(helping.of_verb(helping.named(verb, arguments), wanted), end="")
-    except UsageError as error:
-        if interruption.is_raised():  # it is what a library made of the interruption
-            return telling.tell_interrupted()
-        error.tell()
-        return error.status
-    except BrokenPipeError:  # whoever read us, such as head, has read enough
-        streams.drop_output()
-        return 141
-    except KeyboardInterrupt:
-        return telling.tell_interrupted()
-    except Exception as error:
-        if interruption.is_raised():
-            return telling.tell_interrupted()
-        if isinstance(error, OSError) and error.errno in streams.DISK:
-            return streams.tell_disk(error)
-        return telling.tell_refused(error)
+
+def _dispatch(words: list[str]) -> int:
+    from saddle_jax.cli import complete
+    from saddle_jax.cli.verb import call, load, overview
+
+    load()
+    first, _, value = words[0].partition("=") if words else ("", "", "")
+    if not words:
+        print(_BEGIN, end="")
+    elif first in ("-h", "--help", "help"):
+        print(overview(), end="")
+    elif first == "--version":
+        print(__version__)
+    elif first == "--completion":
+        print(complete.script(value or "".join(words[1:2])), end="")
+    elif first == "__complete":
+        print("\n".join(complete.complete(words[1:])))
+    else:
+        return call(words)
     return 0
 
 
-def _set_up() -> None:
-    """Sets up memory, cores and cache. What the environment says and cannot be is a ValueError."""
-    surroundings.import_jax()
+def _devices(words: Sequence[str]) -> int:
+    """Returns how many devices the verb needs; 0 where no verb runs, and JAX need not be imported."""
+    from saddle_jax.cli.verb import load
 
-    from saddle_jax.devices.compilations import keep_compiled
-    from saddle_jax.devices.machine import keep_freed_memory, use_every_core
-
-    keep_freed_memory()
-    use_every_core(at_least=DEVICES.get(sys.argv[1], 1) if sys.argv[1:] else 1)
-    keep_compiled()
+    if {"-h", "--help"} & {*words}:
+        return 0
+    return next((one.devices for name, one in load().items() if words[:1] == name.split()[:1]), 0)
 
 
 def run() -> None:
-    """Starts the console script: listens for Ctrl-C, sets up memory and cores, and runs the verb."""
-    streams.mend()
-    streams.silence_libraries()
-    interruption.listen()
-    try:
-        if not WITHOUT_JAX & {*sys.argv[1:2]}:
-            _set_up()
-    except ValueError as error:
-        print(f"saddle: {error}", file=sys.stderr)
-        interruption.leave(statuses.MISTAKE)
-    interruption.in_verb()
-    try:
-        status = main(sys.argv)
-    except Exception:
-        traceback.print_exc()
-        print("saddle: this is a bug of saddle_jax: please report the lines above", file=sys.stderr)
-        status = statuses.BUG
-    interruption.leave(status)
+    """Starts the console script."""
+    process.start(main, _devices)
 
 
 if __name__ == "__main__":

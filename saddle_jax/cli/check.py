@@ -1,54 +1,80 @@
-"""saddle check: tries the invariants of its kind on anything that is plugged in, or on a built-in name."""
+"""Verbs for what is your own, and for this installation: check and new."""
 
-from collections.abc import Sequence
+import pathlib
 
 from absl import flags
 
 from saddle_jax.base import checks
-from saddle_jax.cli.output import Output, output_options
-from saddle_jax.cli.streams import passing
-from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.testing import kinds
-from saddle_jax.testing.invariants import InvariantError, Result
-
-_SHOWN = {"holds": "holds", "fails": "FAILS", "does not apply": "does not apply"}
+from saddle_jax.base.statuses import MISTAKE
+from saddle_jax.cli.process import BY_EXTRA
+from saddle_jax.cli.verb import Output, integer, passing, refuse, text, verb
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Prints a line for each invariant; returns 2 if one does not hold."""
-    options = flags.FlagValues()
-    meaning = f"What it is: {', '.join(kinds.KINDS)} (default: found from what it is)."
-    flags.DEFINE_string("kind", None, meaning, flag_values=options)
-    flags.DEFINE_integer("agents", 8, "How many agents a graph is made for.", flag_values=options)
-    flags.DEFINE_string("dataset", "digits", "What a model or a loss is tried on.", flag_values=options)
-    flags.DEFINE_string(
-        "model", "", "What a loss is tried with (default: the dataset's).", flag_values=options
-    )
-    output_options(options)
-    (text,) = parse(options, arguments, ["THING"])
+@verb(
+    "Data, and your own",
+    "[THING]",
+    text("kind", None, "What it is: method, estimator, graph, ... (default: found from what it is)."),
+    integer("agents", 8, "How many agents a graph is made for."),
+    text("dataset", "digits", "What a model or a loss is tried on."),
+    text("model", "", "What a loss is tried with (default: the dataset's)."),
+    text("data_dir", None, "Folder of prepared datasets (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."),
+    example="check mine.py:method",
+    devices=4,  # it compares devices with each other
+)
+def check(options: flags.FlagValues, out: Output, thing: str = "") -> int:
+    """Test which invariants hold for something of your own; without it, whether everything works here."""
+    if not thing:
+        refuse(options, ("kind", "agents", "dataset", "model"), "be given with a THING to check")
+        return _installation(options, out)
+    refuse(options, ("data_dir",), "not be given with a THING, which is tried on embedded data")
+
+    from saddle_jax.testing import kinds
+    from saddle_jax.testing.invariants import InvariantError
+
     around = kinds.Surroundings(options.agents, options.dataset, options.model)
-    with mistakes():
-        if options.kind is not None:
-            checks.choice("kind", options.kind, kinds.KINDS)
-        kind = options.kind or kinds.kind_of(text)
-        try:
-            results = kinds.check(kind, text, around, tell=lambda name: passing(f"{name} ..."))
-        except InvariantError as error:
-            results = error.results
+    if options.kind is not None:
+        checks.choice("kind", options.kind, kinds.KINDS)
+    kind = options.kind or kinds.kind_of(thing)
+    try:
+        results = kinds.check(kind, thing, around, tell=lambda name: passing(f"{name} ..."))
+    except InvariantError as error:
+        results = error.results
     passing()
-    output = Output(options)
-    output.give([{"kind": kind, **each._asdict()} for each in results])
-    output.table(_rows(results))
-    output.say(f"\n{kind} {text}: {_counted(results)}")
-    return 2 if any(each.status == "fails" for each in results) else 0
-
-
-def _rows(results: Sequence[Result]) -> list[list[str]]:
-    rows = [["invariant", "", "what was seen"]]
-    return rows + [[each.invariant, _SHOWN[each.status], each.seen] for each in results]
-
-
-def _counted(results: Sequence[Result]) -> str:
+    out.give([{"kind": kind, **each._asdict()} for each in results])
+    rows = [[each.invariant, each.status.replace("fails", "FAILS"), each.seen] for each in results]
+    out.table([["invariant", "", "what was seen"], *rows])
     holding, failing = (sum(each.status == status for each in results) for status in ("holds", "fails"))
-    told = f"of {holding + failing} invariants that apply {holding} hold"
-    return f"{told}, {failing} {'fails' if failing == 1 else 'fail'}"
+    counted = f"of {holding + failing} invariants that apply {holding} hold, {failing}"
+    out.say(f"\n{kind} {thing}: {counted} {'fails' if failing == 1 else 'fail'}")
+    return MISTAKE if failing else 0
+
+
+def _installation(options: flags.FlagValues, out: Output) -> int:
+    """Prints what works here, what is missing and how to install it; 2 if something is broken."""
+    from saddle_jax.report.health import examine
+
+    found = examine(BY_EXTRA, options.data_dir)
+    out.table([["what", "state", "found"], *([one.what, one.state, one.seen] for one in found)])
+    for one in found:
+        if one.remedy:
+            out.say(f"{one.what}: {one.remedy}")
+    states = [one.state for one in found]
+    if "broken" in states:
+        out.note("\nsomething that is needed is broken: see above")
+    else:
+        out.note("\nsaddle works here" + (", without what is missing above" if "missing" in states else ""))
+    out.give({"usable": "broken" not in states, "findings": [one._asdict() for one in found]})
+    return MISTAKE if "broken" in states else 0
+
+
+@verb("Data, and your own", "KIND", "NAME", text("folder", ".", "Where the two files are written."))
+def new(options: flags.FlagValues, out: Output, kind: str, name: str) -> None:
+    """Write a file to begin with, and a test, for a method, model, dataset and so on."""
+    from saddle_jax.testing import scaffold
+
+    folder = pathlib.Path(options.folder)
+    commands = scaffold.write(kind, name, folder)
+    out.say(f"wrote {folder / name}.py and {folder / name}_test.py; to go on:")
+    for command in commands:
+        out.say(f"  {command}")
+    out.give({"files": [f"{folder / name}.py", f"{folder / name}_test.py"], "commands": commands})

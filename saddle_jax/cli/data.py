@@ -1,53 +1,84 @@
-"""saddle data: which datasets there are, what is in them, how they are partitioned."""
-
-from collections.abc import Callable, Sequence
+"""Verbs of datasets: which there are, what is in them, how they are divided between agents."""
 
 from absl import flags
 
-from saddle_jax.base.checks import known
-from saddle_jax.cli import data_shown
-from saddle_jax.cli.data_shown import data_options
-from saddle_jax.cli.helping import HelpWanted
-from saddle_jax.cli.output import Output, output_options
-from saddle_jax.cli.usage import mistakes, parse
-from saddle_jax.data import prepared, sources
-from saddle_jax.data.sources import is_builtin
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.cli.verb import Output, given_settings, picture_file, picture_option, text, verb, writing
+
+_THEME = "Data, and your own"
+_DATA_DIR = text(
+    "data_dir", None, "Folder that tfds prepared (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."
+)
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Runs one of the four verbs below."""
-    verb, *rest = arguments or [""]
-    if verb in ("--help", "-h"):
-        raise HelpWanted(flags.FlagValues(), ["VERB"])
-    with mistakes():
-        known("data VERB", verb, _VERBS)
-    _VERBS[verb](rest)
+@verb(_THEME, _DATA_DIR)
+def data_list(options: flags.FlagValues, out: Output) -> None:
+    """List the datasets and whether they are here."""
+    from saddle_jax.data import prepared, sources
 
-
-def _list(arguments: Sequence[str]) -> None:
-    options = data_options()
-    output_options(options)
-    parse(options, arguments)
-    output, folder = Output(options), prepared.data_dir_or_default(options.data_dir)
+    folder = prepared.data_dir_or_default(options.data_dir)
     states = sources.states(folder)
-    output.note(f"prepared datasets are looked for in {folder}")
-    output.table([["dataset", "state"], *([name, state] for name, state in states.items())])
-    output.give([{"dataset": name, "state": state} for name, state in states.items()])
+    out.note(f"prepared datasets are looked for in {folder}")
+    out.table([["dataset", "state"], *([name, state] for name, state in states.items())])
+    out.give([{"dataset": name, "state": state} for name, state in states.items()])
 
 
-def _prepare(arguments: Sequence[str]) -> None:
-    options = data_options()
-    (name,) = parse(options, arguments, ["NAME"])
-    if is_builtin(name):
-        print(f"{name} is embedded: there is nothing to prepare")
-        return
-    with mistakes():
-        print(f"{name} is prepared in {sources.prepare(name, options.data_dir)}")
+@verb(_THEME, "NAME", _DATA_DIR)
+def data_prepare(options: flags.FlagValues, out: Output, name: str) -> None:
+    """Download and prepare a dataset (needs internet and TensorFlow)."""
+    from saddle_jax.data import sources
+
+    is_here = sources.is_builtin(name)
+    folder = None if is_here else str(sources.prepare(name, options.data_dir))
+    out.say(
+        f"{name} is embedded: there is nothing to prepare" if is_here else f"{name} is prepared in {folder}"
+    )
+    out.give({"dataset": name, "folder": folder})
 
 
-_VERBS: dict[str, Callable[[Sequence[str]], None]] = {
-    "list": _list,
-    "prepare": _prepare,
-    "show": data_shown.show,
-    "partition": data_shown.partition,
-}
+@verb(_THEME, "NAME", picture_option("Picture of some images of each class", "none", "plot"), _DATA_DIR)
+def data_show(options: flags.FlagValues, out: Output, name: str) -> None:
+    """Show the counts and shapes of a dataset, and draw some of its images."""
+    from saddle_jax import data
+    from saddle_jax.report.datasets import dataset_record, describe_dataset
+    from saddle_jax.report.plots import plot_contact_sheet
+
+    path = options.plot and picture_file(options.plot, "", "plot")
+    dataset = data.load(name, options.data_dir)
+    labels = dataset.labels
+    out.say(describe_dataset(dataset))
+    if path:
+        if dataset.recipe is None or labels is None:
+            raise ArgumentError(f"plot must be of images with classes, got {name!r}")
+        with writing("plot", path):
+            plot_contact_sheet(dataset.train["inputs"], labels, dataset.class_names, path)
+        out.note(f"picture: {path}")
+    out.give(dataset_record(dataset))
+
+
+@verb(
+    _THEME,
+    picture_option("Picture of who holds how much of which class", "none", "plot"),
+    settings=("dataset", "partition", "agents", "seed", "data_dir"),
+    example="data partition --agents=5 --partition.alpha=0.01",
+)
+def data_partition(options: flags.FlagValues, out: Output) -> None:
+    """Show which agent would hold which samples."""
+    from saddle_jax import data
+    from saddle_jax.report.datasets import partition_record, partition_rows
+    from saddle_jax.report.plots import plot_partition
+    from saddle_jax.settings.config import Config
+
+    path = options.plot and picture_file(options.plot, "", "plot")
+    config = Config(**{"partition": "dirichlet", **given_settings(options)})
+    dataset = data.load(config.dataset, config.data_dir or None)
+    if (labels := dataset.labels) is None or dataset.shares is not None:
+        raise ArgumentError(f"dataset must have classes to be partitioned by, got {config.dataset!r}")
+    dealt = data.make_partition(config.partition, labels, config.agents, seed=config.seed)
+    out.note(f"{dataset.name}, {dealt.name}, fingerprint {dealt.fingerprint}\n{dealt.skew}")
+    out.table(partition_rows(dealt, dataset.class_names))
+    if path:
+        with writing("plot", path):
+            plot_partition(dealt, dataset.class_names, path)
+        out.note(f"picture: {path}")
+    out.give(partition_record(dealt, dataset.class_names))

@@ -1,84 +1,342 @@
-"""saddle train: trains one run, or several in one program."""
+"""Verbs that train: train, compare, settings; and how several runs are made one after the other."""
 
+import dataclasses
+import os
 import pathlib
-from collections.abc import Sequence
+import shlex
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
 
-from saddle_jax.cli.command import next_steps
-from saddle_jax.cli.output import Output, output_options
-from saddle_jax.cli.pictures import picture_option
-from saddle_jax.cli.processes import join, process_options
-from saddle_jax.cli.settings import config_options, read_for_many
-from saddle_jax.cli.statuses import DIVERGED
-from saddle_jax.cli.usage import UsageError, mistakes, parse
-from saddle_jax.runs.run_name import run_name, sweep_name
-from saddle_jax.settings.config import Config
+from saddle_jax.base import checks, user_code
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import RunError
+from saddle_jax.base.statuses import DIVERGED, MISTAKE
+from saddle_jax.cli import process
+from saddle_jax.cli.complete import names_of_setting
+from saddle_jax.cli.verb import (
+    PICTURE,
+    Output,
+    boolean,
+    doing,
+    file_settings,
+    given_settings,
+    integer,
+    refuse,
+    setting_fields,
+    text,
+    verb,
+)
 from saddle_jax.training import signals
 
+# bin/saddle runs another Python in its place and says here how it was called.
+VARIABLE = "SADDLE_COMMAND"
 
-def run(arguments: Sequence[str]) -> int:
-    """Trains a run; the exit status is 0 when finished, 1 when diverged, 130 when interrupted.
 
-    A sweep over what one program cannot vary is several runs: 2 if some of them cannot be.
-    """
-    options = _options()
-    parse(options, arguments)
-    if options.sweep and options["config.sweep"].present:
-        raise UsageError("sweep must be given once: as --sweep or as --config.sweep")
-    settings = read_for_many(options)
-    settings["sweep"] = " ".join(options.sweep) or settings["sweep"]
+@verb(
+    "Train and compare",
+    text("workdir", None, "Folder of the run (default: runs/NAME, named after the settings)."),
+    boolean("profile", False, "Print what the loop costs around the steps, and write a trace."),
+    boolean("plan", False, "Compile a step and tell whether the run fits the devices; train nothing."),
+    text("target", "here", "Devices of --plan: here, a40x4, a100, h100x2, l4, or a TPU such as v5e:2x2."),
+    PICTURE,
+    text("coordinator", None, "HOST:PORT of process 0, in a run over several processes."),
+    integer("processes", None, "Number of processes; 1 trains alone, even under SLURM or MPI."),
+    integer("process", None, "Number of this process, from 0."),
+    integer("join_timeout", 300, "Seconds to wait for the other processes.", 1),
+    integer("heartbeat_timeout", 100, "Seconds of silence after which another process is dead.", 1),
+    settings=True,
+    example="train --method=qgm --learning_rate=0.1 --seeds=0,1,2",
+)
+def train(options: flags.FlagValues, out: Output) -> int:
+    """Train one run, or several at once with --seeds and --sweep; --plan tells first whether it fits."""
+    from saddle_jax.settings.config import Config
+
+    settings = file_settings(options).to_json() | given_settings(options)
+    if options.plan:
+        needless = ("workdir", "profile", "picture", "coordinator", "processes")
+        refuse(options, needless, "not be given with --plan")
+        return _plan(Config(**settings), options.target, out)
+    refuse(options, ("target",), "be given with --plan: a run is trained on the devices that are here")
     if not settings["sweep"]:
-        with mistakes():
-            Config(**settings)  # a mistake is told before other processes are waited for
+        Config(**settings)  # a mistake is told before other processes are waited for
 
-    join(options)
-    return _run(settings, options)  # not before the processes have joined: it starts JAX's backends
-
-
-def _run(settings: dict[str, Any], options: flags.FlagValues) -> int:
-    from saddle_jax.cli.running import run_training, tell_unused_gpu
-    from saddle_jax.cli.sweep import run_sweep
     from saddle_jax.devices import hosts
+
+    timeouts = {"timeout": options.join_timeout, "heartbeat_timeout": options.heartbeat_timeout}
+    hosts.join(options.coordinator, options.processes, options.process, **timeouts)
+    return _train(settings, options, out)  # not before the processes have joined: it starts JAX's backends
+
+
+def _train(settings: dict[str, Any], options: flags.FlagValues, out: Output) -> int:
+    from saddle_jax.devices import hosts
+    from saddle_jax.runs.run_name import run_name, sweep_name
     from saddle_jax.training.sweep import runs_of_sweep
 
-    output = Output(options)
-    output.is_silent |= not hosts.writes()
+    out.is_silent |= not hosts.writes()
     folder = pathlib.Path(options.workdir or f"runs/{sweep_name(settings)}")
-    with mistakes():
-        found = runs_of_sweep(settings, folder)
+    found = runs_of_sweep(settings, folder)
     if list(found.runs) != [folder]:
-        return run_sweep(found, folder, output, options.picture)
-    if not output.is_silent:
-        tell_unused_gpu()
+        return _sweep(found, folder, out, options.picture)
     config = found.runs[folder]
     workdir = pathlib.Path(options.workdir or f"runs/{run_name(config)}")
+    if not out.is_silent:
+        _tell_unused_gpu()
     result = run_training(
-        config, workdir, quiet=output.is_silent, profile=options.profile, picture=options.picture
+        config, workdir, quiet=out.is_silent, profile=options.profile, picture=options.picture
     )
     if hosts.writes():
-        output.give({"folder": str(workdir), **result})
+        out.give({"folder": str(workdir), **result})
     if result["status"] == "interrupted" and hosts.writes():
         signals.tell(f"interrupted; the same command goes on from step {result['steps']:,}")
     else:
-        output.note(next_steps(workdir))
+        out.note(next_steps(workdir))
     return {"finished": 0, "diverged": DIVERGED, "interrupted": signals.STATUS}[result["status"]]
 
 
-def _options() -> flags.FlagValues:
-    options = flags.FlagValues()
-    config_options(options)
-    meaning = "Folder of the run (default: runs/NAME, named after the settings)."
-    flags.DEFINE_string("workdir", None, meaning, flag_values=options)
-    meaning = "Print what the loop costs around the steps, and write a trace."
-    flags.DEFINE_bool("profile", False, meaning, flag_values=options)
-    meaning = (
-        "Values to try of a setting, or of an option of the method or estimator, as SETTING:VALUE,VALUE; "
-        "repeat the option to combine several settings."
+def _plan(config: Any, target: str, out: Output) -> int:
+    """Prints what a run takes on devices that need not be here; the status is 2 if too much."""
+    import jax
+
+    from saddle_jax.planning import targets
+
+    if targets.check(target) != targets.HERE:
+        # Before anything asks JAX for devices: it would look for those that programs are compiled for.
+        jax.config.update("jax_platforms", "cpu")
+
+    from saddle_jax.planning.forecast import forecast, forecast_lines, forecast_rows
+
+    with doing(f"compiling a step for {target} ..."):
+        found = forecast(config, targets.target_of(target))
+    above, below = forecast_lines(found)
+    out.say("\n".join([*above, ""]))
+    out.table(forecast_rows(found))
+    out.say("\n".join(["", *below]))
+    out.give(found.to_json())
+    return 0 if found.fits else MISTAKE
+
+
+def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
+    """Runs what is missing of a sweep, resumes what was interrupted, and goes on past what cannot be."""
+    from saddle_jax.devices import hosts
+    from saddle_jax.report.best import sweep_rows
+    from saddle_jax.report.figures import plot_curves
+    from saddle_jax.report.tables import as_records, write_all
+
+    if not found.runs:
+        raise ArgumentError(found.refused[0])
+    ended, status = _run_found(found.runs, found.notes, found.refused if hosts.writes() else (), out)
+    if status == signals.STATUS or not hosts.writes():
+        return status
+    rows, metric, left_out = sweep_rows(ended)
+    out.table(rows, f"\n{metric.name}, mean +- standard deviation over seeds ({metric.better} is better)")
+    for line in left_out:
+        out.note(f"left out: {line}")
+    paths = [*write_all(rows, folder, "sweep"), folder / f"sweep.{picture}"]
+    plot_curves(ended, paths[-1])
+    out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
+    out.give({"folder": str(folder), "metric": metric.name, "settings": as_records(rows)})
+    return status or (MISTAKE if found.refused else 0)
+
+
+# The lists that a comparison is a grid of: the setting that each varies, its default, its meaning.
+_LISTS = {
+    "methods": ("method", "qgm,q_saddle", "Methods to compare, with or without options: qgm,gut(mu=0.5)."),
+    "compressors": ("compressor", "none", "Compressors; drops of accuracy are relative to the first one."),
+    "seeds": ("seed", "0,1,2", "Seeds."),
+    "gradients": ("gradient", "", "Gradient estimators, such as none,sam,looksam(every=10) (default: auto)."),
+    "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
+    "drop_rates": ("", "", "Shares of lost messages, such as 0,0.1 (default: that of the settings)."),
+}
+
+
+@verb(
+    "Train and compare",
+    *(text(name, default, meaning) for name, (_, default, meaning) in _LISTS.items()),
+    text("workdir", None, "Folder of the comparison."),
+    boolean("single_program", True, "Train seeds and drop rates in one program, where memory suffices."),
+    PICTURE,
+    settings=True,
+    without=("sweep", *(setting for setting, default, _ in _LISTS.values() if default)),
+    example="compare --methods=qgm,q_saddle --workdir=runs/two",
+)
+@user_code.reading_once()  # all runs have the same code
+def compare(options: flags.FlagValues, out: Output) -> int:
+    """Train a grid of methods, compressors, graphs and seeds, and print a table of results."""
+    from saddle_jax.training.sweep import parse_grid, runs_of_grid
+
+    if not options.workdir:
+        raise ArgumentError("workdir must be given: --workdir=DIR, one folder for all runs")
+    for name, (setting, default, _) in _LISTS.items():
+        if setting and not default and options[name].value and options[setting].present:
+            raise ArgumentError(f"{setting} must not be given beside --{name}, which lists them")
+    grid = parse_grid(**{name: options[name].value or "" for name in _LISTS})
+    settings = file_settings(options).to_json() | given_settings(options, own=("seeds",))
+    folder = pathlib.Path(options.workdir)
+    found, notes, impossible = runs_of_grid(settings, grid, folder, single_program=options.single_program)
+    if not found:
+        raise ArgumentError(impossible[0])
+    ended, status = _run_found(found, notes, impossible, out)
+    if status == signals.STATUS:
+        return status
+    if ended:
+        _show_compared(ended, grid, folder, options.picture, out)
+    return status or (MISTAKE if impossible else 0)
+
+
+def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, out: Output) -> None:
+    """Prints and writes the scores of a grid, their intervals and their differences, and draws the curves."""
+    from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
+    from saddle_jax.report.figures import plot_curves
+    from saddle_jax.report.tables import as_records, write_all
+    from saddle_jax.runs.table import cells_by, headline_of
+
+    cells, headline = cells_by(ended, grid.axes), headline_of(ended)
+    alone, between = numbers(cells, grid, headline), differences(cells, grid)
+    seeds = max((len(cell.scores) for cell in cells.values()), default=0)
+    title = (
+        f"test {headline.title} of the consensus model{headline.unit}, "
+        f"mean +- standard deviation over seeds (n = {seeds})"
     )
-    flags.DEFINE_multi_string("sweep", [], meaning, flag_values=options)
-    picture_option(options)
-    output_options(options)
-    process_options(options)
-    return options
+    tables = [(comparison(cells, grid), "comparison", title)]
+    if any(len(cell.scores) > 1 for cell in cells.values()):
+        title = "the same with 95 % intervals of the mean (Student's t)"
+        tables.append((intervals(cells, grid), "comparison-intervals", title))
+    if len(between) > 1:
+        title = "differences over the same seeds, with 95 % intervals (Student's t)"
+        tables.append((between, "comparison-differences", title))
+    paths: list[pathlib.Path] = []
+    for rows, name, title in tables:
+        out.table(rows, f"\n{textwrap.fill(title, 80)}", spare=("seeds",) if rows is between else ())
+        paths += write_all(rows, folder, name, title, numbers=alone if name == "comparison" else None)
+    paths.append(folder / f"comparison.{picture}")
+    plot_curves(ended, paths[-1])
+    out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
+    texts = ("method", "compressor", "gradient", "topology", "metric", "minus")
+    tables_of = {"cells": as_records(alone, texts), "differences": as_records(between, texts)}
+    out.give({"folder": str(folder), **tables_of})
+
+
+@verb("Train and compare", "[NAME]", settings=True, example="settings topology")
+def settings(options: flags.FlagValues, out: Output, name: str = "") -> None:
+    """Show every setting with its value and meaning, or explain one."""
+    found = dataclasses.replace(file_settings(options), **given_settings(options)).to_json()
+    fields = {field.name: field for field in setting_fields()}
+    if not name:
+        rows = [[each, repr(found[each]), field.metadata["meaning"]] for each, field in fields.items()]
+        out.table([["setting", "value", "meaning"], *rows])
+        names = [*fields]
+    else:
+        checks.known("NAME", name, fields)
+        field, known = fields[name], names_of_setting(name)
+        kind = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+        out.say(f"--{name}={found[name]}  ({kind[type(field.default)]}; default {field.default!r})\n")
+        out.say(textwrap.fill(field.metadata["meaning"], 80))
+        if known:
+            out.say("\n" + textwrap.fill(f"names: {', '.join(known)}", 80))
+        names = [name]
+    meanings = {each: fields[each].metadata["meaning"] for each in names}
+    out.give([{"setting": each, "value": found[each], "meaning": meanings[each]} for each in names])
+
+
+def run_training(
+    config: Any,
+    workdir: pathlib.Path,
+    *,
+    quiet: bool,
+    profile: bool = False,
+    since: float | None = None,
+    picture: str = "png",
+    lines: bool = True,
+) -> dict[str, Any]:
+    """Trains in `workdir` and draws its curves.
+
+    `since` is when it began, by time.perf_counter(); None stands for the start of the command. `picture` is
+    the ending of the file of curves. Without `lines` a bar alone is shown.
+    """
+    process.require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
+    from saddle_jax.analysis import sharpness
+    from saddle_jax.devices import hosts
+    from saddle_jax.report.figures import plot_curves
+    from saddle_jax.training import loop
+    from saddle_jax.training.progress import Screen
+
+    screen = Screen(quiet or not hosts.writes(), lines)
+    with hosts.ending_together():
+        began = process.began if since is None else since
+        result = loop.train(config, workdir, screen, profile, began, sharpness.metrics)
+        if hosts.writes():
+            plot_curves([workdir], workdir / f"curves.{picture}")
+    screen.line(f"picture: {workdir / f'curves.{picture}'}")
+    return result
+
+
+def run_several(
+    runs: Mapping[pathlib.Path, Any], *, quiet: bool, lines: bool = True
+) -> tuple[list[pathlib.Path], int]:
+    """Trains runs one after the other; returns the folders that could not be used, and the exit status.
+
+    The status is 0, 2 if some could not be used, 3 if that is for damaged files, 130 if it was interrupted.
+    What diverges or cannot be used does not stop the others. Without `lines` bars alone are shown.
+    """
+    refused, status = [], 0
+    if not quiet:
+        _tell_unused_gpu()
+    for number, (workdir, config) in enumerate(runs.items(), 1):
+        if lines and not quiet:
+            print(f"\n[{number} of {len(runs)}] {workdir.name}", flush=True)
+        since = None if number == 1 else time.perf_counter()
+        try:
+            result = run_training(config, workdir, quiet=quiet, since=since, lines=lines)
+        except BrokenPipeError:
+            raise
+        except (RunError, ArgumentError, OSError) as error:
+            refused.append(workdir)
+            status = max(status, process.tell(error))
+            continue
+        if result["status"] == "interrupted" or signals.is_heard():
+            signals.tell("interrupted; the same command goes on from here")
+            return refused, signals.STATUS
+    return refused, status
+
+
+def _run_found(runs: Any, notes: Any, impossible: Any, out: Output) -> tuple[list[pathlib.Path], int]:
+    """Trains runs and tells what cannot be; returns those that ended, and the exit status."""
+    for note in notes:
+        out.note(note)
+    for line in impossible:
+        print(f"saddle: {line}", file=sys.stderr)
+    refused, status = run_several(runs, quiet=out.is_silent)
+    return [workdir for workdir in runs if workdir not in refused], status
+
+
+def _tell_unused_gpu() -> None:
+    """Prints one line if a GPU is here that JAX does not use, with what would make JAX use it."""
+    from saddle_jax.devices import machine, policy
+
+    if policy.is_cpu() and not machine.hides_gpus() and machine.has_gpu():
+        remedy = f"{machine.gpu_remedy()}; JAX_PLATFORMS=cpu if it is meant"
+        print(f"saddle: JAX uses the CPU, and an NVIDIA GPU is here: {remedy}", file=sys.stderr)
+
+
+def typed() -> str:
+    """Returns how the command was called, such as bin/saddle, so that what is printed works as it stands."""
+    if named := os.environ.get(VARIABLE):
+        return shlex.quote(named)
+    program = pathlib.Path(sys.argv[0])
+    if program.stem != "saddle":  # such as __main__.py, or a program that calls us
+        return f"{shlex.quote(sys.executable)} -m saddle_jax.cli"
+    found = shutil.which(program.name)
+    is_found = found is not None and os.path.realpath(found) == os.path.realpath(program)
+    return shlex.quote(program.name if is_found else str(program))
+
+
+def next_steps(folder: pathlib.Path) -> str:
+    """Returns how a training ends: the commands that show its runs, as a page or live."""
+    lines = [f"{typed()} {verb} {shlex.quote(str(folder))}" for verb in ("report", "serve")]
+    return "next: " + "\n  or: ".join(lines)

@@ -36,7 +36,7 @@ def gpu_remedy() -> str:
     """Returns what would make JAX use a GPU that is here and that it does not use."""
     if importlib.util.find_spec("jax_cuda12_plugin"):
         return "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
-    return "SADDLE_EXTRAS=cuda bin/saddle version installs JAX for it, or pip install 'saddle_jax[cuda]'"
+    return "SADDLE_EXTRAS=cuda bin/saddle --version installs JAX for it, or pip install 'saddle_jax[cuda]'"
 
 
 def hides_gpus() -> bool:

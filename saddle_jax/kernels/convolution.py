@@ -13,12 +13,12 @@ rules of their own. There is a choice:
 
 Grouped, agents are groups of channels, in the gradients too. JAX's own rule would make the gradient of the
 kernels a convolution with a window as large as the image, for which a GPU's library has no fast kernel.
-`saddle plan --target=a40` shows the windows; docs/gpu.md has what each choice is compiled to.
+`saddle train --plan --target=a40` shows the windows; docs/gpu.md has what each choice is compiled to.
 
 Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`;
 those of bfloat16 are computed in float32 on a CPU, and rounded.
 On a CPU, agents are computed one by one (`devices`), so no batching rule is used there. On a GPU,
-`saddle bench q_saddle --conv_impl=...` finds out which choice is best.
+`bin/bench q_saddle --conv_impl=...` finds out which choice is best.
 """
 
 import functools

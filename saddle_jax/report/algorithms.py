@@ -300,8 +300,8 @@ def describe_method(name: str) -> str:
             f"Measured on {facts.graph}, with the options that settings give:\n"
             + "\n".join(f"  {left:<10} {right}" for left, right in costs),
             f"Options ({told}):\n{_list(options)}",
-            f"Example:\n  saddle train --config.method={_call(name, options)} "
-            f"--config.topology={facts.graph.partition('(')[0]}",
+            f"Example:\n  saddle train --method={_call(name, options)} "
+            f"--topology={facts.graph.partition('(')[0]}",
         ]
     )
 
@@ -316,7 +316,7 @@ def describe_gradient(name: str) -> str:
     if options:
         parts.append(f"Options (* a setting, too):\n{_list(options)}")
     call = _call(name, options)
-    return "\n\n".join([*parts, f"Example:\n  saddle train --config.method=qgm --config.gradient={call}"])
+    return "\n\n".join([*parts, f"Example:\n  saddle train --method=qgm --gradient={call}"])
 
 
 def _list(options: Sequence[Option]) -> str:

@@ -63,9 +63,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
     of_gradients = [g for g in groups if has(g, "gradient_compression_error")]
     for group in groups:
         if group not in of_models and group not in of_gradients:
-            raise RunError(
-                f"compression needs compressed runs with --config.diagnostics=true, got {group[0].name}"
-            )
+            raise RunError(f"compression needs compressed runs with --diagnostics=true, got {group[0].name}")
     rows: list[tuple[list[list[Run]], list[tuple[str, str]]]] = []
     if of_models:
         names = [("compression_error", "‖Q(θ) - θ‖"), ("compression_input", "‖θ‖ = ‖x - x̂‖")]
@@ -322,7 +320,7 @@ AXES = {
     "seconds": Axis(
         "simulated_seconds",
         "simulated seconds",
-        "with --config.timing, which simulates time",
+        "with --timing, which simulates time",
     ),
 }
 

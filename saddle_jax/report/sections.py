@@ -106,7 +106,7 @@ def _more(runs: Sequence[Run]) -> str:
         hints.append(("the loss around the models", "saddle landscape DIR"))
     evaluated = (len(run.curve(f"agent_{run.headline.name}_each")[0]) for run in runs)
     if not any(count > 1 for count in evaluated):
-        hints.append(("the agents' own models over time", "saddle train --config.eval_agents=always"))
+        hints.append(("the agents' own models over time", "saddle train --eval_agents=always"))
     if not hints:
         return ""
     items = "".join(f"<li>{escape(what)}: <code>{escape(how)}</code></li>" for what, how in hints)

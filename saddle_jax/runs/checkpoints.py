@@ -222,7 +222,7 @@ class Checkpoints:
                 return found
         raise RunError(
             f"{self._workdir} is being trained, and its checkpoints are replaced before they can be read: "
-            "try again when it has ended, or train with --config.keep_checkpoints=2 or more"
+            "try again when it has ended, or train with --keep_checkpoints=2 or more"
         )
 
     def _is_fresh(self) -> bool:

@@ -105,6 +105,8 @@ def option_value(value: Any) -> Any:
     """Returns the value of an option: a text that is no literal and no spec, such as 10ms, is itself."""
     if not isinstance(value, str):
         return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
     try:
         return registry.parse_value("option", value)
     except ArgumentError:

@@ -47,7 +47,7 @@ def write(kind: str, name: str, folder: pathlib.Path) -> list[str]:
     return [
         f"saddle check {spec}",
         f"pytest {folder / name}_test.py",
-        f"saddle train --config.{SETTINGS[kind]}={spec}",
+        f"saddle train --{SETTINGS[kind]}={spec}",
     ]
 
 

@@ -85,7 +85,7 @@ def test_the_page_of_all_runs_below_a_folder(folders, capsys):
 
 def test_training_and_evaluating_give_json_alone(folders, capsys):
     settings = {"agents": 3, "model": "logistic", "method": "qgm", "epochs": 2, "eval_agents": "never"}
-    given = [f"--config.{name}={value}" for name, value in {**settings, "devices": 1, "seed": 1}.items()]
+    given = [f"--{name}={value}" for name, value in {**settings, "devices": 1, "seed": 1}.items()]
     assert cli.main(["saddle", "train", *given, f"--workdir={folders / 'alone'}", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["status"], found["folder"]) == ("finished", str(folders / "alone"))

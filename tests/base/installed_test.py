@@ -133,11 +133,11 @@ for method, name, value in (
         print(json.dumps(str(error)))
 assert main(["saddle", "methods"]) == 0
 assert main(["saddle", "methods", "theirs"]) == 0
-assert main(["saddle", "gradients", "--json"]) == 0
+assert main(["saddle", "methods", "--gradients", "--json"]) == 0
 assert main(["saddle", "topology", "their_ring(hops=3)", "8"]) == 0
-assert main(["saddle", "config"]) == 0
-assert main(["saddle", "train", "--config.method=thiers"]) == 2
-assert main(["saddle", "train", "--config.method=broken", "--workdir=nothing"]) == 2
+assert main(["saddle", "settings"]) == 0
+assert main(["saddle", "train", "--method=thiers"]) == 2
+assert main(["saddle", "train", "--method=broken", "--workdir=nothing"]) == 2
 """
 
 

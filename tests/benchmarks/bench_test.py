@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks import __main__ as bench
 from benchmarks import cases, child, growth, measure, parts
 from benchmarks.measure import Spread
 from benchmarks.work import NO_PYTORCH, Options, Work
-from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices import lifting
 from saddle_jax.methods import METHODS
 from saddle_jax.tasks import supervised
@@ -84,8 +84,7 @@ def test_a_row_as_text_and_as_json():
 @pytest.mark.usefixtures("no_pytorch")
 def test_the_command_without_pytorch(tmp_path, capsys):
     file = tmp_path / "found.json"
-    command = ["bench", "n_saddle", "gossip", "--quick", "--repeats=1", f"--json={file}"]
-    assert cli.main(["saddle", *command]) == 0
+    assert bench.main(["bench", "n_saddle", "gossip", "--quick", "--repeats=1", f"--output={file}"]) == 0
     printed = capsys.readouterr().out
     assert "[1/4] n_saddle: n_saddle, mlp, ring(5), batch 8" in printed
     assert printed.endswith("PyTorch is not installed: pip install 'saddle_jax[bench]'\n")
@@ -99,7 +98,7 @@ def test_the_command_without_pytorch(tmp_path, capsys):
 
 
 def test_cases_are_listed(capsys):
-    assert cli.main(["saddle", "bench", "--list"]) == 0
+    assert bench.main(["bench", "--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*cases.CASES]
 
 
@@ -186,5 +185,5 @@ def test_curves_of_growth_become_a_picture(tmp_path):
     ],
 )
 def test_mistakes_in_how_to_measure(arguments, message, capsys):
-    assert cli.main(["saddle", "bench", *arguments]) == 2
+    assert bench.main(["bench", *arguments]) == 2
     assert message in capsys.readouterr().err

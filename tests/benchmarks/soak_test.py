@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks import __main__ as bench
 from benchmarks import soak
-from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices.compilations import compilations
 
 
@@ -58,7 +58,7 @@ def test_compilations_are_counted_while_it_is_asked_for():
 
 def test_a_short_soak_through_the_training_loop(tmp_path, capsys):
     file, picture = tmp_path / "found.json", tmp_path / "soak.png"
-    assert cli.main(["saddle", "bench", "soak", "--quick", f"--json={file}", f"--plot={picture}"]) == 0
+    assert bench.main(["bench", "soak", "--quick", f"--output={file}", f"--plot={picture}"]) == 0
     (row,) = json.loads(file.read_text())["rows"]
     samples = row["figures"]["samples"]
     assert samples["step"] == list(range(10, 101, 10))

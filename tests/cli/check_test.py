@@ -86,7 +86,6 @@ def test_names_of_ours_and_objects_are_checked_too(folder, capsys, arguments, la
 
 
 BAD = {
-    "no thing": (["check"], "arguments must be THING and options, got nothing"),
     "name": (["check", "qgmm"], "did you mean 'qgm'.*thing must be FILE.py:NAME, .* got 'qgmm'"),
     "kind": (["check", "qgm", "--kind=rule"], "kind must be one of 'method', .* got 'rule'"),
     "both": (["check", "logistic"], "kind must be model or objective, which logistic both is"),
@@ -151,14 +150,14 @@ def test_what_new_writes_keeps_its_invariants(tmp_path, monkeypatch, capsys):
         assert told[1:] == [
             f"  saddle check {spelling}",
             f"  pytest my_{kind}_test.py",
-            f"  saddle train --config.{SETTINGS[kind]}={spelling}",
+            f"  saddle train --{SETTINGS[kind]}={spelling}",
         ]
         checked, _, trained = (line.split()[1:] for line in told[1:])
         assert call(*checked) == 0
         assert capsys.readouterr().out.endswith(" 0 fail\n")
-        quickly = ["--quiet", f"--workdir=runs/{kind}", "--config.epochs=1", "--config.agents=4"]
-        quickly += ["--config.model=logistic"] if kind != "model" else []
-        quickly += ["--config.beta=0.5", "--config.weight_decay=0.01"] if kind == "method" else []
+        quickly = ["--quiet", f"--workdir=runs/{kind}", "--epochs=1", "--agents=4"]
+        quickly += ["--model=logistic"] if kind != "model" else []
+        quickly += ["--beta=0.5", "--weight_decay=0.01"] if kind == "method" else []
         assert call(*trained, *quickly) == 0
     alone = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "JAX_NUM"))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]

@@ -12,7 +12,7 @@ from saddle_jax.runs.run_name import run_name, safe
 from saddle_jax.settings.config import Config
 from saddle_jax.training.sweep import parse_grid, runs_of_grid
 
-TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
+TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"]
 BAD = {
     "method": (["--methods=qgm,gutt"], "did you mean 'gut'.*method must be one of .* got 'gutt'"),
     "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
@@ -22,7 +22,7 @@ BAD = {
     "no number": (["--drop_rates=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
     "none": (["--methods=q_saddle", "--gradients=none"], "gradient must not be none for q_saddle"),
     "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
-    "setting": (["--methods=sgp", "--config.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
+    "setting": (["--methods=sgp", "--gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
     "no file": (["--methods=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
     "label": (["--methods=dpsgd,mine=none.py:method"], "must name a file that exists, got 'mine=none.py'"),
     "no name": (["--methods=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
@@ -175,10 +175,10 @@ def test_methods_and_gradients_are_listed_and_described(capsys):
     assert cli.main(["saddle", "methods"]) == 0
     assert re.search(r"^kgt +2/5 +1 +2 +yes +doubly stochastic", capsys.readouterr().out, re.M)
     assert cli.main(["saddle", "methods", "gut"]) == 0
-    assert "--config.method='gut(point=mixed)'" in capsys.readouterr().out
-    assert cli.main(["saddle", "gradients"]) == 0
+    assert "--method='gut(point=mixed)'" in capsys.readouterr().out
+    assert cli.main(["saddle", "methods", "--gradients"]) == 0
     assert re.search(r"^esam +1.5", capsys.readouterr().out, re.M)
-    assert cli.main(["saddle", "gradients", "looksam", "--json"]) == 0
+    assert cli.main(["saddle", "methods", "--gradients", "looksam", "--json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert (record["name"], record["passes"], record["options"][1]["default"]) == ("looksam", 1.2, 5)
     assert cli.main(["saddle", "methods", "qgn"]) == 2

@@ -1,6 +1,6 @@
-"""The scripts for shells: bash completes verbs, options, settings and values; making them imports no JAX."""
+"""Shells complete verbs, options, settings and values by asking `saddle __complete`."""
 
-import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,70 +8,86 @@ import sys
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import completion_scripts, completion_words
+from saddle_jax.cli.complete import complete
 
 BASH = shutil.which("bash")
 COMPLETED = {
     "verbs": (["tr"], ["train"]),
-    "all verbs": (["comp"], ["completion", "compare"]),
+    "all verbs": (["s"], ["serve", "settings", "sharpness"]),
+    "nothing yet": (["land", ""], []),
     "options": (["list", "--q"], ["--quiet"]),
-    "settings": (["train", "--config.learn"], ["--config.learning_rate="]),
-    "of compare": (["compare", "--config.tim"], ["--config.timing="]),
-    "no settings": (["list", "--config.learn"], []),
-    "values": (["train", "--config.method", "=", "q_"], ["q_saddle"]),
-    "all values": (["train", "--config.schedule", "=", "co"], ["constant", "cosine"]),
-    "own values": (["sharpness", "--data", "=", "o"], ["own"]),
+    "help": (["list", "--h"], ["--help"]),
+    "settings": (["train", "--learn"], ["--learning_rate="]),
+    "of compare": (["compare", "--tim"], ["--timing="]),
+    "not of compare": (["compare", "--sw"], []),
+    "no settings": (["list", "--learn"], []),
+    "values": (["train", "--method=q_"], ["--method=q_saddle"]),
+    "values as bash has them": (["train", "--method", "=", "q_"], ["q_saddle"]),
+    "after =": (["sharpness", "--data", "="], ["train", "own"]),
+    "all values": (["train", "--schedule=co"], ["--schedule=constant", "--schedule=cosine"]),
+    "of no name": (["train", "--rho=0"], []),
     "verbs of verbs": (["data", "pa"], ["partition"]),
+    "beside a verb": (["reproduce", "co"], ["costs"]),
     "their options": (["data", "partition", "--par"], ["--partition="]),
-    "files": (["report", "ru"], []),  # bash completes them itself
-}  # fmt: skip
+    "files": (["report", "ru"], []),  # the shell completes them itself
+    "no verb": (["fly", "--q"], []),
+}
 
 
-def completed(words):
-    """What bash offers for the last of these words."""
-    listed = " ".join(f"'{word}'" for word in ["saddle", *words])
-    asked = f"COMP_WORDS=({listed}); COMP_CWORD={len(words)}; _saddle; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    script = completion_scripts.script("bash", completion_words.read()) + "compopt() { :; }\n" + asked
-    done = subprocess.run([BASH, "--norc", "-u"], input=script, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return done.stdout.split()
+@pytest.mark.parametrize("case", COMPLETED)
+def test_what_the_last_word_may_become(case):
+    words, expected = COMPLETED[case]
+    assert sorted(complete(words)) == sorted(expected)
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")
-@pytest.mark.parametrize("case", COMPLETED)
-def test_bash_completes(case):
-    words, expected = COMPLETED[case]
-    assert completed(words) == expected
+def test_bash_asks_and_offers(capsys, tmp_path):
+    assert cli.main(["saddle", "--completion=bash"]) == 0
+    program = tmp_path / "saddle"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m saddle_jax.cli "$@"\n')
+    program.chmod(0o755)
+    asked = (
+        f"compopt() {{ :; }}\nCOMP_WORDS=({program} data partition --par); COMP_CWORD=3; _saddle\n"
+        "printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    script = capsys.readouterr().out + asked
+    done = subprocess.run([BASH, "--norc", "-u"], input=script, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("--partition=\n", "")
 
 
-def test_the_words_that_are_written_down_are_those_that_there_are():
-    found = json.loads(json.dumps(completion_words.find()))
-    assert completion_words.read() == found, "run: bin/saddle completion --update"
-
-
-def test_making_a_script_imports_nothing_heavy():
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--completion=zsh",
+        "__complete tr",
+        "__complete list --q",
+        "__complete sharpness --data=",
+        "__complete train --method=q",
+        "__complete compare --topology=to",
+    ],
+)
+def test_nothing_heavy_is_imported_for_it(words):
     code = (
-        "import sys; from saddle_jax.cli.__main__ import main\n"
-        "status = main(['saddle', 'completion', 'zsh'])\n"
-        "sys.exit(status or any(name in sys.modules for name in ('jax', 'numpy', 'flax')))"
+        f"import sys; from saddle_jax.cli.__main__ import main; main(['saddle', *{words.split()}])\n"
+        "sys.exit(any(name in sys.modules for name in ('jax', 'flax')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("#compdef saddle")
+    assert done.stdout
 
 
-@pytest.mark.parametrize("shell", completion_scripts.SHELLS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_script_is_one_that_its_shell_can_read(shell, capsys, tmp_path):
-    assert cli.main(["saddle", "completion", shell]) == 0
+    assert cli.main(["saddle", f"--completion={shell}"]) == 0
     script = tmp_path / "script"
     script.write_text(capsys.readouterr().out)
-    assert "q_saddle" in script.read_text()
+    assert "__complete" in script.read_text()
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"there is no {shell}")
-    subprocess.run([program, "-n", script], check=True)
+    subprocess.run([program, "-n", script], check=True, env=os.environ)
 
 
 def test_another_shell_is_refused(capsys):
-    assert cli.main(["saddle", "completion", "tcsh"]) == 2
-    assert capsys.readouterr().err == "saddle: SHELL must be one of bash, zsh, fish, got 'tcsh'\n"
+    assert cli.main(["saddle", "--completion=tcsh"]) == 2
+    assert capsys.readouterr().err == "saddle: completion must be one of bash, zsh, fish, got 'tcsh'\n"

@@ -6,7 +6,7 @@ import pytest
 
 from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import demo
+from saddle_jax.cli import papers
 from saddle_jax.papers.saddle import demonstration
 from saddle_jax.runs.table import Cell
 
@@ -15,9 +15,10 @@ TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_ev
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, **TINY, "partition": "dirichlet(0.1)"})
-    monkeypatch.setattr(demo, "_POINTS", 3)
-    monkeypatch.setattr(demo, "_MEASUREMENT", demo._MEASUREMENT.__class__(images=32, iterations=2))
+    monkeypatch.setattr(papers, "DEMO", {**papers.DEMO, **TINY, "partition": "dirichlet(0.1)"})
+    monkeypatch.setattr(papers, "_POINTS", 3)
+    monkeypatch.setattr(papers, "_IMAGES", 32)
+    monkeypatch.setattr(papers, "_ITERATIONS", 2)
 
 
 def test_the_demonstration(tiny, tmp_path, capsys):

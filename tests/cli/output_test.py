@@ -10,12 +10,14 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 from folders import write_run
 
 from saddle_jax.base import terminal
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import command
-from saddle_jax.report.tables import as_records, fit
+from saddle_jax.cli import train, verb
+from saddle_jax.cli.verb import Output
+from saddle_jax.report.tables import as_records, as_text
 from saddle_jax.training.progress import Screen
 
 ROWS = [
@@ -47,29 +49,50 @@ def tty(monkeypatch):
     return begin
 
 
+def drawn(stream, width, monkeypatch, spare=()):
+    """The lines of ROWS on a terminal, without trailing blanks and colours."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    options = flags.FlagValues()
+    for name in ("quiet", "json"):
+        flags.DEFINE_bool(name, False, "", flag_values=options)
+    options.mark_as_parsed()
+    Output(options).table(ROWS, spare=spare)
+    return [line.rstrip() for line in re.sub(r"\033\[[\d;]*m", "", stream.getvalue()).splitlines()]
+
+
 def test_a_table_has_its_natural_width_where_nothing_limits_it():
-    found = fit(ROWS)
-    assert found.lines[0].split() == ROWS[0]
-    assert found.lines[2] == (
-        "gradient_tracking  2 + a number  doubly stochastic and connected  Nedic et al., 2017"
-    )
-    assert found.left_out == []
+    lines = as_text(ROWS).splitlines()
+    assert lines[0].split() == ROWS[0]
+    assert lines[2] == "gradient_tracking  2 + a number  doubly stochastic and connected  Nedic et al., 2017"
+    assert as_text([["a"], ["b"]]) == "a\n-\nb"
 
 
 @pytest.mark.parametrize("width", [80, 60, 40, 20, 12])
-def test_a_table_fits_by_leaving_columns_out_and_by_wrapping(width):
-    found = fit(ROWS, width, spare=("citation", "demands"))
-    assert max(map(len, found.lines)) <= width
-    assert found.left_out == ["citation"][: width < 85] + ["demands"][: width < 64]
-    kept = fit(ROWS, width)
-    assert max(map(len, kept.lines)) <= width
-    text = "".join("".join(kept.lines).split())
+def test_a_table_fits_by_leaving_columns_out_and_by_wrapping(width, tty, monkeypatch):
+    lines = drawn(tty(), width, monkeypatch, spare=("citation", "demands"))
+    left_out = ["citation"][: width < 85] + ["demands"][: width < 64]
+    note = f"(left out here: {', '.join(left_out)}; a wider terminal or --json shows all)"
+    assert lines.pop() == note
+    assert max(map(len, lines)) <= width
+    assert ("doubly" in "".join(lines)) == (width >= 64)
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_without_columns_to_spare_it_wraps(width, tty, monkeypatch):
+    lines = drawn(tty(), width, monkeypatch)
+    assert max(map(len, lines)) <= width
+    text = "".join("".join(lines).split())
     assert all(letter in text for letter in "gradient_tracking")
 
 
-def test_what_fits_is_left_alone():
-    assert fit(ROWS, 200, spare=("citation",)) == fit(ROWS)
-    assert fit([["a"], ["b"]], 80).lines == ["a", "-", "b"]
+def test_what_fits_is_left_alone(tty, monkeypatch):
+    lines = drawn(tty(), 200, monkeypatch, spare=("citation", "demands"))
+    assert [line.split() for line in (lines[0], *lines[2:])] == [" ".join(row).split() for row in ROWS]
+
+
+def test_where_rich_is_missing_a_table_is_plain(tty, monkeypatch):
+    monkeypatch.setattr(verb.importlib.util, "find_spec", lambda name: None)
+    assert drawn(tty(), 40, monkeypatch, spare=("citation",)) == as_text(ROWS).splitlines()
 
 
 def test_records_have_numbers_where_rows_have_texts():
@@ -80,17 +103,9 @@ def test_records_have_numbers_where_rows_have_texts():
     ]
 
 
-def test_colours_are_for_terminals_whose_users_want_them(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert terminal.painted("x", "red", Tty()) == "\033[31mx\033[0m"
-    assert terminal.painted("x", "red", io.StringIO()) == "x"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert terminal.painted("x", "red", Tty()) == "x"
-    monkeypatch.setenv("NO_COLOR", "")  # which counts as not set
-    assert terminal.has_colours(Tty())
+def test_a_stream_that_is_closed_or_dumb_is_no_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    assert not terminal.has_colours(Tty())
+    assert not terminal.is_drawable(Tty())
     closed = io.StringIO()
     closed.close()
     assert terminal.width_of(closed) is None
@@ -109,7 +124,7 @@ def test_a_list_fits_the_terminal_and_tells_states_by_colours(tmp_path, tty, mon
     stream = tty()
     assert cli.main(["saddle", "list", str(tmp_path)]) == 0
     printed = stream.getvalue()
-    assert "\033[31mdiverged\033[0m" in printed
+    assert re.search(r"\033\[31mdiverged *\033\[0m", printed)
     assert "\033[1mrun" in printed
     plain = re.sub(r"\033\[\d*m", "", printed)
     assert max(len(line) for line in plain.splitlines() if "unreadable:" not in line) <= 80
@@ -138,16 +153,16 @@ JSON = {
     "list": (["list", "."], lambda found: [one["state"] for one in found] == STATES),
     "nothing": (["list", "c"], lambda found: len(found) == 1),
     "methods": (["methods", "qgm"], lambda found: found[0]["passes"] == 1),
-    "gradients": (["gradients"], lambda found: "sam" in [one["name"] for one in found]),
-    "cost": (["cost", "--table=1"], lambda found: found[0]["paper_gb"] > 0),
-    "config": (["config", "--config.rho=0.2"], lambda found: {"rho": 0.2}.items() <= {
+    "gradients": (["methods", "--gradients"], lambda found: "sam" in [one["name"] for one in found]),
+    "cost": (["reproduce", "costs", "--table=1"], lambda found: found[0]["paper_gb"] > 0),
+    "settings": (["settings", "--rho=0.2"], lambda found: {"rho": 0.2}.items() <= {
         one["setting"]: one["value"] for one in found
     }.items()),
     "topology": (["topology", "ring", "5"], lambda found: found["degrees"] == [[2] * 5]),
     "data list": (["data", "list"], lambda found: found[0]["dataset"] == "digits"),
     "data show": (["data", "show", "digits"], lambda found: found["samples"] == {"train": 1437, "test": 360}),
     "data partition": (["data", "partition", "--agents=3"], lambda found: len(found["agents"]) == 3),
-    "theory": (["theory"], lambda found: found["setting"]["agents"] == 8),
+    "theory": (["reproduce", "theory"], lambda found: found["setting"]["agents"] == 8),
     "check": (["check", "ring", "--kind=graph"], lambda found: all(one["kind"] == "graph" for one in found)),
     "tables": (["reproduce", "--list"], lambda found: found["tables"][0]["table"] == "1"),
     "rows": (["reproduce", "--list", "--table=1"], lambda found: found[0]["row"].startswith("cifar10")),
@@ -203,19 +218,19 @@ def test_the_bar_shows_the_newest_loss_and_accuracy(monkeypatch):
 
 
 def test_the_next_command_begins_as_this_one_was_typed(monkeypatch, tmp_path):
-    monkeypatch.setenv(command.VARIABLE, "bin/saddle")
-    lines = command.next_steps(pathlib.Path("runs/a b")).splitlines()
+    monkeypatch.setenv(train.VARIABLE, "bin/saddle")
+    lines = train.next_steps(pathlib.Path("runs/a b")).splitlines()
     assert lines[0] == "next: bin/saddle report 'runs/a b'"
-    monkeypatch.delenv(command.VARIABLE)
+    monkeypatch.delenv(train.VARIABLE)
     program = tmp_path / "saddle"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "argv", [str(program)])
-    assert command.typed() == str(program)
+    assert train.typed() == str(program)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert command.typed() == "saddle"
+    assert train.typed() == "saddle"
     monkeypatch.setattr(sys, "argv", ["/somewhere/saddle_jax/cli/__main__.py"])
-    assert command.typed() == f"{sys.executable} -m saddle_jax.cli"
+    assert train.typed() == f"{sys.executable} -m saddle_jax.cli"
 
 
 def test_a_real_terminal_of_80_columns():

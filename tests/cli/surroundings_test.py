@@ -12,7 +12,7 @@ from folders import write_run
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import surroundings
+from saddle_jax.cli import process
 from saddle_jax.settings.config import Config, load_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -51,30 +51,30 @@ def test_variables_that_jax_does_not_understand(name, value, told):
 
 
 def test_a_platform_that_is_not_here(tmp_path):
-    done = saddle("train", "--config.model=mlp", f"--workdir={tmp_path / 'run'}", JAX_PLATFORMS="cuda")
+    done = saddle("train", "--model=mlp", f"--workdir={tmp_path / 'run'}", JAX_PLATFORMS="cuda")
     assert done.returncode == 2, done.stderr
     assert "JAX cannot use the devices which JAX_PLATFORMS=cuda asks for" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("saddle: ")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
-    assert surroundings.unusable_devices() is None  # here there are some
+    assert process.unusable_devices() is None  # here there are some
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["train", f"--config.epochs={MANY}"], "epochs must be an integer >= 1 and <= 2147483647, got 9"),
-        (["train", "--config.epochs=2000000000"], "epochs must be at most 429,496,729 with 5 steps each"),
-        (["train", f"--config.seeds={','.join(map(str, range(20_000)))}"], "at most 4,096 runs in one pro"),
-        (["train", f"--config.seeds={'0' * 5000}"], "seeds must be whole numbers >= 0 with commas between"),
-        (["train", f"--config.devices={'1' * 5000}"], "devices must be auto or a whole number >= 1, got"),
+        (["train", f"--epochs={MANY}"], "epochs must be an integer >= 1 and <= 2147483647, got 9"),
+        (["train", "--epochs=2000000000"], "epochs must be at most 429,496,729 with 5 steps each"),
+        (["train", f"--seeds={','.join(map(str, range(20_000)))}"], "at most 4,096 runs in one pro"),
+        (["train", f"--seeds={'0' * 5000}"], "seeds must be whole numbers >= 0 with commas between"),
+        (["train", f"--devices={'1' * 5000}"], "devices must be auto or a whole number >= 1, got"),
         (["topology", "ring", "4" * 5000], "AGENTS"),
-        (["train", f"--config.compressor=quantize{'4' * 5000}"], "compressor"),
-        (["theory", f"--steps={MANY}"], "steps must be an integer >= 1 and <= 1000000000000000000, got 9"),
+        (["train", f"--compressor=quantize{'4' * 5000}"], "compressor"),
+        (
+            ["reproduce", "theory", f"--steps={MANY}"],
+            "steps must be an integer >= 1 and <= 1000000",
+        ),
         (["landscape", "run", "--points=100000001"], "points must be an integer >= 3 and <= 2001, got 1000"),
-        (["bench", "input", "--method=x"], "method must be one of dpsgd, "),
-        (["bench", "input", "--model=x"], "model must be one of "),
-        (["bench", "growth", "--plot=x.exe"], "plot must end in .png, .pdf or .svg, got 'x.exe'"),
         (["list", ".", "--flagfile=binary"], "flagfile must be a text of options"),
         (["list", ".", "--flagfile=pipe"], "flagfile must be a file, got 'pipe'"),
         (["report", "run", "--output=."], "output must be a file, new or to be replaced, got '.'"),
@@ -97,9 +97,9 @@ def test_numbers_and_files_that_cannot_be(arguments, told, tmp_path, monkeypatch
 
 
 def test_a_value_as_long_as_a_book_is_shown_by_its_ends(capsys):
-    assert cli.main(["saddle", "config", f"--config.model={'a' * 50_000}{'z' * 50_000}"]) == 2
+    assert cli.main(["saddle", "settings", f"--schedule={'a' * 50_000}{'z' * 50_000}"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("saddle: model must be one of auto, ")
+    assert told.startswith("saddle: schedule must be one of step, ")
     assert " ... " in told
     assert told.endswith("zzz'\n")
     assert len(told) < 2_000
@@ -160,7 +160,7 @@ def test_folders_whose_names_are_no_utf8(verb, tmp_path, monkeypatch, capsys):
     write_run(tmp_path / NOT_UTF8)
     arguments = {"list": ["."], "figure": ["curves", NOT_UTF8, "--output=o.png"]}.get(verb, [NOT_UTF8])
     if verb == "train":
-        arguments = ["--config.model=logistic", f"--workdir={NOT_UTF8}-2", "--quiet"]
+        arguments = ["--model=logistic", f"--workdir={NOT_UTF8}-2", "--quiet"]
     opens = verb in ("evaluate", "train")
     capsys.readouterr()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), errors="backslashreplace"))
@@ -176,7 +176,7 @@ def test_streams_that_are_closed_are_not_taken_for_other_files(tmp_path):
     write_run(tmp_path / "run")
     program = (
         "import os, sys\nos.close(2)\nos.close(0)\nsys.stderr = None\n"
-        "from saddle_jax.cli import streams\nstreams.mend()\n"
+        "from saddle_jax.cli import process\nprocess.mend_streams()\n"
         f"first = os.open({str(tmp_path / 'x')!r}, os.O_CREAT | os.O_WRONLY)\nsys.exit(first)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

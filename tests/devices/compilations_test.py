@@ -27,7 +27,7 @@ def saddle(cache, *arguments, **variables):
 
 
 def train(cache, workdir, **variables):
-    settings = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
+    settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
     done = saddle(cache, "train", *settings, f"--workdir={workdir}", **variables)
     assert done.returncode == 0, done.stderr
     result = json.loads((workdir / "result.json").read_text())

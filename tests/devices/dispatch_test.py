@@ -18,10 +18,10 @@ from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 # That of docs/commands.md; what stands behind it in a test makes it shorter.
-SWEEP = ("train", "--config.model=mlp", "--config.seeds=0,1,2", "--sweep=learning_rate:0.02,0.1,0.5")
-COMPARE = ("compare", "--seeds=0,1,2", "--config.model=mlp")
+SWEEP = ("train", "--model=mlp", "--seeds=0,1,2", "--sweep=learning_rate:0.02,0.1,0.5")
+COMPARE = ("compare", "--seeds=0,1,2", "--model=mlp")
 # Nothing is fetched between the steps: as many programs as possible are in flight.
-UNSEEN = ("--config.eval_agents=never", "--config.log_every_steps=1000", "--config.eval_every_epochs=1000")
+UNSEEN = ("--eval_agents=never", "--log_every_steps=1000", "--eval_every_epochs=1000")
 
 
 def run_on_two_devices(workdir, *arguments):
@@ -46,13 +46,13 @@ def busy(count):
 
 
 def test_readmes_sweep_ends(tmp_path):
-    printed = run_on_two_devices(tmp_path / "run", *SWEEP, "--config.epochs=4", *UNSEEN)
+    printed = run_on_two_devices(tmp_path / "run", *SWEEP, "--epochs=4", *UNSEEN)
     assert "9 in one program" in printed
     assert "learning_rate 0.5" in printed
 
 
 def test_a_comparison_of_three_seeds_ends(tmp_path):
-    shorter = ("--methods=dpsgd", "--config.epochs=10", *UNSEEN)
+    shorter = ("--methods=dpsgd", "--epochs=10", *UNSEEN)
     assert "dpsgd" in run_on_two_devices(tmp_path / "runs", *COMPARE, *shorter)
 
 
@@ -62,8 +62,8 @@ def test_a_comparison_of_three_seeds_ends(tmp_path):
     "command",
     [
         SWEEP,
-        (*COMPARE, "--methods=dpsgd,d_saddle,qgm,q_saddle,ngm,n_saddle", "--config.epochs=5"),
-        ("train", "--config.epochs=40", *UNSEEN),  # one run, far ahead of its computation
+        (*COMPARE, "--methods=dpsgd,d_saddle,qgm,q_saddle,ngm,n_saddle", "--epochs=5"),
+        ("train", "--epochs=40", *UNSEEN),  # one run, far ahead of its computation
     ],
     ids=lambda command: command[0] + str(len(command)),
 )

@@ -5,12 +5,13 @@ import subprocess
 
 import pytest
 
-from saddle_jax.cli import __main__, running
+from saddle_jax.cli import __main__
+from saddle_jax.cli import train as verbs
 from saddle_jax.devices import machine
 from saddle_jax.settings.config import Config
 
 ONE_GPU = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)"
-SMALL = ["--config.model=logistic", "--config.epochs=1", "--config.subset=320", "--config.devices=1"]
+SMALL = ["--model=logistic", "--epochs=1", "--subset=320", "--devices=1"]
 WARNING = "saddle: JAX uses the CPU, and an NVIDIA GPU is here: "
 
 
@@ -59,13 +60,13 @@ def test_training_tells_in_one_line_that_a_gpu_is_not_used(tmp_path, nvidia_smi,
     assert train(tmp_path / "run") == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(WARNING)
-    assert "SADDLE_EXTRAS=cuda bin/saddle version" in line
+    assert "SADDLE_EXTRAS=cuda bin/saddle --version" in line
 
 
 def test_jax_for_cuda_that_does_not_work_has_another_remedy(nvidia_smi, capsys, monkeypatch):
     nvidia_smi(ONE_GPU)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    running.tell_unused_gpu()
+    verbs._tell_unused_gpu()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(WARNING)
     assert "tells what JAX for CUDA lacks" in line
@@ -74,18 +75,18 @@ def test_jax_for_cuda_that_does_not_work_has_another_remedy(nvidia_smi, capsys, 
 @pytest.mark.parametrize(("name", "value"), [("JAX_PLATFORMS", "cpu"), ("CUDA_VISIBLE_DEVICES", "")])
 def test_who_wants_the_cpu_is_told_nothing(nvidia_smi, capsys, monkeypatch, name, value):
     nvidia_smi(ONE_GPU)
-    running.tell_unused_gpu()
+    verbs._tell_unused_gpu()
     assert capsys.readouterr().err
     monkeypatch.setenv(name, value)
-    running.tell_unused_gpu()
+    verbs._tell_unused_gpu()
     assert not capsys.readouterr().err
 
 
 def test_several_runs_tell_it_once(tmp_path, nvidia_smi, capsys, monkeypatch):
     nvidia_smi(ONE_GPU)
-    monkeypatch.setattr(running, "run_training", lambda config, workdir, **_: {"status": "finished"})
+    monkeypatch.setattr(verbs, "run_training", lambda config, workdir, **_: {"status": "finished"})
     runs = {tmp_path / "one": Config(), tmp_path / "two": Config(seed=1)}
-    assert running.run_several(runs, quiet=False) == ([], 0)
+    assert verbs.run_several(runs, quiet=False) == ([], 0)
     assert capsys.readouterr().err.count(WARNING) == 1
-    assert running.run_several(runs, quiet=True) == ([], 0)
+    assert verbs.run_several(runs, quiet=True) == ([], 0)
     assert capsys.readouterr().err == ""

@@ -51,11 +51,11 @@ def test_it_says_where():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["--config.devices=9"], "devices must be at most 4, the number available, got 9"),
-        (["--config.devices=0"], "devices must be auto or a whole number >= 1, got '0'"),
-        (["--config.devices=all"], "devices must be auto or a whole number >= 1, got 'all'"),
-        (["--config.agents=3", "--config.devices=4"], "devices must be at most agents = 3, or a multiple"),
-        (["--config.agents_per_call=-1"], "agents_per_call must be an integer >= 0, got -1"),
+        (["--devices=9"], "devices must be at most 4, the number available, got 9"),
+        (["--devices=0"], "devices must be auto or a whole number >= 1, got '0'"),
+        (["--devices=all"], "devices must be auto or a whole number >= 1, got 'all'"),
+        (["--agents=3", "--devices=4"], "devices must be at most agents = 3, or a multiple"),
+        (["--agents_per_call=-1"], "agents_per_call must be an integer >= 0, got -1"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(settings, message, tmp_path, capsys):
@@ -167,8 +167,8 @@ def test_eight_devices_are_no_different(tmp_path):
     """In a process of its own: this one has four."""
     config = Config(model="logistic", agents=9, epochs=1, devices="1")
     alone = loop.train(config, tmp_path / "1", QUIET)
-    command = [sys.executable, "-m", "saddle_jax.cli", "train", "--quiet", "--config.model=logistic"]
-    settings = ["--config.agents=9", "--config.epochs=1", "--config.devices=8"]
+    command = [sys.executable, "-m", "saddle_jax.cli", "train", "--quiet", "--model=logistic"]
+    settings = ["--agents=9", "--epochs=1", "--devices=8"]
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "8"}
     workdir = tmp_path / "8"
     subprocess.run([*command, *settings, f"--workdir={workdir}"], check=True, env=environment, timeout=300)
@@ -200,8 +200,8 @@ def test_the_command_finds_the_cores(tmp_path):
         "-m",
         "saddle_jax.cli",
         "train",
-        "--config.model=logistic",
-        "--config.epochs=1",
+        "--model=logistic",
+        "--epochs=1",
     ]
     done = subprocess.run(
         [*command, f"--workdir={tmp_path / 'run'}"],

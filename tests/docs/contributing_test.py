@@ -35,11 +35,11 @@ print(saddle_jax.__file__)
 status = pytest.main(sys.argv[1:])
 assert str(COMPRESSORS.make("half")) == "Half()"
 train = [
-    "saddle", "train", "--workdir=run", "--quiet", "--config.method=sign_descent", "--config.topology=wheel",
-    "--config.dataset=stripes", "--config.model=bottleneck", "--config.learning_rate=0.003",
-    "--config.epochs=1",
+    "saddle", "train", "--workdir=run", "--quiet", "--method=sign_descent", "--topology=wheel",
+    "--dataset=stripes", "--model=bottleneck", "--learning_rate=0.003",
+    "--epochs=1",
 ]
-assert cli.main([*train, "--config.compressor=half"]) == 2  # the method sends models whole
+assert cli.main([*train, "--compressor=half"]) == 2  # the method sends models whole
 sys.exit(status or cli.main(train))
 """
 

@@ -12,7 +12,7 @@ import pages
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.cli import __main__ as cli
+from saddle_jax.cli.verb import load
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
 from saddle_jax.settings.config import Config
@@ -78,7 +78,7 @@ def test_every_setting_is_listed_with_its_default(site):
 
 def test_every_verb_is_listed(site):
     text = re.sub(r"<[^>]+>", "", (site / "verbs.html").read_text())
-    assert {verb for verb in cli.VERBS if f"\n  {verb} " not in text} == set()
+    assert {verb for verb in load() if f"\n  {verb} " not in text} == set()
 
 
 def test_nothing_is_loaded_from_a_network(site):

@@ -89,7 +89,7 @@ def test_it_is_the_run_of_the_command(problem, tmp_path):
         "epochs": 4, "batch_size": 16, "schedule": "constant", "weight_decay": 0.0, "eval_every_epochs": 2,
         "devices": 1,
     }  # fmt: skip
-    flags = [f"--config.{name}={value}" for name, value in settings.items()]
+    flags = [f"--{name}={value}" for name, value in settings.items()]
     assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'named'}", "--quiet", *flags]) == 0
     theirs = json.loads((tmp_path / "named" / "result.json").read_text())
     assert ours["params_sha256"] == theirs["params_sha256"]

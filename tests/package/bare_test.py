@@ -11,8 +11,8 @@ import sys
 import pytest
 from imports_test import ALSO
 
-from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import extras, running
+from saddle_jax.cli import process, train
+from saddle_jax.cli.verb import load
 from saddle_jax.settings.config import Config
 from saddle_jax.version import __version__
 
@@ -28,7 +28,8 @@ ARGUMENTS = {
     "landscape": ["run"],
     "reproduce": ["--table=1", "--scale=smoke"],
     "compare": ["--methods=qgm", "--workdir=compared"],
-    "data": ["show", "digits"],
+    "data show": ["digits"],
+    "data prepare": ["digits"],
     "topology": ["ring", "4"],
 }
 WITHOUT_EXTRAS = """
@@ -41,12 +42,13 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.cli.verb import load
 
 found = {}
-for verb in cli.VERBS:
+for verb in load():
     with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(io.StringIO()):
         try:
-            status = cli.main(["saddle", verb, *json.loads(sys.argv[2]).get(verb, [])])
+            status = cli.main(["saddle", *verb.split(), *json.loads(sys.argv[2]).get(verb, [])])
         except BaseException:
             status = traceback.format_exc()
     found[verb] = [status, errors.getvalue()]
@@ -56,7 +58,7 @@ print(json.dumps(found))
 
 def without_extras(folder):
     """Status and errors of every verb where the extras' packages cannot be imported."""
-    blocked = sorted({name.partition(".")[0] for name in extras.OPTIONAL} | {"tensorflow", "torch"})
+    blocked = sorted({name.partition(".")[0] for name in process.OPTIONAL} | {"tensorflow", "torch"})
     command = [sys.executable, "-c", WITHOUT_EXTRAS, json.dumps(blocked), json.dumps(ARGUMENTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     return json.loads(done.stdout.splitlines()[-1])
@@ -64,7 +66,7 @@ def without_extras(folder):
 
 def test_without_the_extras_every_verb_works_or_tells_in_one_line_what_it_needs(tmp_path):
     found = without_extras(tmp_path)
-    assert found.keys() == cli.VERBS.keys()
+    assert found.keys() == load().keys()
     for verb, (status, errors) in found.items():
         assert status in (0, 2), f"{verb}: {status}"
         assert len(errors.splitlines()) == (status != 0), f"{verb}: {errors}"
@@ -73,28 +75,27 @@ def test_without_the_extras_every_verb_works_or_tells_in_one_line_what_it_needs(
         "saddle: flax is not installed: train needs pip install 'saddle_jax[all]'\n",
     ]
     assert list(tmp_path.iterdir()) == []
-    assert found["doctor"][0] == 0  # it says what to install
+    assert found["check"][0] == 0  # it says what to install
 
 
-def test_a_missing_module_that_no_extra_brings_keeps_its_traceback(monkeypatch):
+def test_a_missing_module_that_no_extra_brings_keeps_its_traceback():
     for missing in ("no_such_module", "flax.no_such_part"):
-        monkeypatch.setitem(cli.VERBS, "train", (missing, "run"))
         with pytest.raises(ModuleNotFoundError, match=missing):
-            cli.main(["saddle", "train"])
+            process.tell(ModuleNotFoundError(f"No module named {missing!r}", name=missing))
 
 
 def test_what_is_needed_at_the_end_is_told_at_the_start(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        extras.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name
+        process.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name
     )
     with pytest.raises(ModuleNotFoundError, match="matplotlib"):
-        running.run_training(Config(), tmp_path / "run", quiet=True)
+        train.run_training(Config(), tmp_path / "run", quiet=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_list_of_optional_packages_is_what_the_code_imports():
-    told_elsewhere = {"pandas", "tensorflow", "torch"}  # each by the one function that wants it
-    ours = {name.partition(".")[0] for name in extras.OPTIONAL}
+    told_elsewhere = {"pandas", "rich", "tensorflow", "torch"}  # each by the one function that wants it
+    ours = {name.partition(".")[0] for name in process.OPTIONAL}
     assert ours == set().union(*ALSO.values()) - told_elsewhere
 
 

@@ -35,6 +35,7 @@ ALSO = {
     "data": {"PIL", "tensorflow", "tensorflow_datasets", "tqdm"},
     "report": {"matplotlib"},
     "papers": {"matplotlib"},
+    "cli": {"rich"},
     "experiment.py": {"pandas"},
 }
 

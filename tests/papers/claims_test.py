@@ -128,4 +128,4 @@ def test_claims_need_no_runs_and_no_table(tmp_path, monkeypatch, capsys):
     assert "efficient: 1.75 % below Q-SADDLe" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
     assert main(["saddle", "reproduce", "--claims", "--table=1"]) == 2
-    assert capsys.readouterr().err == "saddle: claims must stand alone: they are about all tables\n"
+    assert capsys.readouterr().err == "saddle: claims must stand alone: it is about all tables\n"

@@ -29,7 +29,7 @@ def test_what_travels_is_more_than_is_printed_where_signs_and_scales_do():
 
 
 def test_the_command(capsys):
-    assert cli.main(["saddle", "cost", "--table=4", "--json"]) == 0
+    assert cli.main(["saddle", "reproduce", "costs", "--table=4", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 4
     assert rows[0] == {
@@ -42,7 +42,7 @@ def test_the_command(capsys):
         "derived_gb": 110.25,
         "wire_gb": rows[0]["wire_gb"],
     }
-    assert cli.main(["saddle", "cost", "--table=top-k"]) == 0
+    assert cli.main(["saddle", "reproduce", "costs", "--table=top-k"]) == 0
     assert "3 of 3 printed figures derived exactly" in capsys.readouterr().out
-    assert cli.main(["saddle", "cost", "--table=9"]) == 2
+    assert cli.main(["saddle", "reproduce", "costs", "--table=9"]) == 2
     assert "table must be one of 1, 2, 3, 4, top-k, got '9'" in capsys.readouterr().err

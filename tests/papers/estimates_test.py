@@ -1,4 +1,4 @@
-"""What of the theorem a run keeps, and `saddle theory`."""
+"""What of the theorem a run keeps, and `saddle reproduce theory`."""
 
 import dataclasses
 import json
@@ -128,7 +128,7 @@ def test_what_lies_outside_of_the_theorem_is_told():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("theory") / "run"
-    settings = [f"--config.{name}={value}" for name, value in SMALL.to_json().items() if name != "data_dir"]
+    settings = [f"--{name}={value}" for name, value in SMALL.to_json().items() if name != "data_dir"]
     assert cli.main(["saddle", "train", "--quiet", f"--workdir={workdir}", *settings]) == 0
     return workdir
 
@@ -136,17 +136,19 @@ def run(tmp_path_factory):
 def test_the_command_prints_terms_and_conditions(capsys):
     flags = ["--L=2", "--sigma=3", "--delta=1", "--gap=10", "--eta=0.1", "--beta=0.5", "--rho=0.5"]
     flags += ["--agents=4", "--topology=ring", "--steps=100"]
-    assert cli.main(["saddle", "theory", *flags]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", *flags]) == 0
     out = capsys.readouterr().out
     assert re.search(r"noise, mean +6 eta~ L / n +sigma\^2 +5\.4 ", out)
     assert re.search(r"eta <= lambda / \(7 L\) +theorem +0\.1 +0\.06349 +violated by a factor of 1\.58", out)
-    assert cli.main(["saddle", "theory", *flags, "--mu=0.25", "--json"]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", *flags, "--mu=0.25", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     lambda_ = 1 - 1 / 9
     setting = dataclasses.replace(BY_HAND, lambda_=lambda_, mu=0.25)
     assert content["bound"]["total"] == pytest.approx(bound(setting).total)
     assert [c["holds"] for c in content["conditions"]] == [c.holds for c in conditions(setting)]
-    assert cli.main(["saddle", "theory", "--json"]) == 0  # by default, the largest eta that is allowed
+    assert (
+        cli.main(["saddle", "reproduce", "theory", "--json"]) == 0
+    )  # by default, the largest eta that is allowed
     content = json.loads(capsys.readouterr().out)
     assert all(c["holds"] for c in content["conditions"])
     assert content["conditions"][2]["limit"] is None  # beta = 0
@@ -155,7 +157,14 @@ def test_the_command_prints_terms_and_conditions(capsys):
 def test_the_command_measures_and_draws(capsys, tmp_path, monkeypatch):
     short = [point(2, 1.0, 0.1), point(4, 0.6, 0.02)]
     monkeypatch.setattr(testbed, "sweep", lambda report: [report(p) or p for p in short])
-    command = ["theory", "--testbed", "--agents=2", "--steps=50", f"--workdir={tmp_path / 'out'}"]
+    command = [
+        "reproduce",
+        "theory",
+        "--testbed",
+        "--agents=2",
+        "--steps=50",
+        f"--workdir={tmp_path / 'out'}",
+    ]
     assert cli.main(["saddle", *command]) == 0
     out = capsys.readouterr().out
     assert re.search(r"Q-SADDLe on quadratics with these constants: .* the bound is [0-9.]+\n", out)
@@ -175,36 +184,36 @@ def test_the_command_shows_the_corollary_by_graph_and_momentum(capsys, tmp_path,
     last = of_steps(400, 0.5)
     case = testbed.Case("ring", 0.9, (of_steps(100, 1.0), last), (last, point(16, 0.25, 0.01)))
     monkeypatch.setattr(testbed, "measure_cases", lambda report: [report(case) or case])
-    assert cli.main(["saddle", "theory", "--corollary", f"--workdir={tmp_path}"]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", "--corollary", f"--workdir={tmp_path}"]) == 0
     shown = capsys.readouterr().out
     assert "measured: ring, beta 0.9" in shown
     assert re.search(
         r"^ring +\S+ +0\.9 +-0\.500 \+- \S+ +-0\.500 \+- \S+ +-0\.500 ", shown, flags=re.MULTILINE
     )
     assert (tmp_path / "corollary.png").read_bytes().startswith(b"\x89PNG")
-    assert cli.main(["saddle", "theory", "--corollary", "--json"]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", "--corollary", "--json"]) == 0
     (content,) = json.loads(capsys.readouterr().out)["corollary"]
     assert [one["steps"] for one in content["points"]] == [100, 400, BY_HAND.steps]
     assert content["slope_over_steps"]["value"] == pytest.approx(-0.5)
-    assert cli.main(["saddle", "theory", "--corollary", "--beta=0.5"]) == 2
+    assert cli.main(["saddle", "reproduce", "theory", "--corollary", "--beta=0.5"]) == 2
     assert "beta must not be given with --corollary" in capsys.readouterr().err
 
 
 def test_what_is_not_finite_is_null_in_json(capsys, monkeypatch):
     diverged = [point(2, 1.0, 0.1), point(4, float("nan"), 0.1)]
     monkeypatch.setattr(testbed, "sweep", lambda report: diverged)
-    assert cli.main(["saddle", "theory", "--testbed", "--agents=2", "--steps=50", "--json"]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", "--testbed", "--agents=2", "--steps=50", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [p["mean"] for p in content["speedup"]] == [1.0, None]
     assert content["slope"]["value"] is None
 
 
 def test_the_command_on_a_run(run, capsys):
-    assert cli.main(["saddle", "theory", str(run), "--samples=32"]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", str(run), "--samples=32"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"beta / \(1 - beta\) <= lambda / 21 +proof only +9 ", out)
     assert "outside of the theorem: Nesterov" in out
-    assert cli.main(["saddle", "theory", str(run), "--samples=0", "--json"]) == 0
+    assert cli.main(["saddle", "reproduce", "theory", str(run), "--samples=0", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     config = SMALL
     found = measured.Estimates(**content["estimates"])
@@ -232,7 +241,7 @@ MISTAKES = {
 def test_mistakes_are_one_line(case, capsys, tmp_path, monkeypatch):
     arguments, message = MISTAKES[case]
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["saddle", "theory", *arguments]) == 2
+    assert cli.main(["saddle", "reproduce", "theory", *arguments]) == 2
     error = capsys.readouterr().err
     assert re.search(message, error)
     assert error.count("\n") == 1
@@ -240,10 +249,10 @@ def test_mistakes_are_one_line(case, capsys, tmp_path, monkeypatch):
 
 
 def test_a_run_that_cannot_be_measured_is_a_mistake(run, capsys, tmp_path):
-    assert cli.main(["saddle", "theory", str(run), "--samples=20"]) == 2
+    assert cli.main(["saddle", "reproduce", "theory", str(run), "--samples=20"]) == 2
     assert "samples must be 0 or at least two batches, 32, got 20" in capsys.readouterr().err
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
-    assert cli.main(["saddle", "theory", str(tmp_path)]) == 2
+    assert cli.main(["saddle", "reproduce", "theory", str(tmp_path)]) == 2
     assert "has no whole checkpoint: train it first" in capsys.readouterr().err
     alone = build(dataclasses.replace(SMALL, topology="isolated"))
     with pytest.raises(ValueError, match=r"the theorem needs agents that mix, got isolated\(3\)"):

@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from saddle_jax.cli.__main__ import VERBS, main
+from saddle_jax.cli.__main__ import main
+from saddle_jax.cli.verb import first_words, load
 from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.papers import runs
 from saddle_jax.papers.common import SCALES
@@ -54,9 +55,10 @@ def test_reproduce_runs_what_is_missing_and_writes_the_table(tmp_path, capsys):
 
 
 def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
+    load()
     for figure in FIGURES.values():
         for picture in figure.pictures:
-            assert command_of(picture, Place("out", [1], 64))[0] in VERBS
+            assert command_of(picture, Place("out", [1], 64))[0] in first_words()
         if figure.table is not None:
             names = [entry.name for entry in EXPERIMENTS[figure.table].entries]
             for part in figure.rows:
@@ -194,7 +196,7 @@ def test_a_size_is_that_of_the_papers_data_without_the_data():
     ("arguments", "expected"),
     [
         (["--table=17"], r"table must be one of 1, 2, 3, .*, 9, got '17'$"),
-        (["--table=12"], r"table must be .*, got '12'; `saddle cost` has tables 10 to 14"),
+        (["--table=12"], r"table must be .*, got '12'; `saddle reproduce costs` has tables 10 to 14"),
         ([], r"table must be one of .*, got nothing"),
         (["--table=1", "--rows=ring11"], r"rows must match a row of table 1, such as \S+, got ring11"),
         (["--table=1", "--scale=big"], r"scale must be one of full, long, cpu, study, smoke, got 'big'"),
@@ -261,7 +263,7 @@ def test_runs_of_another_reading_have_folders_and_tables_of_their_own(tmp_path, 
     command += ["--seeds=1", f"--workdir={tmp_path}"]
     assert main([*command, "--quiet"]) == 0
     capsys.readouterr()
-    assert main([*command, "--config.order=paper"]) == 0
+    assert main([*command, "--order=paper"]) == 0
     shown = capsys.readouterr().out
     assert "2 runs, 1 of them made already" in shown  # without a compressor there is no order
     assert shown.count("order=paper") >= 3
@@ -274,5 +276,5 @@ def test_runs_of_another_reading_have_folders_and_tables_of_their_own(tmp_path, 
     assert about["config"]["order"] == "paper"
     assert "order=paper" in (tmp_path / "table-1-smoke-order=paper.md").read_text()
     assert "order=paper" not in (tmp_path / "table-1-smoke.md").read_text()
-    assert main([*command, "--config.order=mine"]) == 2
+    assert main([*command, "--order=mine"]) == 2
     assert re.fullmatch(r"saddle: order must be one of choco, paper, got 'mine'\n", capsys.readouterr().err)

@@ -90,19 +90,19 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
     needed = forecast(config, HERE).total
     monkeypatch.setattr(memory, "available", lambda: needed - 1)
     settings = [
-        "--config.agents=12",
-        "--config.model=mlp",
-        "--config.devices=1",
-        "--config.agents_per_call=1",
+        "--agents=12",
+        "--model=mlp",
+        "--devices=1",
+        "--agents_per_call=1",
     ]
-    settings += ["--config.compressor=sign", "--config.method=n_saddle"]
-    assert cli.main(["saddle", "plan", "--target=here", "--json", *settings]) == 2
+    settings += ["--compressor=sign", "--method=n_saddle"]
+    assert cli.main(["saddle", "train", "--plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"]
     assert [line.partition(":")[0] for line in found["advice"]] == ["compressor=none"]
     assert forecast(dataclasses.replace(config, compressor="none"), HERE).fits
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    assert cli.main(["saddle", "plan", "--target=here", *settings]) == 2
+    assert cli.main(["saddle", "train", "--plan", "--target=here", *settings]) == 2
     text = capsys.readouterr().out
     assert "fits        NO: " in text
     assert "to change   fewer agents, a smaller model or devices with more memory" in text
@@ -179,7 +179,7 @@ def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):
 
 def test_mistakes(monkeypatch, capsys):
     for text in ("a41", "a40x0", "v5e", "v5e:4", "a40x", "x4", ""):
-        assert cli.main(["saddle", "plan", f"--target={text}"]) == 2
+        assert cli.main(["saddle", "train", "--plan", f"--target={text}"]) == 2
         error = capsys.readouterr().err
         assert error.startswith("saddle: target must be here, one of a40, a100, h100, l4 with a number")
         assert error.endswith(f"got {text!r}\n")

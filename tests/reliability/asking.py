@@ -5,7 +5,7 @@ import io
 import warnings
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.cli import streams
+from saddle_jax.cli import process
 
 # 1 is for runs that diverged alone, 130 and 141 for signals and closed pipes: none of these can be here.
 USUAL = (0, 2, 3)
@@ -23,11 +23,8 @@ def ask(*arguments):
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
     error = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), warnings.catch_warnings():
-        streams.silence_libraries()  # as the command does before it comes to its verb
-        try:
-            status = cli.main(["saddle", *map(str, arguments)])
-        except SystemExit as ended:  # --help
-            status = ended.code or 0
+        process.silence_libraries()  # as the command does before it comes to its verb
+        status = cli.main(["saddle", *map(str, arguments)])
     texts = []
     for stream in (out, error):
         stream.flush()

@@ -154,7 +154,7 @@ def main(jobs):
     import tensorboardX
     import tqdm
 
-    import saddle_jax.cli.running
+    import saddle_jax.cli.train
     import saddle_jax.report.figures
     import saddle_jax.training.loop
 

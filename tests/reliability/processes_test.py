@@ -18,7 +18,7 @@ from hosts_test import ends, free_port, saddle_train
 
 CLASS = "D"
 pytestmark = pytest.mark.slow
-FEWER = ("--config.epochs=8", "--config.checkpoint_every_steps=10", "--config.eval_every_epochs=8")
+FEWER = ("--epochs=8", "--checkpoint_every_steps=10", "--eval_every_epochs=8")
 
 
 @pytest.fixture(autouse=True)

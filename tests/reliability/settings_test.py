@@ -31,8 +31,8 @@ def test_every_setting_with_senseless_values(attack):
     """What is accepted must be buildable, or be refused by a line of its own, too."""
     for field in dataclasses.fields(Config):
         for value in VALUES:
-            with attack.attempt(f"--config.{field.name}={value[:60]!r}"):
-                asked = check(ask("config", f"--config.{field.name}={value}"), (0, 2))
+            with attack.attempt(f"--{field.name}={value[:60]!r}"):
+                asked = check(ask("settings", f"--{field.name}={value}"), (0, 2))
                 if asked.status == 2:
                     assert asked.error.count("\n") == 1, asked.error
 
@@ -97,9 +97,9 @@ bench input --agents=1 | bench growth --plot=x.exe | bench --json=nowhere/x | ch
 check nowhere.py:x | check qgm --kind=x | new | new x y | new method ../x | new method 1x |
 train --x | train x | train --sweep=x | train --sweep=rho:x | train --config=nowhere.py |
 train --config=. | train --config={nul} | train --processes=2 |
-train --coordinator=x --processes=2 --process=0 | config --config.x=1 | train --config.seeds={seeds}
-| train --flagfile=binary | {nothing} | x | train --config.epochs={many} |
-train --config.epochs=2000000000 | TRAIN | --x | train -x
+train --coordinator=x --processes=2 --process=0 | config --x=1 | train --seeds={seeds}
+| train --flagfile=binary | {nothing} | x | train --epochs={many} |
+train --epochs=2000000000 | TRAIN | --x | train -x
 """
 FILLED = {"{many}": "9" * 400, "{nul}": "\0", "{nothing}": "", "{seeds}": ",".join(map(str, range(20_000)))}
 

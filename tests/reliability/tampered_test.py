@@ -23,7 +23,7 @@ LIGHT = (
     ["figure", "curves", "run", "--output=o.png"],
     ["figure", "bits", "run", "--output=o.png"],
     ["figure", "partition", "run", "--output=o.png"],
-    ["best", "."],
+    ["list", "--best", "."],
 )
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "paper.json", "landscape.npz")
 
@@ -32,7 +32,7 @@ FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "paper
 def trained(tmp_path_factory):
     """A run with everything that verbs write beside it."""
     folder = tmp_path_factory.mktemp("trained")
-    check(ask("train", f"--workdir={folder / 'run'}", "--quiet", *FLAGS, "--config.keep_checkpoints=2"), (0,))
+    check(ask("train", f"--workdir={folder / 'run'}", "--quiet", *FLAGS, "--keep_checkpoints=2"), (0,))
     run, grid = folder / "run", np.linspace(-1, 1, 3)
     (run / "sharpness.json").write_text(json.dumps({"data": "train", "images": 8, "stages": [STAGE]}))
     paper = dict.fromkeys(("table", "row", "scale"), "1") | {"paper": [90.0, 0.1]}

@@ -20,7 +20,7 @@ SETTINGS = {
     "eval_agents": "never",
     "devices": "1",
 }
-FLAGS = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
+FLAGS = [f"--{name}={value}" for name, value in SETTINGS.items()]
 
 
 def perform(jobs, folder):

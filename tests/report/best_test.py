@@ -30,7 +30,7 @@ def write(folder, config, result, **about):
 
 
 def best(capsys, *arguments, status=0):
-    assert cli.main(["saddle", "best", *map(str, arguments)]) == status
+    assert cli.main(["saddle", "list", "--best", *map(str, arguments)]) == status
     return capsys.readouterr()
 
 

@@ -32,7 +32,19 @@ def written(tmp_path, **more):
 def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
     lines = metrics(gradient_norm_by_layer=lambda step: [step, 1.0], learning_rate=lambda step: 1 / step)
     folder = written(tmp_path, lines=lines)
-    assert main(["saddle", "downsample", str(folder), f"--output={tmp_path / 'kept'}", "--every=3"]) == 0
+    assert (
+        main(
+            [
+                "saddle",
+                "export",
+                "--downsample=10",
+                str(folder),
+                f"--output={tmp_path / 'kept'}",
+                "--downsample=3",
+            ]
+        )
+        == 0
+    )
     copy = tmp_path / "kept" / "one"
     assert capsys.readouterr().out == f"{copy}\n"
     assert sorted(path.name for path in copy.iterdir()) == [
@@ -77,13 +89,13 @@ def test_means_of_trials_are_number_by_number_and_hide_nothing():
 
 def test_a_copy_may_be_made_again_but_replaces_no_other_run(tmp_path, capsys):
     folder = written(tmp_path)
-    command = ["saddle", "downsample", str(folder), f"--output={tmp_path / 'kept'}"]
+    command = ["saddle", "export", "--downsample=10", str(folder), f"--output={tmp_path / 'kept'}"]
     assert main(command) == main(command) == 0
     (folder / "sharpness.json").unlink()  # as of a run that was made again and not measured yet
     assert main(command) == 0
     assert not (tmp_path / "kept" / "one" / "sharpness.json").exists()
     other = write_run(tmp_path / "more" / "one", dataclasses.replace(SMALL, seed=5))
-    assert main(["saddle", "downsample", str(other), f"--output={tmp_path / 'kept'}"]) == 2
+    assert main(["saddle", "export", "--downsample=10", str(other), f"--output={tmp_path / 'kept'}"]) == 2
     assert "holds a run with other settings: seed 0 -> 5" in capsys.readouterr().err
 
 
@@ -100,7 +112,7 @@ def test_mistakes_are_told_in_one_line(status, output, expected, tmp_path, capsy
     folder = written(tmp_path, status=status)
     before = (folder / "config.json").read_text()
     arguments = [f"--output={tmp_path / output}"] if output else []
-    assert main(["saddle", "downsample", str(folder), *arguments]) == 2
+    assert main(["saddle", "export", "--downsample=10", str(folder), *arguments]) == 2
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1

@@ -126,7 +126,7 @@ def test_folders_without_later_records_and_without_metrics(tmp_path):
     links = [found["href"] for found, _ in tree.find("a") if found["href"] != "#main"]
     assert links == [f"#{name}" for name in shown]
     ((_, more),) = tree.find("section", id="more")
-    for command in ("saddle sharpness DIR", "saddle landscape DIR", "--config.eval_agents=always"):
+    for command in ("saddle sharpness DIR", "saddle landscape DIR", "--eval_agents=always"):
         assert command in more
 
 

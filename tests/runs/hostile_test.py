@@ -185,7 +185,7 @@ def test_verbs_leave_what_links_point_to_alone(tmp_path):
     for name in links:
         (run / name).symlink_to(victim)
     settings = {"model": "logistic", "agents": 2, "epochs": 1, "eval_agents": "never", "devices": "1"}
-    train = ["train", f"--workdir={run}", "--quiet", *(f"--config.{k}={v}" for k, v in settings.items())]
+    train = ["train", f"--workdir={run}", "--quiet", *(f"--{k}={v}" for k, v in settings.items())]
     small = ["--images=8", "--iterations=2"]
     landscape = ["landscape", str(run), "--images=8", "--points=3"]
     for command in (
@@ -272,7 +272,7 @@ def special(kind, path):
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder", "link", "link to a device", "socket"])
-@pytest.mark.parametrize("verb", ["report", "export", "figure", "sharpness", "data", "bench"])
+@pytest.mark.parametrize("verb", ["report", "export", "figure", "sharpness", "data"])
 def test_outputs_that_are_no_files_are_refused(verb, kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run")
@@ -281,7 +281,6 @@ def test_outputs_that_are_no_files_are_refused(verb, kind, tmp_path, monkeypatch
     commands = {
         "figure": ["figure", "curves", "run", "--output=out.png"],
         "data": ["data", "show", "digits", "--plot=out.png"],
-        "bench": ["bench", "many", "--json=out.png"],
     }
     assert cli.main(["saddle", *commands.get(verb, [verb, "run", "--output=out.png"])]) == 2
     told = capsys.readouterr().err

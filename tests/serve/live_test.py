@@ -43,7 +43,7 @@ def train(workdir):
         "model": "logistic", "agents": 4, "epochs": 60, "log_every_steps": 2, "eval_every_epochs": 1,
         "eval_agents": "always", "devices": 1, "checkpoint_every_steps": 100_000,
     }  # fmt: skip
-    flags = [f"--config.{name}={value}" for name, value in settings.items()]
+    flags = [f"--{name}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", "saddle_jax.cli", "train", *flags, f"--workdir={workdir}", "--quiet"]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "JAX_PLATFORMS": "cpu"})
 

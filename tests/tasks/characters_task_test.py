@@ -13,7 +13,7 @@ from saddle_jax.training.build import build
 def test_a_few_agents_learn_the_text_and_tables_show_perplexity(tmp_path, capsys):
     settings = {"dataset": "characters", "agents": 2, "method": "qgm", "subset": 2000, "epochs": 2}
     settings |= {"devices": 1, "eval_every_epochs": 1, "eval_agents": "never", "schedule": "constant"}
-    arguments = [f"--config.{name}={value}" for name, value in settings.items()]
+    arguments = [f"--{name}={value}" for name, value in settings.items()]
     assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'run'}", *arguments]) == 0
     printed = capsys.readouterr().out
     assert "language, by perplexity (lower is better)" in printed

@@ -160,7 +160,7 @@ def test_the_verbs_speak_of_the_distance(trained, capsys, tmp_path):
 def test_methods_are_compared_by_their_distance(tmp_path, capsys):
     settings = {"dataset": SMALL.dataset, "agents": 4, "batch_size": 0, "epochs": 150, "beta": 0.0}
     settings |= {"schedule": "constant", "devices": 1, "learning_rate": 0.5, "eval_every_epochs": 150}
-    arguments = [f"--config.{name}={value}" for name, value in settings.items()]
+    arguments = [f"--{name}={value}" for name, value in settings.items()]
     arguments += ["--methods=dpsgd,gradient_tracking", "--seeds=0", f"--workdir={tmp_path}", "--quiet"]
     assert cli.main(["saddle", "compare", *arguments]) == 0
     printed = capsys.readouterr().out

@@ -10,7 +10,7 @@ from bringing import BROUGHT, MINE, saddle
 from saddle_jax.runs import run_folder
 
 VERBS = [["evaluate"], ["export"], ["sharpness", "--images=32", "--iterations=2"],
-         ["landscape", "--images=32", "--points=3"], ["theory", "--samples=128"]]  # fmt: skip
+         ["landscape", "--images=32", "--points=3"], ["reproduce", "theory", "--samples=128"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
@@ -97,7 +97,7 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
     assert saddle("figure", "curves", "run", "--output=a.png") == 0
     assert saddle("figure", "partition", "run", "--output=a.png") == 0
     assert saddle("figure", "bits", "run", "--output=a.png") == 0
-    assert saddle("config", *BROUGHT) == 0
+    assert saddle("settings", *BROUGHT) == 0
     run_folder.check_same(copied / "run", run_folder.read_config(copied / "run"))
     for verb in ("evaluate", "export", "sharpness", "landscape", "theory"):
         assert saddle(verb, "run") == 2

@@ -65,7 +65,7 @@ def scaled(apply, scale=1.0):
 def five(*_):
     return 5
 """
-SMALL = ["--config.agents=4", "--config.epochs=2", "--config.batch_size=10", "--config.method=qgm", "--quiet"]
+SMALL = ["--agents=4", "--epochs=2", "--batch_size=10", "--method=qgm", "--quiet"]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def result(workdir="run"):
 
 @pytest.mark.parametrize("model", ["Net", "Net(width=6)", "Other", "Other(width=6)", "pair"])
 def test_models(model, here, capsys):
-    flags = ["--config.dataset=mine.py:load", f"--config.model=mine.py:{model}"]
+    flags = ["--dataset=mine.py:load", f"--model=mine.py:{model}"]
     assert train(*flags) == 0
     assert result()["test_accuracy"] > 0.4
     numbers = {"Net": 26, "Net(width=6)": 38, "Other": 26, "Other(width=6)": 38, "pair": 6}
@@ -100,14 +100,14 @@ def test_models(model, here, capsys):
 
 def test_a_loss_of_parameters_and_one_of_the_model(here):
     hinge = [
-        "--config.dataset=mine.py:load",
-        "--config.model=mine.py:pair",
-        "--config.objective=mine.py:hinge",
+        "--dataset=mine.py:load",
+        "--model=mine.py:pair",
+        "--objective=mine.py:hinge",
     ]
-    assert train(*hinge, "--config.seeds=0,1", "--config.faults=faults(drop=0.2)") == 0
+    assert train(*hinge, "--seeds=0,1", "--faults.drop=0.2") == 0
     assert len(result()["trials"]) == 2
-    scaled = ["--config.dataset=mine.py:numbers", "--config.model=mlp"]
-    assert train(*scaled, "--config.objective=mine.py:scaled(scale=2.0)", workdir="twice") == 0
+    scaled = ["--dataset=mine.py:numbers", "--model=mlp"]
+    assert train(*scaled, "--objective=mine.py:scaled(scale=2.0)", workdir="twice") == 0
     assert train(*scaled, workdir="squares") == 0
     assert "test_rmse" in result("squares")
     assert result("twice")["status"] == "finished"
@@ -116,7 +116,7 @@ def test_a_loss_of_parameters_and_one_of_the_model(here):
 
 
 def test_a_changed_file_is_refused(here, capsys):
-    flags = ["--config.dataset=mine.py:load", "--config.model=mine.py:Net"]
+    flags = ["--dataset=mine.py:load", "--model=mine.py:Net"]
     assert train(*flags) == 0
     (here / "mine.py").write_text(MINE.replace("nn.relu", "nn.tanh"))
     assert train(*flags) == 2
@@ -128,7 +128,7 @@ def test_a_changed_file_is_refused(here, capsys):
 def test_data_in_a_file_are_read_again_with_consent(here, capsys):
     x = np.random.default_rng(0).normal(size=(200, 3))
     np.savez("points.npz", x_train=x, y_train=x[:, 0] > 0, x_test=x, y_test=x[:, 0] > 0)  # two classes
-    assert train("--config.dataset=points.npz", "--config.model=mlp") == 0
+    assert train("--dataset=points.npz", "--model=mlp") == 0
     assert result()["test_accuracy"] > 0.6
     assert cli.main(["saddle", "evaluate", "run"]) == 2
     assert "read only when you say so: add --data_dir=points.npz" in capsys.readouterr().err
@@ -156,7 +156,7 @@ MISTAKES = {
 def test_a_mistake_is_one_line_and_nothing_is_written(mistake, here, capsys):
     flag, told = MISTAKES[mistake]
     flags = {"dataset": "mine.py:load", "model": "mlp"} | dict(one.split("=", 1) for one in flag.split())
-    assert train(*(f"--config.{name}={value}" for name, value in flags.items())) == 2
+    assert train(*(f"--{name}={value}" for name, value in flags.items())) == 2
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1

@@ -25,25 +25,17 @@ def test_brought_things_train_as_ours_do(folder, capsys):
 
 
 WAYS = {
-    "devices": (["--config.devices=4"], ["--config.devices=4"]),
-    "faults": (["--config.faults=faults(drop=0.1)", "--config.compressor=none"],) * 2,
-    "trials": (["--config.seeds=0,1"], ["--config.seeds=0,1"]),
+    "devices": (["--devices=4"], ["--devices=4"]),
+    "faults": (["--faults.drop=0.1", "--compressor=none"],) * 2,
+    "trials": (["--seeds=0,1"], ["--seeds=0,1"]),
     "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
-    "a graph in a file": (["--config.topology=four.edges"], ["--config.topology=ring"]),
+    "a graph in a file": (["--topology=four.edges"], ["--topology=ring"]),
     "turns": (
-        ["--config.topology=complete+mine.py:graph+four.edges", "--config.compressor=none"],
-        ["--config.topology=complete+ring+ring", "--config.compressor=none"],
+        ["--topology=complete+mine.py:graph+four.edges", "--compressor=none"],
+        ["--topology=complete+ring+ring", "--compressor=none"],
     ),
-    "drawn": (["--config.topology=mine.py:drawn"], ["--config.topology=erdos_renyi(0.8)"]),
-    "all at once": (
-        [
-            "--config.devices=4",
-            "--config.seeds=0,1",
-            "--config.faults=faults(drop=0.1)",
-            "--config.compressor=none",
-        ],
-    )
-    * 2,
+    "drawn": (["--topology=mine.py:drawn"], ["--topology=erdos_renyi(0.8)"]),
+    "all at once": (["--devices=4", "--seeds=0,1", "--faults.drop=0.1", "--compressor=none"],) * 2,
 }
 
 
@@ -59,7 +51,7 @@ def test_trials_devices_faults_and_sweeps_have_them(folder, way):
 
 def test_a_module_is_found_where_python_finds_it(folder, monkeypatch, capsys):
     (folder / "mine.py").rename(folder / "my_methods.py")
-    options = ["--config.method=my_methods:method", "--workdir=run"]
+    options = ["--method=my_methods:method", "--workdir=run"]
     assert saddle("train", "--quiet", *SMALL, *options) == 2
     assert "use my_methods.py:method" in capsys.readouterr().err
     assert not (folder / "run").exists()
@@ -93,8 +85,8 @@ def interrupt(run):
             shutil.rmtree(path)
 
 
-RESUMED = [*SMALL, *BROUGHT, "--config.topology=four.edges", "--config.checkpoint_every_steps=2",
-           "--config.epochs=2", "--config.keep_checkpoints=9", "--workdir=run"]  # fmt: skip
+RESUMED = [*SMALL, *BROUGHT, "--topology=four.edges", "--checkpoint_every_steps=2",
+           "--epochs=2", "--keep_checkpoints=9", "--workdir=run"]  # fmt: skip
 
 
 def test_a_run_goes_on_with_its_file_wherever_it_lies(copied):
@@ -131,7 +123,7 @@ def test_a_run_does_not_go_on_with_a_changed_file(copied, name, capsys):
 def test_files_that_it_imports_are_kept_and_compared_too(folder, capsys):
     (folder / "my_helper.py").write_text("BETA = 0.5\n")
     (folder / "mine.py").write_text("import my_helper\n" + MINE.replace("beta=0.9", "beta=my_helper.BETA"))
-    options = [*SMALL, "--config.method=mine.py:method", "--workdir=run"]
+    options = [*SMALL, "--method=mine.py:method", "--workdir=run"]
     assert saddle("train", "--quiet", *options) == 0
     (entry,) = json.loads((folder / "run" / "config.json").read_text())["code"]
     (beside,) = entry["beside"]
@@ -148,7 +140,7 @@ def test_files_that_it_imports_are_kept_and_compared_too(folder, capsys):
 
 
 def test_a_graph_without_a_seed_does_not_go_on_as_another(folder, capsys):
-    options = [*SMALL, "--config.agents=8", "--config.topology=mine.py:without_seed", "--workdir=run"]
+    options = [*SMALL, "--agents=8", "--topology=mine.py:without_seed", "--workdir=run"]
     assert saddle("train", "--quiet", *options) == 0
     graphs._made.cache_clear()  # as in another process
     assert saddle("train", "--quiet", *options) == 2
@@ -156,38 +148,38 @@ def test_a_graph_without_a_seed_does_not_go_on_as_another(folder, capsys):
 
 
 def test_other_options_are_another_run(copied, capsys):
-    assert saddle("train", *RESUMED, "--config.method=mine.py:method(beta=0.7)") == 2
+    assert saddle("train", *RESUMED, "--method=mine.py:method(beta=0.7)") == 2
     assert 'method "mine.py:method(beta=0.8)" -> "mine.py:method(beta=0.7)"' in capsys.readouterr().err
 
 
 WRONG = {
-    "no file": (["--config.method=no.py:f"], "method must name a file that exists, got 'no.py'"),
-    "no name": (["--config.method=mine.py:methd"],
+    "no file": (["--method=no.py:f"], "method must name a file that exists, got 'no.py'"),
+    "no name": (["--method=mine.py:methd"],
                 "did you mean 'method'? method must be in mine.py, got no 'methd' there"),
-    "kind": (["--config.method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
-    "no function": (["--config.method=mine.py:__doc__"], "must be defined in mine.py itself"),
-    "another graph": (["--config.method=mine.py:on_another"], "must be on the graph that it is given, of 4"),
-    "missing option": (["--config.method=mine.py:needy"], "method mine.py:needy must be given"),
-    "wrong option": (["--config.method=mine.py:method(bta=1)"],
+    "kind": (["--method=mine.py:number"], "method mine.py:number must return a Method, got 5"),
+    "no function": (["--method=mine.py:__doc__"], "must be defined in mine.py itself"),
+    "another graph": (["--method=mine.py:on_another"], "must be on the graph that it is given, of 4"),
+    "missing option": (["--method=mine.py:needy"], "method mine.py:needy must be given"),
+    "wrong option": (["--method=mine.py:method(bta=1)"],
                      "takes beta, weight_decay, compressor, name, got option 'bta'"),
-    "setting": (["--config.method=mine.py:method", "--config.gamma=0.5"],
+    "setting": (["--method=mine.py:method", "--gamma=0.5"],
                 "gamma must be 1.0 for mine.py:method, which has no such option"),
-    "said twice": (["--config.method=mine.py:method(beta=0.5)", "--config.beta=0.4"],
+    "said twice": (["--method=mine.py:method(beta=0.5)", "--beta=0.4"],
                    "beta must be 0.9 for mine.py"),
-    "sweep": (["--config.method=mine.py:method", "--sweep=gamma:0.5,1"],
+    "sweep": (["--method=mine.py:method", "--sweep=gamma:0.5,1"],
               "sweep must not name gamma for mine.py:method, which has none"),
-    "seeds": (["--config.topology=mine.py:drawn", "--config.seeds=0,1"],
+    "seeds": (["--topology=mine.py:drawn", "--seeds=0,1"],
               "seeds must be one for topology mine.py:drawn, whose graph differs between seeds"),
-    "gradient": (["--config.gradient=mine.py:number"],
+    "gradient": (["--gradient=mine.py:number"],
                  "gradient mine.py:number must return a GradientEstimator, got 5"),
-    "rho": (["--config.gradient=mine.py:estimator", "--config.rho=0.3"],
+    "rho": (["--gradient=mine.py:estimator", "--rho=0.3"],
             "rho must be 0.05 beside gradient mine.py:estimator"),
-    "compressor": (["--config.compressor=mine.py:number"],
+    "compressor": (["--compressor=mine.py:number"],
                    "compressor mine.py:number must return an Operator"),
-    "graph": (["--config.topology=mine.py:number"], "must return a Topology or a TimeVarying, got 5"),
-    "size": (["--config.topology=four.edges", "--config.agents=5"],
+    "graph": (["--topology=mine.py:number"], "must return a Topology or a TimeVarying, got 5"),
+    "size": (["--topology=four.edges", "--agents=5"],
              "topology 'four.edges' cannot have 5 agents: four.edges has 4"),
-    "no graph": (["--config.topology=no.npy"],
+    "no graph": (["--topology=no.npy"],
                  "topology must name a file that exists, got 'no.npy'"),
 }  # fmt: skip
 
@@ -208,7 +200,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(folder, kind, capsys):
 )  # fmt: skip
 def test_a_failing_import_is_one_line_and_its_own_traceback(folder, command, capsys):
     (folder / "broken.py").write_text("import mine\n\n\ndef f():\n    return [][1]\n\n\nf()\n")
-    options = ["--config.method=broken.py:f"] if command[0] == "train" else []
+    options = ["--method=broken.py:f"] if command[0] == "train" else []
     assert saddle(*command, *([] if command[0] == "methods" else SMALL), *options) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].endswith("broken.py:f cannot be imported: IndexError: list index out of range")
@@ -220,7 +212,7 @@ def test_a_failing_import_is_one_line_and_its_own_traceback(folder, command, cap
 
 
 def test_a_factory_that_fails_shows_where(folder, capsys):
-    assert saddle("train", *SMALL, "--config.method=mine.py:failing", "--workdir=run") == 2
+    assert saddle("train", *SMALL, "--method=mine.py:failing", "--workdir=run") == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "saddle: method mine.py:failing failed: KeyError: 'lost'"
     assert '    return {}["lost"]' in lines
@@ -269,10 +261,10 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
     assert saddle("methods", "mine.py:method", "--json") == 0
     (facts,) = json.loads(capsys.readouterr().out)
     assert facts["sends"] == "1"
-    assert saddle("gradients", "mine.py:estimator") == 0
+    assert saddle("methods", "--gradients", "mine.py:estimator") == 0
     assert "It takes 2 backward passes per gradient" in capsys.readouterr().out
-    for verb in ("methods", "gradients"):
-        assert saddle(verb, "mine.py:nothing") == 2
+    for words in (["methods"], ["methods", "--gradients"]):
+        assert saddle(*words, "mine.py:nothing") == 2
         assert "got no 'nothing' there" in capsys.readouterr().err
 
 

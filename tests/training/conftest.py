@@ -25,8 +25,8 @@ def trained(tmp_path_factory):
     (folder / "four.edges").write_text("0 1\n1 2\n2 3\n3 0\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        more = ["--config.topology=four.edges", "--config.checkpoint_every_steps=2", "--config.epochs=2"]
-        assert saddle("train", "--quiet", *SMALL, *BROUGHT, *more, "--config.keep_checkpoints=9",
+        more = ["--topology=four.edges", "--checkpoint_every_steps=2", "--epochs=2"]
+        assert saddle("train", "--quiet", *SMALL, *BROUGHT, *more, "--keep_checkpoints=9",
                       "--workdir=run") == 0  # fmt: skip
     return folder
 

@@ -93,30 +93,25 @@ def test_a_process_that_dies_before_the_files_are_changed_does_no_harm(tmp_path,
 
 
 def command(workdir, *options):
-    small = [
-        "--config.agents=3",
-        "--config.model=logistic",
-        "--config.devices=1",
-        "--config.partition=dirichlet(1)",
-    ]
+    small = ["--agents=3", "--model=logistic", "--devices=1", "--partition.alpha=1"]
     return cli.main(["saddle", "train", *small, "--quiet", f"--workdir={workdir}", *options])
 
 
 REFUSED = {
     "step": (
-        ["--config.epochs=4"],
+        ["--epochs=4"],
         "schedule step depends on epochs, and step 16 would have had the learning",
     ),
     "cosine": (
-        ["--config.epochs=4", "--config.schedule=cosine"],
+        ["--epochs=4", "--schedule=cosine"],
         "holds a run with other settings: epochs .*",
     ),
     "lowered": (
-        ["--config.epochs=1"],
+        ["--epochs=1"],
         "from 2 to 1 epochs: they must not be lowered; choose another workdir",
     ),
     "other": (
-        ["--config.epochs=4", "--config.beta=0.5"],
+        ["--epochs=4", "--beta=0.5"],
         "holds a run with other settings: epochs 2 -> 4, beta",
     ),
 }
@@ -125,7 +120,7 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("finished") / "run"
-    assert command(workdir, "--config.epochs=2", "--config.batch_size=32") == 0
+    assert command(workdir, "--epochs=2", "--batch_size=32") == 0
     return workdir
 
 
@@ -133,7 +128,7 @@ def finished(tmp_path_factory):
 def test_what_cannot_go_on_says_why_in_one_line(case, finished, capsys):
     options, expected = REFUSED[case]
     before = {path: path.read_bytes() for path in finished.glob("*.json*")}
-    assert command(finished, "--config.batch_size=32", *options) == 2
+    assert command(finished, "--batch_size=32", *options) == 2
     error = capsys.readouterr().err
     assert re.search(expected, error)
     assert error.count("\n") == 1
@@ -141,23 +136,23 @@ def test_what_cannot_go_on_says_why_in_one_line(case, finished, capsys):
 
 
 def test_a_run_that_diverged_does_not_go_on(tmp_path, capsys):
-    options = ["--config.learning_rate=1e30", "--config.schedule=constant"]
-    assert command(tmp_path, "--config.epochs=1", *options) == 1
+    options = ["--learning_rate=1e30", "--schedule=constant"]
+    assert command(tmp_path, "--epochs=1", *options) == 1
     capsys.readouterr()
-    assert command(tmp_path, "--config.epochs=2", *options) == 2
+    assert command(tmp_path, "--epochs=2", *options) == 2
     assert re.search(r"from 1 to 2 epochs: it diverged at step \d+\n", capsys.readouterr().err)
 
 
 def test_the_same_command_with_more_epochs_goes_on(tmp_path, capsys):
-    options = ["--config.schedule=exponential", "--config.method=dpsgd"]
-    assert command(tmp_path, "--config.epochs=1", *options) == 0
-    assert command(tmp_path, "--config.epochs=2", *options) == 0
+    options = ["--schedule=exponential", "--method=dpsgd"]
+    assert command(tmp_path, "--epochs=1", *options) == 0
+    assert command(tmp_path, "--epochs=2", *options) == 0
     assert run_folder.read_config(tmp_path).epochs == 2
     assert run_folder.read_result(tmp_path)["status"] == "finished"
     assert (tmp_path / "curves.png").is_file()
     # The same command once more trains nothing.
     before = (tmp_path / "result.json").stat().st_mtime_ns
-    assert command(tmp_path, "--config.epochs=2", *options) == 0
+    assert command(tmp_path, "--epochs=2", *options) == 0
     assert (tmp_path / "result.json").stat().st_mtime_ns == before
 
 

@@ -95,7 +95,7 @@ def test_the_first_seconds_of_a_command(moment, tmp_path):
     if not (ROOT / ".venv" / "installed.json").exists() or not pathlib.Path("/proc/self/cmdline").exists():
         pytest.skip("this is not the .venv of bin/test, or not Linux")
     process = subprocess.Popen(
-        [sys.executable, ROOT / "bin" / "saddle", "train", f"--workdir={tmp_path}", "--config.epochs=2000"],
+        [sys.executable, ROOT / "bin" / "saddle", "train", f"--workdir={tmp_path}", "--epochs=2000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -125,7 +125,7 @@ def test_the_set_up_is_interrupted_in_one_line(tmp_path):
     slow = "import os, sys, time\nprint(os.getpid(), file=open('installer', 'w'))\ntime.sleep(60)\n"
     (tmp_path / "venv.py").write_text(slow)  # found before Python's own, by PYTHONPATH
     process = subprocess.Popen(
-        [sys.executable, "bin/saddle", "version"],
+        [sys.executable, "bin/saddle", "--version"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path), "SADDLE_EXTRAS": ""},  # no GPU is looked for
         stderr=subprocess.PIPE,

@@ -35,7 +35,7 @@ def start(workdir, *extra, program=("-m", "saddle_jax.cli")):
         *program,
         "train",
         f"--workdir={workdir}",
-        "--config.model=logistic",
+        "--model=logistic",
     ]
     settings = {
         "agents": 3,
@@ -44,7 +44,7 @@ def start(workdir, *extra, program=("-m", "saddle_jax.cli")):
         "log_every_steps": 1,
         "eval_agents": "never",
     }
-    command += [f"--config.{name}={value}" for name, value in settings.items()]
+    command += [f"--{name}={value}" for name, value in settings.items()]
     return subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -104,7 +104,7 @@ def interrupt(process, *signals):
 @pytest.mark.slow
 def test_two_signals_at_any_moment_again_and_again(tmp_path):
     """With a checkpoint at every step most of them meet one that is being written."""
-    often = "--config.checkpoint_every_steps=1"
+    often = "--checkpoint_every_steps=1"
     whole = start(tmp_path / "whole", often)
     whole.communicate(timeout=600)
     workdir = tmp_path / "interrupted"
@@ -149,10 +149,8 @@ def test_being_asked_to_stop_saves_and_says_how_to_go_on(number, tmp_path):
 
 def test_a_disk_that_is_really_full(tmp_path):
     """No file may grow beyond 20 kB: orbax fails as it does on a full disk."""
-    command = (
-        f"{sys.executable} -m saddle_jax.cli train --workdir={tmp_path / 'run'} --quiet --config.model=mlp"
-    )
-    settings = "--config.epochs=2 --config.checkpoint_every_steps=3"
+    command = f"{sys.executable} -m saddle_jax.cli train --workdir={tmp_path / 'run'} --quiet --model=mlp"
+    settings = "--epochs=2 --checkpoint_every_steps=3"
     environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
     done = subprocess.run(
         ["bash", "-c", f"ulimit -f 20; exec {command} {settings}"],

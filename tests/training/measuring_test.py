@@ -12,13 +12,7 @@ from saddle_jax.data import load
 from saddle_jax.runs.run_folder import read_result
 from saddle_jax.training import evaluation
 
-TINY = [
-    "--config.agents=4",
-    "--config.model=logistic",
-    "--config.devices=1",
-    "--config.partition=dirichlet(1)",
-    "--quiet",
-]
+TINY = ["--agents=4", "--model=logistic", "--devices=1", "--partition.alpha=1", "--quiet"]
 
 
 def look(logits, labels, classes=3, **more):
@@ -68,7 +62,7 @@ def evaluate(capsys, *arguments, status=0):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("run") / "run"
-    epochs = ["--config.epochs=2", "--config.keep_every_epochs=1", "--config.checkpoint_every_steps=5"]
+    epochs = ["--epochs=2", "--keep_every_epochs=1", "--checkpoint_every_steps=5"]
     assert cli.main(["saddle", "train", *TINY, *epochs, f"--workdir={workdir}"]) == 0
     return workdir
 
@@ -123,7 +117,7 @@ def test_a_metric_of_your_own_is_the_mean_over_the_test_set(trained, tmp_path, c
 
 
 def test_all_trials_of_a_folder_are_columns(tmp_path, capsys):
-    options = ["--config.seeds=3,1", "--config.epochs=1", f"--workdir={tmp_path / 'run'}"]
+    options = ["--seeds=3,1", "--epochs=1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *TINY, *options]) == 0
     told = evaluate(capsys, tmp_path / "run", "--metrics=accuracy").out
     first, second = (one["test_accuracy"] for one in read_result(tmp_path / "run")["trials"])
@@ -134,7 +128,7 @@ def test_all_trials_of_a_folder_are_columns(tmp_path, capsys):
 
 
 def test_other_objectives_have_their_own_metrics(tmp_path, capsys):
-    options = ["--config.dataset=convex", "--config.agents=3", "--config.epochs=1", "--config.devices=1"]
+    options = ["--dataset=convex", "--agents=3", "--epochs=1", "--devices=1"]
     assert cli.main(["saddle", "train", *options, "--quiet", f"--workdir={tmp_path / 'run'}"]) == 0
     names = [
         metric["name"]

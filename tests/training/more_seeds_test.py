@@ -115,18 +115,18 @@ def test_a_process_may_die_at_any_time(tmp_path, monkeypatch):
 
 
 def command(workdir, *options):
-    small = ["--config.agents=3", "--config.model=logistic", "--config.devices=1", "--config.epochs=1"]
+    small = ["--agents=3", "--model=logistic", "--devices=1", "--epochs=1"]
     return cli.main(["saddle", "train", *small, "--quiet", f"--workdir={workdir}", *options])
 
 
 def test_what_cannot_be_joined_says_why(tmp_path, capsys):
-    assert command(tmp_path / "run", "--config.seeds=0,1") == 0
+    assert command(tmp_path / "run", "--seeds=0,1") == 0
     refused = {
-        "fewer": (["--config.seeds=0"], 'holds a run with other settings: seeds "0,1" -> "0"'),
-        "others": (["--config.seeds=1,2"], "holds a run with other settings: seeds"),
-        "longer": (["--config.seeds=0,1,2", "--config.epochs=2"], "other settings: epochs 1 -> 2, seeds"),
+        "fewer": (["--seeds=0"], 'holds a run with other settings: seeds "0,1" -> "0"'),
+        "others": (["--seeds=1,2"], "holds a run with other settings: seeds"),
+        "longer": (["--seeds=0,1,2", "--epochs=2"], "other settings: epochs 1 -> 2, seeds"),
         "diverging": (
-            ["--config.seeds=0,1,2", "--config.beta=0.5"],
+            ["--seeds=0,1,2", "--beta=0.5"],
             "other settings: beta 0.9 -> 0.5, seeds",
         ),
     }
@@ -134,14 +134,14 @@ def test_what_cannot_be_joined_says_why(tmp_path, capsys):
         assert command(tmp_path / "run", *options) == 2
         assert re.search(expected, capsys.readouterr().err)
     (tmp_path / "run" / "result.json").unlink()
-    assert command(tmp_path / "run", "--config.seeds=0,1,2") == 2
+    assert command(tmp_path / "run", "--seeds=0,1,2") == 2
     assert "when those that it has are finished, and it is unfinished" in capsys.readouterr().err
 
 
 def test_the_same_command_with_more_seeds_goes_on(tmp_path, capsys):
-    assert command(tmp_path / "run", "--config.seeds=0,1") == 0
+    assert command(tmp_path / "run", "--seeds=0,1") == 0
     kept = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
-    assert command(tmp_path / "run", "--config.seeds=0,1,2") == 0
+    assert command(tmp_path / "run", "--seeds=0,1,2") == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert [one["seed"] for one in result["trials"]] == [0, 1, 2]
     assert result["trials"][:2] == kept
@@ -150,5 +150,5 @@ def test_the_same_command_with_more_seeds_goes_on(tmp_path, capsys):
     assert cli.main(["saddle", "evaluate", str(tmp_path / "run"), "--trial=2"]) == 0
     assert f"{100 * accuracies[2]:.2f} %" in capsys.readouterr().out
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    assert command(tmp_path / "run", "--config.seeds=0,1,2,3") == 2
+    assert command(tmp_path / "run", "--seeds=0,1,2,3") == 2
     assert "no checkpoint of their last step in common" in capsys.readouterr().err

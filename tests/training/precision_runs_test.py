@@ -97,10 +97,10 @@ def test_curvature_is_measured_in_float32():
     assert {dtype for dtype, _ in products(loss, trial.first_model(), trial.batch_shapes())} == {"float32"}
 
 
-@pytest.mark.parametrize("verb", ["train", "plan"])
+@pytest.mark.parametrize("verb", [["train"], ["train", "--plan"]])
 def test_a_cpu_has_no_tf32(verb, tmp_path, capsys):
-    workdir = ["--workdir", str(tmp_path / "run")] if verb == "train" else []
-    assert cli.main(["saddle", verb, "--config.precision=tf32", "--config.model=mlp", *workdir]) == 2
+    workdir = ["--workdir", str(tmp_path / "run")] if verb == ["train"] else []
+    assert cli.main(["saddle", *verb, "--precision=tf32", "--model=mlp", *workdir]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("saddle: precision must be float32 or bfloat16 on this hardware")

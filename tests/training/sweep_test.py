@@ -277,7 +277,7 @@ def test_verbs_take_one_trial_or_say_so(trained, capsys, tmp_path):
     assert main(["saddle", "list", str(workdir.parent)]) == 0
     each = [100 * one["test_accuracy"] for one in result["trials"][:2]]  # the others have diverged
     assert f"accuracy {min(each):.2f} to {max(each):.2f} %" in capsys.readouterr().out
-    for verb in (["evaluate"], ["export"], ["landscape"], ["theory"]):
+    for verb in (["evaluate"], ["export"], ["landscape"], ["reproduce", "theory"]):
         assert main(["saddle", *verb, str(workdir)]) == 2
         assert "holds 4 runs: --trial=0 to 3 chooses one of them" in capsys.readouterr().err
     assert main(["saddle", "evaluate", str(workdir), "--trial=4"]) == 2
@@ -285,7 +285,7 @@ def test_verbs_take_one_trial_or_say_so(trained, capsys, tmp_path):
 
 
 def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
-    small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
+    small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1"]
     sweeps = ["--sweep=beta:0,0.9", "--sweep=gamma:0.5,1"]
     assert main(["saddle", "train", *small, *sweeps, f"--workdir={tmp_path / 'run'}"]) == 0
     printed = capsys.readouterr().out
@@ -298,8 +298,8 @@ def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
     assert "consensus distance" not in printed
     assert run_folder.read_config(tmp_path / "run").sweep == "beta:0,0.9 gamma:0.5,1"
     assert (tmp_path / "run" / "curves.png").is_file()
-    assert main(["saddle", "train", *sweeps, "--config.sweep=beta:0,0.5"]) == 2
-    assert "sweep must be given once: as --sweep or as --config.sweep" in capsys.readouterr().err
+    assert main(["saddle", "train", *sweeps, "--sweep=beta:0,0.5"]) == 2
+    assert "sweep must be given once: as --sweep or as --sweep" in capsys.readouterr().err
 
 
 def test_records_together_and_apart():
@@ -314,7 +314,7 @@ def test_records_together_and_apart():
 
 
 def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
-    small = ["--config.agents=2", "--config.model=logistic", "--config.epochs=1", "--config.devices=1"]
+    small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1"]
     grid = ["compare", "--methods=dpsgd", "--quiet", *small]
     tables = []
     for options in (["--seeds=1,3"], ["--seeds=1,3", "--nosingle_program"]):
@@ -332,7 +332,7 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in before}
     added = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/result.json")}
     assert {name for name in added if name.endswith("5")} == {"0/dpsgd-none-seed5", "1/dpsgd-none-seed5"}
-    random = ["--config.topology=random_regular(1)", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
+    random = ["--topology=random_regular(1)", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
     assert main(["saddle", *grid, *random]) == 0
     names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
     assert names == {"dpsgd-none-seed0", "dpsgd-none-seed1"}

@@ -17,7 +17,7 @@ from saddle_jax.training.build import is_argument
 from saddle_jax.training.program import build
 from saddle_jax.training.sweep import runs_of_sweep
 
-TINY = ["--config.agents=4", "--config.model=logistic", "--config.epochs=1", "--config.devices=1", "--quiet"]
+TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_every_gradient_can_sweep_its_radius(estimator):
 
 BAD = {
     "method lacks": (
-        ["--sweep=rho:0,0.1", "--config.method=qgm"],
+        ["--sweep=rho:0,0.1", "--method=qgm"],
         "sweep must not name rho for qgm, which has",
     ),
     "no slowmo": (["--sweep=slowmo_beta:0,0.1"], "sweep must not name slowmo_beta for q_saddle"),
@@ -157,7 +157,7 @@ def test_every_number_of_a_sweep_is_checked(text):
 
 
 def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):
-    sweep = ["--sweep=method:dpsgd,d_saddle", "--sweep=rho:0,0.2", "--config.seeds=0,1"]
+    sweep = ["--sweep=method:dpsgd,d_saddle", "--sweep=rho:0,0.2", "--seeds=0,1"]
     command = ["saddle", "train", *sweep, *TINY, f"--workdir={tmp_path / 'one'}"]
     assert cli.main(command) == 0
     told = capsys.readouterr().out
@@ -182,7 +182,7 @@ def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, caps
 
 def test_folders_are_named_after_the_sweep_where_the_user_names_none(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["saddle", "train", *TINY, "--config.method=dpsgd", "--sweep=batch_size:16,64"]) == 0
+    assert cli.main(["saddle", "train", *TINY, "--method=dpsgd", "--sweep=batch_size:16,64"]) == 0
     (folder,) = pathlib.Path("runs").iterdir()
     assert folder.name.startswith("digits-sweep-batch_size-")
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {"batch_size=16", "batch_size=64"}
@@ -207,11 +207,11 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     found = swept(tmp_path / "run", "strength:0.5,1 rounds:1,2 radius:0,0.1", **brought)
     together = "method.strength:0.5,1 gradient.radius:0,0.1"
     assert names(found) == {"method.rounds=1": together, "method.rounds=2": together}
-    given = [f"--config.{name}={value}" for name, value in brought.items()]
+    given = [f"--{name}={value}" for name, value in brought.items()]
     command = [*given, *TINY, "--sweep=strength:0.5,1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *command]) == 0
     half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
-    alone = [*given[1:], f"--config.method={brought['method']}(strength=0.5)", *TINY]
+    alone = [*given[1:], f"--method={brought['method']}(strength=0.5)", *TINY]
     assert cli.main(["saddle", "train", *alone, f"--workdir={tmp_path / 'alone'}"]) == 0
     result = json.loads((tmp_path / "alone" / "result.json").read_text())
     assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)

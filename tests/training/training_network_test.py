@@ -150,15 +150,11 @@ def test_the_command_line_tells_them_in_one_line_too(tmp_path, capsys):
     common = [
         "saddle",
         "train",
-        "--config.model=logistic",
-        "--config.agents=3",
+        "--model=logistic",
+        "--agents=3",
         f"--workdir={tmp_path / 'x'}",
     ]
-    for flag in (
-        "--config.latency=soon",
-        "--config.bandwidth=/nowhere/links.npy",
-        "--config.faults=faults(drop=2)",
-    ):
+    for flag in ("--timing.latency=soon", "--timing.bandwidth=/nowhere/links.npy", "--faults.drop=2"):
         assert main([*common, flag]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "x").exists()
@@ -277,7 +273,7 @@ def test_every_verb_reads_such_runs(tmp_path, capsys):
     asked = ["saddle", "figure", "curves", both[1], str(untimed), "--x=seconds", f"--output={out / 'n.png'}"]
     assert main(asked) == 2
     assert capsys.readouterr().err == (
-        "saddle: curves against seconds need runs with --config.timing, which simulates time, got untimed\n"
+        "saddle: curves against seconds need runs with --timing, which simulates time, got untimed\n"
     )
 
 

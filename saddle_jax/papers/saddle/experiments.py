@@ -144,5 +144,5 @@ PAPER = Paper(
     EXPERIMENTS,
     bases={"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"},
     numbers={"6": "efficient", "7": "dpsgd", "8": "top-k", "9": "2-bit"},
-    elsewhere=dict.fromkeys(("10", "11", "12", "13", "14"), "`saddle cost` has tables 10 to 14"),
+    elsewhere=dict.fromkeys(("10", "11", "12", "13", "14"), "`saddle reproduce costs` has tables 10 to 14"),
 )

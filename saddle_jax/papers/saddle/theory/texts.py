@@ -27,15 +27,15 @@ _PRINTED = {
 }
 
 
-def describe_setting(setting: Setting, title: str, width: int | None = None) -> str:
-    """Describes a setting: its constants, the terms of its bound, and its conditions, in `width` columns."""
+def describe_setting(setting: Setting, title: str) -> str:
+    """Describes a setting: its constants, the terms of its bound, and its conditions."""
     s = setting
     return (
         f"{title}\n"
         f"n {s.agents}, T {s.steps:,}, eta {s.eta:.4g}, beta {s.beta:g}, mu {s.mu:g}, rho {s.rho:g}\n"
         f"L {s.L:.4g}, sigma {s.sigma:.4g}, delta {s.delta:.4g}, lambda {s.lambda_:.4g}, "
         f"f(x0) - f* {s.gap:.4g}; eta~ {s.tilde_eta:.4g}, C1 {s.C1:.4g}, C2 {s.C2:.4g}\n\n"
-        f"{as_text(_term_rows(s), width)}\n\n{as_text(_condition_rows(s), width)}"
+        f"{as_text(_term_rows(s))}\n\n{as_text(_condition_rows(s))}"
     )
 
 
@@ -58,11 +58,11 @@ def _condition_rows(setting: Setting) -> list[list[str]]:
     return rows
 
 
-def describe_run(run: MeasuredRun, name: str, width: int | None = None) -> str:
+def describe_run(run: MeasuredRun, name: str) -> str:
     """Describes a run's setting, how its constants were measured, and what the theorem does not cover."""
     title = f"{name} at step {run.step:,}, {run.estimates.samples} samples per agent"
     lines = [
-        describe_setting(run.setting, title, width),
+        describe_setting(run.setting, title),
         f"L is the largest that power iteration found; {run.estimates.L_along_sam:.4g} along SAM's "
         f"direction. sigma of the noisiest agent is {run.estimates.sigma_worst:.4g}",
         "all are of this one model: over all models L, sigma and delta are larger; f* is taken as 0",

@@ -1,4 +1,4 @@
-"""`saddle doctor` tells what works, what is missing and how to install it, and never fails itself."""
+"""`saddle check` tells what works, what is missing and how to install it, and never fails itself."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from saddle_jax.report import health
 
 
 def findings(capsys, status=0):
-    assert cli.main(["saddle", "doctor", "--json"]) == status
+    assert cli.main(["saddle", "check", "--json"]) == status
     told = capsys.readouterr()
     assert told.err == ""
     found = json.loads(told.out)
@@ -39,7 +39,7 @@ def test_here_everything_works(capsys, tmp_path, monkeypatch):
         "what": "cache", "state": "ok", "seen": f"{tmp_path / 'cache'}, empty", "remedy": "",
     }  # fmt: skip
     assert not (tmp_path / "cache").exists()
-    assert cli.main(["saddle", "doctor"]) == 0
+    assert cli.main(["saddle", "check"]) == 0
     assert "saddle works here" in capsys.readouterr().out
 
 
@@ -61,7 +61,7 @@ def test_what_is_missing_comes_with_the_command_that_installs_it(capsys, monkeyp
     found = findings(capsys)["extra report"]
     assert (found["state"], found["seen"]) == ("missing", "not installed: matplotlib")
     assert found["remedy"] == f"{sys.executable} -m pip install 'saddle_jax[report]'"
-    assert cli.main(["saddle", "doctor", "--quiet"]) == 0
+    assert cli.main(["saddle", "check", "--quiet"]) == 0
     assert f"extra report: {found['remedy']}\n" in capsys.readouterr().out
 
 
