@@ -112,6 +112,7 @@ from .methods.saddle import q_saddle as q_saddle
 from .methods.saddle import saddle as saddle
 from .methods.sgp import sgp as sgp
 from .methods.slowmo import slowmo as slowmo
+from .runs.table import load_runs as load_runs
 from .sam.asam import asam as asam
 from .sam.esam import esam as esam
 from .sam.gsam import gsam as gsam

@@ -28,7 +28,7 @@ from saddle_jax.report.tables import as_text
 from saddle_jax.runs.metrics import read_metrics
 from saddle_jax.runs.run_name import run_name
 from saddle_jax.runs.schema import read_result
-from saddle_jax.runs.table import cell_of, headline_of
+from saddle_jax.runs.table import cell_of, headline_of, load_runs
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
@@ -499,9 +499,10 @@ def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
         if not quiet:
             print(f"\n{name}", flush=True)
         run.train(quiet)
-    headline = headline_of([run.workdir for run in runs.values()])
+    found = {name: load_runs([run.workdir]) for name, run in runs.items()}
+    headline = headline_of([run for several in found.values() for run in several])
     rows = [["run", f"test {headline.title}{headline.unit}", "seeds"]]
-    for name, run in runs.items():
-        cell = cell_of([run.workdir])
+    for name, several in found.items():
+        cell = cell_of(several)
         rows.append([name, cell.text(), str(len(cell.scores))])
     return Comparison(dict(runs), Table(rows))

@@ -6,6 +6,7 @@ import json
 import numpy as np
 
 from saddle_jax.cli import __main__ as cli
+from saddle_jax.runs.table import Cell
 from saddle_jax.settings.config import Config
 from saddle_jax.version import RUN_FORMAT
 
@@ -72,6 +73,11 @@ def metrics(factor=1.0, count=8, **more):
             score = {"test_accuracy": 0.1 + factor * step / 37, "test_loss": factor / step}
             lines.append({"step": step, "epoch": epoch, **score, "consensus_distance": 0.3 / step})
     return lines
+
+
+def cell(percents, diverged=0, seeds=()):
+    """A cell of these accuracies."""
+    return Cell(tuple(percent / 100 for percent in percents), diverged, seeds=seeds)
 
 
 def make_page(tmp_path, *workdirs):

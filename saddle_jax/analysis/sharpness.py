@@ -18,12 +18,12 @@ import numpy as np
 from saddle_jax.analysis import hessian
 from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
 from saddle_jax.base.checks import ArgumentError, spells_whole
-from saddle_jax.base.reading import TOO_LARGE, read_object, reading
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models.precision import products
 from saddle_jax.runs.run_folder import write_json
+from saddle_jax.runs.schema import read_sharpness
 from saddle_jax.settings.sweep import name_of as sweep_name
 from saddle_jax.settings.sweep import settings_of
 from saddle_jax.training import reopen
@@ -120,29 +120,11 @@ def file_of(workdir: pathlib.Path, trial: int | None = None) -> pathlib.Path:
 
 def read_stages(path: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """Reads the stages of sharpness.json, if it was measured with these settings, or with any for None."""
-    content = read_object(path)
-    if content is None:
+    content = read_sharpness(path) or {"stages": []}
+    if settings is not None and any(content.get(name) != value for name, value in settings.items()):
         return []
-    with reading(path, "remove it to measure again"):
-        if settings is not None and any(content[name] != value for name, value in settings.items()):
-            return []
-        stages = list(content["stages"])
-        for entry in stages:
-            _check_stage(entry)
-        return stages
-
-
-def _check_stage(entry: Any) -> None:
-    """Checks that an entry of a file is what `stage` makes; what is wrong is a ValueError."""
-    if missing := {"step", "epoch", "whose", *_NUMBERS, "density"} - set(entry):
-        raise ValueError(f"a stage has no {', '.join(sorted(missing))}")
-    whole = [entry["step"], *([] if entry["whose"] == "consensus" else [entry["whose"]])]
-    density = entry["density"] or {"x": [], "y": []}
-    numbers = [entry["epoch"], *(entry[name] or 0.0 for name in _NUMBERS), *density["x"], *density["y"]]
-    if any(type(one) is not int for one in whole) or any(
-        type(one) not in (int, float) or abs(one) >= TOO_LARGE for one in numbers
-    ):
-        raise ValueError("a stage must have numbers")
+    stages: list[dict[str, Any]] = content["stages"]
+    return stages
 
 
 def write_stages(path: pathlib.Path, settings: dict[str, Any], stages: list[dict[str, Any]]) -> None:

@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 _LEVEL = 0.95
 
 
@@ -60,6 +62,11 @@ def summarise(values: Sequence[float]) -> Summary:
     std = statistics.stdev(values)
     half = half_interval(len(values)) * std
     return Summary(len(values), mean, std, mean - half, mean + half)
+
+
+def mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean and standard deviation over the seeds of numbers [S, ...]; one seed deviates by 0."""
+    return values.mean(axis=0), values.std(axis=0, ddof=min(1, len(values) - 1))
 
 
 def half_interval(seeds: int) -> float:

@@ -81,15 +81,15 @@ def _best(options: flags.FlagValues, out: Output, folders: Sequence[pathlib.Path
     runs, left_out = best.gather_ended([path for folder in folders for path in folders_below(folder)])
     if not runs:
         raise ArgumentError(f"no run below {folders[0]} has ended{'; '.join(['', *left_out])}")
-    metric = best.metric_of(runs, options.metric, options.better)
-    candidates = best.candidates_of(runs, metric.name, left_out)
+    measure = best.measure_of(runs, options.metric, options.better)
+    candidates = best.candidates_of(runs, measure, left_out)
     names = best.groups_by(candidates, options.by)
-    choices = best.choose(candidates, names, metric)
-    rows = best.rows_of(choices, metric)
+    choices = best.choose(candidates, names, measure)
+    rows = best.rows_of(choices, measure)
     title = (
-        f"best settings by {metric.name} ({metric.better} is better), mean +- standard deviation over seeds"
+        f"best settings by {measure.key} ({measure.better} is better), mean +- standard deviation over seeds"
     )
-    out.give(best.as_json(choices, metric, left_out))
+    out.give(best.as_json(choices, measure, left_out))
     out.table(rows, title, spare=("neighbours", "edge of the grid"))
     for name in names[len(options.by) :]:
         out.note(f"grouped by {name} too: what is best for one says nothing about another")

@@ -49,9 +49,10 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     from saddle_jax.analysis import landscape
     from saddle_jax.analysis.sharpness import Measurement
     from saddle_jax.papers.saddle import demonstration
+    from saddle_jax.report.comparisons import cells_of
     from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.page import write_page
-    from saddle_jax.runs.table import cells_by
+    from saddle_jax.runs.table import load_runs
     from saddle_jax.settings.config import Config
     from saddle_jax.training.progress import Screen
     from saddle_jax.training.sweep import parse_grid, runs_of_grid
@@ -79,7 +80,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
         draw_landscape(pair, folder / "landscape", x, scan, screen, 0)
         plot_curves(workdirs, folder / "comparison.png")
         write_page(workdirs, page)
-        shown = demonstration.shown(cells_by(workdirs, grid.axes), sharp)
+        shown = demonstration.shown(cells_of(load_runs(workdirs), grid), sharp)
     out.note()
     out.table(demonstration.rows(shown))
     out.say(f"\n{demonstration.meaning(shown)}")

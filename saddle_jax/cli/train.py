@@ -133,14 +133,14 @@ def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
     ended, status = _run_found(found.runs, found.notes, found.refused if hosts.writes() else (), out)
     if status == signals.STATUS or not hosts.writes():
         return status
-    rows, metric, left_out = sweep_rows(ended)
-    out.table(rows, f"\n{metric.name}, mean +- standard deviation over seeds ({metric.better} is better)")
+    rows, measure, left_out = sweep_rows(ended)
+    out.table(rows, f"\n{measure.key}, mean +- standard deviation over seeds ({measure.better} is better)")
     for line in left_out:
         out.note(f"left out: {line}")
     paths = [*write_all(rows, folder, "sweep"), folder / f"sweep.{picture}"]
     plot_curves(ended, paths[-1])
     out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
-    out.give({"folder": str(folder), "metric": metric.name, "settings": as_records(rows)})
+    out.give({"folder": str(folder), "metric": measure.key, "settings": as_records(rows)})
     return status or (MISTAKE if found.refused else 0)
 
 
@@ -191,12 +191,13 @@ def compare(options: flags.FlagValues, out: Output) -> int:
 
 def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, out: Output) -> None:
     """Prints and writes the scores of a grid, their intervals and their differences, and draws the curves."""
-    from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
+    from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
     from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.tables import as_records, write_all
-    from saddle_jax.runs.table import cells_by, headline_of
+    from saddle_jax.runs.table import headline_of, load_runs
 
-    cells, headline = cells_by(ended, grid.axes), headline_of(ended)
+    runs = load_runs(ended)
+    cells, headline = cells_of(runs, grid), headline_of(runs)
     alone, between = numbers(cells, grid, headline), differences(cells, grid)
     seeds = max((len(cell.scores) for cell in cells.values()), default=0)
     title = (

@@ -70,11 +70,11 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
     Returns:
       A transform of stacked gradients [A, ...]; its update takes `key=` if the method draws random numbers.
 
-    >>> tx = optax.chain(optax.clip(1.0), sj.as_optax(sj.dpsgd(sj.complete(2), 0.1)))
+    >>> tx = optax.chain(optax.clip(1.0), sj.as_optax(sj.dpsgd(sj.complete(2), 0.5)))
     >>> x = jnp.array([0.0, 2.0])
     >>> updates, state = tx.update(jnp.array([10.0, 0.0]), tx.init(x), x)
-    >>> optax.apply_updates(x, updates)  # (0 - 0.1 + 2) / 2
-    Array([0.95, 0.95], dtype=float32)
+    >>> optax.apply_updates(x, updates)  # (0 - 0.5 + 2) / 2
+    Array([0.75, 0.75], dtype=float32)
     """
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
     if method.gradient.name != plain_gradient().name:

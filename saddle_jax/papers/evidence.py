@@ -14,7 +14,7 @@ from saddle_jax.papers.runs import Planned, ended_below, suffixes_below
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import write_all
 from saddle_jax.runs.run_name import safe
-from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, gather, numbers_of, seeds_of
+from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, load_runs, seeds_of
 
 # ---- reading runs ----
 
@@ -23,20 +23,21 @@ Runs = Mapping[Entry, Mapping[int, Run]]  # by entry and seed
 
 def runs_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, dict[int, Run]]:
     """Reads the runs of a paper's entries at a scale that have ended below a folder, by seed."""
-    runs = {entry: gather(ended_below(folder, scale, entry)) for entry in paper.entries()}
+    runs = {entry: load_runs(ended_below(folder, scale, entry)) for entry in paper.entries()}
     return {entry: {run.config.seed: run for run in several} for entry, several in runs.items() if several}
 
 
 def means_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, float]:
     """Returns the mean of each entry of a paper whose runs at a scale have ended below a folder."""
-    means = {entry: cell_of(ended_below(folder, scale, entry)).mean for entry in paper.entries()}
+    runs = runs_below(paper, folder, scale)
+    means = {entry: cell_of(by_seed.values()).mean for entry, by_seed in runs.items()}
     return {entry: mean for entry, mean in means.items() if mean is not None}
 
 
 def cells_of(runs: Sequence[Planned]) -> dict[Entry, Cell]:
     """Returns the scores of each entry's runs, of those that have ended."""
     return {
-        entry: cell_of([run.workdir for run in runs if run.entry == entry and not run.is_missing])
+        entry: cell_of(load_runs(run.workdir for run in runs if run.entry == entry and not run.is_missing))
         for entry in dict.fromkeys(run.entry for run in runs)
     }
 
@@ -85,8 +86,10 @@ def interpreted(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Interp
     pairs = []
     for entry in paper.entries():
         for suffix in suffixes_below(folder, scale, entry):
-            default, other = (cell_of(ended_below(folder, scale, entry, end)) for end in ("", suffix))
-            if default.scores and (other.scores or other.diverged):
+            default, other = (
+                cell_of(load_runs(ended_below(folder, scale, entry, end))) for end in ("", suffix)
+            )
+            if default.values and (other.values or other.diverged):
                 pairs.append(Interpretation(entry, suffix.removeprefix("-"), default, other))
     return sorted(pairs, key=lambda one: one.what)
 
@@ -171,7 +174,7 @@ def beside_the_paper(
             difference = f"{cell.mean - entry.printed.mean:+.2f}"
         row = [*entry.problem, entry.variant, entry.compressor, scale.name]
         row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
-        row += [cell.summary.interval(cell.digits), difference]
+        row += [cell.summary.interval(cell.measure.form), difference]
         if has_drops:
             bases = (base for one, base in (others or {}).items() if _is_uncompressed(entry, one))
             drop = next(bases, Cell(())).minus(cell).mean
@@ -202,7 +205,7 @@ def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
         row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), radius, scale.name]
         row += [] if scale.is_comparable else [_NO_RESULT]
         row += ["" if value is None else f"{value:g}" for value in (*paper, drop)]
-        rows.append([*row, *numbers_of(cell, seeds)])
+        rows.append([*row, *cell.numbers(seeds)])
     return rows
 
 
@@ -510,11 +513,9 @@ def accuracy_rows(runs: Runs) -> list[list[str]]:
     """Lists an entry a row, as text: accuracy and lambda_max at the end over seeds; a star: some diverged."""
     rows = [["run", "test accuracy, %", "95 % interval", "seeds", "lambda_max", "seeds"]]
     for entry, by_seed in sorted(runs.items(), key=lambda item: item[0].name):
-        accuracies, curvatures = values_of(by_seed, "accuracy"), values_of(by_seed, "lambda_max")
-        diverged = sum(run.state == "diverged" for run in by_seed.values())
-        cell = Cell(tuple(accuracies.values()), diverged)
-        sharpness = summarise(list(curvatures.values()))
-        row = [entry.name, cell.text(), cell.summary.interval(), str(len(accuracies))]
+        cell = cell_of(by_seed.values())
+        sharpness = summarise(list(values_of(by_seed, "lambda_max").values()))
+        row = [entry.name, cell.text(), cell.summary.interval(), str(len(cell.values))]
         rows.append([*row, _spread(sharpness), str(sharpness.seeds)])
     return rows
 

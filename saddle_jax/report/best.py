@@ -2,15 +2,15 @@
 
 import dataclasses
 import pathlib
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import Spec, parse
+from saddle_jax.base.statistics import summarise
 from saddle_jax.runs.schema import Measure
-from saddle_jax.runs.table import Run, gather
+from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
@@ -21,61 +21,11 @@ from saddle_jax.settings.sweep import SPELT
 BETTER = ("higher", "lower")
 
 
-class Metric(NamedTuple):
-    """A number of results or metrics by which settings are compared."""
-
-    name: str  # in result.json or metrics.jsonl
-    measure: Measure  # what it is a measure of
-
-    @property
-    def better(self) -> str:
-        """What is better, higher or lower."""
-        return self.measure.better
-
-    @property
-    def heading(self) -> str:
-        """The name with its unit, above numbers without one."""
-        return f"{self.name}{self.measure.unit}"
-
-    def text(self, value: float) -> str:
-        """Writes a value without its unit: 71.20 of a percentage, or four digits of anything else."""
-        return self.measure.digits(value)
-
-    def ranked(self, value: float) -> float:
-        """Returns a number that is the smaller, the better the value is."""
-        return -value if self.better == "higher" else value
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """One setting of all that were tried, with the values of its seeds that did not diverge."""
+class Candidate(NamedTuple):
+    """One setting of all that were tried, and what its seeds reached."""
 
     settings: Mapping[str, Any]
-    values: tuple[float, ...]
-    diverged: int = 0
-
-    @property
-    def mean(self) -> float | None:
-        """Returns the mean over seeds; None if all diverged."""
-        return statistics.fmean(self.values) if self.values else None
-
-    @property
-    def std(self) -> float | None:
-        """Returns the standard deviation over seeds; None of fewer than two."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
-
-    def text(self, metric: Metric) -> str:
-        """Writes mean and deviation, such as "71.20 +- 0.40"; a star marks seeds that diverged."""
-        star = "*" if self.diverged else ""
-        if self.mean is None:
-            return f"diverged{star}"
-        spread = "" if self.std is None else f" +- {metric.text(self.std)}"
-        return f"{metric.text(self.mean)}{spread}{star}"
-
-    @property
-    def count(self) -> str:
-        """Writes how many seeds there are, and how many of them diverged."""
-        return f"{len(self.values)}" + (f", {self.diverged} diverged" if self.diverged else "")
+    cell: Cell
 
 
 class Gathered(NamedTuple):
@@ -86,13 +36,13 @@ class Gathered(NamedTuple):
 
 
 def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
-    """Reads runs from folders, each trial a run; what is damaged, unfinished or there twice is left out."""
+    """Reads runs from folders; what is damaged, unfinished or there twice is left out."""
     runs: list[Run] = []
     left_out: list[str] = []
     seen: dict[Any, str] = {}
     for workdir in workdirs:
         try:
-            found = gather([workdir])
+            found = load_runs([workdir])
         except (RunError, ArgumentError) as error:
             left_out.append(str(error))
             continue
@@ -100,15 +50,15 @@ def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
             name = run.name.replace(workdir.resolve().name, str(workdir), 1)
             if run.state not in ("finished", "diverged"):
                 left_out.append(f"{name}: {run.state} at step {run.last_step:,}")
-            elif (first := seen.setdefault(_frozen(run), name)) != name:
+            elif (first := seen.setdefault((_key(settings_of(run)), run.config.seed), name)) != name:
                 left_out.append(f"{name}: the same run as {first}")
             else:
                 runs.append(dataclasses.replace(run, name=name))
     return Gathered(runs, left_out)
 
 
-def metric_of(runs: Sequence[Run], name: str | None, better: str | None) -> Metric:
-    """Returns by which number runs are compared; without a name, by the first of their objective.
+def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Measure:
+    """Returns the number by which runs are compared; without a name, the first of their objective.
 
     Raises:
       ArgumentError: no run has it, runs have several objectives, or nobody knows what is better.
@@ -118,8 +68,9 @@ def metric_of(runs: Sequence[Run], name: str | None, better: str | None) -> Metr
     if name is None and len(headlines) > 1:
         raise ArgumentError(f"metric must be given where runs have several: {', '.join(headlines)}")
     name = name or headlines[0]
-    known = sorted({key for run in runs for key in _numbers(run)})
-    if name not in known:
+    if all(run.value(name) is None for run in runs):
+        known = sorted({key for run in runs for one in (run.result, *run.metrics()) for key in one})
+        known = [key for key in known if any(run.value(key) is not None for run in runs)]
         raise ArgumentError(
             f"{did_you_mean(name, known)}metric must be one of {', '.join(known)}, got {name!r}"
         )
@@ -127,30 +78,26 @@ def metric_of(runs: Sequence[Run], name: str | None, better: str | None) -> Metr
     metric = (
         described[0] if described else Measure(name, "lower" if name.endswith("_loss") else "", name, False)
     )
-    metric = metric._replace(better=better or metric.better)
+    metric = metric._replace(better=better or metric.better, other=name)
     if metric.better not in BETTER:
         raise ArgumentError(
             f"better must be higher or lower for {name}, whose runs do not say it, got {better}"
         )
-    return Metric(name, metric)
+    return metric
 
 
-def candidates_of(runs: Iterable[Run], metric: str, left_out: list[str]) -> list[Candidate]:
+def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) -> list[Candidate]:
     """Groups runs by their settings, apart from the seed; adds to `left_out` those without the metric."""
-    grouped: dict[Any, list[Run]] = {}
+    having = []
     for run in runs:
-        if run.state != "diverged" and metric not in _numbers(run):
-            left_out.append(f"{run.name}: has no {metric}")
+        if run.state != "diverged" and run.value(measure.key) is None:
+            left_out.append(f"{run.name}: has no {measure.key}")
         else:
-            grouped.setdefault(_frozen(run, "seed"), []).append(run)
-    return [
-        Candidate(
-            settings_of(those[0]),
-            tuple(_numbers(run)[metric] for run in those if run.state != "diverged"),
-            sum(run.state == "diverged" for run in those),
-        )
-        for those in grouped.values()
-    ]
+            having.append(run)
+    settings = {run: settings_of(run) for run in having}
+    keys = {run: _key(own) for run, own in settings.items()}
+    by_key = {keys[run]: own for run, own in settings.items()}
+    return [Candidate(by_key[key], cell) for key, cell in cells_by(having, keys.__getitem__, measure).items()]
 
 
 def settings_of(run: Run) -> dict[str, Any]:
@@ -177,9 +124,11 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 def varied(candidates: Sequence[Candidate]) -> list[str]:
     """Lists the settings in which candidates differ."""
-    names = dict.fromkeys(name for candidate in candidates for name in candidate.settings)
-    absent = object()
-    return [name for name in names if len({_hashable(c.settings.get(name, absent)) for c in candidates}) > 1]
+    return differing([one.settings for one in candidates])
+
+
+def _heading(measure: Measure) -> str:
+    return f"{measure.key}{measure.unit}"
 
 
 def written(value: Any) -> str:
@@ -189,19 +138,19 @@ def written(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Metric, list[str]]:
+def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measure, list[str]]:
     """Lists what every setting of a sweep reached; returns it with its metric and what is left out."""
     runs, left_out = gather_ended(workdirs)
     if not runs:
         raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
-    metric = metric_of(runs, None, None)
-    candidates = candidates_of(runs, metric.name, left_out)
+    measure = measure_of(runs, None, None)
+    candidates = candidates_of(runs, measure, left_out)
     names = varied(candidates)
-    rows = [[*names, metric.heading, "seeds"]]
+    rows = [[*names, _heading(measure), "seeds"]]
     for candidate in candidates:
         given = [written(candidate.settings.get(name)) for name in names]
-        rows.append([*given, candidate.text(metric), candidate.count])
-    return rows, metric, left_out
+        rows.append([*given, candidate.cell.text(), candidate.cell.count])
+    return rows, measure, left_out
 
 
 def _is_of(name: str, metric: str) -> bool:
@@ -209,23 +158,8 @@ def _is_of(name: str, metric: str) -> bool:
     return name in (f"test_{metric}", f"train_{metric}", f"agent_{metric}_mean")
 
 
-def _numbers(run: Run) -> dict[str, float]:
-    """Returns the numbers of a run's result, and the last of each that only its metrics have."""
-    last = {name: value for record in run.metrics for name, value in record.items() if value is not None}
-    return {
-        name: value
-        for name, value in {**last, **run.result}.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-
-
-def _frozen(run: Run, *without: str) -> Any:
-    settings = {**settings_of(run), "seed": run.config.seed}
-    return tuple((name, _hashable(value)) for name, value in settings.items() if name not in without)
-
-
-def _hashable(value: Any) -> Any:
-    return str(value) if isinstance(value, list | Spec) else value
+def _key(settings: Mapping[str, Any]) -> Hashable:
+    return tuple((k, str(v) if isinstance(v, list | Spec) else v) for k, v in settings.items())
 
 
 # Settings that make another problem: what is best on one of them says nothing about the others.
@@ -273,24 +207,25 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(by), *(name for name in varied(candidates) if name in PROBLEM and name not in by)]
 
 
-def choose(candidates: Sequence[Candidate], names: Sequence[str], metric: Metric) -> list[Choice]:
+def choose(candidates: Sequence[Candidate], names: Sequence[str], measure: Measure) -> list[Choice]:
     """Chooses the best candidate of every group; those with a seed that diverged come last."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(tuple(written(candidate.settings.get(name)) for name in names), []).append(
             candidate
         )
-    return [_chosen(those, names, metric) for those in groups.values()]
+    return [_chosen(those, names, measure) for those in groups.values()]
 
 
-def _chosen(those: Sequence[Candidate], names: Sequence[str], metric: Metric) -> Choice:
+def _chosen(those: Sequence[Candidate], names: Sequence[str], measure: Measure) -> Choice:
     group = {name: those[0].settings.get(name) for name in names}
 
     def rank(candidate: Candidate) -> tuple[bool, float]:
-        assert candidate.mean is not None
-        return candidate.diverged > 0, metric.ranked(candidate.mean)
+        mean = summarise(candidate.cell.values).mean
+        assert mean is not None
+        return candidate.cell.diverged > 0, measure.ranked(mean)
 
-    ranked = sorted((one for one in those if one.values), key=rank)
+    ranked = sorted((one for one in those if one.cell.values), key=rank)
     if not ranked:
         return Choice(group, those, None, 0, ())
     best = ranked[0]
@@ -339,25 +274,25 @@ def _is_number(name: str, value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not special
 
 
-def rows_of(choices: Sequence[Choice], metric: Metric) -> list[list[str]]:
+def rows_of(choices: Sequence[Choice], measure: Measure) -> list[list[str]]:
     """Lists the choices as text: group, best setting, value, seeds, neighbours, and edges of the grid."""
     names = list(choices[0].group)
-    header = [*names, "best setting", metric.heading, "seeds", "neighbours", "edge of the grid"]
-    return [header, *([*map(written, one.group.values()), *_row(one, metric)] for one in choices)]
+    header = [*names, "best setting", _heading(measure), "seeds", "neighbours", "edge of the grid"]
+    return [header, *([*map(written, one.group.values()), *_row(one)] for one in choices)]
 
 
-def _row(choice: Choice, metric: Metric) -> list[str]:
+def _row(choice: Choice) -> list[str]:
     if choice.best is None:
-        count = sum(candidate.diverged for candidate in choice.candidates)
+        count = sum(candidate.cell.diverged for candidate in choice.candidates)
         return ["-", f"all {count} runs diverged", "0", "-", "-"]
     setting = ", ".join(f"{name} {written(value)}" for name, value in choice.setting.items())
     if choice.tied:
         setting += f" (tied with {choice.tied} other{'s' if choice.tied > 1 else ''})"
-    neighbours = [text for line in choice.lines if (text := _beside(line, metric))]
+    neighbours = [text for line in choice.lines if (text := _beside(line))]
     return [
         setting or "the only one",
-        choice.best.text(metric),
-        choice.best.count,
+        choice.best.cell.text(),
+        choice.best.cell.count,
         "; ".join(neighbours) or "-",
         ", ".join(
             f"try {line.setting} {line.edge} {written(line.value)}" for line in choice.lines if line.edge
@@ -366,18 +301,18 @@ def _row(choice: Choice, metric: Metric) -> list[str]:
     ]
 
 
-def _beside(line: Line, metric: Metric) -> str:
+def _beside(line: Line) -> str:
     found = [
-        f"{written(number)}: {one.text(metric)}" for number, one in filter(None, (line.below, line.above))
+        f"{written(number)}: {one.cell.text()}" for number, one in filter(None, (line.below, line.above))
     ]
     return f"{line.setting} {', '.join(found)}" if found else ""
 
 
-def as_json(choices: Sequence[Choice], metric: Metric, left_out: Sequence[str]) -> dict[str, Any]:
+def as_json(choices: Sequence[Choice], measure: Measure, left_out: Sequence[str]) -> dict[str, Any]:
     """Returns the choices as plain values, with every candidate."""
     return {
-        "metric": metric.name,
-        "better": metric.better,
+        "metric": measure.key,
+        "better": measure.better,
         "groups": [
             {
                 "group": dict(one.group),
@@ -406,6 +341,7 @@ def _neighbours(line: Line) -> list[dict[str, Any]]:
 
 
 def _plain(candidate: Candidate, setting: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"setting": dict(setting)} if setting else {}
-    values = {"mean": candidate.mean, "std": candidate.std, "values": list(candidate.values)}
-    return {**named, **values, "seeds": len(candidate.values), "diverged": candidate.diverged}
+    named, cell = {"setting": dict(setting)} if setting else {}, candidate.cell
+    found = summarise(cell.values)
+    values = {"mean": found.mean, "std": found.std, "values": list(cell.values)}
+    return {**named, **values, "seeds": len(cell.values), "diverged": cell.diverged}

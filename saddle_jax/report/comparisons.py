@@ -1,18 +1,29 @@
 """Tables of runs that are compared: a grid of scores, what differs seed by seed, new metrics of old runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base.statistics import signed
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
-from saddle_jax.runs.table import NUMBERS, Cell, numbers_of, seeds_of
+from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
+from saddle_jax.settings.config import value_of
 from saddle_jax.settings.sweep import name_of
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial
 from saddle_jax.training.sweep import DROP, Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
+
+
+def cells_of(runs: Iterable[Run], grid: Grid) -> dict[tuple[Any, ...], Cell]:
+    """Returns the cells of a grid's runs by the settings that it varies."""
+    return cells_by(runs, lambda run: tuple(short(axis, value_of(run.config, axis)) for axis in grid.axes))
+
+
+def _places(grid: Grid) -> list[dict[str, Any]]:
+    """Lists the settings of all cells, row by row."""
+    return [{**row, **column} for row in grid.rows() for column in grid.columns()]
 
 
 def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
@@ -31,7 +42,7 @@ def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
         found = [_at(cells, grid, {**row, **column}) for column in columns]
         line, base = [*row.values(), found[0].text()], found[0].mean
         for cell in found[1:]:
-            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:{cell.digits}}"
+            drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:{cell.measure.form}}"
             line += [cell.text(), drop] if only_compressors else [cell.text()]
         table.append(line)
     return table
@@ -48,12 +59,14 @@ def _label(column: Mapping[str, Any], grid: Grid) -> str:
 def intervals(cells: Cells, grid: Grid) -> list[list[str]]:
     """Lists a cell a row as text: mean, standard deviation and 95 % interval of the mean over its seeds."""
     table = [[*grid.axes, "mean", "deviation", "95 % interval", "seeds"]]
-    for place in ({**row, **column} for row in grid.rows() for column in grid.columns()):
+    for place in _places(grid):
         cell = _at(cells, grid, place)
         found = cell.summary
         named = [_written(axis, place[axis]) for axis in grid.axes]
-        texts = ["-" if value is None else f"{value:{cell.digits}}" for value in (found.mean, found.std)]
-        table.append([*named, *texts, found.interval(cell.digits), str(found.seeds)])
+        texts = [
+            "-" if value is None else f"{value:{cell.measure.form}}" for value in (found.mean, found.std)
+        ]
+        table.append([*named, *texts, found.interval(cell.measure.form), str(found.seeds)])
     return table
 
 
@@ -62,7 +75,7 @@ def differences(cells: Cells, grid: Grid) -> list[list[str]]:
 
     The differences are over the seeds that both have, with the 95 % interval of their mean.
     """
-    places = [{**row, **column} for row in grid.rows() for column in grid.columns()]
+    places = _places(grid)
     first = {axis: places[0][axis] for axis in grid.axes}
     table = [[*grid.axes, "minus", "difference", "95 % interval", "seeds"]]
     for place in places:
@@ -71,7 +84,10 @@ def differences(cells: Cells, grid: Grid) -> list[list[str]]:
                 continue
             cell, base = _at(cells, grid, place), _at(cells, grid, {**place, axis: first[axis]})
             found = cell.minus(base)
-            difference, interval = signed(found.mean, cell.digits), found.interval(f"+{cell.digits}")
+            difference, interval = (
+                signed(found.mean, cell.measure.form),
+                found.interval(f"+{cell.measure.form}"),
+            )
             named = [_written(name, place[name]) for name in grid.axes]
             against = _written(axis, first[axis])
             table.append([*named, against, difference, interval, str(found.seeds)])
@@ -82,10 +98,10 @@ def numbers(cells: Cells, grid: Grid, headline: Measure) -> list[list[str]]:
     """Lists a cell a row for programs: its settings, NUMBERS of its scores, and the scores seed by seed."""
     seeds = seeds_of(cells.values())
     table = [[*grid.axes, "metric", *NUMBERS, *(f"seed {seed}" for seed in seeds)]]
-    for place in ({**row, **column} for row in grid.rows() for column in grid.columns()):
+    for place in _places(grid):
         named = [_written(axis, place[axis]) for axis in grid.axes]
         cell = _at(cells, grid, place)
-        table.append([*named, f"test {headline.title}{headline.unit}", *numbers_of(cell, seeds)])
+        table.append([*named, f"test {headline.title}{headline.unit}", *cell.numbers(seeds)])
     return table
 
 

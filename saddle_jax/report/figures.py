@@ -13,22 +13,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.base.statistics import summarise
 from saddle_jax.core.comm_cost import readable
 from saddle_jax.methods import METHODS
 from saddle_jax.report.graphs import topology_of
-from saddle_jax.report.plots import band, finish, in_matplotlib, name_bands, new_figure, plot_counts, save
+from saddle_jax.report.plots import (
+    Curve,
+    draw_curves,
+    finish,
+    in_matplotlib,
+    legend_below,
+    name_bands,
+    new_figure,
+    plot_bars,
+    plot_counts,
+    save,
+)
 from saddle_jax.runs.schema import Measure, same
 from saddle_jax.runs.table import (
     MOST_LINES,
     Run,
+    cell_of,
     class_counts,
     class_names,
     common,
     consensus_stages,
-    gather,
     has,
     labels,
-    mean_and_spread,
+    load_runs,
     over_seeds,
     seeds_together,
 )
@@ -49,7 +61,7 @@ def draw(
     if kind == "curves":
         plot_curves(workdirs, path, x, with_paper=with_paper)
     else:
-        _DRAWN[kind](gather(workdirs), path)
+        _DRAWN[kind](load_runs(workdirs), path)
 
 
 def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -83,20 +95,17 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
         ]
         rows.append((of_gradients, [(name + ending, f"{label},\n{how}") for name, label in names]))
     figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
-    names_of, styles = labels(groups), in_matplotlib(groups)
+    looks = [(label, *look) for label, look in zip(labels(groups), in_matplotlib(groups), strict=True)]
     for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
         for axes, (name, label) in zip(cells, panels, strict=True):
-            found = [(groups.index(group), over_seeds(group, name)) for group in members]
-            heights = np.concatenate([mean for _, (_, mean, _) in found])
-            if heights.min() > 0 and heights.max() > 1e4 * heights.min():
-                axes.set_yscale("log")  # a run that diverges would press the others flat
-            for number, (x, mean, spread) in found:
-                band(axes, x, mean, spread, names_of[number], *styles[number])
+            curves = [Curve(*over_seeds(group, name), *looks[groups.index(group)]) for group in members]
+            heights = np.concatenate([curve.mean for curve in curves])
+            # A run that diverges would press the others flat.
+            draw_curves(axes, curves, "log" if heights.max() > 1e4 * heights.min() else "linear")
             finish(axes, "epoch", label)
             if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
-    handles = {line.get_label(): line for axes in np.ravel(grid) for line in axes.lines}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+    legend_below(figure)
     name_bands(figure, groups)
     save(figure, path)
 
@@ -217,8 +226,8 @@ def _has_radius(run: Run) -> bool:
 
 
 def _scores(group: Sequence[Run]) -> tuple[float, float]:
-    factor = group[0].headline.factor
-    return mean_and_spread([factor * (run.score() or 0.0) for run in group])
+    summary = cell_of(group).summary
+    return summary.mean or 0.0, summary.std or 0.0
 
 
 def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -230,28 +239,21 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
     groups = [group for group in groups if group]
     if not groups:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
-    found = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
-    epochs = sorted(set.intersection(*found) or set.union(*found))
-    figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(groups)), height=3.6)
-    width = 0.8 / len(groups)
+    stages_of = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
+    epochs = sorted(set.intersection(*stages_of) or set.union(*stages_of))
     texts = labels(groups, ("gamma",))  # which goes with the compressor
     texts = texts if len(set(texts)) == len(texts) else labels(groups)
     colours = [colour for colour, _ in in_matplotlib(groups)]
-    for number, (group, label) in enumerate(zip(groups, texts, strict=True)):
-        for place, epoch in enumerate(epochs):
-            stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
-            values = [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
-            if values:
-                x = place + (number - (len(groups) - 1) / 2) * width
-                mean, spread = mean_and_spread(values)
-                look = {"color": colours[number], "capsize": 2, "label": label}
-                axes.bar(x, mean, 0.92 * width, yerr=spread or None, **look)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(epochs)), [f"{epoch:g}" for epoch in epochs])
-    finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
-    handles = {bars.get_label(): bars for bars in axes.containers if hasattr(bars, "patches")}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
-    save(figure, path)
+    heights = [
+        {epoch: summarise(_lambdas(group, epoch)) for epoch in epochs if _lambdas(group, epoch)}
+        for group in groups
+    ]
+    plot_bars(dict(zip(texts, heights, strict=True)), epochs, path, colours, scale="log")
+
+
+def _lambdas(group: Sequence[Run], epoch: float) -> list[float]:
+    stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
+    return [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -350,7 +352,7 @@ def plot_curves(
     Raises:
       RunError: a run did not record what it is drawn against, or none of them reproduces a figure.
     """
-    runs = gather(workdirs, names, MOST_LINES)
+    runs = load_runs(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
     seeded = any(len(group) > 1 for group in groups)
     texts = [group[0].family or group[0].name for group in groups]
@@ -364,14 +366,12 @@ def plot_curves(
     rows = len(panels) // 3
     legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # below the panels
     figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
-    handles: dict[Any, Any] = {}
     for cell, panel in zip(axes.ravel(), panels, strict=True):
         _draw(cell, panel, groups, texts)
         if with_paper and panel.metric == panels[1].metric:
             _draw_paper(cell, groups, texts)
-        handles |= {line.get_label(): line for line in cell.lines}
     if len(groups) > 1:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=2)
+        legend_below(figure)
     name_bands(figure, groups)
     save(figure, path)
 
@@ -396,14 +396,12 @@ def _panels(x: Axis, headline: Measure) -> list[_Panel]:
 
 def _draw(cell: Any, panel: _Panel, groups: Sequence[Sequence[Run]], names: Sequence[str]) -> None:
     found = [
-        (*over_seeds(group, panel.metric, panel.x.metric), label, *look)
+        Curve(*over_seeds(group, panel.metric, panel.x.metric), label, *look)
         for group, label, look in zip(groups, names, in_matplotlib(groups), strict=True)
         if has(group, panel.metric) and has(group, panel.x.metric)
     ]
-    if found and all(np.min(mean, initial=np.inf) > 0 for _, mean, *_ in found):
-        cell.set_yscale(panel.scale)
-    for x, mean, spread, label, colour, dash in found:
-        band(cell, x, panel.factor * mean, panel.factor * spread, label, colour, dash)
+    found = [one._replace(mean=panel.factor * one.mean, spread=panel.factor * one.spread) for one in found]
+    draw_curves(cell, found, panel.scale)
     for line in cell.lines:
         if len(line.get_xdata()) < 60:
             line.set_marker(".")
@@ -436,5 +434,5 @@ def _mean_of(printed: str) -> float:
 
 def _check_recorded(runs: Sequence[Run], x: str) -> None:
     for run in runs:
-        if run.metrics and not run.curve(AXES[x].metric)[0]:
+        if run.metrics() and not run.curve(AXES[x].metric)[0]:
             raise RunError(f"curves against {x} need runs {AXES[x].missing}, got {run.name}")

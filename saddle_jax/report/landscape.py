@@ -12,7 +12,7 @@ import numpy as np
 
 from saddle_jax.base.files import in_one_go
 from saddle_jax.report.page import asset, embed, meta_element
-from saddle_jax.report.plots import labels, load_matplotlib, new_figure, save
+from saddle_jax.report.plots import finish, labels, legend_below, load_matplotlib, new_figure, save
 
 _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 
@@ -130,13 +130,8 @@ def plot_sections(
     for cell, (places, values, title) in zip(np.ravel(cells), panels, strict=True):
         for number, (name, line) in enumerate(zip(labels(names), values, strict=True)):
             cell.plot(places, line, color=_COLORS[number % len(_COLORS)], linewidth=1.2, label=name)
-        cell.set_xlabel(title, fontsize=8)
-        cell.set_ylabel("loss", fontsize=8)
-        cell.tick_params(labelsize=7)
-        cell.spines[["top", "right"]].set_visible(False)
-    figure.legend(
-        *np.ravel(cells)[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2
-    )
+        finish(cell, title, "loss")
+    legend_below(figure)
     save(figure, path)
 
 

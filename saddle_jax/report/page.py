@@ -32,10 +32,11 @@ from saddle_jax.runs.table import (
     class_counts,
     class_names,
     distinct_seeds,
-    gather,
     group_labels,
     has,
+    load_runs,
     over_seeds,
+    workdirs_of,
 )
 from saddle_jax.version import __version__
 
@@ -68,7 +69,8 @@ def write_page(
     workdirs: Sequence[pathlib.Path], path: pathlib.Path, names: Sequence[str] | None = None
 ) -> None:
     """Writes the page of one or more runs, in one go; `names` go before those of their folders."""
-    text = page(gather(workdirs, names, most_lines(len(workdirs))))
+    folders = workdirs_of(workdirs)
+    text = page(load_runs(folders, names, most_lines(len(folders))))
     with in_one_go(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may be no UTF-8
 
@@ -216,7 +218,7 @@ def panels(measures: Sequence[Measure]) -> list[tuple[str, str, bool, int]]:
 
 def page_data(runs: Sequence[Run]) -> dict[str, Any]:
     """Returns what the script draws and writes as CSV."""
-    every = dict.fromkeys(name for run in runs for record in run.metrics for name in record)
+    every = dict.fromkeys(name for run in runs for record in run.metrics() for name in record)
     names = _most_telling(runs, every)
     shown = _panels_of(runs, names)
     groups = distinct_seeds(runs)
@@ -251,7 +253,7 @@ def _most_telling(runs: Sequence[Run], every: Collection[str]) -> list[str]:
 
 
 def _run_data(run: Run, shown: Sequence[str]) -> dict[str, Any]:
-    own = {name for record in run.metrics for name in record}
+    own = {name for record in run.metrics() for name in record}
     names = [name for name in shown if name in own]
     counts = class_counts(run)
     graph = topology_of(run)
@@ -259,7 +261,7 @@ def _run_data(run: Run, shown: Sequence[str]) -> dict[str, Any]:
         "name": run.name,
         "state": run.state,
         "lines": run.lines,
-        "columns": {name: [record.get(name) for record in run.metrics] for name in names},
+        "columns": {name: [record.get(name) for record in run.metrics()] for name in names},
         "layers": [str(name) for name in run.about["layers"]],
         "agents": run.result.get(f"agent_{run.headline.name}_each"),
         "headline": {
@@ -314,9 +316,9 @@ def _mean(runs: Sequence[Run], group: Sequence[Run], name: str) -> dict[str, Any
 
 
 def _is_recorded(runs: Sequence[Run], name: str) -> bool:
-    return any(name in record for run in runs for record in run.metrics)
+    return any(name in record for run in runs for record in run.metrics())
 
 
 def _is_scalar(runs: Sequence[Run], name: str) -> bool:
-    values = [record[name] for run in runs for record in run.metrics if record.get(name) is not None]
+    values = [record[name] for run in runs for record in run.metrics() if record.get(name) is not None]
     return bool(values) and not any(isinstance(value, list) for value in values)

@@ -3,6 +3,8 @@
 // attributes.
 const charts = (() => {
   const MOST_DRAWN = 2000; // points of one line; the CSV has all
+  const MOST_TOLD = 10; // lines beside the one under the pointer
+  const NEAR = 8; // how far beside the pointer, in the drawing's units, another line's point may be
   const SVG = "http://www.w3.org/2000/svg";
   const hidden = new Set(); // groups of runs that the legend has switched off
   const redraws = [];
@@ -172,7 +174,7 @@ const charts = (() => {
         line.ys = line.ys.map((y) => y * options.factor);
         line.halves = line.halves ? line.halves.map((half) => half * options.factor) : null;
         line.points = line.xs
-          .map((at, index) => ({ line: number, name: line.name, index, at, value: line.ys[index] }))
+          .map((at, index) => ({ line: number, name: line.name, look: line.look, index, at, value: line.ys[index] }))
           .filter((p) => Number.isFinite(p.at) && Number.isFinite(p.value));
         if (line.halves) for (const p of line.points) p.half = line.halves[p.index];
       });
@@ -244,34 +246,49 @@ const charts = (() => {
       }
     }
 
+    // What the other lines are where the pointer is, from top to bottom.
+    function beside(point) {
+      const found = new Map();
+      for (const p of places) {
+        const [far, before] = [Math.abs(p.x - point.x), found.get(p.line)];
+        if (p.line !== point.line && far <= NEAR && !(before && Math.abs(before.x - point.x) <= far))
+          found.set(p.line, p);
+      }
+      return [...found.values()].sort((a, b) => a.y - b.y);
+    }
+    const said = (p) =>
+      `${Number(p.value.toPrecision(6))}${p.half ? ` \u00b1 ${Number(p.half.toPrecision(3))}` : ""}`;
+
     function show(point) {
       current = point;
-      for (const old of drawing.querySelectorAll(".tip, .pointer")) old.remove();
+      for (const old of drawing.querySelectorAll(".tip, .pointer, .rule")) old.remove();
       if (!point) return;
       const at = options.xName().startsWith("bytes")
         ? bytes(point.at)
         : `${options.xName()} ${short(point.at)}`;
-      const half = point.half ? ` \u00b1 ${Number(point.half.toPrecision(3))}` : "";
-      const texts = [point.name, `${at}: ${Number(point.value.toPrecision(6))}${half}`];
-      const longest = Math.min(56, Math.max(...texts.map((text) => text.length)));
-      const wide = 12 + 6.3 * longest;
-      const left = Math.max(2, Math.min(point.x + 10, width - wide - 2));
-      const top = point.y > 70 ? point.y - 48 : point.y + 12;
-      const tip = svg(
-        "g",
-        { class: "tip" },
-        svg("rect", { x: left, y: top, width: wide, height: 36, rx: 5 }),
+      const others = beside(point);
+      const rows = [
+        { text: point.name },
+        { text: `${at}: ${said(point)}`, look: point.look },
+        ...others.slice(0, MOST_TOLD).map((p) => ({ text: `${said(p)}  ${p.name}`, look: p.look })),
+      ];
+      if (others.length > MOST_TOLD) rows.push({ text: `and ${others.length - MOST_TOLD} more` });
+      const texts = rows.map(({ text }) => (text.length > 56 ? `${text.slice(0, 55)}…` : text));
+      const [wide, high] = [20 + 6.3 * Math.max(...texts.map((text) => text.length)), 6 + 15 * rows.length];
+      const left = point.x + 10 + wide < width ? point.x + 10 : Math.max(2, point.x - 10 - wide);
+      const top = Math.max(2, Math.min(point.y > 70 ? point.y - 12 - high : point.y + 12, height - high - 2));
+      const tip = svg("g", { class: "tip" }, svg("rect", { x: left, y: top, width: wide, height: high, rx: 5 }));
+      rows.forEach(({ look }, row) => {
+        const y = top + 15 + 15 * row;
+        if (look) tip.append(svg("circle", { cx: left + 8, cy: y - 4, r: 3.5, fill: colour(look) }));
+        tip.append(svg("text", { x: left + 15, y }, texts[row]));
+      });
+      drawing.append(
+        svg("path", { class: "rule", d: `M${point.x} ${frame.top}V${frame.bottom}` }),
+        ...others.map((p) => svg("circle", { class: "pointer", cx: p.x, cy: p.y, r: 2.5 })),
+        svg("circle", { class: "pointer", cx: point.x, cy: point.y, r: 4.5 }),
+        tip,
       );
-      texts.forEach((text, row) =>
-        tip.append(
-          svg(
-            "text",
-            { x: left + 6, y: top + 15 + 15 * row },
-            text.length > 56 ? `${text.slice(0, 55)}…` : text,
-          ),
-        ),
-      );
-      drawing.append(svg("circle", { class: "pointer", cx: point.x, cy: point.y, r: 4.5 }), tip);
       document.getElementById("said").textContent = texts.join(", ");
     }
     const nearest = (distance) => places.reduce((best, p) => (distance(p) < distance(best) ? p : best));

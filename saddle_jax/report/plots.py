@@ -4,12 +4,13 @@ import colorsys
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from saddle_jax.base.files import in_one_go
+from saddle_jax.base.statistics import Summary
 from saddle_jax.data.partition import Partition
 from saddle_jax.runs.table import Run, settings_without
 
@@ -197,26 +198,66 @@ def _is_sharp(run: Run) -> bool:
     return run.config.gradient != "none"
 
 
-def band(
-    axes: Any,
-    x: Sequence[float],
-    mean: np.ndarray,
-    spread: np.ndarray,
-    label: str,
-    colour: Any,
-    line: str = "-",
-) -> None:
-    """Draws a line, and one standard deviation to both sides.
+class Curve(NamedTuple):
+    """A line of a picture: the means over seeds, and one standard deviation to both sides."""
 
-    On a logarithmic axis, which must be one by now, that is to first order the deviation of the logarithm:
-    mean * exp(+-spread / mean), which never falls below zero.
+    x: Sequence[float]
+    mean: np.ndarray
+    spread: np.ndarray
+    label: str
+    colour: Any
+    dash: str = "-"
+
+
+def draw_curves(axes: Any, curves: Sequence[Curve], scale: str) -> None:
+    """Draws lines with their bands, on a logarithmic axis only where all means are above zero.
+
+    There a band is to first order the deviation of the logarithm: mean * exp(+-spread / mean), which never
+    falls below zero.
     """
-    axes.plot(x, mean, linewidth=1.2, linestyle=line, label=label, color=colour)
-    if spread.any():
-        low, high = mean - spread, mean + spread
-        if axes.get_yscale() == "log":
-            low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
-        axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+    if curves and all(np.min(one.mean, initial=np.inf) > 0 for one in curves):
+        axes.set_yscale(scale)
+    for x, mean, spread, label, colour, dash in curves:
+        axes.plot(x, mean, linewidth=1.2, linestyle=dash, label=label, color=colour)
+        if spread.any():
+            low, high = mean - spread, mean + spread
+            if axes.get_yscale() == "log":
+                low, high = mean * np.exp(-spread / mean), mean * np.exp(spread / mean)
+            axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=colour)
+
+
+def legend_below(figure: Any, columns: int = 2) -> None:
+    """Lists all that is drawn in a figure's panels, each label once, below them."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        found, texts = axes.get_legend_handles_labels()
+        handles |= dict(zip(texts, found, strict=True))
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", fontsize=7, ncols=columns)
+
+
+def plot_bars(
+    heights: Mapping[str, Mapping[float, Summary]],
+    epochs: Sequence[float],
+    path: str | os.PathLike,
+    colours: Sequence[Any] | None = None,
+    scale: str = "linear",
+) -> None:
+    """Draws lambda_max of consensus models: a group of bars for each epoch, in it one for each label."""
+    figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(heights)), height=3.6)
+    width = 0.8 / len(heights)
+    colours = colours or [colour_of(number, len(heights)) for number in range(len(heights))]
+    for number, ((label, found), colour) in enumerate(zip(heights.items(), colours, strict=True)):
+        places = [epochs.index(epoch) + (number - (len(heights) - 1) / 2) * width for epoch in found]
+        spread = [one.std or 0.0 for one in found.values()]
+        errors = {"yerr": spread, "ecolor": "#404040", "capsize": 2} if any(spread) else {}
+        means = [one.mean for one in found.values()]
+        axes.bar(places, means, 0.92 * width, color=colour, label=label, **errors)
+    axes.set_yscale(scale)
+    axes.set_xticks(range(len(epochs)), [f"{epoch:.4g}" for epoch in epochs])
+    finish(axes, "epoch", r"$\lambda_{max}$ of the Hessian, consensus model")
+    legend_below(figure)
+    save(figure, path)
 
 
 def name_bands(figure: Any, groups: Sequence[Sequence[Run]]) -> None:

@@ -17,8 +17,10 @@ from saddle_jax.report.graphs import topology_of
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import (
     Run,
+    cell_of,
     class_counts,
     class_names,
+    differing,
     distinct_seeds,
     group_labels,
     labels,
@@ -55,7 +57,7 @@ def _results(runs: Sequence[Run]) -> str:
 
 
 def _curves(runs: Sequence[Run]) -> str:
-    if not any(run.metrics for run in runs):
+    if not any(run.metrics() for run in runs):
         return ""
     return (
         '<div id="controls"></div><div id="panels" class="panels"></div>'
@@ -87,7 +89,7 @@ def _landscape(runs: Sequence[Run]) -> str:
 
 def _contraction(runs: Sequence[Run]) -> str:
     names = ("zeta_by_layer", "gradient_zeta_by_layer")
-    if not any(record.get(name) for run in runs for record in run.metrics for name in names):
+    if not any(record.get(name) for run in runs for record in run.metrics() for name in names):
         return ""
     return (
         "<p>Measured &#950; = 1 &#8722; &#8214;Q(&#952;) &#8722; &#952;&#8214;&#178; / "
@@ -314,7 +316,7 @@ def results(runs: Sequence[Run]) -> str:
 
 
 def _last_evaluation(run: Run) -> dict[str, Any]:
-    return next((r for r in reversed(run.metrics) if r.get(run.headline.key) is not None), {})
+    return next((r for r in reversed(run.metrics()) if r.get(run.headline.key) is not None), {})
 
 
 def seeds(runs: Sequence[Run]) -> str:
@@ -322,28 +324,24 @@ def seeds(runs: Sequence[Run]) -> str:
     groups = [group for group in seeds_together(runs) if len(group) > 1]
     if not groups:
         return ""
-    names = _differing([run.config.to_json() for run in runs])
+    names = differing([run.config.to_json() for run in runs])
     named = [name for name in names if name not in ("seed", *IRRELEVANT)]
     varied = [name for name in named if name != "method"]
     rows: list[list[Any]] = [["method", *varied, "seeds", "metric", "mean", "std", "95 % interval"]]
     for group in sorted(groups, key=_rank):
-        shared = group[0].config.to_json()
-        headline = group[0].headline
-        scores = [score for run in group if (score := run.score()) is not None]
-        found = summarise(scores)
-        scaled = summarise([headline.factor * score for score in scores]).within(headline.bounds)
-        row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(scores))]
+        shared, cell = group[0].config.to_json(), cell_of(group)
+        found, headline = summarise(cell.values), cell.measure
+        row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(cell.values))]
         rows.append([*row, headline.title, _score(headline, found.mean), _score(headline, found.std)])
-        rows[-1].append(scaled.interval(".2f" if headline.percent else ".4g"))
+        rows[-1].append(cell.summary.interval(headline.form))
     note = "<p>Runs that differ in the seed alone; of those that finished. Intervals are Student's t.</p>"
     return f"<h3>Mean over seeds</h3>{note}{table('seeds', rows)}{_between(groups)}"
 
 
 def _rank(group: Sequence[Run]) -> tuple[bool, float]:
     """Returns what puts groups with the better mean first, and those without any last."""
-    mean = summarise([score for run in group if (score := run.score()) is not None]).mean
-    sign = -1.0 if group[0].headline.better == "higher" else 1.0
-    return mean is None, sign * (mean or 0.0)
+    cell = cell_of(group)
+    return cell.mean is None, cell.measure.ranked(cell.mean or 0.0)
 
 
 # What makes losses and accuracies of runs comparable: the same samples, divided alike, and the same task.
@@ -359,10 +357,10 @@ def _between(groups: Sequence[Sequence[Run]]) -> str:
         problems.setdefault(problem, []).append((group, label))
     rows: list[list[Any]] = [["run", "minus", "difference", "95 % interval", "seeds"]]
     for (headline, *_), ((first, subtracted), *others) in problems.items():
-        base = _shown_scores(first, headline)
+        base = cell_of(first).by_seed
         for group, label in others:
-            difference = paired(_shown_scores(group, headline), base)
-            digits = "+.2f" if headline.percent else "+.4g"
+            difference = paired(cell_of(group).by_seed, base)
+            digits = f"+{headline.form}"
             mean = "-" if difference.mean is None else (f"{difference.mean:{digits}}", difference.mean)
             rows.append([label, subtracted, mean, difference.interval(digits), str(difference.seeds)])
     if len(rows) == 1:
@@ -377,18 +375,8 @@ def _samples(run: Run) -> tuple[Any, Any]:
     return (dataset.get("train"), dataset.get("test")) if isinstance(dataset, dict) else (None, None)
 
 
-def _shown_scores(group: Sequence[Run], headline: Measure) -> dict[int, float]:
-    """Returns the scores by seed, as they are shown."""
-    return {run.config.seed: headline.factor * s for run in group if (s := run.score()) is not None}
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _differing(many: Sequence[dict[str, Any]]) -> list[str]:
-    names = dict.fromkeys(name for one in many for name in one)
-    return [name for name in names if any(one.get(name) != many[0].get(name) for one in many)]
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -408,7 +396,7 @@ def settings(runs: Sequence[Run]) -> str:
         ("Settings", "settings", [run.config.to_json() for run in runs]),
         ("Versions, devices, data", "environment", [_facts(run) for run in runs]),
     ):
-        names = _differing(many)
+        names = differing(many)
         if names:
             rows = [["run", *names]]
             rows += [
@@ -426,7 +414,7 @@ def evaluations(runs: Sequence[Run]) -> str:
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     rows = [["run", "epoch", *(f"test {one.title}" for one in known), "consensus distance"]]
     for run in runs:
-        records = [r for r in run.metrics if r.get(run.headline.key) is not None]
+        records = [r for r in run.metrics() if r.get(run.headline.key) is not None]
         every = -(-len(records) * len(runs) // _MOST_EVALUATIONS) or 1
         for r in records[::-every][::-1]:  # the last one always
             scores = [_score(one, r.get(one.key)) for one in known]
@@ -469,7 +457,7 @@ def traffic(runs: Sequence[Run]) -> str:
 
 def _spent(group: Sequence[Run], name: str) -> float | None:
     """Returns how much of something the runs had spent in the end, their mean; None if none says it."""
-    ends = [{**(run.metrics[-1] if run.metrics else {}), **run.result} for run in group]
+    ends = [{**(run.metrics()[-1] if run.metrics() else {}), **run.result} for run in group]
     ends = [{**end, "step": end.get("steps", end.get("step"))} for end in ends]
     return summarise([end[name] for end in ends if end.get(name) is not None]).mean
 
@@ -508,7 +496,7 @@ _TOO_LARGE = "<p>Not drawn: the graph is too large to be recorded.</p>"
 def has_agents(run: Run) -> bool:
     """Tells whether the agents' own models of a run were evaluated one by one, at the end or before."""
     name = f"agent_{run.headline.name}_each"
-    return any(_is_list(record.get(name)) for record in (run.result, *run.metrics))
+    return any(_is_list(record.get(name)) for record in (run.result, *run.metrics()))
 
 
 def agents(runs: Sequence[Run]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from saddle_jax.analysis.sharpness import CONSENSUS, Opened, name_of
 from saddle_jax.base.statistics import Summary, summarise
+from saddle_jax.report import plots
 from saddle_jax.report.plots import labels, new_figure, save
 from saddle_jax.runs.table import run_names
 from saddle_jax.settings.sweep import name_of as trial_name
@@ -92,7 +93,7 @@ def draw(
     bars = output or workdir.resolve().parent / "sharpness.png"
     paths = []
     if compares:
-        plot_bars(runs, bars)
+        plot_stages(runs, bars)
         paths.append(bars)
     if density:
         consensus = {run.name: [e for e in run.stages if e["whose"] == CONSENSUS] for run in runs}
@@ -101,27 +102,13 @@ def draw(
     return paths
 
 
-def plot_bars(runs: Sequence[Sharp], path: str | os.PathLike) -> None:
+def plot_stages(runs: Sequence[Sharp], path: str | os.PathLike) -> None:
     """Draws the paper's figure: a group of bars for each stage, in it a bar for each run or its seeds."""
     found = over_seeds(runs)
     families = list(dict.fromkeys(run.family for run in runs))
     epochs = sorted({entry["epoch"] for run in runs for entry in run.stages if entry["whose"] == CONSENSUS})
-    figure, axes = new_figure(width=max(4.5, 1.2 + 0.35 * len(epochs) * len(families)), height=3.4)
-    width = 0.8 / len(families)
-    for number, (family, label) in enumerate(zip(families, labels(families), strict=True)):
-        known = [epoch for epoch in epochs if (family, epoch) in found]
-        places = [epochs.index(epoch) + (number - (len(families) - 1) / 2) * width for epoch in known]
-        heights = [found[family, epoch].mean for epoch in known]
-        spread = [found[family, epoch].std or 0.0 for epoch in known]
-        errors = {"yerr": spread, "ecolor": "#404040", "capsize": 2} if any(spread) else {}
-        axes.bar(places, heights, 0.92 * width, label=label, **errors)
-    axes.set_xticks(range(len(epochs)), [f"{epoch:.4g}" for epoch in epochs], fontsize=8)
-    axes.set_xlabel("epoch", fontsize=8)
-    axes.set_ylabel(r"$\lambda_{max}$ of the Hessian, consensus model", fontsize=8)
-    axes.tick_params(labelsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", fontsize=7, ncols=2)
-    save(figure, path)
+    heights = [{e: found[family, e] for e in epochs if (family, e) in found} for family in families]
+    plots.plot_bars(dict(zip(labels(families), heights, strict=True)), epochs, path)
 
 
 def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
@@ -137,10 +124,6 @@ def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
         cell.set_yscale("log")
         cell.set_ylim(bottom=1e-8)
         cell.set_title(f"epoch {epoch:.4g}", fontsize=8)
-        cell.set_xlabel("eigenvalue", fontsize=8)
-        cell.tick_params(which="both", labelsize=7)
-        cell.spines[["top", "right"]].set_visible(False)
-    cells[0].set_ylabel("density", fontsize=8)
-    if epochs:
-        figure.legend(*cells[0].get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=2)
+        plots.finish(cell, "eigenvalue", "density" if cell is cells[0] else "")
+    plots.legend_below(figure)
     save(figure, path)

@@ -20,12 +20,12 @@ from typing import Any
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import check_no_link, check_spelt, in_one_go, naming, open_regular
-from saddle_jax.base.reading import damaged, read_object, reading
+from saddle_jax.base.reading import read_object, reading
 from saddle_jax.runs import source_files
 from saddle_jax.runs.metrics import Events, read_metrics
 from saddle_jax.runs.run_name import differences
-from saddle_jax.runs.schema import read_result
-from saddle_jax.settings.config import Config, check_each, from_json
+from saddle_jax.runs.schema import ConfigFile, checked, read_result
+from saddle_jax.settings.config import Config, from_json
 from saddle_jax.version import RUN_FORMAT
 
 # ---- the lock: one process trains in a folder, and knows when it was taken from it ----
@@ -135,24 +135,17 @@ def read_config(workdir: pathlib.Path) -> Config:
     Raises:
       RunError: there is none, it is of another format, or config.json is damaged.
     """
-    path = workdir / "config.json"
-    settings = _settings(workdir)
-    with reading(path):
+    settings = read_about(workdir)["config"]
+    with reading(workdir / "config.json"):
         return from_json(settings)
 
 
-def read_settings(workdir: pathlib.Path) -> dict[str, Any]:
-    """Reads the settings as plain values, each checked by itself; no graph is built to see if they agree.
+def read_about(workdir: pathlib.Path) -> dict[str, Any]:
+    """Reads config.json: the settings, and with what they were run, see `schema.ConfigFile`.
 
     Raises:
       RunError: as above.
     """
-    settings = _settings(workdir)
-    with reading(workdir / "config.json"):
-        return check_each(settings)
-
-
-def _settings(workdir: pathlib.Path) -> dict[str, Any]:
     path = workdir / "config.json"
     content = read_object(path)
     if content is None:
@@ -162,31 +155,8 @@ def _settings(workdir: pathlib.Path) -> dict[str, Any]:
             f"{workdir} holds a run in format {str(written)[:20]}, and this version reads format "
             f"{RUN_FORMAT}: train it again in another folder, or use the version that wrote it"
         )
-    if not isinstance(content.get("config"), dict):
-        raise damaged(path, "config must be an object")
-    return content["config"]
-
-
-# What config.json says beside the settings, and of what kind it is.
-_OBJECTS = ("versions", "dataset", "objective", "partition", "topology")
-_LISTS = ("devices", "layers", "partitions", "continued")
-
-
-def read_about(workdir: pathlib.Path) -> dict[str, Any]:
-    """Reads what config.json says beside the settings: versions, data, objective and so on.
-
-    Raises:
-      DamagedError: the file is missing or damaged, or a part is not of its kind; a part may be missing.
-    """
-    path = workdir / "config.json"
-    content = read_object(path)
-    if content is None:
-        raise RunError(f"{workdir} holds no run: {path.name} is missing")
-    for names, kind, told in ((_OBJECTS, dict, "an object"), (_LISTS, list, "a list")):
-        for name in names:
-            if name in content and not isinstance(content[name], kind):
-                raise damaged(path, f"{name} must be {told}")
-    return content
+    with reading(path):
+        return checked(content, ConfigFile)
 
 
 def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -263,51 +233,38 @@ def claim(
     fingerprint = record["partition"]["fingerprint"]
     if stored != fingerprint:
         _refuse(workdir, [f"the partition's fingerprint {stored} -> {fingerprint}"])
-    _check_samples(workdir, before, record)
-    _check_computed(workdir, before, record)
-    _check_graph(workdir, before, record)
+    _check_unchanged(workdir, before, record)
     if continued:
         history = [*before.get("continued", []), continued]
         after = {**before, "config": config.to_json(), "steps": record["steps"], "continued": history}
         write_json(path, after)
 
 
-def _check_samples(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a run whose data, of a file or of a program, are no longer those that it began with."""
-    data = [
-        about["dataset"].get("samples")
-        for about in (stored, record)
-        if isinstance(about.get("dataset"), dict)
-    ]
-    if len(data) == 2 and data[0] != data[1]:
-        raise RunError(
-            f"{workdir} holds a run on other samples: choose another workdir, or bring the data back"
-        )
+def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuses a run whose samples, step or graph are no longer those that it began with."""
 
+    def links(about: dict[str, Any]) -> list[Any] | None:  # the weights may be rounded otherwise
+        graphs = about.get("topology", {}).get("graphs")
+        return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
 
-def _check_computed(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a run of Python objects whose step has become another; another JAX would trace another one."""
-    traced_by = [(about.get("versions"), about.get("devices", [])[:1]) for about in (stored, record)]
-    if traced_by[0] == traced_by[1] and stored.get("computes") != record.get("computes"):
-        raise RunError(
-            f"{workdir} holds a run whose method, model, loss or graph computed something else: choose "
-            "another workdir, or undo the change to go on with it"
-        )
-
-
-def _check_graph(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a graph of a user's own that is drawn anew with each start, from numbers without a seed."""
-    recorded, found = stored.get("topology"), record["topology"]
-    if not isinstance(recorded, dict) or _who_hears(recorded) != _who_hears(found):
-        raise RunError(
-            f"{workdir} holds a run on another graph of this name: a graph that is random must take a seed"
-        )
-
-
-def _who_hears(topology: dict[str, Any]) -> list[Any] | None:
-    """Returns receivers and senders of graphs that were recorded; their weights may be rounded otherwise."""
-    graphs = topology.get("graphs")
-    return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
+    both = (stored, record)
+    samples = [about.get("dataset", {}).get("samples") for about in both]
+    traced_by = [
+        (about.get("versions"), about.get("devices", [])[:1]) for about in both
+    ]  # another JAX: others
+    others = {
+        "on other samples: choose another workdir, or bring the data back": samples[0] != samples[1]
+        and "dataset" in stored,
+        "whose method, model, loss or graph computed something else: choose another workdir, or undo the "
+        "change to go on with it": stored.get("computes") != record.get("computes")
+        and traced_by[0] == traced_by[1],
+        "on another graph of this name: a graph that is random must take a seed": links(stored)
+        != links(record)
+        or "topology" not in stored,
+    }
+    for told, is_other in others.items():
+        if is_other:
+            raise RunError(f"{workdir} holds a run {told}")
 
 
 class Metrics:

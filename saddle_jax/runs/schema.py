@@ -1,128 +1,252 @@
-"""Reading result.json: how a run ended, checked so that whoever shows it need not doubt any part of it."""
+"""What the JSON files of a run's folder say: a dataclass declares each, and `read` reads and checks them all.
 
+The type of a field is what may stand at its name, and a field without a default must be there. What is not
+declared stays as it is in config.json; in result.json it is a metric: a number, or a list of numbers where
+its name ends in _each. Where there may be no number, NaN is read as None; one too large is damage.
+"""
+
+import dataclasses
+import functools
 import math
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import types
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from saddle_jax.base.errors import DamagedError, RunError
-from saddle_jax.base.reading import TOO_LARGE, read_object
+from saddle_jax.base.reading import TOO_LARGE, damaged, read_object, reading
 
-STATUSES = ("finished", "diverged", "interrupted")
+
+@dataclasses.dataclass
+class ConfigFile:
+    """config.json: the settings, and with what they were run; it also has single numbers and texts."""
+
+    config: dict[str, Any]
+    versions: dict[str, Any] = field(default_factory=dict)
+    devices: list[Any] = field(default_factory=list)
+    dataset: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)  # its metrics are read by `measures`
+    partition: dict[str, Any] = field(default_factory=dict)
+    partitions: list[Any] = field(default_factory=list)  # of each of several runs
+    topology: dict[str, Any] = field(default_factory=dict)
+    layers: list[Any] = field(default_factory=list)  # what the _by_layer metrics are of
+    continued: list[Any] = field(default_factory=list)  # from which settings it went on
+
+
+@dataclasses.dataclass
+class LastFinite:
+    """The last logged step of a run that diverged whose loss was finite; empty if there is none."""
+
+    step: int
+    train_loss: float
+
+
+@dataclasses.dataclass
+class End:
+    """How one run ended; its last evaluation's metrics stand beside these."""
+
+    status: Literal["finished", "diverged", "interrupted"]
+    diverged_at_step: int = 0
+    last_finite: LastFinite | None = None
+    params_sha256: str | None = None
+
+
+@dataclasses.dataclass(kw_only=True)
+class ResultFile(End):
+    """result.json: the end of a run or, of several, the means of their ends, and each of them."""
+
+    steps: int
+    seconds: float
+    bytes_sent_per_agent: float
+    paper_bytes_sent_per_agent: float
+    ready_seconds: float = 0.0
+    profile: dict[str, float] = field(default_factory=dict)
+    diverged: int = 0
+    trials: list[End] = field(default_factory=list)
+    swept: list[str] = field(default_factory=list)
+    settings: list[dict[str, float]] = field(default_factory=list)  # means over the seeds of each combination
+
+
+# What a folder of several runs says of all of them alike, none of it below zero.
+_COUNTS = ("steps", "seconds", "ready_seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent")
+OF_ALL = (*_COUNTS, "profile")
+
+
+@dataclasses.dataclass
+class Stage:
+    """The Hessian of one model, an entry of sharpness.json."""
+
+    step: int
+    epoch: float
+    whose: Literal["consensus"] | int
+    density: dict[str, list[float | None]] | None = None  # of the eigenvalues: y at x
+    lambda_max: float | None = None
+    lambda_min: float | None = None
+    residual: float | None = None
+    trace: float | None = None
+    trace_error: float | None = None
+
+
+@dataclasses.dataclass
+class SharpnessFile:
+    """sharpness.json: the Hessians that were measured, and on what."""
+
+    stages: list[Stage]
+
+
+@dataclasses.dataclass
+class PaperFile:
+    """paper.json: which published figure a run reproduces."""
+
+    table: Any = None
+    row: Any = None
+    paper: Any = None
+    scale: Any = None
+
+
+@dataclasses.dataclass
+class Evaluation:
+    """Metrics of one model, computed later."""
+
+    run: dict[str, Any]  # seed and swept numbers, of one of several runs
+    whose: Literal["consensus"] | int
+    step: int
+    metrics: dict[str, Any]
+
+
+@dataclasses.dataclass
+class EvaluationFile:
+    """evaluation.json: what `saddle evaluate` has computed."""
+
+    evaluations: list[Evaluation]
+
+
+def read(path: pathlib.Path, schema: type, remedy: str = "") -> dict[str, Any] | None:
+    """Reads a JSON file as it is declared; returns None if there is no such file.
+
+    Raises:
+      DamagedError: it says something else; `remedy` is what to do then.
+    """
+    content = read_object(path)
+    if content is None:
+        return None
+    with reading(path, remedy):
+        return checked(content, schema)
+
+
+def checked(content: dict[str, Any], schema: type) -> dict[str, Any]:
+    """Returns an object as it is declared; a ValueError says what is otherwise."""
+    hints, needed = _declared(schema)
+    if missing := [name for name in needed if name not in content]:
+        raise ValueError(f"{', '.join(missing)} must be there")
+    other = [list[float | None] | None, float | None] if issubclass(schema, End) else [Any, Any]
+    return {
+        name: _parsed(value, hints.get(name, other[not name.endswith("_each")]), name)
+        for name, value in content.items()
+    }
+
+
+@functools.cache
+def _declared(schema: type) -> tuple[dict[str, Any], list[str]]:
+    """Returns the type of each name that is declared, and the names that must be there."""
+    empty, fields = dataclasses.MISSING, dataclasses.fields(schema)
+    return get_type_hints(schema), [f.name for f in fields if f.default is f.default_factory is empty]
+
+
+_WORDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}
+
+
+def _parsed(value: Any, hint: Any, name: str) -> Any:
+    """Returns what stands at a name, if it is of the type; None for a NaN where there may be None."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind is Any or (kind is Literal and value in inner):
+        return value
+    if kind in (types.UnionType, Union):
+        if value is None or (type(None) in inner and value != value):
+            return None
+        hint = next((one for one in inner if get_origin(one) is Literal and value in get_args(one)), None)
+        return _parsed(value, hint or next(one for one in reversed(inner) if one is not type(None)), name)
+    if kind is dict and isinstance(value, dict):
+        return {key: _parsed(one, inner[1], key) for key, one in value.items()}
+    if kind is list and isinstance(value, list):
+        return [_parsed(one, inner[0], name) for one in value]
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict) and isinstance(hint, type):
+        return checked(value, hint) if value or hint is not LastFinite else {}
+    numbers = (int, float) if kind is float else (kind,)
+    if type(value) in numbers and (kind is str or abs(value) < TOO_LARGE):
+        return value
+    told = f"one of {', '.join(inner)}" if kind is Literal else _WORDS.get(kind, "an object")
+    raise ValueError(f"{str(name)[:40]} must be {told}, got {str(value)[:40]!r}")
+
+
+def finite(value: Any) -> Any:
+    """Returns numbers, in lists too, with None in place of those that nothing can be computed with."""
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return value if value is None or -TOO_LARGE < value < TOO_LARGE else None
 
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
-    """Reads result.json; returns None where the run has not ended.
-
-    Raises:
-      DamagedError: the file cannot be read, or does not say how a run ended.
-    """
-    path = workdir / "result.json"
-    result = read_object(path)
-    if result is not None and (fault := _fault(result)):
-        raise DamagedError(
-            f"{path} is not the result of a run ({fault}); remove it to continue from the newest checkpoint"
-        )
+    """Reads result.json, the ends of several runs too; returns None where the run has not ended."""
+    path, remedy = workdir / "result.json", "remove it to continue from the newest checkpoint"
+    result = read(path, ResultFile, remedy)
+    if result is None:
+        return None
+    with reading(path, remedy):
+        if wrong := [name for name in _COUNTS if not result.get(name, 0) >= 0]:
+            raise ValueError(f"{wrong[0]} must be a number >= 0, got {result[wrong[0]]}")
+        if "profile" in result and not sum(result["profile"].values()) > 0:
+            raise ValueError("profile must have times")
+        if "trials" in result and not (result["trials"] and "diverged" in result):
+            raise ValueError("trials must be a list of objects, with how many diverged")
     return result
 
 
-def _fault(result: dict[str, Any]) -> str:
-    """Says what is wrong with a result of one run or of several; nothing is if the text is empty."""
-    for name in ("steps", "seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
-        if not _is_count(result.get(name)):
-            return f"{name} must be a number >= 0"
-    if not isinstance(result["steps"], int):
-        return "steps must be a whole number"
-    trials = result.get("trials", [])
-    if "trials" in result:
-        if not isinstance(trials, list) or not trials or not all(isinstance(r, dict) for r in trials):
-            return "trials must be a list of objects"
-        if not isinstance(result.get("diverged"), int):
-            return "diverged must be a whole number"
-    for end in (result, *trials):
-        if fault := _fault_of_one(end):
-            return fault
-    return ""
+def read_sharpness(path: pathlib.Path) -> dict[str, Any] | None:
+    """Reads a file of Hessians; what of a stage was not measured is None."""
+    remedy = "remove it to measure again"
+    content = read(path, SharpnessFile, remedy)
+    if content is None:
+        return None
+    absent = dict.fromkeys(field.name for field in dataclasses.fields(Stage))
+    if not all({"x", "y"} <= {*(stage.get("density") or "xy")} for stage in content["stages"]):
+        raise damaged(path, "the density of a stage must have x and y", remedy)
+    return {**content, "stages": [absent | stage for stage in content["stages"]]}
 
 
-def _fault_of_one(end: dict[str, Any]) -> str:
-    if end.get("status") not in STATUSES:
-        return f"status must be one of {', '.join(STATUSES)}"
-    if not isinstance(end.get("diverged_at_step", 0), int):
-        return "diverged_at_step must be a whole number"
-    for name, value in end.items():
-        told, is_right = _KINDS.get(name, _LISTS if name.endswith("_each") else _NUMBER)
-        if not is_right(value):
-            return f"{name[:40]!r} must be {told}"
-    return ""
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) >= TOO_LARGE
-
-
-def _is_count(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value) and value >= 0
-
-
-def _is_score(value: Any) -> bool:
-    return value is None or _is_number(value)
-
-
-def _are_times(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_number, value.values())) and sum(value.values()) > 0
-
-
-def _is_last_finite(value: Any) -> bool:
-    known = ("step", "train_loss")
-    return value is None or (
-        isinstance(value, dict) and (not value or all(_is_number(value.get(name)) for name in known))
-    )
-
-
-def _are_settings(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(one, dict) and all(type(each) in (int, float) for each in one.values()) for one in value
-    )
-
-
-_Kind = tuple[str, Callable[[Any], bool]]
-_NUMBER: _Kind = ("a number", _is_score)
-_LISTS: _Kind = (
-    "a list of numbers",
-    lambda value: value is None or (isinstance(value, list) and all(map(_is_score, value))),
-)
-_KINDS: dict[str, _Kind] = {
-    "status": ("text", lambda value: isinstance(value, str)),
-    "params_sha256": ("text", lambda value: value is None or isinstance(value, str)),
-    "ready_seconds": ("a number >= 0", _is_count),
-    "consensus_distance": _NUMBER,
-    "profile": ("an object of times", _are_times),
-    "last_finite": ("a step and its loss", _is_last_finite),
-    "trials": ("a list of objects", lambda value: isinstance(value, list)),
-    "settings": ("a list of objects of numbers", _are_settings),
-    "swept": (
-        "a list of names",
-        lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
-    ),
-}
+def read_evaluations(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Reads the evaluations that a folder keeps; there may be none."""
+    found = read(path, EvaluationFile, "remove it to write a new one") or {"evaluations": []}
+    evaluations: list[dict[str, Any]] = found["evaluations"]
+    return evaluations
 
 
 # The metrics of a run as its config.json names them: what they are called, and how they are written.
 
 
 class Measure(NamedTuple):
-    """A metric of an evaluation; in metrics.jsonl and result.json it is test_NAME."""
+    """A metric of an evaluation, or another number by which runs are compared."""
 
     name: str
     better: str  # "higher" or "lower"
     title: str
     percent: bool  # whether it is a share, shown in percent
+    other: str = ""  # the number's name in the run's files; empty: test_NAME, the consensus model's
 
     @property
     def key(self) -> str:
-        """The name of the consensus model's number in the run's files."""
-        return f"test_{self.name}"
+        """The name of the number in metrics.jsonl and result.json."""
+        return self.other or f"test_{self.name}"
+
+    @property
+    def form(self) -> str:
+        """How a shown number is formatted, without its unit."""
+        return ".2f" if self.percent else ".4g"
+
+    def ranked(self, value: float) -> float:
+        """Returns a number that is the smaller, the better the value is."""
+        return -value if self.better == "higher" else value
 
     @property
     def factor(self) -> int:
@@ -141,11 +265,11 @@ class Measure(NamedTuple):
 
     def text(self, value: float) -> str:
         """Writes a number as people read it, such as "95.28 %" or "12.04"."""
-        return f"{100 * value:.2f} %" if self.percent else f"{value:.4g}"
+        return f"{self.digits(value)} %" if self.percent else self.digits(value)
 
     def digits(self, value: float) -> str:
         """Writes a number without its unit, such as "95.28" or "12.04"."""
-        return f"{100 * value:.2f}" if self.percent else f"{value:.4g}"
+        return f"{self.factor * value:{self.form}}"
 
 
 _MOST = 100  # metrics of a run

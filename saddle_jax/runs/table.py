@@ -1,31 +1,61 @@
-"""What run folders say, read once and checked: the material of pages and figures."""
+"""All runs as one table: a record for each run and seed, a line for each logged step, means over seeds.
+
+    runs = load_runs(["runs"])                  # of a folder, and of all below it
+    runs.frame()                           # a pandas.DataFrame: settings, state and results, a row per run
+    runs[0].metrics().frame()              # the same of one run's lines
+    cells_by(runs, lambda run: run.config.method)["qgm"].summary
+
+Of a folder, config.json and result.json are read at once, and all else when it is asked for.
+"""
 
 import dataclasses
 import functools
 import json
 import math
 import pathlib
-import statistics
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
-from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, read_object
-from saddle_jax.base.statistics import Summary, paired, summarise
+from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, reading
+from saddle_jax.base.statistics import Summary, mean_and_std, paired, summarise
 from saddle_jax.runs.downsample import Downsampled, read_thinned
 from saddle_jax.runs.metrics import Record, newest, read_metrics
-from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_config, read_settings
-from saddle_jax.runs.schema import CLASSIFICATION, Measure, measures, read_result, same
-from saddle_jax.runs.source_files import short
-from saddle_jax.settings.config import IRRELEVANT, Config, value_of
+from saddle_jax.runs.run_folder import folders_below, is_locked, read_about
+from saddle_jax.runs.schema import (
+    CLASSIFICATION,
+    OF_ALL,
+    ConfigFile,
+    Measure,
+    PaperFile,
+    finite,
+    measures,
+    read,
+    read_result,
+    read_sharpness,
+    same,
+)
+from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 
 
-@dataclasses.dataclass(frozen=True)
+class Records(list[dict[str, Any]]):
+    """Rows of a table, each with its columns by name."""
+
+    def frame(self) -> Any:
+        """Returns them as a pandas.DataFrame; without pandas that is an ImportError."""
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise ImportError("frame() needs pandas: python -m pip install pandas", name="pandas") from error
+        return pandas.DataFrame(list(self))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """All that the folder of one run holds.
+    """One run, and what its folder holds.
 
     Attributes:
       name: the folder's, or its path where two have the same.
@@ -33,28 +63,23 @@ class Run:
       about: what else config.json says: versions, devices, dataset, partition, ...
       state: finished, diverged, interrupted (stopped in order), running, or unfinished (it was killed).
       result: result.json; empty where the run has not ended.
-      metrics: the lines of metrics.jsonl, or some of them: finite numbers, None, or lists of these.
-      lines: how many lines metrics.jsonl has.
-      sharpness: sharpness.json, if there is one.
-      landscape: x [n], y [n] and loss [n, n] of this run, a row for each y, from its landscape.npz; of a
-        large one some rows and columns, and how many `points` there are.
-      paper: paper.json, the published figure that this run reproduces.
       measures: the metrics of its evaluations, the one that tables show first.
+      path: the folder.
+      number: of the run, in a folder that holds several.
       family: the name that was given to it and to all runs of its folder; "" if none was.
+      read_lines: reads metrics.jsonl, all lines or some.
     """
 
     name: str
     config: Config
-    about: dict[str, Any]
-    state: str
-    result: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    sharpness: dict[str, Any] | None = None
-    landscape: dict[str, list] | None = None
-    paper: dict[str, str] | None = None
+    about: dict[str, Any] = dataclasses.field(default_factory=dict)
+    state: str = "unfinished"
+    result: dict[str, Any] = dataclasses.field(default_factory=dict)
     measures: tuple[Measure, ...] = CLASSIFICATION
+    path: pathlib.Path = pathlib.Path()
+    number: int | None = None
     family: str = ""
-    lines: int = 0
+    read_lines: Callable[[], Downsampled] = lambda: Downsampled([], 0)
 
     @property
     def headline(self) -> Measure:
@@ -65,10 +90,23 @@ class Run:
         """Returns the headline's number of a run that finished; None if it has none."""
         return self.result.get(self.headline.key) if self.state == "finished" else None
 
+    def value(self, name: str) -> float | None:
+        """Returns a number of result.json, or the last one of metrics.jsonl where only that has it."""
+        found = self.result.get(name)
+        if name not in self.result:
+            lines = (of_trial(line, self.number or 0).get(name) for line in newest(self.path, name))
+            found = next((each for each in lines if each is not None), None)
+        return found if isinstance(found, int | float) else None
+
     @property
     def last_step(self) -> int:
         """Returns the last step that was logged, or 0."""
-        return self.metrics[-1]["step"] if self.metrics else 0
+        return next((record["step"] for record in newest(self.path)), 0)
+
+    @property
+    def lines(self) -> int:
+        """Returns how many lines metrics.jsonl has."""
+        return self.read_lines().lines
 
     def fact(self, *path: str) -> Any:
         """Returns what config.json says at a path beside the settings; None where it says nothing there."""
@@ -77,10 +115,68 @@ class Run:
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
+    def record(self) -> dict[str, Any]:
+        """Returns the run as one row: its name, folder and state, its settings, its numbers at the end."""
+        numbers = {name: value for name, value in self.result.items() if not isinstance(value, list | dict)}
+        place = {"run": self.name, "path": str(self.path), "state": self.state}
+        return place | self.config.to_json() | {n: v for n, v in numbers.items() if n != "status"}
+
+    def metrics(self) -> Records:
+        """Returns the lines of metrics.jsonl, of several runs this one's part, and what was spent by then."""
+        return self._metrics
+
+    @functools.cached_property
+    def _metrics(self) -> Records:
+        return _metrics(
+            self.read_lines().records, self.result, self.number or 0, self.fact("passes_per_step")
+        )
+
     def curve(self, name: str, x: str = "epoch") -> tuple[list[float], list[Any]]:
         """Returns the epochs (or steps, bytes) at which a metric was logged, and its values."""
-        points = [(r[x], r[name]) for r in self.metrics if r.get(name) is not None and r.get(x) is not None]
+        points = [(r[x], r[name]) for r in self.metrics() if r.get(name) is not None and r.get(x) is not None]
         return [point[0] for point in points], [point[1] for point in points]
+
+    def file(self, name: str) -> pathlib.Path:
+        """Returns where a measurement of this run stands: name.json or, of several runs, name-1.json."""
+        stem, dot, ending = name.partition(".")
+        return self.path / (name if self.number is None else f"{stem}-{self.number}{dot}{ending}")
+
+    @functools.cached_property
+    def sharpness(self) -> dict[str, Any] | None:
+        """The Hessians of sharpness.json; None if none was measured."""
+        content = read_sharpness(self.file("sharpness.json"))
+        about = {name: str((content or {}).get(name)) for name in ("data", "images", "iterations")}
+        return content and {**about, "stages": [{**s, "whose": str(s["whose"])} for s in content["stages"]]}
+
+    @functools.cached_property
+    def landscape(self) -> dict[str, list] | None:
+        """x [n], y [n] and loss [n, n], a row for each y; of a large one some of how many `points`."""
+        return _landscape(self.file("landscape.npz"))
+
+    @functools.cached_property
+    def paper(self) -> dict[str, str] | None:
+        """The published figure that this run reproduces, from paper.json."""
+        found = read(self.path / "paper.json", PaperFile)
+        named = {field.name: (found or {}).get(field.name) for field in dataclasses.fields(PaperFile)}
+        return found and {name: "-" if value is None else str(value) for name, value in named.items()}
+
+    def check(self) -> None:
+        """Reads all files at once; what is damaged is an error here, and nowhere later."""
+        class_counts(self)
+        for part in (self.metrics(), self.sharpness, self.landscape, self.paper):
+            del part
+
+
+class Runs(list[Run]):
+    """Runs in the order of their folders."""
+
+    def records(self) -> Records:
+        """Returns one row for each run, see `Run.record`."""
+        return Records(run.record() for run in self)
+
+    def frame(self) -> Any:
+        """Returns one row for each run as a pandas.DataFrame."""
+        return self.records().frame()
 
 
 _MOST_POINTS = 120  # of a landscape along one side, as many cells as a page draws
@@ -92,34 +188,41 @@ MOST_LINES = 4096
 Reader = Callable[[pathlib.Path], Downsampled]
 
 
-def gather(
-    workdirs: Sequence[pathlib.Path],
+def load_runs(
+    folders: Iterable[str | pathlib.Path],
     names: Sequence[str] | None = None,
     most: int | None = None,
     read: Reader | None = None,
-) -> list[Run]:
-    """Reads the runs in folders, each trial a run; a folder that holds none is a RunError.
+) -> Runs:
+    """Reads the runs in folders and below them, one for each seed and swept number.
 
     Args:
-      workdirs: the folders.
-      names: of the folders, in place of their own.
+      folders: the folder of each run, or folders with runs below; where there is none is a RunError.
+      names: of the folders of runs, in place of their own.
       most: how many lines of a kind to read, twice as many at most; None reads all of them.
       read: reads the lines, in place of that.
     """
+    workdirs = workdirs_of(folders)
     read = read or (_whole if most is None else functools.partial(read_thinned, most=most))
-    families = list(names or [""] * len(workdirs))
-    names = list(names or [workdir.resolve().name for workdir in workdirs])
-    if len(set(names)) < len(names):
-        names = [str(workdir) for workdir in workdirs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    families = names or [""] * len(workdirs)
+    texts = list(names or run_names(workdirs))
+    if len(set(texts)) < len(texts):
+        twice = next(name for name in texts if texts.count(name) > 1)
         raise RunError(f"DIR must not be given twice, got {twice}")
-    runs = [_read(workdir, name, read) for workdir, name in zip(workdirs, names, strict=True)]
-    return [
+    return Runs(
         dataclasses.replace(run, family=family)
-        for family, several in zip(families, runs, strict=True)
-        for run in several
-    ]
+        for workdir, name, family in zip(workdirs, texts, families, strict=True)
+        for run in _runs(workdir, name, read)
+    )
+
+
+def workdirs_of(folders: Iterable[str | pathlib.Path]) -> list[pathlib.Path]:
+    """Lists the folders of runs among these and below them; one that has none below stays, to be told."""
+    found: list[pathlib.Path] = []
+    for folder in map(pathlib.Path, folders):
+        is_run = (folder / "config.json").exists()
+        found += [folder] if is_run else folders_below(folder) or [folder]
+    return found
 
 
 def _whole(workdir: pathlib.Path) -> Downsampled:
@@ -127,59 +230,45 @@ def _whole(workdir: pathlib.Path) -> Downsampled:
     return Downsampled(records, len(records))
 
 
-def _read(workdir: pathlib.Path, name: str, read: Reader) -> list[Run]:
-    config, result = read_config(workdir), read_result(workdir)
-    objects = ("versions", "dataset", "objective", "partition", "topology")
-    lists = ("devices", "layers", "partitions")
-    absent: dict[str, Any] = {part: {} for part in objects} | {part: [] for part in lists}
-    about = absent | read_about(workdir)
-    running, lines = is_locked(workdir), read(workdir)
+def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
+    """Yields the runs of one folder, several if they were one program."""
+    about = read_about(workdir)
+    with reading(workdir / "config.json"):
+        config = from_json(about["config"])
+    about = dataclasses.asdict(ConfigFile({})) | about
+    result, running = read_result(workdir), is_locked(workdir)
     own = settings_of(config.seeds, config.sweep)
     ends = _ends(result, len(own), workdir / "result.json")
-    runs = []
+    found, lines = measures(about, name), functools.cache(lambda: read(workdir))
     for number, (each, setting, end) in enumerate(zip(config.each(), own, ends, strict=True)):
-        ending = f"-{number}" if config.has_trials else ""
-        run = Run(
+        yield Run(
             name=f"{name} ({name_of(setting)})" if config.has_trials else name,
             config=each,
-            about=_about(about, number),
+            about=about | {"partition": _partition(about, number)},
             state="running" if running else str(end.get("status", "unfinished")),
-            result=_cleaned(end, workdir / "result.json"),
-            metrics=_metrics(workdir, lines.records, end, number, about.get("passes_per_step")),
-            lines=lines.lines,
-            sharpness=_sharpness(workdir / f"sharpness{ending}.json"),
-            landscape=_landscape(workdir / f"landscape{ending}.npz"),
-            paper=_paper(workdir / "paper.json"),
-            measures=measures(about, name),
+            result=end,
+            measures=found,
+            path=workdir,
+            number=number if config.has_trials else None,
+            read_lines=lines,
         )
-        class_counts(run)  # refuses what is no table of counts
-        runs.append(run)
-    return runs
 
 
-def _about(about: dict[str, Any], number: int) -> dict[str, Any]:
-    """Returns what config.json says, with the partition of one trial in place of the first one's."""
-    partitions = about["partitions"]
-    is_recorded = number < len(partitions) and isinstance(partitions[number], dict)
-    return about | {"partition": partitions[number] if is_recorded else about["partition"]}
+def _partition(about: dict[str, Any], number: int) -> dict[str, Any]:
+    """Returns the partition of one of several runs; the first one's where each has not its own."""
+    own = about["partitions"][number : number + 1]
+    found: dict[str, Any] = own[0] if own and isinstance(own[0], dict) else about["partition"]
+    return found
 
 
 def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list[dict[str, Any]]:
     """Returns how each run of a folder ended: its own part of result.json and the shared one, or nothing."""
     if result is None or "trials" not in result:
         return [result or {}] * count
-    each = result["trials"]
-    if not isinstance(each, list) or len(each) != count or not all(isinstance(end, dict) for end in each):
+    if len(result["trials"]) != count:
         raise damaged(path, f"trials must be a list of {count} objects")
-    shared = (
-        "steps",
-        "seconds",
-        "ready_seconds",
-        "bytes_sent_per_agent",
-        "paper_bytes_sent_per_agent",
-        "profile",
-    )
-    return [{name: result[name] for name in shared if name in result} | end for end in each]
+    shared = {name: result[name] for name in OF_ALL if name in result}
+    return [shared | end for end in result["trials"]]
 
 
 def consensus_stages(run: Run) -> list[dict[str, Any]]:
@@ -212,16 +301,13 @@ def class_names(run: Run, classes: int) -> list[str]:
     return [str(number) for number in range(classes)]
 
 
-def _metrics(
-    workdir: pathlib.Path, lines: Sequence[Record], result: dict[str, Any], number: int, passes: Any
-) -> list[Record]:
-    """Returns the lines, of a trial its part, with how much had been sent and computed by then.
+def _metrics(lines: Sequence[Record], result: Mapping[str, Any], number: int, passes: Any) -> Records:
+    """Returns the lines, of several runs one's part, with how much had been sent and computed by then.
 
     Lines of older versions may not say what had been sent: each step costs the same, and the last count gives
     all. So do the backward passes of a step, the mean over its agents and kinds.
     """
-    path = workdir / "metrics.jsonl"
-    records = [_cleaned(of_trial(record, number), path) for record in lines]
+    records = Records(of_trial(record, number) for record in lines)
     ends = [*records, *([result] if result else [])]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
         counts = [(r.get("step", r.get("steps")), r[name]) for r in ends if r.get(name) is not None]
@@ -231,53 +317,13 @@ def _metrics(
             if math.isfinite(count):
                 record.setdefault(name, count)
     if isinstance(passes, int | float) and abs(passes) < TOO_LARGE:
-        records = [{**record, "backward_passes": record["step"] * passes} for record in records]
+        for record in records:
+            record["backward_passes"] = record["step"] * passes
     return records
 
 
-# What may be more than a number: in metrics, lists; in result.json, also texts and tables.
-_LISTS = ("x", "y", "loss")
-_OTHERS = ("status", "params_sha256", "profile", "last_finite")
-
-
-def _cleaned(record: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
-    """Checks that values are numbers, or lists where those are allowed; what is not finite becomes None."""
-
-    def clean(name: str, value: Any) -> Any:
-        if value is None or name in _OTHERS:
-            return value
-        if isinstance(value, list) and (name in _LISTS or name.endswith(("_by_layer", "_each"))):
-            return [clean(name, one) for one in value]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise damaged(path, f"{name[:40]!r} must be a number, got {str(value)[:40]!r}")
-        return value if -TOO_LARGE < value < TOO_LARGE else None
-
-    return {str(name): clean(str(name), value) for name, value in record.items()}
-
-
-def _sharpness(path: pathlib.Path) -> dict[str, Any] | None:
-    content = read_object(path)
-    if content is None:
-        return None
-    try:
-        numbers = ("step", "epoch", "lambda_max", "lambda_min", "residual", "trace", "trace_error")
-        stages = [
-            {
-                **_cleaned({name: stage.get(name) for name in numbers}, path),
-                "whose": str(stage["whose"]),
-                "density": stage.get("density")
-                and _cleaned({axis: list(stage["density"][axis]) for axis in ("x", "y")}, path),
-            }
-            for stage in content["stages"]
-        ]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise damaged(path, "it has no stages of a sharpness measurement") from error
-    about = {name: str(content.get(name)) for name in ("data", "images", "iterations")}
-    return {**about, "stages": stages}
-
-
 def _landscape(path: pathlib.Path) -> dict[str, list] | None:
-    """Reads what `saddle landscape` left in the run's folder; the page wants a row of losses for each y."""
+    """Reads what `saddle landscape` left in a run's folder; the page wants a row of losses for each y."""
     arrays = read_arrays(path, ("x", "y", "loss"))
     if arrays is None:
         return None
@@ -289,27 +335,19 @@ def _landscape(path: pathlib.Path) -> dict[str, list] | None:
     )
     shown = {"x": x[columns], "y": y[rows], "loss": loss[0].T[np.ix_(rows, columns)]}
     return {
-        **_cleaned({name: part.tolist() for name, part in shown.items()}, path),
+        **{name: finite(part.tolist()) for name, part in shown.items()},
         "points": [len(x), len(y)],
     }
-
-
-def _paper(path: pathlib.Path) -> dict[str, str] | None:
-    content = read_object(path)
-    if content is None:
-        return None
-    named = {name: content.get(name) for name in ("table", "row", "paper", "scale")}
-    return {name: "-" if value is None else str(value) for name, value in named.items()}
 
 
 # The runs below a folder and how far each has come.
 
 
-LETTERS = 200  # of a setting in a list of runs
+_LETTERS = 200  # of a setting in a list of runs
 
 
 class Listed(NamedTuple):
-    """One run of a list; what a folder that cannot be read does not say is None."""
+    """One folder in a list of runs; what one that cannot be read does not say is None."""
 
     run: str  # its folder, from where the list begins
     state: str  # running, finished, diverged, interrupted, or unreadable
@@ -324,8 +362,49 @@ class Listed(NamedTuple):
 
 
 def runs_below(folder: pathlib.Path) -> list[Listed]:
-    """Reads every run below `folder`, in the order of their paths."""
-    return [_listed(workdir, str(workdir.relative_to(folder)) or ".") for workdir in folders_below(folder)]
+    """Reads every run below `folder`, in the order of their paths; one that cannot be read says why."""
+    found = []
+    for workdir in folders_below(folder):
+        label = str(workdir.relative_to(folder)) or "."
+        try:
+            found.append(listed(workdir, label)[0])
+        except RunError as error:
+            found.append(Listed(label, "unreadable", reason=str(error)))
+    return found
+
+
+def listed(workdir: pathlib.Path, label: str) -> tuple[Listed, int]:
+    """Returns the row of one folder, and how many steps it takes, 0 where that is not recorded."""
+    about = read_about(workdir)
+    with reading(workdir / "config.json"):
+        settings = check_each(about["config"])
+    headline, steps = measures(about, label)[0], about.get("steps")
+    del about  # it may be large, as result.json may be
+    result, key = read_result(workdir), headline.key
+    step = next((record["step"] for record in newest(workdir)), 0)
+    last: Mapping[str, Any] = result or {}
+    if last.get(key) is None:
+        last = next((line for line in newest(workdir, key) if line.get(key) is not None), {})
+    score, text = last.get(key), "-"
+    if score is not None:
+        text = f"{headline.title} {headline.text(score)}"
+    if settings["sweep"]:  # numbers of different settings have no mean
+        each = [end.get(key) for end in last["trials"]] if "trials" in last else last.get(f"{key}_by_trial")
+        numbers = [value for value in each or () if isinstance(value, float)]
+        spread = f"{headline.digits(min(numbers))} to {headline.text(max(numbers))}" if numbers else "-"
+        score, text = None, f"{headline.title} {spread}"
+    row = Listed(
+        run=label,
+        state="running" if is_locked(workdir) else result["status"] if result else "interrupted",
+        step=step or (result or {}).get("steps", 0),
+        metric=headline.title,
+        value=score,
+        text=text,
+        method=settings["method"][:_LETTERS],
+        compressor=settings["compressor"][:_LETTERS],
+        seed=(settings["seeds"] or str(settings["seed"]))[:_LETTERS],
+    )
+    return row, steps if isinstance(steps, int) else 0
 
 
 def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
@@ -337,39 +416,6 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
             [run.run, run.state, *told, *(each or "" for each in (run.method, run.compressor, run.seed))]
         )
     return rows
-
-
-def _listed(workdir: pathlib.Path, label: str) -> Listed:
-    try:
-        settings, headline = read_settings(workdir), measures(read_about(workdir), label)[0]
-        result = read_result(workdir)
-        step, record = _newest(workdir, headline.key)
-    except RunError as error:
-        return Listed(label, "unreadable", reason=str(error))
-    score, text = record.get(headline.key), "-"
-    if score is not None:
-        text = f"{headline.title} {headline.text(score)}"
-    if settings["sweep"]:  # numbers of different settings have no mean
-        each = [x for x in record.get(f"{headline.key}_by_trial") or () if isinstance(x, float)]
-        spread = f"{headline.digits(min(each))} to {headline.text(max(each))}" if each else "-"
-        score, text = None, f"{headline.title} {spread}"
-    return Listed(
-        run=label,
-        state="running" if is_locked(workdir) else result["status"] if result else "interrupted",
-        step=step,
-        metric=headline.title,
-        value=score,
-        text=text,
-        method=settings["method"][:LETTERS],
-        compressor=settings["compressor"][:LETTERS],
-        seed=(settings["seeds"] or str(settings["seed"]))[:LETTERS],
-    )
-
-
-def _newest(workdir: pathlib.Path, key: str) -> tuple[int, dict[str, Any]]:
-    """Returns the last step that was logged, 0 for none, and the newest line with a metric, if any."""
-    step = next((record["step"] for record in newest(workdir)), 0)
-    return step, next((line for line in newest(workdir, key) if line.get(key) is not None), {})
 
 
 # Runs that differ in the seed alone: one line, their mean, with a band of one standard deviation.
@@ -400,11 +446,6 @@ def distinct_seeds(runs: Sequence[Run]) -> list[list[Run]]:
     return several
 
 
-def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the mean and the standard deviation, which is 0 for one value."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-
-
 def has(group: Sequence[Run], name: str) -> bool:
     """Tells whether there is a line to draw: epochs at which all seeds logged a metric."""
     return bool(common(group, name)[0])
@@ -432,23 +473,31 @@ def over_seeds(
     table = np.asarray(values, np.float64)
     if table.ndim == 3:
         table = table.sum(axis=2)
-    mean, spread = table.mean(axis=0), table.std(axis=0, ddof=min(1, len(table) - 1))
+    mean, spread = mean_and_std(table)
     if x == "epoch":
         return epochs, mean, spread
     logged, places = common(group, x)
-    place = dict(zip(logged, np.mean(places, axis=0).tolist(), strict=True))
+    place = dict(zip(logged, mean_and_std(np.asarray(places))[0].tolist(), strict=True))
     kept = [number for number, epoch in enumerate(epochs) if epoch in place]
     return [place[epochs[number]] for number in kept], mean[kept], spread[kept]
+
+
+def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lists the names under which these have different values, or some of them none."""
+    names, absent = dict.fromkeys(name for one in many for name in one), object()
+    return [name for name in names if any(one.get(name, absent) != many[0].get(name, absent) for one in many)]
 
 
 def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
     """Labels groups by method, by compressor if there is any, and by whatever else differs between them."""
     many = [group[0].config.to_json() for group in groups]
-    differing = [name for name in many[0] if any(one[name] != many[0][name] for one in many)]
     compressed = any(one["compressor"] != "none" for one in many)
     always = ("method", "compressor") if compressed else ("method",)
     plain = [name for name in always if name not in without]
-    named = [*plain, *(name for name in differing if name not in (*plain, "seed", *IRRELEVANT, *without))]
+    named = [
+        *plain,
+        *(name for name in differing(many) if name not in (*plain, "seed", *IRRELEVANT, *without)),
+    ]
     texts = []
     for one, group in zip(many, groups, strict=True):
         alone = (*plain, "partition", "faults", "timing")  # whose text says what it is
@@ -469,34 +518,41 @@ def group_labels(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One setting's scores, accuracies in percent, one per finished seed, and how many runs diverged."""
+    """What runs that differ in the seed alone have reached: a number for each seed that did not diverge."""
 
-    scores: tuple[float, ...]
+    values: tuple[float, ...]
     diverged: int = 0
-    digits: str = ".2f"
-    seeds: tuple[int, ...] = ()  # of the scores, in their order; empty: not known
-    bounds: tuple[float, float] = (-math.inf, math.inf)  # between which every score lies
+    measure: Measure = CLASSIFICATION[0]
+    seeds: tuple[int, ...] = ()  # of the values, in their order; empty: not known
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """Returns the values as they are shown: shares in percent."""
+        return tuple(self.measure.factor * value for value in self.values)
 
     @property
     def summary(self) -> Summary:
-        """Returns mean, deviation and interval over seeds."""
-        return summarise(self.scores).within(self.bounds)
+        """Returns mean, deviation and interval of the scores."""
+        return summarise(self.scores).within(self.measure.bounds)
 
     @property
     def mean(self) -> float | None:
-        """Returns the mean score; None if no run finished."""
+        """Returns the mean score; None if there is none."""
         return self.summary.mean
 
     @property
     def by_seed(self) -> dict[int, float]:
         """Returns the scores by seed; none if a seed has several."""
-        once = len(set(self.seeds)) == len(self.scores)
+        once = len(set(self.seeds)) == len(self.values)
         return dict(zip(self.seeds, self.scores, strict=True)) if once and self.seeds else {}
 
     def of(self, seeds: Container[int]) -> "Cell":
-        """Returns the scores of these seeds alone."""
-        kept = {seed: score for seed, score in self.by_seed.items() if seed in seeds}
-        return dataclasses.replace(self, scores=tuple(kept.values()), seeds=tuple(kept))
+        """Returns the cell of these seeds alone."""
+        once = len(set(self.seeds)) == len(self.values)
+        kept = [pair for pair in zip(self.seeds, self.values, strict=True) if once and pair[0] in seeds]
+        return dataclasses.replace(
+            self, values=tuple(value for _, value in kept), seeds=tuple(seed for seed, _ in kept)
+        )
 
     def minus(self, other: "Cell") -> Summary:
         """Returns the difference over the seeds of both; without any, that of the means, counted as 0."""
@@ -505,70 +561,55 @@ class Cell:
             return Summary(0, self.mean - other.mean)
         return found
 
-    def text(self, plus_minus: str = "+-") -> str:
+    def text(self) -> str:
         """Formats the cell, such as "71.20 +- 0.40"; a star marks runs that diverged, as in the paper."""
         star = "*" if self.diverged else ""
-        if not self.scores:
+        if not self.values:
             return f"diverged{star}" if self.diverged else "-"
         std = self.summary.std
-        spread = "" if std is None else f" {plus_minus} {std:{self.digits}}"
-        return f"{self.mean:{self.digits}}{spread}{star}"
+        spread = "" if std is None else f" +- {std:{self.measure.form}}"
+        return f"{self.mean:{self.measure.form}}{spread}{star}"
 
+    @property
+    def count(self) -> str:
+        """Writes how many seeds there are, and how many diverged."""
+        return f"{len(self.values)}" + (f", {self.diverged} diverged" if self.diverged else "")
 
-def cells_by(workdirs: Sequence[pathlib.Path], axes: Sequence[str]) -> dict[tuple[Any, ...], Cell]:
-    """Returns cells by the settings that tell them apart, from the runs that have ended, also of sweeps."""
-    headline = headline_of(workdirs)
-    ended_by_cell: dict[tuple[Any, ...], list[_Ended]] = {}
-    for config, result in (ended for workdir in workdirs for ended in _ended(workdir)):
-        key = tuple(short(axis, value_of(config, axis)) for axis in axes)
-        ended_by_cell.setdefault(key, []).append((config, result))
-    return {key: _cell(ended, headline) for key, ended in ended_by_cell.items()}
-
-
-def headline_of(workdirs: Sequence[pathlib.Path]) -> Measure:
-    """Returns the metric by which runs are compared; runs of different ones are a RunError."""
-    return same([measures(read_about(workdir), str(workdir)) for workdir in workdirs])
-
-
-def cell_of(workdirs: Sequence[pathlib.Path]) -> Cell:
-    """Returns the cell of runs that differ in the seed only, one or several to a folder, if they ended."""
-    ended = [one for workdir in workdirs for one in _ended(workdir)]
-    return _cell(ended, headline_of(workdirs) if workdirs else CLASSIFICATION[0])
-
-
-_Ended = tuple[Config, dict[str, Any]]
-
-
-def _ended(workdir: pathlib.Path) -> list[_Ended]:
-    """Returns settings and result of each run of a folder; of none if they have not ended."""
-    result = read_result(workdir)
-    if result is None:
-        return []
-    configs, results = read_config(workdir).each(), result.get("trials", [result])
-    if len(configs) != len(results):
-        raise damaged(workdir / "result.json", f"trials must be a list of {len(configs)} objects")
-    return list(zip(configs, results, strict=True))
-
-
-def _cell(ended: Sequence[_Ended], headline: Measure) -> Cell:
-    finished = [(config, result) for config, result in ended if result["status"] == "finished"]
-    return Cell(
-        tuple(headline.factor * result[headline.key] for _, result in finished),
-        sum(result["status"] == "diverged" for _, result in ended),
-        ".2f" if headline.percent else ".4g",
-        tuple(config.seed for config, _ in finished),
-        headline.bounds,
-    )
+    def numbers(self, seeds: Sequence[int]) -> list[str]:
+        """Lists NUMBERS, then the score of each of these seeds, as a CSV has them; empty: none."""
+        summary, by_seed = self.summary, self.by_seed
+        found = [summary.seeds, *summary[1:], self.diverged, *(by_seed.get(seed) for seed in seeds)]
+        return ["" if value is None else f"{value:.12g}" for value in found]
 
 
 NUMBERS = ("n", "mean", "std", "low", "high", "diverged")
 
 
-def numbers_of(cell: Cell, seeds: Sequence[int]) -> list[str]:
-    """Lists a cell's NUMBERS, then the score of each of these seeds, as a CSV has them; empty: none."""
-    summary, by_seed = cell.summary, cell.by_seed
-    found = [summary.seeds, *summary[1:], cell.diverged, *(by_seed.get(seed) for seed in seeds)]
-    return ["" if value is None else f"{value:.12g}" for value in found]
+def cell_of(runs: Iterable[Run], measure: Measure | None = None) -> Cell:
+    """Returns the cell of runs that differ in the seed only; by their headline, or by another number."""
+    runs = list(runs)
+    measure = measure or (headline_of(runs) if runs else CLASSIFICATION[0])
+    values = {run: run.value(measure.key) for run in runs if run.state == "finished"}
+    known = {run: value for run, value in values.items() if value is not None}
+    diverged = sum(run.state == "diverged" for run in runs)
+    return Cell(tuple(known.values()), diverged, measure, tuple(run.config.seed for run in known))
+
+
+def cells_by(
+    runs: Iterable[Run], key: Callable[[Run], Hashable], measure: Measure | None = None
+) -> dict[Any, Cell]:
+    """Returns the cells of runs by what tells them apart, in the order given."""
+    runs = list(runs)
+    measure = measure or (headline_of(runs) if runs else None)
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return {key: cell_of(group, measure) for key, group in groups.items()}
+
+
+def headline_of(runs: Iterable[Run]) -> Measure:
+    """Returns the metric by which runs are compared; runs of different ones are a RunError."""
+    return same([run.measures for run in runs])
 
 
 def seeds_of(cells: Iterable[Cell]) -> list[int]:

@@ -16,7 +16,7 @@ from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.page import Page, as_json, asset, filled, most_lines, page_data, policy, run_page
 from saddle_jax.report.sections import sparkline
 from saddle_jax.runs.downsample import MOST_BYTES, Downsampled, Following
-from saddle_jax.runs.table import Run, gather
+from saddle_jax.runs.table import Run, load_runs
 from saddle_jax.serve.scan import Entry, Runs, version_of
 
 MOST_RUNS = 200  # in one page
@@ -111,15 +111,18 @@ class Site:
                 room -= self._runs.size(entry.workdir)
                 if room < 0:
                     raise DamagedError(f"the runs of a page may have {LARGEST:,} bytes of JSON: choose fewer")
-                found = gather([entry.workdir], read=lambda workdir: self._lines(workdir, most, most_bytes))
+                found = load_runs(
+                    [entry.workdir], read=lambda workdir: self._lines(workdir, most, most_bytes)
+                )
                 for run in found:
+                    run.check()
                     topology_of(run)  # refuses what is no graph
             except RunError as error:
-                refusals[entry.name] = printable(str(error))
+                refusals[entry.row.run] = printable(str(error))
                 continue
             for run in found:
                 own = run.name.removeprefix(entry.workdir.name)
-                runs.append(dataclasses.replace(run, name=entry.name + own))
+                runs.append(dataclasses.replace(run, name=entry.row.run + own))
         return runs, refusals
 
     def _lines(self, workdir: pathlib.Path, most: int, most_bytes: int) -> Downsampled:
@@ -164,7 +167,7 @@ def address_of(keys: Sequence[str], path: str = "/runs") -> str:
 
 def list_page(folder: str, entries: Sequence[Entry]) -> Page:
     """Returns the parts of the page that lists these runs of a folder."""
-    counts = Counter(entry.state for entry in entries)
+    counts = Counter(entry.row.state for entry in entries)
     said = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     several = "1 run" if len(entries) == 1 else f"{len(entries):,} runs"
     summary = f"{several}: {said}" if entries else "No runs yet. They appear here as soon as they begin."
@@ -197,25 +200,27 @@ def _classes(is_number: bool, is_wide: bool) -> str:
 
 
 def _row(entry: Entry) -> str:
-    name = escape(entry.name)
-    place = f"{entry.step:,} / {entry.steps:,}" if entry.steps else f"{entry.step:,}"
-    when = _day(entry.changed)
-    state = f'<span class="state {entry.state}">{entry.state}</span>'
-    if entry.state == "unreadable":
-        cells = f'<td>{state}</td><td class="why" colspan="{len(_COLUMNS) - 2}">{escape(entry.why)}</td>'
+    row, name, when = entry.row, escape(entry.row.run), _day(entry.changed)
+    place = f"{row.step or 0:,}" + (f" / {entry.steps:,}" if entry.steps else "")
+    state = f'<span class="state {row.state}">{row.state}</span>'
+    if row.state == "unreadable":
+        cells = (
+            f'<td>{state}</td><td class="why" colspan="{len(_COLUMNS) - 2}">{escape(row.reason or "")}</td>'
+        )
         linked = name
         box = ""
     else:
         spark = sparkline(entry.losses, "training loss")
-        metric = f'<span class="wide-only">{escape(entry.metric)} </span>' if entry.result else ""
+        metric, result = row.metric or "", row.text.removeprefix(f"{row.metric} ").removesuffix("-")
+        shown = f'<span class="wide-only">{escape(metric)} </span>{escape(result)}' if result else ""
         texts: tuple[tuple[str, Any], ...] = (
             (state, None),
-            (escape(place), entry.step),
+            (escape(place), row.step),
             (spark, entry.losses[-1] if entry.losses else None),
-            (metric + escape(entry.result), entry.score),
-            (escape(entry.method), None),
-            (escape(entry.compressor), None),
-            (escape(entry.seed), None),
+            (shown, row.value),
+            (escape(row.method or ""), None),
+            (escape(row.compressor or ""), None),
+            (escape(row.seed or ""), None),
             (escape(when), entry.changed),
         )
         cells = "".join(
@@ -224,7 +229,7 @@ def _row(entry: Entry) -> str:
         )
         linked = f'<a href="{escape(address_of([entry.key]))}">{name}</a>'
         box = f'<input type="checkbox" name="run" value="{entry.key}" aria-label="compare {name}">'
-    return f'<tr data-state="{entry.state}"><td>{box}</td><td class="name">{linked}</td>{cells}</tr>'
+    return f'<tr data-state="{row.state}"><td>{box}</td><td class="name">{linked}</td>{cells}</tr>'
 
 
 def _day(seconds: float) -> str:

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saddle_jax.base.errors import DamagedError, RunError, printable
-from saddle_jax.runs.metrics import newest, sampled
-from saddle_jax.runs.run_folder import folders_below, is_locked, read_about, read_settings
-from saddle_jax.runs.schema import measures, read_result
-from saddle_jax.runs.table import LETTERS
+from saddle_jax.runs.metrics import sampled
+from saddle_jax.runs.run_folder import folders_below, is_locked
+from saddle_jax.runs.table import Listed, listed
 
 # All that is read of a run's folder; where it holds several runs, some files have a number.
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")
@@ -31,21 +30,12 @@ Signature = tuple[Any, ...]
 
 
 class Entry(NamedTuple):
-    """What the list says of one run, or of several in one folder."""
+    """What the list says of one folder."""
 
     key: str  # by which the page asks for it: it says nothing of the path
-    name: str  # its path in the folder
     workdir: pathlib.Path
-    state: str  # running, finished, diverged, interrupted, unreadable
-    why: str = ""  # it cannot be read
-    step: int = 0
+    row: Listed
     steps: int = 0  # it takes; 0 where that is not recorded
-    score: float | None = None
-    metric: str = ""  # what the score is of
-    result: str = ""  # the score as text
-    method: str = ""
-    compressor: str = ""
-    seed: str = ""
     losses: tuple[float, ...] = ()
     changed: float = 0.0  # when its files changed last, in seconds since 1970
     signature: Signature = ()  # of the files that this was read from
@@ -104,40 +94,18 @@ class Runs:
         name = str(workdir.relative_to(self.folder))
         label = printable(workdir.name if name == "." else name)
         key = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
-        *files, running = signature
-        changed = max((mark[0] for mark in files if mark), default=0) / 1e9
+        changed = max((mark[0] for mark in signature[:-1] if mark), default=0) / 1e9
+        losses: list[Any] = []
         try:
             self.check(workdir)
             with self.reading:
-                return _summary(Entry(key, label, workdir, "", changed=changed, signature=signature), running)
+                row, steps = listed(workdir, label)
+                losses = [record.get("train_loss") for record in sampled(workdir, _POINTS)]
         except RunError as error:
             why = printable(str(error)).replace(f"{self.folder}{os.sep}", "")
-            return Entry(key, label, workdir, "unreadable", why, changed=changed, signature=signature)
-
-
-def _summary(entry: Entry, running: bool) -> Entry:
-    workdir = entry.workdir
-    settings, about = read_settings(workdir), read_about(workdir)
-    headline, steps = measures(about, entry.name)[0], about.get("steps")
-    del about  # each of these may be large
-    result = read_result(workdir)
-    step = next((record["step"] for record in newest(workdir)), (result or {}).get("steps", 0))
-    ended = (result or {}).get(headline.key)
-    logged = (record.get(headline.key) for record in newest(workdir, headline.key))
-    score = ended if ended is not None else next((value for value in logged if value is not None), None)
-    losses = [record.get("train_loss") for record in sampled(workdir, _POINTS)]
-    return entry._replace(
-        state="running" if running else result["status"] if result else "interrupted",
-        step=step,
-        steps=steps if isinstance(steps, int) else 0,
-        score=score,
-        metric=headline.title,
-        result="" if score is None else headline.text(score),
-        method=settings["method"][:LETTERS],
-        compressor=settings["compressor"][:LETTERS],
-        seed=(settings["seeds"] or str(settings["seed"]))[:LETTERS],
-        losses=tuple(loss for loss in losses if loss is not None),
-    )
+            row, steps = Listed(label, "unreadable", reason=why), 0
+        drawn = tuple(loss for loss in losses if loss is not None)
+        return Entry(key, workdir, row, steps, drawn, changed, signature)
 
 
 def _files_of(workdir: pathlib.Path) -> list[str]:

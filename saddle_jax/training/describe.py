@@ -299,7 +299,7 @@ def record(program: Program) -> dict[str, Any]:
 
 def _may_change(program: Program) -> bool:
     """Tells whether data of the same name may be others another time: those of files, programs, objects."""
-    return sources.is_other(program.config.dataset)
+    return sources.is_other(program.config.dataset) or is_object(program.config.dataset)
 
 
 def _facts(trial: Trial) -> dict[str, Any]:

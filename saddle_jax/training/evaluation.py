@@ -18,11 +18,11 @@ import numpy as np
 
 from saddle_jax.base import registry, user_code
 from saddle_jax.base.checks import ArgumentError, did_you_mean, shown
-from saddle_jax.base.reading import damaged, read_object
 from saddle_jax.base.types import Array, Params
 from saddle_jax.data.recipes import prepared
 from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import write_json
+from saddle_jax.runs.schema import read_evaluations
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.settings.sweep import settings_of
@@ -405,27 +405,9 @@ def evaluate(
     return records, measures
 
 
-def read(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """Reads the evaluations that a folder keeps; there may be none."""
-    path = workdir / FILE
-    content = read_object(path)
-    if content is None:
-        return []
-    kept = content.get("evaluations")
-    if not isinstance(kept, list) or not all(_is_sound(each) for each in kept):
-        raise damaged(path, "it has no evaluations", "remove it to write a new one")
-    return kept
-
-
-def _is_sound(record: Any) -> bool:
-    return (
-        isinstance(record, dict) and {*_KEY, "metrics"} <= set(record) and isinstance(record["metrics"], dict)
-    )
-
-
 def _write(workdir: pathlib.Path, records: Sequence[dict[str, Any]]) -> None:
     """Adds records to those that the folder keeps; a metric that is there already is replaced."""
-    kept = {_key(record): record for record in read(workdir)}
+    kept = {_key(record): record for record in read_evaluations(workdir / FILE)}
     for record in records:
         before = kept.get(_key(record), {"metrics": {}})
         kept[_key(record)] = {**record, "metrics": {**before["metrics"], **record["metrics"]}}

@@ -29,7 +29,7 @@ from saddle_jax.runs.run_name import differing
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
-from saddle_jax.training import describe, evaluation, memory, more_seeds
+from saddle_jax.training import describe, evaluation, memory
 from saddle_jax.training.batches import Feed
 from saddle_jax.training.build import Parts, Trial
 from saddle_jax.training.program import Program, build
@@ -265,7 +265,8 @@ def train(
     """Trains, or goes on training, in a folder; returns what result.json says.
 
     The same settings and folder resume an interrupted run, bit for bit, and leave a finished one alone. With
-    more epochs a finished run goes on, where it can be the longer run, and with more seeds these are trained.
+    more epochs a finished run goes on, where it can be the longer run.
+
     `since` is when the command began, by time.perf_counter(); None: now. `curvature` measures the consensus
     model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`. `parts` are
     those of a run that is made of objects; None makes those that the settings name.
@@ -276,12 +277,6 @@ def train(
             "saddle_jax.analysis.sharpness.metrics, got None"
         )
     since = time.perf_counter() if since is None else since
-    if lacking := more_seeds.missing(workdir, config):
-        beside = more_seeds.folder_of(workdir, lacking)
-        result = train(lacking, beside, screen, profile, since, curvature, parts)
-        if result["status"] == "interrupted":
-            return result
-        more_seeds.join(workdir, lacking, config, parts)
     versions = {f"version of {name}": number for name, number in describe.versions().items()}
     hosts.check_same({**versions, **config.to_json(), "data_dir": None})  # data may lie elsewhere
     with contextlib.ExitStack() as stack:

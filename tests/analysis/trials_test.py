@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.runs.table import gather
+from saddle_jax.runs.table import load_runs
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
@@ -48,7 +48,7 @@ def test_sharpness_of_all_trials_with_mean_and_interval(folders, capsys):
     assert cli.main([*both, "--json"]) == 0
     records = json.loads(capsys.readouterr().out)
     assert [one["setting"] for one in records] == [{"seed": 0}, {"seed": 1}, {}]
-    runs = gather([folders / "both"])
+    runs = load_runs([folders / "both"])
     assert [run.sharpness["stages"][0]["lambda_max"] for run in runs] == values
 
 
@@ -64,7 +64,7 @@ def test_a_landscape_of_one_trial(folders, capsys):
     assert (folders / "out" / "contours.pdf").read_bytes().startswith(b"%PDF")
     with np.load(folders / "out" / "landscape.npz") as numbers:
         np.testing.assert_allclose(numbers["loss"][0], numbers["loss"][1], rtol=1e-4)
-    first, second = gather([folders / "both"])
+    first, second = load_runs([folders / "both"])
     assert first.landscape is None
     assert np.shape(second.landscape["loss"]) == (3, 3)
 

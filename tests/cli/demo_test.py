@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from folders import cell
 
 from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import papers
 from saddle_jax.papers.saddle import demonstration
-from saddle_jax.runs.table import Cell
 
 TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_every_epochs": 25}
 
@@ -47,7 +47,7 @@ def test_the_demonstration(tiny, tmp_path, capsys):
 
 def shown(base, saddle, sharp=15.0, flat=5.0):
     seeds = tuple(range(len(base)))
-    cells = {"qgm": Cell(base, seeds=seeds), "q_saddle": Cell(saddle, seeds=seeds)}
+    cells = {"qgm": cell(base, seeds=seeds), "q_saddle": cell(saddle, seeds=seeds)}
     return demonstration.Shown(cells, {"qgm": summarise([sharp]), "q_saddle": Summary(1, flat)})
 
 

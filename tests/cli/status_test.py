@@ -177,7 +177,7 @@ def test_results_that_no_run_writes_are_told(command, damage, tmp_path, capsys):
     assert cli.main(["saddle", *command, str(run), f"--output={tmp_path / 'o.png'}"]) == 3
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert "result.json is not the result of a run (" in told
+    assert "result.json cannot be read: " in told
 
 
 def standard_streams(shell, cwd):

@@ -15,7 +15,8 @@ import saddle_jax as sj
 
 # What an example may use without importing it.
 NAMES = {"sj": sj, "jax": jax, "jnp": jnp, "np": np, "optax": optax}
-TRAINED = {"Comparison", "compare"}  # what trains is shown in docs/own.md, which a test runs
+# What trains, and what reads a run, is shown in docs/own.md and docs/run_folder.md, which tests run.
+TRAINED = {"Comparison", "compare", "load_runs"}
 PACKAGE = pathlib.Path(sj.__file__).parent
 MODULES = sorted(
     path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".")

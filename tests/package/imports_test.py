@@ -29,7 +29,7 @@ CORE = {
     "scipy",
 }  # what `pip install saddle_jax` brings
 ALSO = {
-    "runs": {"flax", "orbax", "safetensors", "tensorboardX"},
+    "runs": {"flax", "orbax", "pandas", "safetensors", "tensorboardX"},
     "training": {"flax", "tqdm"},
     "models": {"flax"},
     "data": {"PIL", "tensorflow", "tensorflow_datasets", "tqdm"},

@@ -1,6 +1,7 @@
 """A second paper, with invented figures: its rows run and are compared, and its claims are tested."""
 
 import pytest
+from folders import cell
 
 from saddle_jax.papers import evidence, runs
 from saddle_jax.papers.common import (
@@ -14,7 +15,6 @@ from saddle_jax.papers.common import (
     entries_of,
     mean,
 )
-from saddle_jax.runs.table import Cell
 from saddle_jax.training.program import build
 
 SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000)}
@@ -39,7 +39,7 @@ def test_its_rows_are_settings_of_runs_at_every_scale():
 def test_its_claims_and_statements_are_about_its_own_methods():
     claim = Claim("Table 1", "17 points better", ("17",), GAINS, mean)
     assert claim.printed() == pytest.approx(((86.5 - 66.5 + 89.1 - 75.1) / 2,))
-    cells = {entry: Cell((50.0 + row,), seeds=(0,)) for row, entry in enumerate(ENTRIES)}
+    cells = {entry: cell((50.0 + row,), seeds=(0,)) for row, entry in enumerate(ENTRIES)}
     head, *rows = evidence.contrasts(PAPER, cells)
     assert [row[head.index("contrast")] for row in rows] == ["relay_sgd - dpsgd"] * 2
     assert [row[head.index("paper")] for row in rows] == ["+20.00", "+14.00"]

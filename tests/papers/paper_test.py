@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from folders import cell
 
 from saddle_jax.papers.common import SCALES, Printed, lines_of
 from saddle_jax.papers.evidence import beside_the_paper, contrasts, numbers
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
-from saddle_jax.runs.table import Cell
 from saddle_jax.training import batches, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -198,10 +198,10 @@ def test_a_name_means_the_same_run_in_every_table():
 def test_the_table_stands_beside_the_papers():
     entries = [e for e in EXPERIMENTS["1"].entries if e.name.startswith("cifar10-ring10-alpha0.01-")]
     accuracies = {
-        ("qgm", "none"): Cell((70.0, 72.0), seeds=(0, 1)),
-        ("qgm", "quantize(8)"): Cell((), diverged=2),
-        ("q_saddle", "none"): Cell((80.0,), diverged=1, seeds=(1,)),
-        ("q_saddle", "quantize(8)"): Cell(()),
+        ("qgm", "none"): cell((70.0, 72.0), seeds=(0, 1)),
+        ("qgm", "quantize(8)"): cell((), diverged=2),
+        ("q_saddle", "none"): cell((80.0,), diverged=1, seeds=(1,)),
+        ("q_saddle", "quantize(8)"): cell(()),
     }
     cells = {entry: accuracies[entry.method, entry.compressor] for entry in entries}
     rows = beside_the_paper(cells, SCALES["cpu"])
@@ -227,8 +227,8 @@ def test_drops_are_from_the_uncompressed_runs_of_another_table():
     entries = [e for e in EXPERIMENTS["top-k"].entries if e.name.startswith("cifar10-ring5-alpha0.001-qgm")]
     bases = PAPER.compared_with("top-k", entries)
     assert {e.problem for e in bases} == {entries[0].problem}
-    cells = {entries[0]: Cell((60.0, 64.0), seeds=(0, 1))}
-    found = {e: Cell((70.0, 76.0, 99.0), seeds=(0, 1, 2)) for e in bases if e.method == "qgm"}
+    cells = {entries[0]: cell((60.0, 64.0), seeds=(0, 1))}
+    found = {e: cell((70.0, 76.0, 99.0), seeds=(0, 1, 2)) for e in bases if e.method == "qgm"}
     (row,) = beside_the_paper(cells, SCALES["cpu"], found)[1:]
     assert row[-2:] == ["21.68", "11.00"]
     by_name = {row[3]: row[4:] for row in contrasts(PAPER, cells, found)[1:]}
@@ -239,7 +239,7 @@ def test_drops_are_from_the_uncompressed_runs_of_another_table():
 def test_the_efficient_variant_is_beside_what_the_text_compares_it_with():
     (entry,) = (e for e in EXPERIMENTS["efficient"].entries if "ring10-alpha0.01-q_saddle-none" in e.name)
     bases = PAPER.compared_with("efficient", [entry])
-    rows = contrasts(PAPER, {entry: Cell(())}, {e: Cell(()) for e in bases})[1:]
+    rows = contrasts(PAPER, {entry: cell(())}, {e: cell(()) for e in bases})[1:]
     assert [row[3:5] for row in rows] == [
         ["q_saddle every 5 - qgm", "+8.09"],  # 85.50 - 77.41
         ["q_saddle every 5 - q_saddle", "-2.22"],  # 85.50 - 87.72
@@ -250,7 +250,7 @@ def test_other_radii_are_named_and_stand_beside_the_papers():
     entries = EXPERIMENTS["rho"].entries
     scores = {None: 60.0, 0.2: 63.0}
     cells = {
-        e: Cell((50.0 if e.method == "qgm" else scores[e.rho],), seeds=(0,))
+        e: cell((50.0 if e.method == "qgm" else scores[e.rho],), seeds=(0,))
         for e in entries
         if e.rho in scores
     }

@@ -9,7 +9,7 @@ from folders import SMALL, metrics, write_run
 
 from saddle_jax.cli.__main__ import main
 from saddle_jax.runs.downsample import means
-from saddle_jax.runs.table import cell_of, gather
+from saddle_jax.runs.table import cell_of, load_runs
 
 SHARPNESS = {"stages": [{"step": 8, "epoch": 2, "whose": "consensus", "lambda_max": 3.0, "density": None}]}
 
@@ -53,9 +53,9 @@ def test_a_copy_says_what_the_run_says_and_is_small(tmp_path, capsys):
         "result.json",
         "sharpness.json",
     ]
-    (run,), (small,) = gather([folder]), gather([copy])
+    (run,), (small,) = load_runs([folder]), load_runs([copy])
     assert (small.result, small.sharpness, small.state) == (run.result, run.sharpness, run.state)
-    assert cell_of([copy]) == cell_of([folder])
+    assert cell_of([small]) == cell_of([run])
     assert "secret" not in (copy / "config.json").read_text()
     assert small.about["dataset"]["source"] == "cifar10/3.0.2"
     assert small.about["downsampled"] == 3

@@ -168,7 +168,7 @@ def test_sharpness_is_a_bar_for_each_method_over_seeds(tmp_path, drawn):
                 for step, epoch, whose, factor in (
                     (8, 2, "consensus", 1),
                     (4, 1, "consensus", 2),
-                    (8, 2, "3", 9),
+                    (8, 2, 3, 9),
                 )
             ]
             config = dataclasses.replace(folders.SMALL, method=method, seed=seed)

@@ -15,7 +15,7 @@ from saddle_jax.report import graphs as graph_drawings
 from saddle_jax.report.figures import _bits_per_number
 from saddle_jax.report.graphs import plot_graph
 from saddle_jax.report.page import page
-from saddle_jax.runs.table import gather
+from saddle_jax.runs.table import load_runs
 from saddle_jax.settings.config import Config
 
 
@@ -85,7 +85,7 @@ TURNS = Config(agents=3, model="mlp", method="qgm", epochs=2, topology="base_gra
 
 
 def test_the_page_of_a_run_on_graphs_that_take_turns(tmp_path):
-    runs = gather(
+    runs = load_runs(
         [folders.write_run(tmp_path / "turns", TURNS), folders.write_run(tmp_path / "ring")],
     )
     text = page(runs)
@@ -102,7 +102,7 @@ def test_the_page_of_a_run_on_graphs_that_take_turns(tmp_path):
 
 
 def test_the_bits_of_a_run_count_the_links_of_all_turns(tmp_path):
-    (run,) = gather([folders.write_run(tmp_path / "turns", TURNS)])
+    (run,) = load_runs([folders.write_run(tmp_path / "turns", TURNS)])
     listeners = np.mean([graph.out_degree.mean() for graph in sj.base_graph(3, 1).graphs])
     assert _bits_per_number(run) == pytest.approx(8 * 8000 / (8 * listeners * 100))
 
@@ -110,7 +110,7 @@ def test_the_bits_of_a_run_count_the_links_of_all_turns(tmp_path):
 @needs_browser
 def test_turns_are_shown_one_after_the_other_until_all_are_asked_for(tmp_path):
     output = tmp_path / "page.html"
-    output.write_text(page(gather([folders.write_run(tmp_path / "turns", TURNS)])))
+    output.write_text(page(load_runs([folders.write_run(tmp_path / "turns", TURNS)])))
     script = """
       const turns = document.querySelector(".turns");
       const seen = () => [...turns.children].filter((one) => one.getClientRects().length).length;

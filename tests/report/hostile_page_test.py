@@ -25,7 +25,7 @@ def hostile(tmp_path):
         "topology": {"name": HOSTILE},
         "layers": [HOSTILE, HOSTILE_NAME],
     }
-    stage = {"step": 1, "epoch": 1, "whose": HOSTILE, "lambda_max": 3.0, "density": None}
+    stage = {"step": 1, "epoch": 1, "whose": 2, "lambda_max": 3.0, "density": None}
     grid = np.linspace(-1, 1, 3)
     run = folders.write_run(
         tmp_path / HOSTILE_NAME,

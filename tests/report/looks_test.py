@@ -37,7 +37,7 @@ def test_legends_show_what_tells_runs_apart(names, shown):
 
 
 def group(**settings):
-    return [Run("", Config(**settings), {}, "finished", {}, [])]
+    return [Run("", Config(**settings))]
 
 
 def test_a_method_and_its_saddle_version_share_a_hue():

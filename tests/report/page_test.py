@@ -139,7 +139,7 @@ def test_damage_is_one_line_and_nothing_is_written(tmp_path, capsys):
     damages = {
         "metrics.jsonl": ('{"step": 1, "epoch": 1, "train_loss": "<b>"}\n', "'train_loss' must be a number"),
         "result.json": ("[]", "it must be a JSON object"),
-        "sharpness.json": ('{"stages": [5]}', "has no stages"),
+        "sharpness.json": ('{"stages": [5]}', "stages must be an object"),
         "paper.json": ("{", "cannot be read"),
         "landscape.npz": ("PK", "cannot be read"),
         "config.json": (
@@ -305,9 +305,12 @@ def test_hovering_keys_legend_scale_and_axis(tmp_path):
     told = json.loads(tree.find("pre")[0][1])
     first, second = (line["train_loss"] for line in folders.metrics()[:2])
     assert told["hover"][0] in ("one", "two")  # they lie on each other
-    assert told["hover"][1] == f"epoch 0.25: {float(f'{first:.6g}'):g}"
+    value = f"{float(f'{first:.6g}'):g}"
+    other = "two" if told["hover"][0] == "one" else "one"
+    assert told["hover"][1:] == [f"epoch 0.25: {value}", f"{value}  {other}"]  # of all lines there
     assert told["left"] == []
-    assert told["keys"] == ["two", f"epoch 0.5: {float(f'{second:.6g}'):g}"]
+    value = f"{float(f'{second:.6g}'):g}"
+    assert told["keys"] == ["two", f"epoch 0.5: {value}", f"{value}  one"]
     assert told["said"] == ", ".join(told["keys"])
     assert told["before"] == ["one", "two"]
     assert told["after"] == ["two"]

@@ -6,15 +6,15 @@ import io
 
 import numpy as np
 import pytest
-from folders import SMALL, make_page, write_run
+from folders import SMALL, cell, make_page, write_run
 from scipy import stats
 
 from saddle_jax.base.statistics import Summary, paired, summarise
-from saddle_jax.report.comparisons import comparison, differences, intervals, numbers
+from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
 from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.tables import as_csv, as_latex, in_form
 from saddle_jax.runs.schema import CLASSIFICATION
-from saddle_jax.runs.table import Cell, cells_by
+from saddle_jax.runs.table import load_runs
 from saddle_jax.training.sweep import parse_grid
 
 
@@ -33,10 +33,10 @@ def test_the_interval_is_students():
 
 
 def test_an_interval_of_accuracies_ends_at_100_percent():
-    cell = Cell((99.0, 90.0, 98.0), seeds=(0, 1, 2), bounds=CLASSIFICATION[0].bounds)
-    assert summarise(cell.scores).high > 100
-    assert (cell.summary.low, cell.summary.high) == (summarise(cell.scores).low, 100.0)
-    assert cell.minus(Cell((1.0, 9.0, 2.0), seeds=(0, 1, 2))).high > 100  # a difference may be anything
+    found = cell((99.0, 90.0, 98.0), seeds=(0, 1, 2))
+    assert summarise(found.scores).high > 100
+    assert (found.summary.low, found.summary.high) == (summarise(found.scores).low, 100.0)
+    assert found.minus(cell((1.0, 9.0, 2.0), seeds=(0, 1, 2))).high > 100  # a difference may be anything
     assert CLASSIFICATION[1].bounds == (-np.inf, np.inf)
 
 
@@ -50,11 +50,11 @@ def test_differences_are_over_the_seeds_of_both():
 
 
 def test_cells_are_paired_by_seed_and_say_so_if_they_cannot_be():
-    one, other = Cell((80.0, 70.0), seeds=(3, 4)), Cell((70.0, 75.0), seeds=(4, 3))
+    one, other = cell((80.0, 70.0), seeds=(3, 4)), cell((70.0, 75.0), seeds=(4, 3))
     assert one.minus(other)[:2] == (2, 2.5)
-    assert one.minus(Cell((60.0,), seeds=(9,))) == Summary(0, 15.0)
-    assert one.minus(Cell(())) == Summary(0)
-    assert Cell((1.0, 2.0), seeds=(3, 3)).by_seed == {}  # which of the two would it be?
+    assert one.minus(cell((60.0,), seeds=(9,))) == Summary(0, 15.0)
+    assert one.minus(cell(())) == Summary(0)
+    assert cell((1.0, 2.0), seeds=(3, 3)).by_seed == {}  # which of the two would it be?
 
 
 def write_grid(folder):
@@ -72,7 +72,7 @@ def write_grid(folder):
 
 def test_a_grid_in_numbers_and_differences(tmp_path):
     grid = parse_grid("qgm,q_saddle", "none,sign", "0,1")
-    cells = cells_by(list(write_grid(tmp_path)), grid.axes)
+    cells = cells_of(load_runs(write_grid(tmp_path)), grid)
     rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, grid, CLASSIFICATION[0])))))
     assert [(row["method"], row["compressor"], row["n"], row["diverged"]) for row in rows] == [
         ("qgm", "none", "2", "0"),
@@ -159,7 +159,7 @@ def test_bands_are_named_alike_in_picture_page_and_latex(tmp_path, drawn):
     page = make_page(tmp_path, *runs).read_text()
     assert 'std: "± standard deviation"' in page
     assert 'band: "std"' in page  # what the page begins with
-    cells = {("qgm", "none"): Cell((1.0, 2.0), seeds=(0, 1))}
+    cells = {("qgm", "none"): cell((1.0, 2.0), seeds=(0, 1))}
     caption = "mean +- standard deviation over seeds (n = 2)"
     shown = in_form(comparison(cells, parse_grid("qgm", "none", "0,1")), "tex", caption)
     assert shown.startswith(f"% {caption}\n")

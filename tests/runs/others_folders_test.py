@@ -87,9 +87,9 @@ def test_list_and_best_beside_a_run_that_removes_checkpoints(tmp_path, capsys):
 
 def test_runs_below_a_run_are_listed_and_its_checkpoints_are_not_searched(tmp_path):
     write_run(tmp_path / "run")
-    write_run(tmp_path / "run" / "seeds3,4")
+    write_run(tmp_path / "run" / "inner")
     write_run(tmp_path / "run" / "checkpoints" / "planted")
-    assert run_folder.folders_below(tmp_path) == [tmp_path / "run", tmp_path / "run" / "seeds3,4"]
+    assert run_folder.folders_below(tmp_path) == [tmp_path / "run", tmp_path / "run" / "inner"]
 
 
 def test_looking_at_a_lock_does_not_keep_a_run_from_it(tmp_path):

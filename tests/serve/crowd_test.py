@@ -86,8 +86,8 @@ def test_a_slow_folder_does_not_keep_others_from_the_list(tmp_path, monkeypatch)
     thread.start()
     try:
         assert reached.wait(30)
-        assert [entry.name for entry in runs.entries()] == ["a"]
+        assert [entry.row.run for entry in runs.entries()] == ["a"]
     finally:
         slow.set()
         thread.join()
-    assert [entry.name for entry in runs.entries()] == ["a", "b"]
+    assert [entry.row.run for entry in runs.entries()] == ["a", "b"]

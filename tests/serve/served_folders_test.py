@@ -19,7 +19,7 @@ from saddle_jax.serve.scan import Runs
 
 
 def states(folder):
-    return {entry.name: (entry.state, entry.why) for entry in Runs(folder).entries()}
+    return {entry.row.run: (entry.row.state, entry.row.reason or "") for entry in Runs(folder).entries()}
 
 
 def test_links_that_lead_out_are_not_followed(tmp_path):
@@ -101,10 +101,10 @@ def test_whatever_stands_in_a_file_is_answered(tmp_path, name):
     assert site.page([]).status == 200
     for entry in entries:
         for answer in (site.page([entry.key]), site.updates([entry.key], "")):
-            assert answer.status == 200, (entry.name, bad)
+            assert answer.status == 200, (entry.row.run, bad)
             answer.text.encode("utf-8", errors="backslashreplace")
-    assert {entry.state for entry in entries} <= {*STATES}
-    assert next(entry.state for entry in entries if entry.name == "sound") == "finished"
+    assert {entry.row.state for entry in entries} <= {*STATES}
+    assert next(entry.row.state for entry in entries if entry.row.run == "sound") == "finished"
 
 
 def test_numbers_and_times_beyond_all_bounds_are_answered(tmp_path):
@@ -181,5 +181,5 @@ def test_one_number_that_is_too_large_spoils_no_comparison(tmp_path, score, caps
             assert ask(port, path).status == 200
     runs = [str(tmp_path / name) for name in ("seed0", "large", "logged")]
     assert cli.main(["saddle", "report", *runs, f"--output={tmp_path / 'page.html'}"]) == 3
-    assert "'test_accuracy' must be a number" in capsys.readouterr().err
+    assert "test_accuracy must be a number" in capsys.readouterr().err
     assert cli.main(["saddle", "report", *runs[::2], f"--output={tmp_path / 'page.html'}"]) == 0

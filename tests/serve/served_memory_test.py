@@ -28,7 +28,7 @@ import pathlib, sys
 from saddle_jax.serve.pages import Site
 site = Site(pathlib.Path(sys.argv[1]))
 site.page([])
-keys = [entry.key for entry in site._runs.entries() if entry.state != "unreadable"]
+keys = [entry.key for entry in site._runs.entries() if entry.row.state != "unreadable"]
 for chosen in [[], *([key] for key in keys), keys]:
     assert site.page(chosen).status == 200
     assert site.updates(chosen, "").status == 200

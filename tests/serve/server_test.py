@@ -212,7 +212,7 @@ def test_what_has_not_changed_is_not_sent_again_and_not_read_again(tmp_path, mon
         assert page["data-version"] == fresh.headers["ETag"]
     runs = Runs(tmp_path)
     assert len(runs.entries()) == 1
-    monkeypatch.setattr("saddle_jax.serve.scan._summary", lambda *arguments: pytest.fail("read again"))
+    monkeypatch.setattr("saddle_jax.serve.scan.listed", lambda *arguments: pytest.fail("read again"))
     assert len(runs.entries()) == 1
 
 

@@ -106,3 +106,17 @@ def test_a_partition_may_be_a_users_own(tmp_path):
     made = make_partition(text, labels, 4, seed=1)
     assert made.samples.shape == (4, len(labels) // 4)
     assert made.name.endswith("halves(4 agents, shift=3, seed=1)")
+
+
+def test_options_are_flags(tmp_path, capsys):
+    from saddle_jax.cli.__main__ import main
+
+    given = ["--faults.drop=0.2", "--faults.symmetric=false", "--timing.latency=10ms", "--method.beta=0.5"]
+    assert main(["saddle", "settings", "--json", "--method=qgm", *given]) == 0
+    told = capsys.readouterr().out
+    for text in ("qgm(beta=0.5)", "faults(drop=0.2, symmetric=False)", "timing(latency='10ms')"):
+        assert text in told
+    assert main(["saddle", "train", "--faults.drp=0.2", f"--workdir={tmp_path / 'run'}"]) == 2
+    assert "did you mean 'drop'" in capsys.readouterr().err
+    assert main(["saddle", "train", "--agents.drop=0.2"]) == 2
+    assert "there is no option --agents.drop here" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data import load
-from saddle_jax.runs.run_folder import read_result
+from saddle_jax.runs.schema import read_evaluations, read_result
 from saddle_jax.training import evaluation
 
 TINY = ["--agents=4", "--model=logistic", "--devices=1", "--partition.alpha=1", "--quiet"]
@@ -94,7 +94,10 @@ def test_checkpoints_and_agents_are_kept_in_one_file(trained, capsys):
     assert re.search(r"class_accuracy 9 +\d+\.\d\d % ", told)
     evaluate(capsys, trained, "--metrics=accuracy", "--agent=1", "--epochs=1,2")
     evaluate(capsys, trained, "--metrics=worst_class", "--epochs=1")
-    kept = {(each["whose"], each["epoch"]): each["metrics"] for each in evaluation.read(trained)}
+    kept = {
+        (each["whose"], each["epoch"]): each["metrics"]
+        for each in read_evaluations(trained / "evaluation.json")
+    }
     assert {("consensus", 1.0), ("consensus", 2.0), (1, 1.0), (1, 2.0)} <= set(kept)
     assert set(kept["consensus", 1.0]) == {"accuracy", "class_accuracy", "worst_class"}
     assert kept["consensus", 1.0]["accuracy"] != kept["consensus", 2.0]["accuracy"]

@@ -16,7 +16,7 @@ from folders import OBJECTIVE
 import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
-from saddle_jax.runs.table import cell_of, gather, seeds_together
+from saddle_jax.runs.table import cell_of, load_runs, seeds_together
 from saddle_jax.settings import sweep as trials
 from saddle_jax.settings.config import Config
 from saddle_jax.training import batches, describe, loop
@@ -255,7 +255,7 @@ def as_if_streamed(run):
 
 def test_reports_see_runs(trained):
     result, workdir = trained
-    runs = gather([workdir])
+    runs = load_runs([workdir])
     assert [run.config for run in runs] == SMALL.each()
     assert [run.state for run in runs] == ["finished"] * 2 + ["diverged"] * 2
     assert [len(agents_per_call) for agents_per_call in seeds_together(runs)] == [2, 2]
@@ -264,7 +264,7 @@ def test_reports_see_runs(trained):
     lines = [line for line in run_folder.read_metrics(workdir) if "test_loss" in line]
     assert runs[1].curve("test_loss")[1] == [line["test_loss_by_trial"][1] for line in lines]
     assert runs[0].fact("partition", "fingerprint") != runs[1].fact("partition", "fingerprint")
-    cell = cell_of([workdir])
+    cell = cell_of(runs)
     assert cell.diverged == 2
     assert cell.scores == tuple(100 * one["test_accuracy"] for one in result["trials"][:2])
 

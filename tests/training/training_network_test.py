@@ -15,7 +15,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Spec
 from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
-from saddle_jax.runs.table import gather
+from saddle_jax.runs.table import load_runs
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe, loop
@@ -174,7 +174,7 @@ def test_a_timed_run_says_how_long_it_would_have_taken(tmp_path, capsys):
     assert "time       latency 10 ms, 1 Mbit/s, 50 ms per backward pass\n" in told
     assert "simulated time       1.21 s  (on this network)\n" in told
     assert "network" not in told.replace("(on this network)", "")
-    (run,) = gather([tmp_path / "run"])
+    (run,) = load_runs([tmp_path / "run"])
     assert run.curve("test_accuracy", "simulated_seconds")[0] == [result["simulated_seconds"]]
     assert run.curve("train_loss", "backward_passes")[0] == [5, 10, 15]
 
@@ -234,7 +234,7 @@ def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path
     config = small(seeds="0,1", sweep=sweep, agents_per_call=agents_per_call, **TIMED)
     result = loop.train(config, tmp_path / "all", QUIET)
     lines = run_folder.read_metrics(tmp_path / "all")
-    runs = gather([tmp_path / "all"])
+    runs = load_runs([tmp_path / "all"])
     for number in (0, 7):  # nothing goes wrong; everything does
         alone = loop.train(config.each()[number], tmp_path / str(number), QUIET)
         found = result["trials"][number]
@@ -243,7 +243,7 @@ def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path
         for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
             assert found[name] == alone[name] == runs[number].result[name]
         assert found["simulated_seconds"] == pytest.approx(alone["simulated_seconds"], rel=1e-5)
-        (own,) = gather([tmp_path / str(number)])
+        (own,) = load_runs([tmp_path / str(number)])
         for name in ("simulated_seconds", "bytes_sent_per_agent"):
             assert runs[number].curve("train_loss", name)[0] == pytest.approx(
                 own.curve("train_loss", name)[0]
@@ -283,7 +283,7 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
     result = loop.train(small(**timing(f"compute={str(path)!r}")), tmp_path / "run", QUIET)
     assert result["simulated_seconds"] == pytest.approx(15 * 0.4, rel=1e-5)
     path.unlink()
-    (run,) = gather([tmp_path / "run"])
+    (run,) = load_runs([tmp_path / "run"])
     assert str(path) in run.config.timing
     assert (
         main(["saddle", "evaluate", str(tmp_path / "run")]) == 0

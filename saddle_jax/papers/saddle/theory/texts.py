@@ -10,7 +10,7 @@ import numpy as np
 from saddle_jax.papers.saddle.theory.bound import Setting, bound, conditions
 from saddle_jax.papers.saddle.theory.measured import MeasuredRun
 from saddle_jax.papers.saddle.theory.testbed import Case, Measured, Point, Slope
-from saddle_jax.report.plots import DASHES, new_figure, save
+from saddle_jax.report.plots import DASHES, finish, legend_below, new_figure, save
 from saddle_jax.report.tables import as_text
 
 # The terms of the bound as the paper prints them, by their names in `Bound`.
@@ -131,12 +131,11 @@ def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
         cell.set_yscale("log")
         cell.set_xticks(places, [f"{value:,.0f}" for value in places])
         cell.set_xticks([], minor=True)
-        cell.set_xlabel({"steps": "steps T", "agents": "agents n"}[name], fontsize=8)
-        _plain(cell)
+        finish(cell, {"steps": "steps T", "agents": "agents n"}[name], "")
     setting = cases[0].over_steps[0].setting
     left.set_title(f"mean squared gradient of the consensus model, n = {setting.agents}", fontsize=8)
     right.set_title(f"the same, T = {cases[0].over_agents[0].setting.steps:,}", fontsize=8)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=7, ncols=5)
+    legend_below(figure, columns=5)
     save(figure, path)
 
 
@@ -159,18 +158,12 @@ def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> N
         cell.set_xscale("log", base=2)
         cell.set_yscale("log")
         cell.set_xticks(sizes, [str(n) for n in sizes])
-        cell.set_xlabel("agents n", fontsize=8)
-        _plain(cell)
+        finish(cell, "agents n", "")
         cell.legend(fontsize=7, frameon=False)
     steps = points[0].setting.steps
     left.set_title(f"mean squared gradient of the consensus model, T = {steps:,}", fontsize=8)
     right.set_title(r"the same, $\eta = c\,\sqrt{n/T}$", fontsize=8)
     save(figure, path)
-
-
-def _plain(cell: Any) -> None:
-    cell.tick_params(which="both", labelsize=7)
-    cell.spines[["top", "right"]].set_visible(False)
 
 
 def setting_record(setting: Setting) -> dict[str, Any]:
