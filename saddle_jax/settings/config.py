@@ -202,10 +202,9 @@ def check_gradient(config: "Config") -> None:
 
 
 def check_network(config: "Config") -> None:
-    """Checks that what goes wrong can go wrong for these agents; of what is not ours nothing is imported."""
+    """Checks that what goes wrong can go wrong for these agents; what is not ours is not imported."""
     if network.FAULTS.is_ours(config.faults):
         network.make_faults(config.faults, config.agents)
-    network.check_timing(config.timing)
 
 
 def check_trials(config: "Config") -> None:
@@ -477,7 +476,7 @@ class Config:
         "how long messages and gradients take: none, or as in timing(latency='10ms', bandwidth='100Mbit', "
         "compute='50ms', compute_sigma=0.3), with units or files .npy; or your own, FILE.py:NAME or "
         "module:NAME",
-        spec_of(network.TIMING, network.NONE),
+        lambda _, value: network.check_timing(value),
     )
     # Several runs in one program
     seeds: str = setting(

@@ -46,7 +46,7 @@ def make_timing(text: str, agents: int, numbers: Mapping[str, Any] | None = None
     """Makes how long messages and gradients take, "timing(latency='10ms')"; None if nobody says."""
     if text == NONE and not numbers:
         return None
-    spec = Spec("timing") if text == NONE else TIMING.parse(text)
+    spec = Spec("timing") if text == NONE else _parsed(text)
     made: Timing = TIMING.make(TIMING.with_options(spec, numbers or {}))
     made.check_agents(agents)
     return made
@@ -77,20 +77,26 @@ def timing(
 
 
 def check_timing(text: str) -> None:
-    """Checks how long things take as far as no file must be read."""
-    spec = TIMING.check(text, (NONE,))
-    for name, value in TIMING.given(spec).items() if spec.name in TIMING.ours else ():
+    """Checks how long things take as far as no file must be read and nothing be imported."""
+    spec = TIMING.check(_parsed(text), (NONE,))
+    if spec.name == NONE or not TIMING.is_ours(spec):
+        return
+    for name, value in given_times(text).items():
         if name != "compute_sigma":
             quantity(name, value)
-    if spec.name in TIMING.ours and not files_of(text):
+    if not files_of(text):
         TIMING.make(spec)
+
+
+def given_times(text: str) -> dict[str, Any]:
+    """Returns the options that `timing` gives, as they are written; of a function of the user's none."""
+    spec = _parsed(text)
+    return TIMING.given(spec) if spec.name in TIMING.ours else {}
 
 
 def files_of(text: str) -> dict[str, str]:
     """Returns the files of measurements that `timing` names, by option."""
-    spec = TIMING.parse(text, (NONE,))
-    given = TIMING.given(spec) if spec.name in TIMING.ours else {}
-    return {name: value for name, value in given.items() if str(value).endswith(".npy")}
+    return {name: value for name, value in given_times(text).items() if str(value).endswith(".npy")}
 
 
 def without_files(text: str) -> str:
@@ -99,12 +105,18 @@ def without_files(text: str) -> str:
     For whoever only opens a run again: its models are the same whatever time they took.
     """
     instead = {"latency": 0.0, "bandwidth": 1.0, "compute": 0.0}
+    files = {name: instead[name] for name in files_of(text)}
+    return str(TIMING.with_options(_parsed(text), files)) if files else text
+
+
+def _parsed(text: str) -> Spec:
+    """Reads how long things take; the name of a file of measurements needs no quotes."""
+
+    def plain(value: Any) -> Any:
+        return value.name if isinstance(value, Spec) and value.is_path else value
+
     spec = TIMING.parse(text, (NONE,))
-    return (
-        str(TIMING.with_options(spec, {name: instead[name] for name in files_of(text)}))
-        if files_of(text)
-        else text
-    )
+    return Spec(spec.name, tuple(map(plain, spec.args)), tuple((k, plain(v)) for k, v in spec.kwargs))
 
 
 def quantity(name: str, value: Any) -> Any:

@@ -196,7 +196,7 @@ def of_timing(config: Config) -> str:
     """Says how long messages and gradients take; an empty text if the settings do not say."""
     if config.timing == network.NONE or not network.TIMING.is_ours(config.timing):
         return "" if config.timing == network.NONE else config.timing
-    given, parts = network.TIMING.given(config.timing), []
+    given, parts = network.given_times(config.timing), []
     said = {
         "latency": lambda value: f"latency {_seconds(value)}",
         "bandwidth": _bits,

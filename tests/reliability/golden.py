@@ -125,14 +125,13 @@ def _call(name, options):
 
 
 def _graph(name, arguments):
-    separator = "x" if name == "torus" else ","
-    return f"{name}:{separator.join(map(str, arguments))}" if arguments else name
+    return f"{name}({', '.join(map(repr, arguments))})" if arguments else name
 
 
 def _compressor(name, options):
-    switches = [f"_{key}" for key, value in options.items() if value is True]
-    numbers = [str(value) for value in options.values() if not isinstance(value, bool)]
-    return "".join([name, *numbers, *switches])
+    numbers = [repr(value) for value in options.values() if not isinstance(value, bool)]
+    switches = [f"{key}=True" for key, value in options.items() if value is True]
+    return f"{name}({', '.join([*numbers, *switches])})" if options else name
 
 
 class _Streamed:

@@ -17,6 +17,7 @@ from saddle_jax.methods.ngm import SELF_GRADIENTS
 from saddle_jax.models import MODELS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.models.precision import PRECISIONS
+from saddle_jax.runs.source_files import source_refs
 from saddle_jax.settings import config, sweep
 from saddle_jax.settings.config import Config
 
@@ -71,6 +72,18 @@ def test_defaults_pass_their_own_checks():
 )
 def test_an_option_is_written_into_its_setting(settings, values, expected):
     assert sweep.in_settings(Config().to_json() | settings, values) == expected
+
+
+def test_a_users_code_is_not_imported_by_settings(tmp_path):
+    (tmp_path / "mine.py").write_text("raise SystemExit('imported')")
+    place = f"{tmp_path / 'mine.py'}:thing"
+    for name, text in {
+        "faults": f"{place}(drop=0.1)",
+        "timing": f"timing(latency={place}())",
+        "partition": f"dirichlet({place}())",
+    }.items():
+        assert getattr(Config(**{name: text}), name) == text
+        assert source_refs(Config(**{name: text}))[0].setting == name
 
 
 def test_options_have_values():
