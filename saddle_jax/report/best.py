@@ -230,17 +230,17 @@ def _chosen(those: Sequence[Candidate], names: Sequence[str], measure: Measure) 
         return Choice(group, those, None, 0, ())
     best = ranked[0]
     tied = sum(rank(one) == rank(best) for one in ranked) - 1
-    lines = [_line(name, best, those) for name in varied(those) if _is_number(name, best.settings.get(name))]
+    lines = [_line(name, best, those) for name in varied(those) if _is_number(best.settings.get(name))]
     return Choice(group, those, best, tied, lines)
 
 
 def _line(name: str, best: Candidate, those: Sequence[Candidate]) -> Line:
     value = best.settings[name]
-    numbers = {one.settings[name] for one in those if _is_number(name, one.settings.get(name))}
+    numbers = {one.settings[name] for one in those if _is_number(one.settings.get(name))}
     beside = {
         one.settings[name]: one
         for one in those
-        if _is_number(name, one.settings.get(name)) and varied([one, best]) == [name]
+        if _is_number(one.settings.get(name)) and varied([one, best]) == [name]
     }
     below = max(((number, one) for number, one in beside.items() if number < value), default=None, key=_first)
     above = min(((number, one) for number, one in beside.items() if number > value), default=None, key=_first)
@@ -267,11 +267,9 @@ def _could_go_on(name: str, value: Any, side: str) -> bool:
     return True
 
 
-def _is_number(name: str, value: Any) -> bool:
-    """Tells whether a setting's value is a number on a grid, and not one that stands for something else."""
-    field = Config.__dataclass_fields__.get(name)
-    special = field is not None and value == field.metadata["no_number"]
-    return isinstance(value, int | float) and not isinstance(value, bool) and not special
+def _is_number(value: Any) -> bool:
+    """Tells whether a setting's value is a number on a grid."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def rows_of(choices: Sequence[Choice], measure: Measure) -> list[list[str]]:

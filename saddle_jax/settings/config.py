@@ -30,19 +30,12 @@ if TYPE_CHECKING:
 # ---- how a setting is declared ----
 
 
-def setting(
-    default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None, no_number: float | None = None
-) -> Any:
-    """Declares a setting; its help is `meaning` and, unless that names it, the default.
-
-    `no_number` is a value that stands for something else than this number.
-    """
+def setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
+    """Declares a setting; its help is `meaning` and, unless that names it, the default."""
     if "(default" not in meaning:
         value = str(default).lower() if isinstance(default, bool) else default
         meaning = f"{meaning} (default {value})"
-    return dataclasses.field(
-        default=default, metadata={"meaning": meaning, "check": check, "no_number": no_number}
-    )
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
 
 
 def one_of(allowed: Any, *also: str) -> Callable[[str, Any], Any]:
@@ -90,7 +83,13 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 # ---- which settings go together: one line for each that does not ----
 
 
-_NEEDS = {"slowmo_beta": "slowmo_every"}  # numbers without a meaning unless another setting is there
+# What is put around a method, whatever method it is.
+SLOWMO = Registry(
+    "slowmo",
+    {"slowmo": "saddle_jax.methods.slowmo:slowmo"},
+    kinds=["saddle_jax.core.method:Method"],
+    context=["method", "learning_rate"],
+)
 _MOST_RUNS = 4_096  # that one program trains side by side
 _NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
 # Settings that name things with options, which may be swept.
@@ -98,20 +97,19 @@ _REGISTRIES = {
     "method": METHODS,
     "gradient": GRADIENTS,
     "partition": "data.partition:PARTITIONS",
+    "slowmo": SLOWMO,
     "faults": network.FAULTS,
     "timing": network.TIMING,
 }
 # Settings that are options of some methods and not of others.
 OPTIONS = (
     "beta",
-    "mu",
     "nesterov",
     "weight_decay",
     "gamma",
     "compressor",
     "order",
     "self_gradient",
-    "local_steps",
 )
 # Settings that say parts of a method's gossip.
 OF_GOSSIP = ("order", "mixing")
@@ -145,13 +143,11 @@ def settings_without_meaning(
 
 
 def check_numbers(config: "Config") -> None:
-    """Checks numbers whose limits depend on other settings, or are not one range."""
+    """Checks numbers whose limits depend on other settings."""
     if config.warmup_epochs >= config.epochs:
         raise ArgumentError(
             f"warmup_epochs must be below epochs = {config.epochs}, got {config.warmup_epochs}"
         )
-    if config.mu != -1.0 and config.mu < 0:
-        raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {config.mu}")
 
 
 def check_method(config: "Config") -> None:
@@ -272,8 +268,6 @@ def has(config: "Config", name: str) -> bool:
         return spec is not None and registry_of(whose).leaves_open(spec, option)
     if name == "rho" and config.gradient != "auto":
         return name in _open_of_sam(config)
-    if name in _NEEDS:
-        return bool(getattr(config, _NEEDS[name]))
     return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
 
 
@@ -424,19 +418,13 @@ class Config:
     ascent_reuse: bool = setting(
         False, "in the steps between, perturb with the last perturbation instead of none"
     )
-    local_steps: int = setting(
-        0, "communicate every N steps; 0 is the method's own default, mostly 1", whole(0)
+    slowmo: str = setting(
+        "none",
+        "outer steps of slow momentum around the method: none, or as in slowmo(every=12, beta=0.5)",
+        spec_of(SLOWMO, "none"),
     )
-    slowmo_every: int = setting(0, "take SlowMo's outer step every N steps; 0 never does", whole(0))
-    slowmo_beta: float = setting(0.5, "momentum of SlowMo's outer steps", real(at_least=0.0, below=1.0))
     beta: float = setting(
         0.9, "momentum coefficient; 0 is D-PSGD as printed, without momentum", real(at_least=0.0, below=1.0)
-    )
-    mu: float = setting(
-        -1.0,
-        "coefficient of QGM's moving average or of GUT's tracking; -1 is the method's own: for QGM, beta",
-        real(at_least=-1.0, below=1.0),
-        no_number=-1.0,
     )
     nesterov: bool = setting(True, "Nesterov momentum; false is heavy ball")
     weight_decay: float = setting(

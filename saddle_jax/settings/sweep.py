@@ -15,9 +15,13 @@ from saddle_jax.base import registry
 from saddle_jax.base.checks import ArgumentError, spells_whole
 
 # Settings whose specs have options of their own: `method.mu` is an option of the method that is named.
-SPELT = ("method", "gradient", "partition", "faults", "timing")
+SPELT = ("method", "gradient", "slowmo", "partition", "faults", "timing")
 # What stands for a thing that has options, until one of them is given.
-_USUAL = {"partition": ("auto", "dirichlet"), "faults": ("none", "faults"), "timing": ("none", "timing")}
+_USUAL = {
+    "partition": ("auto", "dirichlet"),
+    "faults": ("none", "faults"),
+    "timing": ("none", "timing"),
+}
 _LIST = "_by_trial"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1

@@ -34,14 +34,21 @@ from saddle_jax.data.recipes import Augmentation
 from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
-from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import OF_GOSSIP, OPTIONS, Config, build_topology, check_imported, is_whole
+from saddle_jax.settings.config import (
+    OF_GOSSIP,
+    OPTIONS,
+    SLOWMO,
+    Config,
+    build_topology,
+    check_imported,
+    is_whole,
+)
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
@@ -123,8 +130,9 @@ def build_method(
         # The settings name it beside the method: here it takes the place of an estimator that the method has.
         instead = config.gradient == "none" or climbs(method)
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
-    if config.slowmo_every:
-        method = slowmo(method, schedule, every=config.slowmo_every, beta=settings.slowmo_beta)
+    if config.slowmo != "none":
+        outer = SLOWMO.with_options(SLOWMO.parse(config.slowmo), _of("slowmo", own))
+        method = SLOWMO.make(outer, method=method, learning_rate=schedule)
     return dataclasses.replace(
         method,
         faults=network.make_faults(config.faults, config.agents, _of("faults", own)),
@@ -177,14 +185,10 @@ def in_force(config: Config) -> dict[str, Any]:
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """Returns the options of the method that are settings; mu and local_steps may be left to the method."""
+    """Returns the options of the method that are settings."""
     takes = METHODS.options(config.method)
     names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
-    if "mu" in options and isinstance(config.mu, float) and config.mu < 0:
-        del options["mu"]
-    if "local_steps" in options and not config.local_steps:
-        del options["local_steps"]
     if "compressor" in options:
         named = config.compressor != "none"
         options["compressor"] = COMPRESSORS.make(config.compressor) if named else None
@@ -582,10 +586,8 @@ def is_one_program(
         text = getattr(config, own[0])
         if not is_object(text) and is_whole(text, *own):
             return False
-    else:
-        field = Config.__dataclass_fields__[name]
-        if field.type is not float or field.metadata["no_number"] in numbers[name]:
-            return False
+    elif Config.__dataclass_fields__[name].type is not float:
+        return False
     firsts = {other: values[0] for other, values in numbers.items()}
     return is_argument(config, name, firsts, shared)
 

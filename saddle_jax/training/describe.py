@@ -46,8 +46,11 @@ def of_method(config: Config, method: Method) -> str:
     swept = parse_sweep(config.sweep)
     options = {} if is_object(config.method) else build.in_force(config)
 
+    def is_swept(name: str) -> bool:
+        return name in swept or f"method.{name}" in swept
+
     def number(name: str) -> str:
-        return _SWEPT if name in swept else f"{options[name]:g}"
+        return _SWEPT if is_swept(name) else f"{options[name]:g}"
 
     parts = [config.method]
     if not method.gradient.is_linear:
@@ -57,12 +60,12 @@ def of_method(config: Config, method: Method) -> str:
         kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]
         parts.append(f"momentum {number('beta')}{kind}")
     for name, meaning in (("mu", "mu"), ("weight_decay", "weight decay"), ("gamma", "gamma")):
-        if name in swept or isinstance(options.get(name), int | float):
+        if is_swept(name) or isinstance(options.get(name), int | float):
             parts.append(f"{meaning} {number(name)}")
     if options.get("local_steps", 1) > 1:
         parts.append(f"gossip in every {_ordinal(options['local_steps'])} step")
-    if config.slowmo_every:
-        parts.append(f"SlowMo every {config.slowmo_every} steps (momentum {config.slowmo_beta:g})")
+    if config.slowmo != "none":
+        parts.append(config.slowmo)
     if options.get("compressor") is not None:
         parts.append(config.compressor + (f" ({options['order']} order)" if "order" in options else ""))
     return ", ".join(parts)

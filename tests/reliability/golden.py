@@ -76,7 +76,11 @@ def config_of(settings, folder):
     brought = settings.pop("brought", None)
     settings.pop("killed_after", None)
     own = f"{folder}/golden_own.py:" if brought == "file" else ""
-    settings["method"] = own + _call(*settings["method"])
+    method, options = settings["method"]
+    own_options = {name: settings.pop(name) for name in ("mu", "local_steps") if name in settings}
+    settings["method"] = own + _call(method, {**options, **own_options})
+    slowmo = {"every": settings.pop("slowmo_every"), "beta": settings.pop("slowmo_beta")}
+    settings["slowmo"] = _call("slowmo", slowmo) if slowmo["every"] else "none"
     estimator, options = settings["gradient"]
     settings["gradient"] = "auto" if estimator == "of the method" else own + _call(estimator, options)
     if not own:

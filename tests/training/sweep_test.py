@@ -108,7 +108,12 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
         {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
         {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "agents_per_call": 6},
         {"method": "qgm", "compressor": "random_k(0.3)", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
-        {"method": "qgm", "beta": 0.5, "slowmo_every": 2, "sweep": "mu:0.1,0.9 slowmo_beta:0,0.6"},
+        {
+            "method": "qgm",
+            "beta": 0.5,
+            "slowmo": "slowmo(every=2)",
+            "sweep": "method.mu:0.1,0.9 slowmo.beta:0,0.6",
+        },
         {"method": "qgm", "gradient": "looksam(every=2)", "sweep": "gradient.rho:0,0.5 gradient.alpha:0,0.9"},
         {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "agents_per_call": 6},
         {"method": "dpsgd", "seeds": "0,1", "subset": 300, "sweep": "beta:0,0.9", "schedule": "cosine"},

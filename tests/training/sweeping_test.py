@@ -24,9 +24,8 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
     ("settings", "name", "expected"),
     [
         ({}, "learning_rate", True),
-        ({}, "mu", True),
-        ({}, "slowmo_beta", False),
-        ({"slowmo_every": 3}, "slowmo_beta", True),
+        ({}, "method.mu", True),
+        ({"slowmo": "slowmo(every=3)"}, "slowmo.beta", True),
         ({}, "partition.alpha", False),  # it decides the data
         ({"method": "qgm"}, "rho", False),
         ({}, "faults.drop", True),
@@ -62,7 +61,7 @@ def test_numbers_share_a_program_and_everything_else_has_a_folder(tmp_path):
         "method=q_saddle-batch_size=32": both,
     }
     assert swept(tmp_path, "beta:0.1,0.2").runs.keys() == {tmp_path}
-    assert names(swept(tmp_path, "mu:-1,0.5", method="qgm")) == {"mu=-1": "", "mu=0.5": ""}
+    assert names(swept(tmp_path, "mu:0.1,0.5", method="qgm")) == {tmp_path.name: "method.mu:0.1,0.5"}
     assert names(swept(tmp_path, "latency:1,2", timing="timing(compute=1)")) == {
         "timing.latency=1": "",
         "timing.latency=2": "",
@@ -76,7 +75,10 @@ def test_numbers_share_a_program_and_everything_else_has_a_folder(tmp_path):
 
 def test_options_of_spellings_may_be_swept(tmp_path):
     found = swept(tmp_path, "mu:0.1,0.3 point:mixed,current", method="gut", beta=0.0, nesterov=False)
-    assert names(found) == {"method.point=mixed": "mu:0.1,0.3", "method.point=current": "mu:0.1,0.3"}
+    assert names(found) == {
+        "method.point=mixed": "method.mu:0.1,0.3",
+        "method.point=current": "method.mu:0.1,0.3",
+    }
     assert [config.method for config in found.runs.values()] == ["gut(point=mixed)", "gut(point=current)"]
     found = swept(tmp_path, "rho:0.1,0.3 gradient.alpha:0,1", method="qgm", gradient="looksam(every=3)")
     assert found.runs[tmp_path].sweep == "gradient.rho:0.1,0.3 gradient.alpha:0,1"
@@ -112,7 +114,10 @@ BAD = {
         ["--sweep=rho:0,0.1", "--method=qgm"],
         "sweep must not name rho for qgm, which has",
     ),
-    "no slowmo": (["--sweep=slowmo_beta:0,0.1"], "sweep must not name slowmo_beta for q_saddle"),
+    "no slowmo": (
+        ["--sweep=slowmo.beta:0,0.1"],
+        "slowmo.beta",
+    ),
     "unknown": (["--sweep=learning_rat:1,2"], "did you mean.*an option of q_saddle, got 'learning_rat'"),
     "whole": (["--sweep=batch_size:16,x"], "sweep: batch_size must be an integer, got 'x'"),
     "bound": (["--sweep=agents:0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),

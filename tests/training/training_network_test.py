@@ -308,9 +308,9 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
          "gradient_tracking(beta=0.5), weight decay 0.0001, gamma 1"),
         ({"method": "q_saddle", "ascent_every": 5, "sweep": "rho:0,0.1 gamma:0.5,1"},
          "q_saddle, sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
-        ({"gradient": "looksam(every=3)", "slowmo_every": 4, "compressor": "top_k(0.3)"},
+        ({"gradient": "looksam(every=3)", "slowmo": "slowmo(every=4)", "compressor": "top_k(0.3)"},
          "dpsgd, looksam(rho=0.1, every=3, alpha=0.7), momentum 0.9 (Nesterov), weight decay 0.0001, "
-         "gamma 1, SlowMo every 4 steps (momentum 0.5), top_k(0.3) (choco order)"),
+         "gamma 1, slowmo(every=4), top_k(0.3) (choco order)"),
     ],
     ids=str,
 )  # fmt: skip
