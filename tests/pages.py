@@ -47,7 +47,7 @@ MINUTES = {
     "bin/saddle train --model=mlp --seeds=": ("--model=logistic --epochs=1"),
     "bin/saddle train --model=mlp --method=": ("--model=logistic --epochs=1 --agents=4 --devices=1"),
     "bin/saddle train --model=mlp --method=qgm --seeds=": (
-        "--model=logistic --epochs=1 --seeds= --sweep=drop:0,0.5"
+        "--model=logistic --epochs=1 --seeds= --sweep=faults.drop:0,0.5"
     ),
     "bin/saddle train --sharpness_every_epochs=5": "--model=logistic --epochs=5",
     "bin/saddle train --config=configs/saddle.py:cpu": "--model=logistic",  # all its epochs are used

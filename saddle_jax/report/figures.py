@@ -322,7 +322,7 @@ AXES = {
     "seconds": Axis(
         "simulated_seconds",
         "simulated seconds",
-        "with --latency, --bandwidth or --compute_time, which simulate time",
+        "with --timing, which simulates time",
     ),
 }
 

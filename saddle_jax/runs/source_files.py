@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 
 FOLDER = "code"
 # The settings that may name a user's own code.
-SETTINGS = ("method", "gradient", "compressor", "topology", "model", "dataset", "objective")
+SETTINGS = (
+    "method",
+    "gradient",
+    "compressor",
+    "topology",
+    "model",
+    "dataset",
+    "objective",
+    "partition",
+    "faults",
+    "timing",
+)
 
 
 class SourceRef(NamedTuple):
