@@ -1,1 +1,1 @@
-"""What is measured of trained models: curvature, landscapes, the theorem."""
+"""Analysis of trained models: the spectrum of the Hessian, and loss landscapes."""

@@ -1,17 +1,16 @@
-"""The Hessian of a loss of ONE model: its largest and smallest eigenvalue, its trace, its spectral density.
+"""The Hessian of ONE model's loss: its largest and smallest eigenvalue, trace and spectral density.
 
     H q_j = beta_{j-1} q_{j-1} + alpha_j q_j + beta_j q_{j+1}      (Lanczos, 1950)
 
 k products with H from a random start q_1 give a tridiagonal matrix T (alphas, betas). With its
-eigenpairs T s_i = theta_i s_i, every figure here comes from the same k products:
+eigenpairs T s_i = theta_i s_i, all quantities here come from the same k products:
 
-- the theta_i approach the ends of the spectrum first: lambda_max is the largest *signed* one, where
-  power iteration would find the largest modulus; |beta_k s_ik| is how far H y_i is from theta_i y_i;
+- the theta_i converge to the ends of the spectrum first: lambda_max is the largest *signed* eigenvalue,
+  where power iteration finds the largest modulus; |beta_k s_ik| = ||H y_i - theta_i y_i|| is the residual;
 - the theta_i with weights s_i1^2 are a Gaussian quadrature of the spectral density (Golub and Meurant).
 
-Products are called from Python, one chunk of images after the other: XLA's CPU backend runs
-convolutions inside its own loops, such as those of the Lanczos implementations that are written as
-one compiled program, more than ten times slower.
+Products are called from Python, one chunk of images after the other: in loops of a compiled program, such
+as those of Lanczos written in JAX, XLA's CPU backend runs convolutions more than ten times slower.
 """
 
 import functools
@@ -35,12 +34,12 @@ Product = Callable[[np.ndarray], np.ndarray]  # v [n] -> H v [n]
 
 
 class Quadrature(NamedTuple):
-    """The quadrature of the spectral density that one start vector gives; its nodes ascend.
+    """The quadrature of the spectral density from one start vector.
 
     Attributes:
-      nodes: theta_i, float64 [k].
+      nodes: theta_i, float64 [k], ascending.
       weights: s_i1^2, float64 [k]; they sum to one.
-      residuals: ||H y_i - theta_i y_i||, float64 [k]; an eigenvalue is at most so far from theta_i.
+      residuals: ||H y_i - theta_i y_i||, float64 [k]; some eigenvalue is at most this far from theta_i.
     """
 
     nodes: np.ndarray
@@ -49,14 +48,14 @@ class Quadrature(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """What was measured of a Hessian's eigenvalues; not finite where the loss is not.
+    """Estimates of a Hessian's eigenvalues; not finite if the loss is not.
 
     Attributes:
       lambda_max: the algebraically largest eigenvalue.
       lambda_min: the algebraically smallest eigenvalue.
       residual: the residual of lambda_max, see `Quadrature`.
-      trace: the sum of all eigenvalues, estimated.
-      trace_error: the estimate's standard error.
+      trace: an estimate of the trace.
+      trace_error: the standard error of that estimate.
       quadratures: one per probe.
     """
 
@@ -72,7 +71,7 @@ def hessian(loss_fn: LossFn, params: Params, chunks: Sequence[tuple[float, Batch
     """Returns the Hessian of sum_c weight_c loss_fn(params, batch_c) as a product, and its size n.
 
     Args:
-      loss_fn: (one model's params, batch) -> scalar; twice differentiable, the second time forward.
+      loss_fn: (one model's params, batch) -> scalar; differentiable in reverse mode, then in forward mode.
       chunks: weights and batches; a mean over N images is the mean over chunks, weighted by their sizes.
     """
     if not chunks:
@@ -95,7 +94,7 @@ def _chunk_product(loss_fn: LossFn, params: Params, direction: Params, batch: Ba
 
 
 def lanczos(product: Product, start: np.ndarray, iterations: int) -> Quadrature:
-    """Takes up to `iterations` steps from a start vector [n]; each new vector is orthogonal to all before."""
+    """Runs Lanczos for up to `iterations` steps from a start vector [n], with full reorthogonalization."""
     iterations = min(checks.whole("iterations", iterations, at_least=1), start.size)
     basis = np.zeros((iterations, start.size), start.dtype)
     alphas, betas = np.zeros(iterations), np.zeros(iterations)
@@ -110,7 +109,7 @@ def lanczos(product: Product, start: np.ndarray, iterations: int) -> Quadrature:
         rest = image - coefficients @ earlier
         rest -= (earlier @ rest) @ earlier  # once more: the first time leaves rounding errors of size ||H q||
         betas[j] = np.linalg.norm(rest)
-        if betas[j] <= 10 * np.finfo(start.dtype).eps * scale:  # nothing is left beside the earlier vectors
+        if betas[j] <= 10 * np.finfo(start.dtype).eps * scale:  # the Krylov space is exhausted
             betas[j] = 0
             iterations = j + 1
             break
@@ -138,8 +137,8 @@ def spectrum(
     """Measures the spectrum of one model's Hessian, see `hessian`, by `probes` runs of Lanczos.
 
     The probes v are uniform on the unit sphere, so that n v'Hv estimates the trace without bias and
-    with the variance 2n / (n+2) (||H||_F^2 - tr(H)^2 / n). ||H||_F^2 itself is estimated by n ||Hv||^2:
-    one probe already knows its error. The key is consumed; `progress` is called after each product.
+    with the variance 2n / (n+2) (||H||_F^2 - tr(H)^2 / n). ||H||_F^2 itself is estimated by n ||Hv||^2, so
+    that one probe is enough for the error. The key is consumed; `progress` is called after each product.
     """
     iterations = checks.whole("iterations", iterations, at_least=2)  # ||Hv||^2 needs the first beta
     probes = checks.whole("probes", probes, at_least=1)
@@ -172,10 +171,10 @@ def spectrum(
 def density(spectrum: Spectrum) -> tuple[np.ndarray, np.ndarray]:
     """Returns the spectral density as a curve, x and y [400]: a Gaussian at each node, averaged over probes.
 
-    y integrates to one: times n, it counts eigenvalues.
+    y integrates to one; times n it is the density of the number of eigenvalues.
     """
     spread = spectrum.lambda_max - spectrum.lambda_min
-    width = _WIDTH * spread or 1e-6  # all eigenvalues equal: a peak of some width
+    width = _WIDTH * spread or 1e-6  # if all eigenvalues are equal
     x = np.linspace(spectrum.lambda_min - 5 * width, spectrum.lambda_max + 5 * width, _POINTS)
     y = np.zeros_like(x)
     for quadrature in spectrum.quadratures:

@@ -1,4 +1,4 @@
-"""The loss around a model of ONE agent, on the plane through it that two directions span.
+"""The loss landscape of ONE model, on the plane through it that two directions span.
 
     L(a, b) = loss(x + a d_1 + b d_2)
 
@@ -33,7 +33,7 @@ _MOST_POINTS = 2_001  # along a direction: four million losses
 
 
 def directions(kind: Kind, params: Params, key: Key) -> tuple[Params, Params]:
-    """Draws two directions for one model; a key, which is consumed, draws the same for every model."""
+    """Draws two directions for one model; with the same key, which is consumed, the same for every model."""
     checks.choice("directions", kind, KINDS)
     first, second = (_gaussian(params, one) for one in jax.random.split(key))
     if kind == "filter":
@@ -51,9 +51,9 @@ def _gaussian(params: Params, key: Key) -> Params:
 
 
 def _like_filters(direction: Params, params: Params) -> Params:
-    """Rescales each filter, d <- d ||w|| / ||d||: what leads to one output, so all axes but the last.
+    """Rescales each filter, d <- d ||w|| / ||d||, with the norms over all axes but the last, the outputs.
 
-    Biases and the scales of norms, tensors of one axis, stay as they are: d is zero there.
+    Tensors of one axis, biases and the scales of norms, are not perturbed: d is zero there.
     """
 
     def rescale(d: Array, w: Array) -> Array:
@@ -75,7 +75,7 @@ def _inner(left: Params, right: Params) -> Array:
 
 
 def grid(points: int, span: float) -> np.ndarray:
-    """Returns places along a direction from -span to span, an odd number: the middle is the model itself."""
+    """Returns an odd number of coordinates from -span to span; the middle one is the model itself."""
     points = checks.whole("points", points, at_least=3, at_most=_MOST_POINTS)
     if points % 2 == 0:
         raise ArgumentError(f"points must be odd, so that the middle is the model itself, got {points}")
@@ -103,7 +103,7 @@ def surface(
       plane: d_1 and d_2.
       chunks: weights and batches, whose weights sum to one.
       group: number of points in one vmapped call; every chunk is a call of its own.
-      progress: called with the number of points that were added.
+      progress: called with the number of points since the last call.
     """
     group = checks.whole("group", group, at_least=1)
 
@@ -120,24 +120,24 @@ def surface(
     values = []
     for start in range(0, len(places), group):
         chosen = places[start : start + group]
-        filled = np.pad(chosen, ((0, group - len(chosen)), (0, 0)))  # one shape for all: one compilation
+        filled = np.pad(chosen, ((0, group - len(chosen)), (0, 0)))  # one shape, so one compilation
         totals = [weight * losses(params, plane, filled, batch) for weight, batch in chunks]
         values.append(np.sum(np.asarray(totals, np.float64), axis=0)[: len(chosen)])
         progress(len(chosen))
     return np.concatenate(values).reshape(len(x), len(y))
 
 
-# ---- runs: surfaces around their consensus models, on one grid and along one draw of directions ----
+# ---- the surfaces around runs' consensus models, on one grid and along the same directions ----
 
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """How the loss around a model is computed.
+    """The settings of a loss landscape.
 
     Attributes:
-      kind: which directions are taken, see `landscape.directions`.
+      kind: the kind of directions, see `landscape.directions`.
       seed: the seed of the directions.
-      images: how many training images the loss is computed on.
+      images: the number of training images that the loss is computed on.
     """
 
     kind: Kind
@@ -152,9 +152,9 @@ def open_runs(
     code: Sequence[str] = (),
     trial: int | None = None,
 ) -> list[tuple[Trial, int, Params]]:
-    """Opens runs at their newest checkpoints; `screen` shows what had to be passed over.
+    """Opens runs at their newest checkpoints; `screen` shows the checkpoints that were skipped.
 
-    `trial` chooses a run of the folders that hold several.
+    `trial` chooses one run of folders with several.
     """
     return [
         reopen.open_run(workdir, screen.warn, data_dir, trial_in(workdir, trial), code)
@@ -163,7 +163,7 @@ def open_runs(
 
 
 def trial_in(workdir: pathlib.Path, trial: int | None) -> int | None:
-    """Returns the number of a run where a folder holds several; None where it holds one."""
+    """Returns the trial to open in a folder of several runs; None in a folder of one run."""
     return trial if read_config(workdir).has_trials else None
 
 
@@ -174,7 +174,7 @@ def surfaces(
     scan: Scan,
     screen: Screen,
 ) -> np.ndarray:
-    """Computes the losses of all runs at the places `x` [n] along both directions, float64 [runs, n, n]."""
+    """Computes the losses of all runs at coordinates `x` [n] along both directions, float64 [runs, n, n]."""
     group = policy.landscape_points()
     losses = []
     screen.start(len(runs) * len(x) ** 2, 0)

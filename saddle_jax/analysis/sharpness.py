@@ -1,7 +1,7 @@
-"""The curvature of runs' models at their checkpoints: on which images it is measured, and sharpness.json.
+"""Sharpness of runs' models at their checkpoints: which images it is measured on, and sharpness.json.
 
-The images are a fixed random choice from the training data of all agents together, not augmented;
-or, for agents with data="own", from their own share.
+The images are a fixed random sample of the training data of all agents, not augmented; or, for agents with
+data="own", of their own data.
 """
 
 import dataclasses
@@ -34,15 +34,15 @@ from saddle_jax.training.progress import Screen
 DATA = ("train", "own")
 FILE = "sharpness.json"
 _NUMBERS = ("lambda_max", "lambda_min", "residual", "trace", "trace_error")
-# Images in one compiled call: fewer waste time between calls, more fall out of a CPU's caches.
+# Images in one compiled call: with fewer the calls' overhead counts, with more a CPU's caches overflow.
 _CHUNK = 128
 
 
 def training_chunks(trial: Trial, samples: int, agent: int | None = None) -> list[tuple[float, Batch]]:
-    """Returns at most so many training samples in batches, with weights that sum to one.
+    """Returns at most `samples` training samples in batches, with weights that sum to one.
 
-    They are of all agents' data, or of one agent's. The choice is the same for every model of a run, and for
-    every run with the same partition. Batches have one shape if the objective reads a mask; otherwise the
+    They are drawn from all agents' data, or from one agent's. They are the same for every model of a run, and
+    for every run with the same partition. Batches have one shape if the objective uses a mask; otherwise the
     last one is shorter.
     """
     dataset, partition, masked = trial.dataset, trial.partition, trial.objective.masked
@@ -53,7 +53,7 @@ def training_chunks(trial: Trial, samples: int, agent: int | None = None) -> lis
     chunks = []
     for start in range(0, len(chosen), size):
         members = chosen[start : start + size]
-        # With a mask the last chunk repeats samples, which it leaves out.
+        # With a mask the last chunk is filled up with repeated samples, which are masked.
         filled = np.resize(members, size) if masked else members
         batch = dataset.prepared(_stored(dataset, filled))
         if masked:
@@ -67,7 +67,7 @@ def _stored(dataset: Dataset, samples: np.ndarray) -> Batch:
 
 
 def loss_of(trial: Trial, conv_impl: ConvImpl) -> LossFn:
-    """Returns (params, batch) -> loss; runs of the same model share it, and its compilation."""
+    """Returns (params, batch) -> loss; cached, so that runs of the same model share its compilation."""
     return _without_aux(trial.loss_of(conv_impl))
 
 
@@ -92,7 +92,7 @@ def measure(
 
 
 def metrics(trial: Trial, params: Params) -> dict[str, float]:
-    """Returns what training logs about the sharpness of its consensus model."""
+    """Returns the metrics of the consensus model's sharpness that training logs."""
     spectrum = measure(trial, params, trial.config.sharpness_images)
     return {name: getattr(spectrum, name) for name in ("lambda_max", "lambda_min", "trace")}
 
@@ -100,7 +100,7 @@ def metrics(trial: Trial, params: Params) -> dict[str, float]:
 def stage(
     step: int, epoch: float, whose: str | int, spectrum: hessian.Spectrum, curve: bool
 ) -> dict[str, Any]:
-    """Makes one entry of sharpness.json's "stages"; what is not finite becomes null."""
+    """Makes one entry of "stages" in sharpness.json; numbers that are not finite become null."""
     numbers = {
         name: value if math.isfinite(value) else None
         for name in _NUMBERS
@@ -114,12 +114,12 @@ def stage(
 
 
 def file_of(workdir: pathlib.Path, trial: int | None = None) -> pathlib.Path:
-    """Returns where measurements are written down; a trial, one run of several in a folder, has its own."""
+    """Returns the path of a run's measurements; each trial of a folder has its own file."""
     return workdir / (FILE if trial is None else f"sharpness-{trial}.json")
 
 
 def read_stages(path: pathlib.Path, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Reads the stages of sharpness.json, if it was measured with these settings, or with any for None."""
+    """Reads the stages of sharpness.json if they were measured with these settings; None accepts any."""
     content = read_sharpness(path) or {"stages": []}
     if settings is not None and any(content.get(name) != value for name, value in settings.items()):
         return []
@@ -136,7 +136,7 @@ def write_stages(path: pathlib.Path, settings: dict[str, Any], stages: list[dict
     write_json(path, {**settings, "stages": sorted(stages, key=order)})
 
 
-# ---- which models of which runs are asked for, and measuring what is missing ----
+# ---- the models that a user asks for, and measuring those that are missing ----
 
 
 CONSENSUS = "consensus"
@@ -144,7 +144,7 @@ Whose = str | int  # CONSENSUS, or the number of an agent
 
 
 class Opened(NamedTuple):
-    """One run of a folder: alone in it, or one of several trials."""
+    """One run: a folder, or one of several trials in it."""
 
     workdir: pathlib.Path
     whole: Program
@@ -152,27 +152,27 @@ class Opened(NamedTuple):
 
     @property
     def trial(self) -> Trial:
-        """The parts that the run is made of."""
+        """The trial of the run."""
         return self.whole.trials[self.number]
 
     @property
     def file(self) -> pathlib.Path:
-        """Where its measurements are written down."""
+        """The path of its measurements."""
         return file_of(self.workdir, self.number if self.whole.config.has_trials else None)
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What tells it from the other runs of its folder, such as {"seed": 1}; a run alone has nothing."""
+        """The settings that differ among the folder's runs, such as {"seed": 1}; empty for a single run."""
         config = self.whole.config
         return settings_of(config.seeds, config.sweep)[self.number] if config.has_trials else {}
 
     def name(self, folder: str) -> str:
-        """Names the run, whose folder is called so, as "folder (seed 1)"."""
+        """Returns the run's name, such as "folder (seed 1)", given that of its folder."""
         return f"{folder} ({sweep_name(self.setting)})" if self.setting else folder
 
 
 class Target(NamedTuple):
-    """One model whose Hessian is asked for: the consensus model or an agent's own, at a checkpoint."""
+    """A model to measure: the consensus model or that of an agent, at a checkpoint."""
 
     run: Opened
     step: int
@@ -180,20 +180,20 @@ class Target(NamedTuple):
 
     @property
     def key(self) -> tuple[pathlib.Path, int, Whose]:
-        """What tells it from all others."""
+        """The key that identifies it: file, step and agent."""
         return self.run.file, self.step, self.whose
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """The settings with which Hessians are measured.
+    """The settings of the measurement of Hessians.
 
     Attributes:
-      data: whether agents' own models are measured on all training data ("train") or each on its "own".
-      images: how many training images are used at most.
-      iterations: how many steps Lanczos takes for each probe.
-      probes: how many random start vectors there are.
-      density: whether the spectral density is kept too.
+      data: whether agents' models are measured on all training data ("train") or each on its "own".
+      images: the most training images that are used.
+      iterations: the steps of Lanczos for each probe.
+      probes: the number of random start vectors.
+      density: whether the spectral density is stored too.
     """
 
     data: str = "train"
@@ -204,7 +204,7 @@ class Measurement:
 
 
 def name_of(whose: Whose) -> str:
-    """Names the owner of a model as tables do."""
+    """Returns the name of a model's owner for tables."""
     return CONSENSUS if whose == CONSENSUS else f"agent {whose}"
 
 
@@ -214,7 +214,7 @@ def open_runs(
     data_dir: str | None = None,
     code: Sequence[str] = (),
 ) -> list[Opened]:
-    """Opens the runs of folders: all trials of each, or the one of that number."""
+    """Opens the runs of folders: all trials of each, or the given one."""
     runs = []
     for workdir in workdirs:
         whole = reopen.open_whole(workdir, data_dir, trial, code)
@@ -224,7 +224,7 @@ def open_runs(
 
 
 def targets_of(runs: Sequence[Opened], epochs: Sequence[str], agents: Sequence[str]) -> list[Target]:
-    """Lists the models that a user asks for: ["all"] or some epochs, ["none"], ["all"] or some agents."""
+    """Lists the models to measure; epochs are ["all"] or some, agents are ["none"], ["all"] or some."""
     return [
         Target(run, step, whose)
         for run in runs
@@ -235,7 +235,7 @@ def targets_of(runs: Sequence[Opened], epochs: Sequence[str], agents: Sequence[s
 
 
 def _owners(agents: Sequence[str], count: int) -> list[Whose]:
-    """Returns whose models are asked for: always the consensus model, then these agents."""
+    """Returns the owners of the models to measure: the consensus model, then these agents."""
     if agents in (["none"], ["all"]):
         return [CONSENSUS, *(range(count) if agents == ["all"] else ())]
     if not agents or not all(spells_whole(agent) and int(agent) < count for agent in agents):
@@ -247,7 +247,7 @@ class _Record:
     """One run's sharpness.json, to which measurements are added one by one.
 
     Attributes:
-      settings: how its entries are measured, as the file states it.
+      settings: the settings of its measurements, as stored in the file.
       is_replaced: whether the file holds measurements with other settings, which the first new one replaces.
     """
 
@@ -264,7 +264,7 @@ class _Record:
         self.is_replaced = not self._entries and bool(read_stages(run.file))
 
     def lacks(self, target: Target) -> bool:
-        """Tells whether a model is still to be measured, or measured again with its density."""
+        """Returns whether a model has no measurement yet, or one without the density that is asked for."""
         return not any(
             (entry["step"], entry["whose"]) == (target.step, target.whose)
             and (entry["density"] or not self._how.density)
@@ -276,7 +276,7 @@ class _Record:
         return target.step / self.run.trial.batches.steps_per_epoch
 
     def measure(self, target: Target, params: Params, progress: Callable[[], None]) -> Spectrum:
-        """Measures one of the models `params` [A, ...] and writes it down."""
+        """Measures one of the models `params` [A, ...] and adds it to the file."""
         agent = None if target.whose == CONSENSUS else int(target.whose)
         spectrum = measure(
             self.run.trial,
@@ -297,7 +297,7 @@ class _Record:
 def measure_missing(
     runs: Sequence[Opened], targets: Sequence[Target], how: Measurement, screen: Screen
 ) -> None:
-    """Adds to every run's sharpness.json the models that it lacks, checkpoint by checkpoint."""
+    """Measures the models that are missing in each run's sharpness.json, checkpoint by checkpoint."""
     records = {run.file: _Record(run, how) for run in runs}
     for file, record in records.items():
         if record.is_replaced:
@@ -324,7 +324,7 @@ def measure_missing(
 
 
 def measured_stages(runs: Sequence[Opened], targets: Sequence[Target]) -> list[list[dict[str, Any]]]:
-    """Reads the entries of sharpness.json that were asked for, of each run."""
+    """Reads the entries of the targets from each run's sharpness.json."""
     wanted = {target.key for target in targets}
     return [
         [entry for entry in read_stages(run.file) if (run.file, entry["step"], entry["whose"]) in wanted]

@@ -1,4 +1,4 @@
-"""Compression operators Q: pure functions of one tensor, their packed encodings and their cost."""
+"""Compression operators Q: pure functions of one tensor, with their packed encodings and costs in bits."""
 
 from saddle_jax.base.registry import Registry
 

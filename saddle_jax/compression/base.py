@@ -1,4 +1,4 @@
-"""What a compressor is, and the operator that does nothing."""
+"""The interface of compressors, and the identity."""
 
 import abc
 import dataclasses
@@ -19,10 +19,10 @@ from saddle_jax.compression import packing
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["shape", "dtype"])
 @dataclasses.dataclass(frozen=True)
 class Payload:
-    """A payload is one encoded tensor. Both ends know its shape and dtype, which are the model's.
+    """One encoded tensor. Sender and receiver know its shape and dtype, which are the model's.
 
     Attributes:
-      data: the bytes that would travel, uint8 [length].
+      data: the bytes that would be sent, uint8 [length].
       shape: the tensor's shape.
       dtype: the tensor's dtype.
 
@@ -38,16 +38,16 @@ class Payload:
 
 @dataclasses.dataclass(frozen=True)
 class Compressor(abc.ABC):
-    """A compressor is an operator Q on one tensor, pure in (x, key).
+    """A compression operator Q on one tensor, pure in (x, key).
 
-    The paper's operators act on each parameter tensor on its own. A new operator is a frozen
-    dataclass that defines `compress_vector`, and `stochastic` if it draws random numbers. To be
-    encoded it also needs `encode_vector` and `decode_vector`, to be counted `payload_bytes` and
-    `paper_bits_of`. Tensors are checked here and handed on as non-empty vectors.
+    Q acts on each parameter tensor separately. A new operator is a frozen dataclass that defines
+    `compress_vector`, and `stochastic` if it draws random numbers. For its encoding it also needs
+    `encode_vector` and `decode_vector`, and for its cost `payload_bytes` and `paper_bits_of`. Tensors are
+    checked here and passed on as non-empty vectors.
 
-    An operator to which a tensor's shape means something, such as `sj.low_rank`, defines the forms that
-    are given whole tensors instead: `compress_tensor`, `encode_tensor`, `decode_tensor`, `tensor_bytes`
-    and `tensor_paper_bits`. By default they hand the tensor on as a vector.
+    An operator that depends on the tensor's shape, such as `sj.low_rank`, defines `compress_tensor`,
+    `encode_tensor`, `decode_tensor`, `tensor_bytes` and `tensor_paper_bits` instead. By default these
+    flatten the tensor to a vector.
 
     >>> sj.sign().compress(jnp.array([1.0, -3.0]))  # the signs, times the mean size
     Array([ 2., -2.], dtype=float32)
@@ -83,57 +83,57 @@ class Compressor(abc.ABC):
 
     @final
     def bits(self, shape: Sequence[int], dtype: Any = np.float32) -> int:
-        """Returns the exact length of a payload in bits, whatever the tensor holds: 8 per byte sent."""
+        """Returns the exact length of a payload in bits, 8 per byte sent; it depends on the shape alone."""
         return 8 * self.tensor_bytes(tuple(shape), np.dtype(dtype).itemsize) if math.prod(shape) else 0
 
     @final
     def paper_bits(self, shape: Sequence[int]) -> int:
-        """Returns the bits that the paper's tables count: no norms, no scales, no signs, 16-bit indices."""
+        """Returns the bits as the paper's tables count them: no norms, scales or signs, 16-bit indices."""
         return self.tensor_paper_bits(tuple(shape)) if math.prod(shape) else 0
 
     def contraction(self, shape: Sequence[int]) -> float | None:
-        """Returns the zeta > 0 of E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 that theory promises, or None."""
+        """Returns a zeta > 0 with E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 for all x, or None."""
         del shape
         return None
 
     @abc.abstractmethod
     def compress_vector(self, x: Array, key: Any) -> Array:
-        """Returns Q of a vector [size], size >= 1; `key` is given if the operator is `stochastic`."""
+        """Returns Q of a vector [size], size >= 1; `key` is None unless the operator is `stochastic`."""
 
     def encode_vector(self, x: Array, key: Any) -> list[Array]:
-        """Returns the payload of a vector [size] as uint8 vectors, in sending order; see `packing`."""
+        """Returns the payload of a vector [size] as uint8 vectors, in the order of sending; see `packing`."""
         raise NotImplementedError(f"{self} has no encoding: define encode_vector and decode_vector")
 
     def decode_vector(self, data: Array, size: int, dtype: np.dtype) -> Array:
-        """Returns the vector [size] that `encode_vector` turned into these bytes."""
+        """Returns the vector [size] that `encode_vector` encoded as these bytes."""
         raise NotImplementedError(f"{self} has no encoding: define encode_vector and decode_vector")
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """Returns how many bytes `encode_vector` makes of `size` numbers of `itemsize` bytes."""
+        """Returns the number of bytes of `encode_vector` for `size` numbers of `itemsize` bytes."""
         raise NotImplementedError(f"{self} does not tell its cost: define payload_bytes")
 
     def paper_bits_of(self, size: int) -> int:
-        """Returns the bits that the paper would count for `size` numbers."""
+        """Returns the bits for `size` numbers as the paper counts them."""
         raise NotImplementedError(f"{self} does not tell its cost: define paper_bits_of")
 
     def compress_tensor(self, x: Array, key: Any) -> Array:
-        """Returns Q of a tensor [...] that is not empty; by default Q of its entries as one vector."""
+        """Returns Q of a non-empty tensor [...]; by default Q of its entries as one vector."""
         return self.compress_vector(x.reshape(-1), key).reshape(x.shape)
 
     def encode_tensor(self, x: Array, key: Any) -> list[Array]:
-        """Returns the payload of a tensor [...] as uint8 vectors, in sending order."""
+        """Returns the payload of a tensor [...] as uint8 vectors, in the order of sending."""
         return self.encode_vector(x.reshape(-1), key)
 
     def decode_tensor(self, data: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        """Returns the tensor that `encode_tensor` turned into these bytes."""
+        """Returns the tensor that `encode_tensor` encoded as these bytes."""
         return self.decode_vector(data, math.prod(shape), dtype).reshape(shape)
 
     def tensor_bytes(self, shape: tuple[int, ...], itemsize: int) -> int:
-        """Returns how many bytes `encode_tensor` makes of a tensor of numbers of `itemsize` bytes."""
+        """Returns the number of bytes of `encode_tensor` for a tensor of numbers of `itemsize` bytes."""
         return self.payload_bytes(math.prod(shape), itemsize)
 
     def tensor_paper_bits(self, shape: tuple[int, ...]) -> int:
-        """Returns the bits that the paper would count for a tensor of this shape."""
+        """Returns the bits for a tensor of this shape as the paper counts them."""
         return self.paper_bits_of(math.prod(shape))
 
     def _checked(self, x: Array, key: Key | None) -> Array:
@@ -149,7 +149,7 @@ class Compressor(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Identity(Compressor):
-    """This operator compresses nothing: Q(x) = x."""
+    """The identity, Q(x) = x."""
 
     def __repr__(self) -> str:
         return "identity()"
@@ -177,7 +177,7 @@ class Identity(Compressor):
 
 
 def identity() -> Compressor:
-    """Makes the operator that compresses nothing: every number is sent as it is.
+    """The identity: every number is sent as it is.
 
     >>> sj.identity().bits((1000,))
     32000

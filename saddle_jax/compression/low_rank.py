@@ -2,9 +2,9 @@
 
     P = orthogonalize(M Q_0),    Q = M^T P,    Q(M) = P Q^T = P P^T M
 
-One step of power iteration on a tensor seen as a matrix M [n, m]. PowerSGD starts it from the Q of the step
-before, which all workers share. An operator remembers nothing, so Q_0 is Gaussian here (the paper's "cold
-start"), and each agent's own: both factors travel.
+One step of power iteration on a tensor reshaped to a matrix M [n, m]. PowerSGD starts it from the Q of the
+step before, which all workers share. An operator has no state, so Q_0 is Gaussian here (the paper's "cold
+start") and differs between agents: both factors are sent.
 """
 
 import dataclasses
@@ -26,10 +26,9 @@ from saddle_jax.compression.base import Compressor, Identity
 class LowRank(Identity):
     """Q(x) projects a matrix [n, m] on the range of its product with `rank` random vectors.
 
-    A tensor [..., m] is seen as a matrix [n, m]: of the kernel of a convolution [h, w, in, out] the rows are
-    all that one output reads. The factors P [n, rank] and Q [m, rank] travel in the tensor's dtype.
-    Where they would take as much as the matrix or more, it is sent whole; so are vectors and scalars, as
-    `sj.identity` sends them.
+    A tensor [..., m] is reshaped to a matrix [n, m]: the kernel of a convolution [h, w, in, out] has one
+    column per output. The factors P [n, rank] and Q [m, rank] are sent in the tensor's dtype. If they are
+    not smaller than the matrix, it is sent whole, as `sj.identity` does; so are vectors and scalars.
     """
 
     rank: int
@@ -81,12 +80,12 @@ class LowRank(Identity):
         """Returns P [n, rank] and Q [m, rank] of a tensor, in its dtype."""
         matrix = x.reshape(_matrix_shape(x.shape)).astype(_working_dtype(x.dtype))
         start = jax.random.normal(key, (matrix.shape[1], self.rank), matrix.dtype)
-        # The derivative of an orthogonalization does not exist at zero: P counts as a constant.
-        # Only the directions of P count, so that numbers near the largest float may be made smaller for it.
+        # An orthogonalization has no derivative at zero: P is treated as a constant.
+        # Only the range of P matters, so that matrices near the largest float may be scaled down.
         factor = jnp.where(jnp.max(jnp.abs(matrix)) > 2.0**100, 2.0**-60, 1.0).astype(matrix.dtype)
         reached = jax.lax.stop_gradient(jnp.matmul(matrix * factor, start, precision="highest"))
         basis = _rounded(jnp.linalg.qr(reached)[0], x.dtype)
-        # Q belongs to the P that travels, rounded as it is.
+        # Q is computed from P as it is sent, after rounding.
         weights = jnp.matmul(matrix.T, basis.astype(matrix.dtype), precision="highest")
         return basis, _rounded(_within(weights, x.dtype), x.dtype)
 
@@ -98,12 +97,12 @@ def _matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _working_dtype(dtype: Any) -> np.dtype:
-    """Returns float32 or wider: nothing orthogonalizes in bfloat16."""
+    """Returns float32 or wider: there is no orthogonalization in bfloat16."""
     return np.dtype(jnp.promote_types(dtype, jnp.float32))
 
 
 def _rounded(x: Array, dtype: Any) -> Array:
-    """Returns x in a narrower dtype; XLA may leave out a cast and its way back, but not this rounding."""
+    """Returns x rounded to a narrower dtype; XLA may remove a cast and its inverse, but not this rounding."""
     form = packing.layout(dtype)
     return jax.lax.reduce_precision(x, form.exponent, form.mantissa).astype(dtype)
 
@@ -111,13 +110,13 @@ def _rounded(x: Array, dtype: Any) -> Array:
 def _product(basis: Array, weights: Array) -> Array:
     """Returns P Q^T [n, m], which sender and receiver compute alike: in float32 or wider, rounded once."""
     working = _working_dtype(basis.dtype)
-    # The barrier keeps the product what it is in `decode`: fused with its making, it may round otherwise.
+    # The barrier makes the product equal to that of `decode`: fused with other operations it may differ.
     p, q = jax.lax.optimization_barrier((basis.astype(working), weights.astype(working)))
     return _within(jnp.matmul(p, q.T, precision="highest"), basis.dtype).astype(basis.dtype)
 
 
 def _within(x: Array, dtype: Any) -> Array:
-    """Returns x with what is beyond the largest number of a dtype made that number."""
+    """Returns x clipped to the finite range of a dtype."""
     largest = packing.largest(dtype)
     return jnp.clip(x, -largest, largest)
 
@@ -125,8 +124,8 @@ def _within(x: Array, dtype: Any) -> Array:
 def low_rank(rank: int) -> Compressor:
     """Sends each tensor as the product of two thin matrices, found by one step of power iteration.
 
-    It is a projection, so it suits compressed gossip (CHOCO) and error feedback, at a gamma the smaller the
-    lower the rank: on random 16 x 16 tensors and a ring of eight, 0.2 at rank 2 and 0.5 at rank 4.
+    It is a projection, so it suits compressed gossip (CHOCO) and error feedback, with a smaller gamma at
+    lower rank: on random 16 x 16 tensors and a ring of eight, 0.2 at rank 2 and 0.5 at rank 4.
 
     Args:
       rank: columns of the thin matrices, >= 1. PowerSGD uses 1 to 4.

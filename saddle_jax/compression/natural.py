@@ -2,7 +2,7 @@
 
     C_nat(t) = sign(t) 2^floor(log2 |t|)  or  sign(t) 2^ceil(log2 |t|), at random such that E C_nat(t) = t
 
-Only a sign and an exponent are left of a number: 9 bits of a float32. E||C_nat(x) - x||^2 <= 1/8 ||x||^2.
+A number is reduced to its sign and exponent: 9 bits of a float32. E||C_nat(x) - x||^2 <= 1/8 ||x||^2.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ from saddle_jax.compression.base import Compressor
 
 @dataclasses.dataclass(frozen=True)
 class Natural(Compressor):
-    """Q(x) rounds each number at random to one of the two powers of two next to it.
+    """Q(x) rounds each number at random to one of the two nearest powers of two.
 
     A float is (-1)^sign 2^exponent (1 + mantissa / 2^n): rounding up with probability mantissa / 2^n adds one
     to the exponent's bits, and the mantissa is dropped. n random bits a number decide it, so Q is unbiased
     exactly. Below the smallest normal number the neighbours are zero and that number, and Q stays unbiased.
 
-    Beyond the paper: above the largest power of two, 2^127, there is none to round up to. There Q gives 2^127
-    and is biased. Infinities stay. NaN stays too: it travels as minus zero, which no other number needs.
+    Beyond the paper: numbers above the largest power of two, 2^127, are rounded down to it, so that Q is
+    biased there. Infinities and NaN are preserved; NaN is encoded as minus zero, which is not used otherwise.
     """
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Natural(Compressor):
 
 
 def _width(itemsize: int) -> int:
-    """Returns the bits of a code: a sign and 11 bits of exponent of a float64, 8 of narrower numbers."""
+    """Returns the bits of a code: a sign, and 11 bits of exponent for float64 or 8 for narrower dtypes."""
     return 12 if itemsize == 8 else 9
 
 
@@ -79,7 +79,7 @@ def _code(x: Array, key: Any) -> Array:
 
 
 def _number(code: Array, dtype: np.dtype) -> Array:
-    """Returns the numbers [size] of a dtype that codes [size] stand for."""
+    """Returns the numbers [size] of a dtype that codes [size] encode."""
     form = packing.layout(dtype)
     unsigned = jnp.dtype(f"uint{form.bits}")
     sign_at = _width(dtype.itemsize) - 1

@@ -1,4 +1,4 @@
-"""Numbers to bytes and back: the only place that knows how a payload is laid out in bits."""
+"""Packing of numbers into bytes and back: the only place that knows the bits of a payload."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from saddle_jax.base.types import Array
 
 
 def packed_length(count: int, width: int) -> int:
-    """Returns how many bytes `count` integers of `width` bits take, the last byte filled up."""
+    """Returns the number of bytes that `count` integers of `width` bits take, the last byte padded."""
     return -(-count * width // 8)
 
 
@@ -40,11 +40,11 @@ def unpack_floats(data: Array, count: int, dtype: np.dtype) -> Array:
 
 def largest(dtype: Any) -> float:
     """Returns the largest finite number of a floating-point dtype."""
-    return float(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]  # JAX left it without types
+    return float(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]  # untyped in JAX
 
 
 class Layout(NamedTuple):
-    """A layout counts the bits of a floating-point number: one sign, then exponent, then mantissa."""
+    """The numbers of bits of a floating-point number after its sign: exponent, then mantissa."""
 
     bits: int
     exponent: int
@@ -52,6 +52,6 @@ class Layout(NamedTuple):
 
 
 def layout(dtype: Any) -> Layout:
-    """Returns how many bits of what a floating-point dtype has."""
-    form: Any = jnp.finfo(dtype)  # type: ignore[no-untyped-call]  # JAX left it without types
+    """Returns the numbers of bits of a floating-point dtype."""
+    form: Any = jnp.finfo(dtype)  # type: ignore[no-untyped-call]  # untyped in JAX
     return Layout(form.bits, form.nexp, form.nmant)

@@ -26,11 +26,11 @@ class Quantize(Compressor):
     """Q(x) is ||x||_2 sign(x) level / s [/ tau], level = s |x| / ||x||_2 rounded at random to an integer.
 
     s = 2^bits - 1 levels, tau = 1 + min(d / s^2, sqrt(d) / s) where d is the tensor's size.
-    The norm is that of the tensor. One number travels as `bits` bits of level and one of sign.
+    The norm is that of the tensor. A number is sent as `bits` bits of level and one of sign.
 
     The probability of rounding up is a multiple of 2^-16: without tau, Q is unbiased to 2^-17 of a level,
-    that is ||x||_2 / s / 2^17, beside rounding to float32. Random numbers are most of the work: two numbers
-    share one 32-bit word.
+    that is ||x||_2 / s / 2^17, apart from rounding to float32. Random numbers are most of the work: two
+    numbers share one 32-bit word.
     """
 
     bits_per_number: int
@@ -57,28 +57,28 @@ class Quantize(Compressor):
         return 2.0 - tau if tau < 2.0 else None  # E||Q(x) - x||^2 <= (tau - 1) ||x||^2
 
     def _quantize(self, x: Array, key: Any) -> tuple[Array, Array]:
-        """Returns the norm of x [size], a scalar, and its whole-numbered levels [size] as floats."""
+        """Returns the norm of x [size], a scalar, and its integer levels [size] as floats."""
         working, largest = _working_dtype(x.dtype), packing.largest(x.dtype)
         x = x.astype(working)
-        # Scaled by the largest entry, so that squares neither overflow nor vanish; a zero tensor
+        # Scaled by the largest entry, so that squares neither overflow nor underflow; a zero tensor
         # gets norm 0 and levels 0, with finite derivatives.
         peak = jnp.max(jnp.abs(x))
         is_zero = peak == 0
-        # XLA may divide by a multiplication with 1 / peak, which must not be too small for a float.
+        # XLA may replace the division by a multiplication with 1 / peak, which must not underflow.
         factor = jnp.where(peak > 2.0**100, 2.0**-60, 1.0).astype(working)
         scaled = x * factor / jnp.where(is_zero, 1, peak * factor)
         relative_norm = jnp.sqrt(jnp.where(is_zero, 1, jnp.sum(scaled * scaled)))
         exact = jnp.abs(scaled) / relative_norm * self._levels
-        # A norm that float32 does not have counts as the largest one that it has.
+        # A norm beyond the largest float32 is replaced by that.
         norm = jnp.minimum(peak * relative_norm, packing.largest(working))
-        # `exact` may exceed s by a rounding error when a single entry holds the whole norm; and of numbers
-        # near the largest one of their dtype, a level may be none: they are rounded down then.
+        # `exact` may exceed s by a rounding error when a single entry holds the whole norm, and a level near
+        # the largest number of the dtype may overflow: both are rounded down.
         highest = jnp.floor(largest * (1 - 2**-20) / jnp.where(is_zero, 1, self._step(x.size, norm)))
         levels = jnp.minimum(_round_at_random(exact, key), jnp.minimum(highest, self._levels))
         return norm, levels
 
     def _step(self, size: int, norm: Array) -> Array:
-        """Returns what one level is worth in a tensor of this size and norm."""
+        """Returns the value of one level in a tensor of this size and norm."""
         return norm / (self._levels * (self._tau(size) if self.biased else 1.0))
 
     def _dequantize(self, norm: Array, signed_levels: Array, dtype: np.dtype) -> Array:
@@ -112,8 +112,8 @@ class Quantize(Compressor):
 
 def _round_at_random(exact: Array, key: Any) -> Array:
     """Rounds each number of [size] down, or up with the probability of its fraction."""
-    # The first half of the tensor takes the lower bits of the words, the second half the upper ones: lying
-    # side by side, they would have to be shuffled apart. An odd tensor has no halves, and a word per number.
+    # The first half of the tensor takes the lower bits of the words and the second half the upper ones, which
+    # needs no shuffle, unlike interleaving. A tensor of odd size takes a word per number.
     halves = 2 - exact.size % 2
     words = jax.random.bits(key, (1, exact.size // halves), jnp.uint32)
     shifts = _RANDOM_BITS * np.arange(halves, dtype=np.uint32)[:, None]
@@ -126,7 +126,7 @@ def _round_at_random(exact: Array, key: Any) -> Array:
 
 
 def _working_dtype(dtype: Any) -> np.dtype:
-    """Returns float32 or wider: the levels of a bfloat16 tensor may not fit into its eight bits."""
+    """Returns float32 or wider: levels need more bits than the mantissa of a bfloat16 has."""
     return np.dtype(jnp.promote_types(dtype, jnp.float32))
 
 
@@ -135,8 +135,8 @@ def quantize(bits: int, biased: bool = False) -> Compressor:
 
     Args:
       bits: 1 to 16. The paper uses 8 for ResNet-20, 10 for MobileNet-V2, 2 for one NGM table.
-      biased: divide by tau, so that Q contracts at any number of bits. The unbiased operator does
-        not once d > s^2; with error feedback, or at few bits, use the biased one.
+      biased: divide by tau, so that Q is a contraction for any number of bits. The unbiased operator is
+        none once d > s^2; with error feedback, or with few bits, use the biased one.
 
     >>> sj.quantize(bits=8).bits((1000,))  # a norm of 32 bits, and 8 bits and a sign per number
     9032

@@ -1,4 +1,4 @@
-"""Which entries are the k largest: exact, by counting instead of sorting.
+"""Selection of exactly the k largest entries, by counting instead of sorting.
 
 `jax.lax.top_k` sorts: twenty times slower on a CPU at the sizes of a model's tensors.
 """
@@ -10,11 +10,11 @@ from saddle_jax.base.types import Array
 
 
 def largest(ranks: Array, k: int) -> Array:
-    """Marks the k largest of unsigned integers [size]: bool [size], exactly k True.
+    """Returns a mask of the k largest of unsigned integers [size]: bool [size], exactly k True.
 
     Two bisections, each step of which is one counting pass. The first finds a threshold that at
-    least k entries reach; it stops early when exactly k do. Only if several entries equal the
-    threshold does the second one run, and cuts them off by position: the first ones win.
+    least k entries reach; it stops early when exactly k do. The second runs only if several entries
+    equal the threshold, and selects the first ones of these by position.
     """
 
     def count(mask: Array) -> Array:
@@ -33,7 +33,7 @@ def largest(ranks: Array, k: int) -> Array:
     threshold, _ = jax.lax.while_loop(lambda b: b[0] < b[1], narrow_threshold, bounds)
 
     above, equal = ranks > threshold, ranks == threshold
-    missing = k - count(above)  # how many of the equal ones belong to the k
+    missing = k - count(above)  # how many of the entries equal to the threshold are selected
     position = jnp.arange(ranks.size, dtype=jnp.int32)
 
     def narrow_cut(bounds: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -15,13 +15,13 @@ from saddle_jax.compression.base import Compressor
 
 @dataclasses.dataclass(frozen=True)
 class Sign(Compressor):
-    """Q(x) is mean|x| sign(x), where a zero counts as positive: one bit cannot say zero."""
+    """Q(x) is mean|x| sign(x), where the sign of zero is 1: one bit has no zero."""
 
     def __repr__(self) -> str:
         return "sign()"
 
     def contraction(self, shape: Sequence[int]) -> float:
-        # zeta = ||x||_1^2 / (d ||x||_2^2), which is least when a single entry is not zero.
+        # zeta = ||x||_1^2 / (d ||x||_2^2), which is smallest if a single entry is not zero.
         return 1.0 / max(1, math.prod(shape))
 
     def compress_vector(self, x: Array, key: Any) -> Array:
@@ -46,17 +46,18 @@ class Sign(Compressor):
 
 
 def _mean_size(x: Array) -> Array:
-    """Returns mean|x| of a vector [size], a scalar, also where the sum is beyond the largest number."""
+    """Returns mean|x| of a vector [size], a scalar, even if the sum overflows."""
     sizes = jnp.abs(x)
     plain = jnp.mean(sizes)
-    # Each times a power of two, so that their sum is a number; less a little, lest the mean be rounded up.
+    # Scaled by a power of two, so that the sum does not overflow; then by a little less than its inverse, so
+    # that the mean is not rounded up.
     factor = 2.0 ** -math.ceil(math.log2(max(2, x.size)))
     safe = jnp.mean(sizes * factor) * ((1 - 2**-20) / factor)
     return jnp.where(jnp.isfinite(plain) | ~jnp.isfinite(safe), plain, safe)
 
 
 def sign() -> Compressor:
-    """Sends one sign per number and one scale per tensor; it is meant for error feedback (NGM).
+    """Sends one sign per number and one scale per tensor; for error feedback (NGM).
 
     >>> sj.sign().compress(jnp.array([3.0, -1.0]))
     Array([ 2., -2.], dtype=float32)

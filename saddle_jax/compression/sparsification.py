@@ -24,7 +24,7 @@ class _Sparsifier(Compressor):
     fraction: float
 
     def _count(self, size: int) -> int:
-        """Returns k = max(1, floor(fraction * size)), the product in float64: 0.29 of 100 are 28."""
+        """Returns k = max(1, floor(fraction * size)), the product in float64: 0.29 of 100 is 28."""
         return max(1, math.floor(self.fraction * size))
 
     def contraction(self, shape: Sequence[int]) -> float:
@@ -37,9 +37,9 @@ class _Sparsifier(Compressor):
 
 @dataclasses.dataclass(frozen=True)
 class TopK(_Sparsifier):
-    """Q(x) keeps the k entries of largest magnitude as they are and sets the rest to zero.
+    """Q(x) keeps the k entries of largest magnitude and sets the rest to zero.
 
-    Exactly k: among equal magnitudes the first ones win. The positions travel as a bitmap or as a
+    Exactly k: of equal magnitudes the first ones are kept. The positions are sent as a bitmap or as a
     list of indices, whichever is shorter for the tensor's size and k.
     """
 
@@ -47,7 +47,7 @@ class TopK(_Sparsifier):
         return f"top_k({self.fraction})"
 
     def _mask(self, x: Array) -> Array:
-        # Non-negative floats are ordered as their bits are, read as unsigned integers.
+        # Non-negative floats have the order of their bits as unsigned integers.
         unsigned = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
         magnitude = jax.lax.bitcast_convert_type(jnp.abs(jax.lax.stop_gradient(x)), unsigned)
         return largest(magnitude, self._count(x.size))
@@ -94,9 +94,9 @@ class TopK(_Sparsifier):
 
 @dataclasses.dataclass(frozen=True)
 class RandomK(_Sparsifier):
-    """Q(x) keeps k random entries as they are, not scaled up, and sets the rest to zero.
+    """Q(x) keeps k random entries, without scaling them up, and sets the rest to zero.
 
-    Sender and receiver draw the same positions from a seed of eight bytes, so no index travels.
+    Sender and receiver draw the same positions from a seed of eight bytes, so no index is sent.
     """
 
     def __repr__(self) -> str:
@@ -141,9 +141,9 @@ def top_k(fraction: float) -> Compressor:
 def random_k(fraction: float) -> Compressor:
     """Keeps max(1, floor(fraction * size)) random entries of each tensor, drawn anew at every call.
 
-    The entries are kept as they are: not scaled up by size / k, which would make Q unbiased but no longer a
-    contraction. So it suits compressed gossip (CHOCO) and error feedback, at a gamma the smaller the fewer
-    entries it keeps. Positions do not travel: the receiver draws them again from the seed that is sent.
+    The entries are not scaled up by size / k, which would make Q unbiased but no longer a contraction. So it
+    suits compressed gossip (CHOCO) and error feedback, with a smaller gamma for a smaller fraction. Positions
+    are not sent: the receiver draws them from the seed.
 
     >>> jnp.count_nonzero(sj.random_k(0.25).compress(jnp.ones(100), jax.random.key(0)))
     Array(25, dtype=int32)

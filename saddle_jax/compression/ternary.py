@@ -2,7 +2,7 @@
 
     Q(x) = s sign(x) b,    s = max |x|,    b_k ~ Bernoulli(|x_k| / s)
 
-The paper clips gradients before; whoever wants that clips what is handed in.
+The paper clips gradients before compression, which is left to the caller.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _POWERS = 3 ** np.arange(_TRITS, dtype=np.uint32)[None]
 class Ternary(Compressor):
     """Q(x) is the tensor's largest magnitude, times 1, 0 or -1 for each number.
 
-    One scale travels in the tensor's dtype, and five numbers in a byte. Q is unbiased, up to the steps of
+    The scale is sent in the tensor's dtype, and five numbers in a byte. Q is unbiased up to the resolution of
     the random numbers: 2^-23 of the scale in float32 and bfloat16, 2^-52 in float64.
     """
 
@@ -38,8 +38,8 @@ class Ternary(Compressor):
         return True
 
     def contraction(self, shape: Sequence[int]) -> float | None:
-        # E||Q(x) - x||^2 = s ||x||_1 - ||x||^2, and s ||x||_1 <= (1 + sqrt(d)) / 2 ||x||^2: most when one
-        # entry is s and the others are s / (1 + sqrt(d)). So it contracts only tensors of less than nine.
+        # E||Q(x) - x||^2 = s ||x||_1 - ||x||^2, and s ||x||_1 <= (1 + sqrt(d)) / 2 ||x||^2, with equality if
+        # one entry is s and the others s / (1 + sqrt(d)). So it is a contraction for d < 9 only.
         zeta = (3 - math.sqrt(max(1, math.prod(shape)))) / 2
         return zeta if zeta > 0 else None
 
@@ -74,16 +74,17 @@ def _ternarize(x: Array, key: Any) -> tuple[Array, Array]:
 
 
 def _number(scale: Array, trits: Array) -> Array:
-    # A product, not a choice: a scale that is not finite shows in every number.
+    # A product instead of a select, so that a scale that is not finite makes every number so.
     return scale * trits.astype(scale.dtype)
 
 
 def ternary() -> Compressor:
     """Sends 1, 0 or -1 per number, 1.6 bits each, and the largest magnitude as their scale: unbiased.
 
-    Its variance grows with the root of the tensor's size d, so it suits gradients that are sent as they are
-    and averaged. Error feedback holds back about 0.35 sqrt(d) gradients. Compressed gossip (CHOCO) diverges
-    unless gamma is very small: on 16 x 16 tensors and a ring of eight at 0.1, where `sj.natural` takes 1.
+    Its variance grows with the root of the tensor's size d, so it suits averages of compressed gradients
+    without error feedback, whose error grows to about 0.35 sqrt(d) gradients. Compressed gossip (CHOCO)
+    diverges unless gamma is very small: on 16 x 16 tensors and a ring of eight at 0.1, where `sj.natural`
+    converges at 1.
 
     >>> sj.ternary().bits((1000,))
     1632

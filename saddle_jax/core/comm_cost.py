@@ -1,4 +1,4 @@
-"""What agents send: exact bytes, as Python integers, from one abstract trace of a step."""
+"""Communication cost: the exact bytes that agents send, as Python integers, from one abstract trace."""
 
 import dataclasses
 import math
@@ -14,28 +14,28 @@ from saddle_jax.core.rule import Rule
 
 
 class Sent(NamedTuple):
-    """What travels in a step of one kind: bytes, or bits as the paper's tables count."""
+    """What agents send in a step of one kind: bytes, or bits as the paper's tables count them."""
 
     link: int  # over each link
     everyone: int = 0  # from each agent, where all agents take an exact average
 
     def of_agents(self, listeners: np.ndarray) -> tuple[int, ...]:
-        """Returns what each agent sends [A], given how many hear each of them, int [A]."""
+        """Returns what each agent sends [A], given its out-degree, int [A]."""
         return tuple(int(count) * self.link + self.everyone for count in listeners)
 
 
 @dataclasses.dataclass(frozen=True)
 class CommCost:
-    """What the steps of a run send, in bytes; `sj.comm_cost` makes it.
+    """The bytes that the steps of a run send; made by `sj.comm_cost`.
 
     >>> sj.comm_cost(sj.dpsgd(sj.ring(10), 0.1, compressor=sj.sign()), jnp.zeros((10, 1000))).link_bytes
     129
 
     Attributes:
-      rule: says which step is of which kind.
+      rule: the method's rule, which defines the kind of each step.
       wire: by kind, exact bytes, with norms, scales, signs and indices.
-      paper: by kind, bits as the paper's tables count.
-      listeners: how many hear each agent in each turn of the topology's graphs, int [P, A].
+      paper: by kind, bits as the paper's tables count them.
+      listeners: the out-degree of each agent in each of the topology's P graphs, int [P, A].
     """
 
     rule: Rule[Any]
@@ -45,36 +45,36 @@ class CommCost:
 
     @property
     def link_bytes(self) -> int:
-        """The bytes over one link in a step, of the kind in which most is sent."""
+        """The bytes sent over one link in a step, the maximum over the kinds of steps."""
         return max(sent.link for sent in self.wire.values())
 
     @property
     def wire_bytes(self) -> tuple[int, ...]:
-        """The bytes that each agent sends in the first step in which they talk [A]."""
+        """The bytes that each agent sends in the first step that communicates [A]."""
         return self._of_step(self.wire, self._first)
 
     @property
     def paper_bits(self) -> tuple[int, ...]:
-        """The bits that each agent sends in that step [A], as the paper counts."""
+        """The bits that each agent sends in that step [A], as the paper counts them."""
         return self._of_step(self.paper, self._first)
 
     def wire_bytes_per_agent(self, steps: int) -> int:
-        """Returns the bytes that an agent has sent after `steps` steps; the average where degrees differ."""
+        """Returns the bytes sent per agent in `steps` steps, the mean over the agents."""
         return self._total(self.wire, steps) // self.listeners.shape[1]
 
     def paper_bytes_per_agent(self, steps: int) -> int:
-        """Returns the bytes that an agent has sent after `steps` steps, as the paper counts."""
+        """Returns the same as `wire_bytes_per_agent`, as the paper counts it."""
         return self._total(self.paper, steps) // (8 * self.listeners.shape[1])
 
     def bytes_of(self, links: Any) -> int:
-        """Returns the bytes that an agent has sent over links that were counted, int [A, comm_kinds].
+        """Returns the mean bytes sent per agent, given how many links each has used, int [A, comm_kinds].
 
-        A network on which agents come and go counts them, see `FaultState.sent`; the average over agents.
+        A network on which agents come and go counts the links that were used, see `FaultState.sent`.
         """
         return self._counted(self.wire, links) // self.listeners.shape[1]
 
     def paper_bytes_of(self, links: Any) -> int:
-        """Returns the bytes that an agent has sent over such links, as the paper counts."""
+        """Returns the same as `bytes_of`, as the paper counts it."""
         return self._counted(self.paper, links) // (8 * self.listeners.shape[1])
 
     def _counted(self, sent: dict[int, Sent], links: Any) -> int:
@@ -92,7 +92,7 @@ class CommCost:
         return sent[self.rule.phase(t)].of_agents(self.listeners[turn])
 
     def _total(self, sent: dict[int, Sent], steps: int) -> int:
-        """Adds up what all agents together have sent after `steps` steps."""
+        """Returns the sum over all agents of what they send in `steps` steps."""
         start = len(self.rule.first_kinds)
         length = len(self.rule.kinds) * len(self.listeners)  # after which kinds and graphs repeat
         first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, start)))
@@ -119,7 +119,7 @@ def comm_cost(method: Method, params: Params) -> CommCost:
     agents = method.topology.size - method.topology.idle
 
     def sent(trace: Trace, size: Callable[[Round], int]) -> Sent:
-        # A ring of all agents passes on 2 (A - 1) pieces, each an A-th of what is averaged.
+        # A ring all-reduce: each agent sends 2 (A - 1) pieces, each an A-th of what is averaged.
         everyone = [2 * (agents - 1) * size(each) // agents for each in trace.rounds if each.everyone]
         return Sent(sum(size(each) for each in trace.rounds if not each.everyone), sum(everyone))
 
@@ -132,7 +132,7 @@ def comm_cost(method: Method, params: Params) -> CommCost:
 
 
 def passes_per_step(method: Method, params: Params) -> float:
-    """Counts the backward passes of an agent in a step, each over one batch: the mean over agents, phases."""
+    """Returns the backward passes per agent and step, each over one batch: the mean over agents and kinds."""
     graphs = method.topology.graphs
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
     traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
@@ -143,7 +143,7 @@ def passes_per_step(method: Method, params: Params) -> float:
 
 
 def readable(count: float) -> str:
-    """Writes a number of bytes for people: 1,234,567 becomes "1.23 MB"."""
+    """Formats a number of bytes: 1,234,567 becomes "1.23 MB"."""
     if count < 1000:
         return f"{count:.0f} B"
     power = min(4, int(math.log10(count) // 3))
@@ -151,7 +151,7 @@ def readable(count: float) -> str:
 
 
 def table(cost: CommCost, steps: int, links: Any = None) -> dict[str, Any]:
-    """Returns both totals after `steps` steps, or of `links` that were counted, as result.json names them."""
+    """Returns both totals as result.json names them: of `steps` steps, or of `links` if they were counted."""
     if links is not None:
         return {
             "bytes_sent_per_agent": cost.bytes_of(links),

@@ -1,28 +1,28 @@
-"""What an unreliable network does, messages that are lost or late and agents that are away, and how long.
+"""An unreliable network: lost and delayed messages, agents that are offline, and the time that a run takes.
 
-Everything is drawn from the step's key and the numbers of the agents concerned. So the same seed loses the
+Everything is drawn from the step's key and the indices of the agents concerned. So the same seed loses the
 same messages, whatever the method, and on any number of devices. A link that fails in a step fails for all
-rounds of that step: what travels together, such as push-sum's x and w, is lost together.
+rounds of that step: what is sent together, such as push-sum's x and w, is lost together.
 
 What happens to the weight w_ij of a message that did not arrive (`lost_weight`):
 
-    "self"           it stays with the own model: rows of W still sum to one. If messages are lost both ways
-                     (`symmetric`), columns do too: the agents' average is kept, and so is what trackers track
-    "renormalise"    the weights of what arrived are scaled up to sum to one: columns then do not
+    "self"           it is added to w_ii: rows of W still sum to one. If links fail in both directions at once
+                     (`symmetric`), columns do too: the agents' average and the mean of trackers are preserved
+    "renormalise"    the weights of what arrived are scaled to sum to one; columns then do not
 
-On a column-stochastic graph (push-sum) the weight returns to the sender, which keeps what it could not
-deliver: the mass is kept.
+On a column-stochastic graph (push-sum) the weight returns to the sender, so that the total mass is
+preserved.
 
-How long a run would take on a real network is what `Timing` says: every agent has a clock. In a step an
-agent computes its gradients; then it goes through the step's rounds, one after the other. In a round it sends
-over all of its links at once and waits for its neighbours:
+`Timing` simulates how long a run would take on a real network: every agent has a clock. In a step an agent
+computes its gradients and then goes through the step's rounds, one after the other. In a round it sends over
+all of its links at once and waits for its neighbours:
 
     T_i  <-  T_i + c_i (gradients it takes)                               it computes
     T_i  <-  max(T_i, max_j T_j + latency_ij + bits / bandwidth_ij)       each round; j are its neighbours
 
-Nobody waits for an agent that is away; a message that is lost is waited for as if it came. An exact average
-of all agents takes 2 (A - 1) turns of a ring, at the pace of its slowest link, and begins when the last is
-there. The time of the run is that of the latest clock.
+No agent waits for one that is offline; a lost message takes as long as one that arrives. An exact average
+of all agents is a ring all-reduce of 2 (A - 1) steps at the pace of the slowest link, which begins when the
+last agent is ready. The time of the run is that of the latest clock.
 """
 
 import dataclasses
@@ -43,12 +43,12 @@ from saddle_jax.core.topology import Stochasticity
 LostWeight = Literal["self", "renormalise"]
 LOST_WEIGHTS = ("self", "renormalise")
 
-# What the numbers drawn from a step's key are for.
+# Folded into the step's key, so that links and agents are drawn independently.
 _LINKS, _AGENTS = 1, 2
 
 
 class FaultState(NamedTuple):
-    """Faults remember which links and agents are in a bad way, and what is still under way."""
+    """State of the faults: links in a burst of losses, agents that are offline, and messages under way."""
 
     failing: Any  # bool [A, K]: links in a burst of losses; () unless losses come in bursts
     away: Any  # bool [A]: agents that are offline; () unless they come and go
@@ -61,16 +61,17 @@ class FaultState(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Conditions:
-    """Conditions are what the faults do in one step, as it was drawn.
+    """The faults that were drawn for one step.
 
     Attributes:
-      faults: what they were drawn from.
-      arrived: which messages of the k-th neighbour reach agent i in this step, bool [A, K]; its own always
-        does.
-      delivered: which messages sent in this step will reach it, bool [A, K]; the same without delay.
+      faults: the settings that they were drawn from.
+      arrived: whether a message of its k-th neighbour reaches agent i in this step, bool [A, K]; True for
+        itself.
+      delivered: whether a message that is sent to it in this step will reach it, bool [A, K]; equal to
+        `arrived` without delay.
       online: which agents take part in this step, bool [A].
-      past: what was sent in the last rounds, a tree [A, D, ...] for each that is delayed; None in an
-        abstract step, which notes the shapes in `noted`.
+      past: what was sent in the last D rounds, one tree [A, D, ...] per delayed round; None in an abstract
+        step, which collects the shapes in `noted`.
     """
 
     faults: "Faults"
@@ -82,7 +83,7 @@ class Conditions:
     _rounds: int = 0
 
     def as_heard(self, x: Tree) -> Tree:
-        """Returns x [A, ...] as the others hear it in this round: as it was D rounds ago."""
+        """Returns x [A, ...] as the neighbours receive it in this round: as it was D rounds ago."""
         if not self.faults.delay:
             return x
         number, self._rounds = self._rounds, self._rounds + 1
@@ -94,7 +95,7 @@ class Conditions:
         return jax.tree.map(lambda past: past[:, 0], old)
 
     def frozen(self, old: Tree, new: Tree) -> Tree:
-        """Returns the new leaves [A, ...] of agents that computed, and the old ones of those that did not."""
+        """Returns the new leaves [A, ...] of agents that computed in this step and the old ones of others."""
         if self.faults.computes or not self.faults.has_absences:
             return new
 
@@ -104,9 +105,9 @@ class Conditions:
         return jax.tree.map(leaf, old, new)
 
     def lost(self, table: Table) -> Array:
-        """Returns the share of this step's messages that never arrive, float []; 0 where none is sent.
+        """Returns the fraction of this step's messages that never arrive, float []; 0 if none is sent.
 
-        To and from an agent that is away nothing is sent.
+        Nothing is sent to or from an agent that is offline.
         """
         sent = table.occupied & self.online[:, None] & self.online[table.neighbours]
         sent = sent.at[:, 0].set(False)
@@ -114,7 +115,7 @@ class Conditions:
         return share.astype(jnp.float32)
 
     def weights(self, table: Table, stochasticity: Stochasticity) -> Array:
-        """Returns the weights of what arrived in this step, float [A, K], see `lost_weight`."""
+        """Returns the mixing weights of the messages that arrived, float [A, K], see `lost_weight`."""
         arriving = jnp.where(self.arrived, table.weights, 0)
         if stochasticity == "column":
             lost = jnp.where(table.occupied & ~self.delivered, table.weights, 0)
@@ -130,23 +131,22 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Faults:
-    """Faults say what a network loses or delays: `dataclasses.replace(method, faults=sj.Faults(drop=0.1))`.
+    """What a network loses and delays: `dataclasses.replace(method, faults=sj.Faults(drop=0.1))`.
 
     Attributes:
-      drop: the share of messages that are lost, in [0, 1).
-      offline: the share of steps in which an agent is offline, in [0, 1). It neither hears nor is heard.
-      delay: by how many rounds of gossip messages are late; until the first one comes, nothing arrives.
-      symmetric: whether a link fails both ways at once; False loses each direction by itself.
+      drop: the probability that a message is lost, in [0, 1).
+      offline: the probability that an agent is offline in a step, in [0, 1). It neither sends nor receives.
+      delay: the number of rounds of gossip by which messages are late; nothing arrives before the first one.
+      symmetric: whether a link fails in both directions at once; False draws each direction independently.
       lost_weight: what happens to the weight of a message that did not arrive, "self" or "renormalise".
       burst: the mean number of steps that a link fails in a row (Gilbert and Elliott's model: a failing link
-        loses all, a good one nothing); None loses each message independently of the step before.
-      mean_offline: the mean number of steps that an agent stays away; None draws each step by itself.
+        loses every message, a good one none); None draws each step independently.
+      mean_offline: the mean number of steps that an agent stays offline; None draws each step independently.
       computes: whether an agent that is offline goes on training alone; False freezes it, with all its state.
-      joins: {agent: step}, agents that come in at a step and are away before; they begin with the first
-        model.
-      leaves: {agent: step}, agents that are away from a step on.
-      arrived: which messages arrive, in place of `drop`: masks bool [T, A, A], where [t, i, j] lets i hear j
-        in step t (they repeat after T steps); or a function (key, t, neighbours [A, K]) -> bool [A, K].
+      joins: {agent: step}, agents that are offline before a step and then join with the initial model.
+      leaves: {agent: step}, agents that are offline from a step on.
+      arrived: which messages arrive, in place of `drop`: masks bool [T, A, A], where i receives from j in
+        step t if [t, i, j] (they repeat after T steps); or (key, t, neighbours [A, K]) -> bool [A, K].
       online: which agents are online, in place of `offline`: masks bool [T, A], or (key, t) -> bool [A].
 
     >>> sj.Faults(drop=0.1, symmetric=False)
@@ -191,18 +191,18 @@ class Faults:
 
     @property
     def loses(self) -> bool:
-        """Whether a message may never arrive; an array may be any number."""
+        """Whether a message may be lost; True if a probability is an array, whose value is not known."""
         return self.has_absences or self.arrived is not None or _is_above_zero(self.drop)
 
     @property
     def has_absences(self) -> bool:
-        """Whether agents may be away in some step."""
+        """Whether agents may be offline in some step."""
         away = self.online is not None or bool(self.joins) or bool(self.leaves)
         return away or _is_above_zero(self.offline)
 
     @property
     def is_one_way(self) -> bool:
-        """Whether one of two neighbours may hear the other while the other does not."""
+        """Whether a link may fail in one direction alone."""
         if callable(self.arrived):
             return True
         if self.arrived is not None:
@@ -210,7 +210,7 @@ class Faults:
         return _is_above_zero(self.drop) and not self.symmetric
 
     def check_agents(self, size: int) -> None:
-        """Checks that everything that is said of single agents is said of those that there are."""
+        """Checks that masks, `joins` and `leaves` fit a number of agents."""
         for name in ("joins", "leaves"):
             for agent, step in (getattr(self, name) or {}).items():
                 checks.whole(f"{name}: agent", agent, at_least=0, at_most=size - 1)
@@ -224,7 +224,7 @@ class Faults:
                 )
 
     def init(self, occupied: np.ndarray, kinds: int, past: tuple[Tree, ...]) -> FaultState:
-        """Makes the state before the first step; `past` has the shapes [A, ...] of rounds that are late."""
+        """Returns the state before the first step; `past` has the shapes [A, ...] of the delayed rounds."""
         size, slots = occupied.shape
 
         def earlier(x: Any) -> Array:
@@ -248,7 +248,7 @@ class Faults:
           t: the number of the step, int32 [].
           table: the graph of the step.
           state: from the step before.
-          kind: the position of the step's kind in `FaultState.sent`; None in a step in which nobody talks.
+          kind: the position of the step's kind in `FaultState.sent`; None in a step without communication.
         """
         if key is None and self._draws:
             raise ArgumentError(f"key must be given to a step with {self!r}, which draws, got None")
@@ -272,7 +272,7 @@ class Faults:
         return Conditions(self, arrived, delivered, online, list(state.past)), state
 
     def abstract_conditions(self, table: Table) -> Conditions:
-        """Returns conditions of an abstract step, in which everything arrives."""
+        """Returns the conditions of an abstract step: every message arrives."""
         return Conditions(self, table.occupied, table.occupied, jnp.ones(len(table.occupied), bool))
 
     @property
@@ -281,7 +281,7 @@ class Faults:
         return functions or _is_above_zero(self.drop) or _is_above_zero(self.offline)
 
     def _whole(self, key: Any, t: Array, table: Table, failing: Any) -> tuple[Array, Any]:
-        """Returns which links lose nothing in this step, bool [A, K], and which are in a burst of losses."""
+        """Returns which links work in this step, bool [A, K], and which are in a burst of losses."""
         neighbours = table.neighbours
         if callable(self.arrived):
             return jnp.asarray(self.arrived(key, t, neighbours)), failing
@@ -299,7 +299,7 @@ class Faults:
         return ~failing_now, failing_now if self.burst is not None else failing
 
     def _online(self, key: Any, t: Array, size: int, away: Any) -> tuple[Array, Any]:
-        """Returns which agents are online in this step, bool [A], and which come and go by themselves."""
+        """Returns which agents are online in this step, bool [A], and the state of those drawn at random."""
         agents = jnp.arange(size)
         online = jnp.ones(size, bool)
         if self.online is not None:
@@ -320,17 +320,17 @@ class Faults:
 
 
 def _uniform(key: Key, *numbers: Any) -> Array:
-    """Draws a number in [0, 1) that depends on the key and these numbers alone."""
+    """Draws a number uniformly from [0, 1); it depends on the key and these numbers alone."""
     for number in numbers:
         key = jax.random.fold_in(key, number)
     return jax.random.uniform(key)
 
 
 def _next(drawn: Array, t: Array, bad: Any, share: Any, length: Any) -> Array:
-    """Returns what is bad in this step: independently, or as a chain of two states goes on.
+    """Returns what is bad in this step: drawn independently, or the next state of a two-state Markov chain.
 
     The chain leaves the bad state with probability 1 / length and enters it such that it is bad in a `share`
-    of all steps; it begins in that state of balance.
+    of all steps; it begins in its stationary distribution.
     """
     now: Array = drawn < share
     if length is None:
@@ -360,7 +360,7 @@ def _is_above_zero(rate: Any) -> bool:
 
 
 def _check_length(rate: str, share: Any, name: str, length: Any) -> None:
-    """Checks the mean length of a bad state: a link cannot enter it more often than always."""
+    """Checks the mean length of a bad state: the probability of entering it must be at most one."""
     if length is None:
         return
     least = 1.0
@@ -385,7 +385,7 @@ def _check_mask(name: str, mask: Any, axes: int, rate: str, share: Any) -> None:
 
 
 class Clock(NamedTuple):
-    """The agents' clocks: how long the run has taken, and how far each agent is behind the latest."""
+    """The agents' clocks: the latest one, and how much earlier each agent was ready."""
 
     seconds: Array  # float32 []: of the latest
     rounding: Array  # float32 []: what `seconds` lost to rounding, by Kahan's summation
@@ -394,7 +394,7 @@ class Clock(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Timing:
-    """Timing says how long things take: `dataclasses.replace(method, timing=sj.Timing(latency=0.01))`.
+    """How long computing and sending take: `dataclasses.replace(method, timing=sj.Timing(latency=0.01))`.
 
     Attributes:
       latency: seconds until the first bit arrives: a number, or one for each link [A, A], from j to i.
@@ -432,7 +432,7 @@ class Timing:
             )
 
     def check_agents(self, size: int) -> None:
-        """Checks that what is said of single agents and links is said of those that there are."""
+        """Checks that arrays of times fit a number of agents."""
         for name in ("latency", "bandwidth", "compute"):
             shape = np.shape(getattr(self, name))
             agents = shape[-1:] if name == "compute" else shape
@@ -440,7 +440,7 @@ class Timing:
                 raise ArgumentError(f"{name} must be of {size} agents, got shape {shape}")
 
     def init(self, size: int) -> Clock:
-        """Makes the clocks [A] before the first step."""
+        """Returns the clocks [A] before the first step."""
         return Clock(jnp.float32(0), jnp.float32(0), jnp.zeros(size, jnp.float32))
 
     def advance(self, key: Key | None, t: Array, network: Network, passes: Array, clock: Clock) -> Clock:
@@ -449,7 +449,7 @@ class Timing:
         Args:
           key: the step's key; only compute_sigma needs one.
           t: the number of the step, int32 [].
-          network: the step's, with its rounds.
+          network: the network of the step, with its recorded rounds.
           passes: backward passes that each agent took, float32 [A].
           clock: from the step before.
         """
@@ -473,14 +473,14 @@ class Timing:
                 arrival = network.clocks(ready) + latency + bits * pace
                 ready = jnp.maximum(ready, jnp.max(jnp.where(waits, arrival, -jnp.inf), axis=1))
         latest = jnp.maximum(jnp.max(ready, where=online, initial=-jnp.inf), 0)
-        # Whoever is away or idle is not waited for, and begins with the others when it returns.
+        # Agents that are offline or idle are not waited for; they start with the others when they return.
         behind = jnp.where(online, latest - ready, 0)
         passed = latest - clock.rounding
         seconds = clock.seconds + passed
         return Clock(seconds, (seconds - clock.seconds) - passed, behind)
 
     def _seconds(self, key: Key | None, t: Array, size: int) -> Array:
-        """Returns what a backward pass takes each agent in this step, float32 [A]."""
+        """Returns the seconds of a backward pass of each agent in this step, float32 [A]."""
         numbers = np.asarray(self.compute, np.float32)
         if numbers.ndim:
             idle = [(0, 0)] * (numbers.ndim - 1) + [(0, size - numbers.shape[-1])]
@@ -496,7 +496,7 @@ class Timing:
         return seconds * jnp.exp(sigma * drawn - sigma**2 / 2)
 
     def _of_links(self, network: Network) -> tuple[Array, Array]:
-        """Returns latency and seconds per bit of each agent's k-th link, float32 [A, K] or []."""
+        """Returns the latency and the seconds per bit of each agent's k-th link, float32 [A, K] or []."""
         neighbours = network.table.neighbours
         own = jnp.arange(len(neighbours))[:, None]
 

@@ -1,13 +1,13 @@
-"""How one quantity travels: every agent takes a weighted average of its neighbours' models.
+"""Gossip: every agent moves towards the weighted average of its neighbours.
 
     x_i  <-  x_i + gamma sum_j (w_ij - I_ij) x_j          gamma = 1:  x_i <- sum_j w_ij x_j
 
-gamma is a number or a function of the step. Above 1 it settles where all eigenvalues of I + gamma (W - I) but
-the first lie above -1: below 2 / (1 - lambda), lambda the smallest eigenvalue of a symmetric W.
+gamma is a number or a function of the step. It may exceed 1 as long as all eigenvalues of I + gamma (W - I)
+lie above -1: gamma < 2 / (1 - lambda), lambda the smallest eigenvalue of a symmetric W.
 
-`exact` sends it whole. `choco` sends compressed differences to public copies (Koloskova et al.,
+`exact` sends x itself. `choco` sends compressed differences to public copies (Koloskova et al.,
 "Decentralized deep learning with arbitrary communication compression", 2020; lines 7 and 10 to 12 of the
-paper's Algorithm 2). A method may use several of them, one for each quantity that travels.
+paper's Algorithm 2). A method that sends several quantities has a gossip for each.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ from saddle_jax.devices.lifting import on_shards
 Order = Literal["choco", "paper"]
 ORDERS = ("choco", "paper")
 
-_ROUNDING = 1e-6  # by which an eigenvalue of a W in float32 may be off
+_ROUNDING = 1e-6  # the rounding error of an eigenvalue of a W in float32
 
 
 class GossipOptions(NamedTuple):
-    """What `exact` and `choco` were called with."""
+    """The arguments of `exact` or `choco`."""
 
     compressor: Operator | None  # None: exact gossip
     gamma: Any
@@ -43,12 +43,12 @@ class GossipOptions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Gossip(Generic[State]):
-    """A gossip says how one quantity travels: a pure pair of functions. `sj.exact` and `sj.choco` make one.
+    """One round of gossip on x [A, ...], as a pair of pure functions; see `sj.exact` and `sj.choco`.
 
     Attributes:
       init: x [A, ...] -> state.
       mix: (step, x, state) -> (x after the round, state).
-      options: what made it; None for one of your own.
+      options: the arguments it was made with; None for one of your own.
 
     >>> sj.qgm(sj.ring(8), 0.1, gossip=sj.choco(sj.top_k(0.5), gamma=0.4))
     qgm(ring(8), learning_rate=0.1, gossip=choco(top_k(0.5), gamma=0.4))
@@ -62,7 +62,7 @@ class Gossip(Generic[State]):
         """Returns the gossip of two quantities (x, y), each a tree [A, ...], that a method sends together.
 
         Exact gossip sends them in one message, which arrives or is lost as a whole: one round, and the same W
-        for both. Otherwise each goes by itself, and has a state of its own.
+        for both. Any other gossip takes a round for each, with a state for each.
         """
         if self.options is not None and self.options.compressor is None:
             return self
@@ -99,10 +99,10 @@ class Gossip(Generic[State]):
 
 
 def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
-    """Makes a round of exact gossip: x becomes x + gamma (W - I) x.
+    """Exact gossip: x <- x + gamma (W - I) x.
 
     Args:
-      gamma: averaging rate, a number > 0 or a function of the step; above 1 where W allows it: the module.
+      gamma: averaging rate, a number > 0 or a function of the step; above 1 if gossip with W stays stable.
       mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
     >>> gossip = sj.exact()
@@ -124,15 +124,15 @@ def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
 
 
 class ChocoState(NamedTuple):
-    """CHOCO remembers what the neighbours know of each agent."""
+    """State of CHOCO: the public copies."""
 
-    public: Tree  # x-hat, the copy of each agent's quantity that its neighbours hold too [A, ...]
+    public: Tree  # x-hat, the copy of each agent's x that its neighbours hold too [A, ...]
 
 
 def choco(
     compressor: Operator, gamma: Any = 1.0, order: Order = "choco", mixing: Mixing = "auto"
 ) -> Gossip[ChocoState]:
-    """Makes a round of compressed gossip. The public copy x-hat starts at zero:
+    """Compressed gossip (CHOCO). The public copy x-hat starts at zero:
 
         order "choco"                          order "paper" (as Algorithm 2 is printed)
         q     = Q(x - x-hat)                   x     = x + gamma (W - I) x-hat
@@ -140,9 +140,9 @@ def choco(
         x     = x + gamma (W - I) x-hat        x-hat = x-hat + q
 
     "choco" mixes what was just sent: without compression and at gamma = 1 it is exact gossip.
-    "paper" mixes what was sent a step ago: its first step mixes nothing, and without compression
-    it does not become the uncompressed method. To compare with the code of CHOCO-SGD's authors,
-    epfml/ChocoSGD, take "paper": its deep-learning code has that order.
+    "paper" mixes what was sent in the step before: its first step mixes nothing, and without compression
+    it is not the uncompressed method. Use "paper" to compare with the deep-learning code of CHOCO-SGD's
+    authors, epfml/ChocoSGD, which has that order.
 
     Args:
       compressor: the operator Q, applied to each tensor of each agent.
@@ -171,7 +171,7 @@ def choco(
             public, sent = publish(step, compressor, x, public)
             correction = step.network.correction(public, sent, mixing)
             return tree_map(lambda x, p: x + gamma_t * p, x, correction), ChocoState(public)
-        # What is mixed now travelled in the step before; what travels now is mixed in the next step.
+        # What is mixed now was sent in the step before; what is sent now is mixed in the next step.
         correction = step.network.correction(public, (), mixing)
         x = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         public, sent = publish(step, compressor, x, public)
@@ -185,9 +185,9 @@ def choco(
 def gossip_of(
     topology: Graphs, gossip: Gossip[Any] | None, compressor: Operator | None, gamma: Any
 ) -> Gossip[Any]:
-    """Returns the gossip that a method was given; `compressor` and `gamma` are short for `sj.choco`.
+    """Returns the gossip of a method: `gossip` itself, or `sj.choco(compressor, gamma)` or `sj.exact(gamma)`.
 
-    Without a compressor gossip is exact. What a graph cannot bear is refused here already.
+    Raises an ArgumentError for a gamma at which gossip on the graph diverges.
     """
     if gossip is None:
         gossip = exact(gamma) if compressor is None else choco(compressor, gamma)
@@ -202,20 +202,20 @@ def gossip_of(
 
 
 def known_options(gossip: Gossip[Any]) -> GossipOptions:
-    """Returns what made a gossip, for methods that need to know more of it than its two functions."""
+    """Returns the arguments a gossip was made with, for methods that need more than its two functions."""
     if gossip.options is None:
         raise checks.ArgumentError(f"gossip must be made by sj.exact or sj.choco here, got {gossip!r}")
     return gossip.options
 
 
 def publish(step: Step, compressor: Operator | None, x: Tree, public: Tree) -> tuple[Tree, Message]:
-    """Returns the public copy [A, ...] after x-hat + Q(x - x-hat), and the message that brought it there."""
+    """Returns the new public copy x-hat + Q(x - x-hat), [A, ...], and the message with Q(x - x-hat)."""
     q, sent = compressed(step, compressor, jax.tree.map(jnp.subtract, x, public))
     return jax.tree.map(jnp.add, public, q), sent
 
 
 def compressed(step: Step, compressor: Operator | None, theta: Tree) -> tuple[Tree, Message]:
-    """Returns Q(theta), [A, ...], and the message that carries it; without an operator theta as it is."""
+    """Returns Q(theta), [A, ...], and the message that carries it; theta itself without a compressor."""
     if compressor is None:
         return theta, Message(theta)
     q = compress_stacked(compressor, theta, step.network.key())
@@ -224,9 +224,9 @@ def compressed(step: Step, compressor: Operator | None, theta: Tree) -> tuple[Tr
 
 
 def check_one_copy(step: Step) -> None:
-    """Checks that all neighbours hold the same public copy: every message arrives, and links stay."""
+    """Checks that neighbours hold the same public copy: every message arrives, and the links are fixed."""
     if step.network.faults is not None and step.network.faults.loses:
-        # Whoever missed a message would hold another copy than the one that all are taken to hold.
+        # An agent that missed a message would hold another copy than its neighbours.
         raise checks.ArgumentError(
             f"faults must lose nothing for compressed gossip, whose neighbours hold one public copy, got "
             f"{step.network.faults!r}"
@@ -239,7 +239,7 @@ def check_one_copy(step: Step) -> None:
 
 
 def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: int = 1) -> Tree:
-    """Compresses every tensor of every agent, each with a key of its own.
+    """Compresses every tensor of every agent, each with its own key.
 
     Args:
       compressor: the operator Q.
@@ -271,10 +271,9 @@ def check_rate(gamma: Any, topology: Graphs) -> Callable[[Any], Any]:
 
 
 def check_settles(gamma: Any, topology: Graphs, faults: Any = None) -> None:
-    """Checks that gossip with this rate does not diverge: a number above 1 goes beyond the average.
+    """Checks that gossip with this rate does not diverge, which a number above 1 may.
 
-    All eigenvalues of I + gamma (W - I) but the first must lie above -1. Of a rate that varies or is swept
-    nothing is known here.
+    All eigenvalues of I + gamma (W - I) must lie above -1. A rate that varies or is traced is not checked.
     """
     if callable(gamma) or checks.is_array(gamma) or gamma <= 1:
         return
@@ -305,17 +304,16 @@ def check_optional_compressor(compressor: Any) -> None:
 
 
 def note_compression(step: Step, prefix: str, theta: Tree, compressed: Tree, present: Any) -> None:
-    """Notes what compression took away, in steps that measure diagnostics.
+    """Adds the error of compression to the step's metrics, if diagnostics are on.
 
-    These are the norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor on its
-    own, [L]; and the measured contraction of each tensor,
-    zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L], the mean over the agents or pairs that had
-    something to compress, NaN where none had.
+    These are the norms of theta and of Q(theta) - theta, [A] or [A, K]; their means for each tensor, [L]; and
+    the measured contraction of each tensor, zeta_l = 1 - ||Q(theta_l) - theta_l||^2 / ||theta_l||^2 [L], the
+    mean over the agents or pairs where theta_l is not zero, NaN if there are none.
 
     Args:
-      step: the step that takes the notes.
-      prefix: what the notes' names begin with.
-      theta: what was compressed [A, ...], or of pairs [A, K, ...].
+      step: the step whose metrics they are.
+      prefix: the prefix of the metrics' names.
+      theta: what was compressed [A, ...], or for pairs [A, K, ...].
       compressed: Q(theta).
       present: which agents [A] or pairs [A, K] are real, bool.
     """

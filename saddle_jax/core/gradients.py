@@ -1,18 +1,18 @@
-"""How gradients are taken: of one model by an estimator, of all agents on their own data or on others'.
+"""Gradients: estimators for one model, and oracles that evaluate them for all agents, on own or others' data.
 
-A gradient estimator knows nothing of agents. Its `gradient` is handed the plain gradient function of the loss
-and calls it as often as it likes: once, or at a perturbed point too, as sharpness-aware methods do;
-`saddle_jax.sam` has one short file for each kind.
+A gradient estimator knows nothing of agents. Its `gradient` is given the plain gradient function of the loss
+and calls it once, or also at a perturbed point, as sharpness-aware methods do; `saddle_jax.sam` has one short
+file for each estimator.
 
-An oracle applies it to all agents. It answers the three questions that a rule may ask of a step:
+An oracle applies the estimator to all agents. A rule may ask a step for three kinds of gradients:
 
     own      grad F_i(x_i; d_i)                               [A, ...]
     pairs    g_ij = grad F_j(x_i; d_j), j a neighbour of i    [A, K, ...]
     mean     sum_j w_ij g_ij                                  [A, ...]
 
-each through the method's estimator. In a network agent j computes g_ij on the model that i sent and returns
-it. Here the batch d_j is brought to agent i instead: the same numbers, and no model is copied. Every pair has
-an estimator of its own.
+each through the method's estimator. In a real network agent j computes g_ij on the model that i sent and
+returns it. Here the batch d_j is moved to agent i instead: the numbers are the same, and no model is copied.
+The estimator has a state for each pair.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of
 from saddle_jax.devices import policy
 from saddle_jax.devices.lifting import on_shards, vmap_agents
 
-ABOUT = About("")  # nobody: it is the gradient
+ABOUT = About("")  # no citation: it is the gradient
 
 Need = Literal["key", "t", "along"]
 NEEDS: tuple[Need, ...] = ("key", "t", "along")
@@ -43,10 +43,10 @@ class GradientFn:
 
     Attributes:
       grad: (x, d) -> gradient.
-      losses: (x, d) -> [B], the loss of each sample of the batch by itself, without a backward pass.
-      key: a key of this model and step alone; None unless the estimator needs one.
+      losses: (x, d) -> [B], the loss of each sample of the batch, without a backward pass.
+      key: a key for this model and step; None unless the estimator needs one.
       t: the number of the step, int32 []; None unless the estimator needs it.
-      along: a direction uphill that the rule has at hand; None if it has none, or the estimator needs none.
+      along: an ascent direction that the rule provides; None if it provides none or the estimator needs none.
     """
 
     grad: Callable[[Params, Batch], Params]
@@ -62,19 +62,19 @@ class GradientFn:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GradientEstimator(Generic[State]):
-    """An estimator takes the gradient of one model on one batch; it is a pure pair of functions.
+    """An estimator of the gradient of one model on one batch, as a pair of pure functions.
 
     Attributes:
       name: the call that makes it, such as "sam(rho=0.05)".
-      init: x -> state, the state before the first step; `()` if nothing is remembered.
+      init: x -> state, the state before the first step; `()` without state.
       gradient: (grad, x, d, state, phase) -> (g, state). `grad(x, d)` is the plain gradient at x on
-        batch d. `phase` is static: a Python integer that tells which kind of step this is.
-      phases: the kinds of the steps of one period. (0,) makes all steps alike; (0, 1, 1) makes every third
-        step, from the first on, of kind 0. Steps of one kind are one compiled program.
+        batch d. `phase` is static: a Python integer, the kind of the step.
+      phases: the kinds of the steps of one period. With (0,) all steps are of one kind; with (0, 1, 1) every
+        third step, from the first on, is of kind 0. Each kind is compiled by itself.
       is_linear: whether the gradient of a weighted sum of losses is the weighted sum of their gradients.
-      needs: what `grad` must carry beside the loss: "key", "t" or "along", see `GradientFn`.
-      cost: phase -> backward passes of a step, where some see a part of the batch only and count as that
-        part; None counts the calls of `grad`.
+      needs: which optional attributes `grad` must have: "key", "t" or "along", see `GradientFn`.
+      cost: phase -> backward passes of a step, where a pass over a part of the batch counts as that part;
+        None counts the calls of `grad`.
 
     >>> gradient = lambda grad, x, d, state, phase: (grad(x, d) / 2, state)
     >>> half = sj.GradientEstimator("half", lambda x: (), gradient)
@@ -110,11 +110,11 @@ class GradientEstimator(Generic[State]):
         return self.phases[checks.whole("t", t, at_least=0) % self.period]
 
     def keeps_state(self, x: Params) -> bool:
-        """Returns whether something is remembered of a model x from one step to the next."""
+        """Returns whether the estimator has a state for a model x."""
         return bool(jax.tree.leaves(jax.eval_shape(self.init, x)))
 
     def passes(self, phase: int) -> float:
-        """Counts the backward passes of a step of this kind, on a model of one number, see `cost`."""
+        """Returns the number of backward passes in a step of this kind, see `cost`."""
         if self.cost is not None:
             return self.cost(phase)
         count = 0
@@ -143,13 +143,13 @@ class GradientEstimator(Generic[State]):
 
 
 def nothing(x: Params) -> tuple[()]:
-    """Returns the state of an estimator that remembers nothing."""
+    """Returns the empty state, for estimators without state."""
     del x
     return ()
 
 
 def plain_gradient() -> GradientEstimator[tuple[()]]:
-    """Takes the gradient of the loss itself, g = grad F(x; d), in one backward pass.
+    """The gradient of the loss itself, g = grad F(x; d), in one backward pass.
 
     >>> sj.plain_gradient().passes_per_step
     1.0
@@ -166,10 +166,10 @@ Kind = Literal["own", "pairs", "mean"]
 
 
 class Evaluation(NamedTuple):
-    """The loss that the first backward pass on a batch saw."""
+    """The loss at the point of the first backward pass on a batch."""
 
     loss: Array  # scalar, or [A]; at the perturbed point in a step that reuses a perturbation
-    aux: Tree  # what loss_fn returned beside the loss; None if it returned the loss alone
+    aux: Tree  # the auxiliary output of loss_fn; None if it returns the loss alone
 
 
 GradientOutput: TypeAlias = tuple[Params, Any, Evaluation]  # gradients, the estimator's new state, own losses
@@ -177,7 +177,7 @@ Gathered: TypeAlias = tuple[Batch, Array, Array]  # neighbours' batches, their s
 
 
 class GradientInputs(NamedTuple):
-    """What an estimator needs beside the loss, see `GradientFn`: of one model, or stacked."""
+    """The optional attributes of `GradientFn`: of one model, or stacked."""
 
     key: Key | None = None
     t: Any = None
@@ -185,12 +185,12 @@ class GradientInputs(NamedTuple):
 
 
 class Oracle(Protocol):
-    """An oracle answers a step's three questions for gradients at stacked models x [A, ...]."""
+    """The gradients that a step may ask for, at stacked models x [A, ...]."""
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...].
 
-        `along` [A, ...] is a direction uphill that the rule has at hand, for estimators that use one.
+        `along` [A, ...] is an ascent direction that the rule provides, for estimators that use one.
         """
 
     def pairs(self, x: Params, own: Params | None) -> Params:
@@ -202,19 +202,19 @@ class Oracle(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Gradients:
-    """The oracle of a real step computes gradients from a loss function and the agents' batches.
+    """The oracle of a real step, which evaluates the loss function on the agents' batches.
 
     Attributes:
       loss_fn: the loss of one agent.
-      estimator: how the gradient of one model is taken.
+      estimator: the gradient estimator of one model.
       batch: one batch per agent, stacked [A, B, ...].
-      network: brings the neighbours' batches.
+      network: gathers the neighbours' batches.
       t: the number of the step, int32 [].
-      states: the estimator's states, one for each question of a step, in order; each answer replaces its own.
-      phase: which kind of step this is; None decides by t inside the compiled program.
+      states: the estimator's states, one for each call of a step, in order; each call replaces its own.
+      phase: the estimator's kind of step; None decides by t inside the compiled program.
       agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
-      evaluations: each agent's loss and aux on its own batch, one entry for each question.
-      calls: which questions there were.
+      evaluations: each agent's loss and aux on its own batch, one entry per call.
+      calls: the kinds of gradients that were asked for, in order.
     """
 
     loss_fn: LossFn
@@ -252,11 +252,11 @@ class Gradients:
         return self._call(lambda phase, state: self._by_slots(x, own, gathered, inputs, phase, state, mean))
 
     def _gathered(self) -> Gathered:
-        """Asks the network for the neighbours' batches, before any branch: it may not be used inside one."""
+        """Returns the neighbours' batches; gathered outside of any branch, where a network cannot be used."""
         return (*self.network.gather_batches(self.batch), self.network.weights)
 
     def _inputs(self, along: Params | None = None) -> GradientInputs:
-        """Returns what the estimator needs beside the loss, [A, ...], and nothing that it does not need."""
+        """Returns the inputs that the estimator needs, [A, ...], and None for the others."""
         size, inputs = self.network.topology.size, GradientInputs()
         if "key" in self.estimator.needs:
             key = self.network.key()
@@ -272,7 +272,7 @@ class Gradients:
         return inputs
 
     def _inputs_of_pairs(self) -> GradientInputs:
-        """Returns the same for each pair, slot by slot, [K, A, ...]; a pair has no direction at hand."""
+        """Returns the inputs for each pair, slot by slot, [K, A, ...]; there is no `along` for pairs."""
         inputs, slots = self._inputs(), jnp.arange(self.network.width)
         t = None if inputs.t is None else jnp.repeat(inputs.t[None], len(slots), axis=0)
         if inputs.key is None:
@@ -300,7 +300,7 @@ class Gradients:
         return vmap_agents(single_model(self.loss_fn, self.estimator, phase), self.agents_per_call)
 
     def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> GradientOutput:
-        """Takes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
+        """Computes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
 
         def mean_loss(x: Params, neighbours_data: Batch, weights: Array) -> tuple[Array, Evaluation]:
             losses, aux = jax.vmap(with_aux(self.loss_fn), in_axes=(None, 0))(x, neighbours_data)
@@ -327,7 +327,7 @@ class Gradients:
         state: Any,
         mean: bool,
     ) -> GradientOutput:
-        """Goes through the table slot by slot, all agents at once: one gradient per agent is in memory."""
+        """Loops over the K slots, all agents at once, so that one gradient per agent is in memory."""
         gradient = self._vmapped(phase)
 
         def shard_fn(
@@ -352,7 +352,7 @@ class Gradients:
             slots = (None, senders.T, weights.T, _swap_leading(inputs), _swap_leading(state))
             if own is None:
                 total, (g, state, evaluation) = jax.lax.scan(visit, total, slots)
-            else:  # the first slot, the agent itself, has a model of its own
+            else:  # the first slot, the agent itself, is evaluated at another model
                 head, tail = (
                     jax.tree.map(lambda s, part=part: s[part], slots) for part in (0, slice(1, None))
                 )
@@ -370,25 +370,25 @@ class Gradients:
 
 @dataclasses.dataclass(eq=False)
 class AbstractGradients:
-    """The oracle of an abstract step answers with zeros and remembers what it was asked."""
+    """The oracle of an abstract step, which returns zeros and records the calls."""
 
     slots: int  # K
     calls: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
-        """Remembers the question and returns zeros [A, ...]."""
+        """Records the call and returns zeros [A, ...]."""
         del along
         self.calls.append("own")
         return zeros_like(x)
 
     def mean(self, x: Params, own: Params | None) -> Params:
-        """Remembers the question and returns zeros [A, ...]."""
+        """Records the call and returns zeros [A, ...]."""
         del own
         self.calls.append("mean")
         return zeros_like(x)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
-        """Remembers the question and returns zeros [A, K, ...]."""
+        """Records the call and returns zeros [A, K, ...]."""
         del own
         self.calls.append("pairs")
         return zeros_of_pairs(x, self.slots)
@@ -396,12 +396,12 @@ class AbstractGradients:
 
 @dataclasses.dataclass(eq=False)
 class FixedGradients:
-    """The oracle of an optax transform hands out the gradients [A, ...] that were taken before the step.
+    """The oracle of an optax transform, which returns gradients [A, ...] that were taken before the step.
 
     Attributes:
-      gradients: one gradient of each agent [A, ...].
-      x: the models [A, ...] that they were taken at: whoever asks elsewhere is refused.
-      name: of the method that asks.
+      gradients: one gradient per agent [A, ...].
+      x: the models [A, ...] that they were taken at; any other point raises an error.
+      name: the method's name, for errors.
     """
 
     gradients: Params
@@ -412,7 +412,7 @@ class FixedGradients:
     calls: list[Kind] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
-        """Returns the gradients, at the models of the step and once."""
+        """Returns the gradients; an error at other models than the step's, or at a second call."""
         del along
         here = jax.tree.map(lambda leaf, other: leaf is other, x, self.x)
         if not all(jax.tree.leaves(here)):
@@ -438,7 +438,7 @@ class FixedGradients:
 def single_model(
     loss_fn: LossFn, estimator: GradientEstimator[Any], phase: int
 ) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
-    """Makes the gradient function of one model: (x, d, state, known) -> (gradient, state, evaluation)."""
+    """Returns the gradient function of one model: (x, d, state, inputs) -> (gradient, state, evaluation)."""
     with_value = with_aux(loss_fn)
     value_and_grad = jax.value_and_grad(with_value, has_aux=True)
 
@@ -467,7 +467,7 @@ def single_model(
 
 
 def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
-    """Brings loss_fn into one form, which returns (loss, aux); aux is None if it returns the loss alone."""
+    """Wraps loss_fn so that it returns (loss, aux); aux is None if it returns the loss alone."""
 
     def loss_and_aux(params: Params, batch: Batch) -> tuple[Array, Any]:
         result = loss_fn(params, batch)
@@ -485,7 +485,7 @@ def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
 def initial_states(
     estimator: GradientEstimator[Any], x: Params, calls: Sequence[Kind], slots: int
 ) -> tuple[Any, ...]:
-    """Makes the estimator's first states: [A, ...] for own gradients, [A, K, ...] for pairs."""
+    """Returns the estimator's initial states: [A, ...] for own gradients, [A, K, ...] for pairs."""
 
     def of_kind(kind: Kind) -> Tree:
         states = jax.vmap(estimator.init)(x)
@@ -498,5 +498,5 @@ def initial_states(
 
 
 def _swap_leading(tree: Tree) -> Tree:
-    """Swaps the two leading axes of every leaf: [K, A, ...] becomes [A, K, ...], and the other way round."""
+    """Swaps the two leading axes of every leaf: [K, A, ...] becomes [A, K, ...] and vice versa."""
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)

@@ -1,11 +1,11 @@
-"""Numbers of a method as leaves of its state, as in optax's `inject_hyperparams`.
+"""Hyperparameters of a method as leaves of its state, as in optax's `inject_hyperparams`.
 
     method = sj.inject_hyperparams(sj.qgm)(sj.ring(8), 0.1, beta=0.9)
     state = method.init(params)
     state.hyperparams["beta"]           an array [], which may be read, set, annealed and vmapped over
 
-All other numbers are constants of the compiled step. R runs that differ in such numbers are R states and one
-compiled step. A method is checked once, where its hyperparameters are Python numbers; arrays pass.
+All other numbers are constants of the compiled step. R runs that differ in injected hyperparameters are R
+states of one compiled step. Their values are checked when the method is made; arrays are not checked.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ from saddle_jax.core.method import Hyperparams, Method
 def inject_hyperparams(
     factory: Callable[..., Method], static_args: str | Iterable[str] = ()
 ) -> Callable[..., Method]:
-    """Puts the numbers that a method is made with into its state, as optax.inject_hyperparams does.
+    """Puts the hyperparameters of a method into its state, as optax.inject_hyperparams does.
 
     Args:
-      factory: makes a method, such as `sj.qgm`, or a function of yours, whose faults and gradient estimator
+      factory: a function that makes a method, such as `sj.qgm` or your own; faults and gradient estimator
         may depend on its arguments, too.
       static_args: names of arguments that stay constants of the compiled step.
 
     Returns:
       A function with the arguments of the factory. Floats become entries of `state.hyperparams`; so do
-      functions of the step, such as optax schedules, whose value is there after each step. The learning
-      rate's schedule alone stays the method's own. Whole numbers, and whatever else is given, are constants.
+      functions of the step, such as optax schedules, evaluated in each step. Only a schedule of the learning
+      rate stays inside the method. Integers and all other arguments are constants.
 
     >>> method = sj.inject_hyperparams(sj.qgm)(sj.ring(2), 0.1, beta=0.9)
     >>> {name: float(number) for name, number in method.init(jnp.zeros(2)).hyperparams.items()}
@@ -75,13 +75,13 @@ def inject_hyperparams(
 
 
 def with_hyperparams(make: Callable[..., Method], numbers: Mapping[str, Any]) -> Method:
-    """Makes a method of numbers (or functions of the step) that its state will hold; it checks them."""
+    """Makes a method whose state holds these numbers (or functions of the step), and checks them."""
     with jax.ensure_compile_time_eval():
         firsts = {name: float(each(0) if callable(each) else each) for name, each in numbers.items()}
         checked = make(**firsts)
         if not numbers:
             return checked
-        # Arrays pass all checks, as those in the state will: zero is then no option that is left out.
+        # As arrays, like those in the state: a Python zero would leave parts of the method out.
         made = make(**{name: jnp.asarray(number) for name, number in firsts.items()})
     call = checked.call and checked.call._replace(rule=made.rule)
     return dataclasses.replace(made, call=call, hyperparams=Hyperparams(make, dict(numbers), made))

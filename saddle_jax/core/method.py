@@ -1,4 +1,4 @@
-"""What a method is: a topology, a rule, and how gradients are taken. The algorithm itself is the rule."""
+"""A method: a topology, a rule (the algorithm itself) and a gradient estimator."""
 
 import dataclasses
 import functools
@@ -32,14 +32,14 @@ from saddle_jax.core.topology import Graphs, Stochasticity, TimeVarying, Topolog
 # Which kind of step it is: the rule's kind, such as a local step, and the gradient's, such as SAM's reuse.
 StepKind: TypeAlias = tuple[int, int]
 
-# What `dataclasses.replace` may put in the place of a method's own, apart from its rule.
+# The parts that users change with `dataclasses.replace`, apart from the rule.
 _PARTS = ("name", "topology", "gradient", "faults", "timing")
-# What the random numbers of a step are for, beside those that the network hands out one after the other.
+# Folded into the step's key; the network's own keys count up from one.
 _FAULTS, _TIMING = 2**30, 2**30 + 1
 
 
 class MethodState(NamedTuple):
-    """A method remembers its step number and the states of its estimator and of its rule.
+    """State of a method: the number of steps taken, and the states of its estimator, rule and faults.
 
     >>> sj.qgm(sj.ring(2), 0.1).init(jnp.zeros(2)).t
     Array(0, dtype=int32)
@@ -48,13 +48,13 @@ class MethodState(NamedTuple):
     t: Array  # steps taken, int32 []: the only counter of a run
     gradient: tuple[Any, ...]  # one entry for each gradient that a step asks for, [A, ...] or [A, K, ...]
     rule: Any  # the rule's state: [A, ...], [A, K, ...] or scalars
-    faults: Any = ()  # what the network's faults remember; () without faults
-    clock: Any = ()  # the agents' clocks; () if nobody measures time
+    faults: Any = ()  # a `FaultState`; () without faults
+    clock: Any = ()  # the agents' clocks; () without timing
     hyperparams: Any = ()  # arrays [] by name, see `sj.inject_hyperparams`; () if all are constants
 
 
 class Trace(NamedTuple):
-    """A trace lists what a step of one kind does; an abstract run of the step finds it."""
+    """The rounds and gradients of a step of one kind, found by tracing the step abstractly."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
     calls: tuple[Kind, ...]  # which gradients the rule asked for
@@ -64,9 +64,9 @@ class Trace(NamedTuple):
 @jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True)
 class Metrics(Mapping[str, Any]):
-    """Metrics are what a step measured, by name; `axes` says of each what its axes mean.
+    """The metrics of a step by name; `axes` gives the meaning of each one's axes.
 
-    `aux`, what the loss function returned beside the loss, is a tree of arrays [A, ...].
+    `aux`, the auxiliary output of the loss function, is a tree of arrays [A, ...].
 
     >>> method, x = sj.dpsgd(sj.ring(2), 0.1), jnp.array([0.0, 2.0])
     >>> _, _, metrics = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 3.0]))
@@ -87,23 +87,23 @@ class Metrics(Mapping[str, Any]):
         return len(self.arrays)
 
     def adding(self, **numbers: Any) -> "Metrics":
-        """Returns these metrics and further numbers []."""
+        """Returns these metrics with further scalars []."""
         return Metrics({**self.arrays, **numbers}, {**self.axes, **dict.fromkeys(numbers, "")})
 
     def tree_flatten_with_keys(self) -> Any:
-        """Returns the named values, and as their static part the axes; JAX calls this."""
+        """Returns the named values, and the axes as static data; called by JAX."""
         names = sorted(self.arrays)
         children = [(jax.tree_util.DictKey(name), self.arrays[name]) for name in names]
         return children, tuple((name, self.axes[name]) for name in names)
 
     @classmethod
     def tree_unflatten(cls, axes: Any, values: Any) -> "Metrics":
-        """Makes the metrics again of axes and values; JAX calls this."""
+        """Rebuilds the metrics from axes and values; called by JAX."""
         return cls({name: value for (name, _), value in zip(axes, values, strict=True)}, dict(axes))
 
 
 class Call(NamedTuple):
-    """A call is the text of what made a method, and the parts that the method had then."""
+    """The text of the call that made a method, and the parts that the method had then."""
 
     text: str
     rule: Any
@@ -112,12 +112,12 @@ class Call(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hyperparams:
-    """How a method is made of the numbers in its state, see `sj.inject_hyperparams`.
+    """How a method is rebuilt from the hyperparameters in its state, see `sj.inject_hyperparams`.
 
     Attributes:
       make: (**numbers) -> the method with these numbers.
-      numbers: those before the first step, by name; a function of the step is evaluated in every step.
-      made: the method with these numbers, as arrays: what it has now may have been replaced.
+      numbers: the initial values by name; a function of the step is evaluated in every step.
+      made: the method with these numbers as arrays, to find the parts that were replaced since.
     """
 
     make: Callable[..., "Method"]
@@ -125,7 +125,7 @@ class Hyperparams:
     made: "Method"
 
     def first(self, params: Params) -> dict[str, Array]:
-        """Returns the numbers before the first step, arrays [] of the dtype of the parameters."""
+        """Returns the initial numbers, arrays [] of the dtype of the parameters."""
         first = {name: each(0) if callable(each) else each for name, each in self.numbers.items()}
         return trees.scalars_like(first, params)
 
@@ -135,7 +135,7 @@ class Hyperparams:
         return self.method(current, numbers).init(params)._replace(hyperparams=arrays)
 
     def now(self, current: "Method", params: Params, state: MethodState) -> tuple["Method", dict[str, Array]]:
-        """Returns the method of a step, and its numbers: those of the state, or what functions of t say."""
+        """Returns the method of a step and its numbers: those in the state, schedules evaluated at t."""
         said = {name: each(state.t) for name, each in self.numbers.items() if callable(each)}
         numbers = {**state.hyperparams, **trees.scalars_like(said, params)}
         return self.method(current, numbers), numbers
@@ -149,7 +149,7 @@ class Hyperparams:
         return dataclasses.replace(self.make(**numbers), **own)
 
     def check(self, method: "Method") -> None:
-        """Checks that the rule is the one that was made of the numbers: another does not depend on them."""
+        """Checks that the rule was not replaced: another one would not depend on the numbers."""
         if method.rule is not self.made.rule:
             raise ArgumentError(
                 f"the rule of {method.name} must not be replaced once its hyperparameters are in the state: "
@@ -159,7 +159,7 @@ class Hyperparams:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Method:
-    """A method is a complete algorithm on a graph. The named ones (`sj.qgm`, ...) are made as yours is:
+    """A complete algorithm on a graph. The named methods (`sj.qgm`, ...) are made like one of your own:
 
     >>> def step(s, x, state):  # D-PSGD: a local step, then an average with the neighbours
     ...     return s.network.mix(x - 0.1 * s.gradient(x)), state
@@ -170,13 +170,13 @@ class Method:
 
     Attributes:
       name: the method's name.
-      topology: who hears whom.
+      topology: the communication graph.
       rule: the algorithm.
-      gradient: how the gradient of one model is taken, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
+      gradient: the gradient estimator, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
-      timing: how long messages and gradients take, see `sj.Timing`; None measures no time.
-      call: what the named ones print, see `printed`.
-      hyperparams: how it is made of the numbers in its state, see `sj.inject_hyperparams`; None: it has none.
+      timing: how long messages and gradients take, see `sj.Timing`; None does not simulate time.
+      call: the call that `repr` shows for named methods, see `printed`.
+      hyperparams: the hyperparameters in its state, see `sj.inject_hyperparams`; None: all are constants.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Method:
         return text_of(self)
 
     def init(self, params: Params) -> MethodState:
-        """Makes the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
+        """Returns the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
         trees.check_params("params", params, self.topology.size)
         params = jax.tree.map(jnp.asarray, params)
         state = self.rule.init(params)
@@ -248,22 +248,22 @@ class Method:
           params: stacked models [A, ...].
           state: the state from `init` or from the step before.
           batch: one batch per agent, stacked [A, B, ...].
-          key: consumed; compressors and estimators that draw random numbers need one, and so do faults and
-            agents that straggle.
-          kind: which kind of step this is, see `kind`. None decides by the state's t inside the compiled
-            program, which then holds all kinds.
-          diagnostics: whether to measure what costs extra passes over the parameters.
+          key: consumed; needed by compressors and estimators that draw random numbers, by faults, and by
+            `compute_sigma` of the timing.
+          kind: the kind of this step, see `kind`. None decides by the state's t inside the compiled
+            program, which then contains all kinds.
+          diagnostics: whether to add metrics that cost extra passes over the parameters.
           agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
 
         Returns:
           The new models, the new state, and the metrics: loss [A], of the first backward pass (in a
           step that reuses a perturbation, at the perturbed point); aux (stacked [A, ...]) if
           loss_fn returns it; with diagnostics also gradient_norm ([A], or [A, K] for pairs),
-          update_norm [A], consensus_distance [] of the new models, and what the rule notes:
+          update_norm [A], consensus_distance [] of the new models, and the rule's own metrics:
           compression_error ||Q(theta) - theta|| and compression_input ||theta|| of compressed
-          models [A], and the same with gradient_ in front of compressed cross-gradients [A, K]. Vectors
+          models [A], and the same with the prefix gradient_ for compressed cross-gradients [A, K]. Vectors
           [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
-          these norms, and zeta, the measured contraction. `metrics.axes` says which axes each one has.
+          these norms, and zeta, the measured contraction. `metrics.axes` gives the axes of each.
         """
         if self.hyperparams is not None:
             method, numbers = self.hyperparams.now(self, params, state)
@@ -296,7 +296,7 @@ class Method:
         kind: StepKind | None = None,
         diagnostics: bool = False,
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes one step as `step` does, with the gradients of an oracle, which is made for its network."""
+        """Takes one step as `step` does, with the gradients of oracle(network)."""
         if self.hyperparams is not None:
             method, numbers = self.hyperparams.now(self, params, state)
             state = state._replace(hyperparams=())
@@ -318,9 +318,9 @@ class Method:
     def compile(
         self, loss_fn: LossFn, *, diagnostics: bool = False, agents_per_call: int = 0
     ) -> Callable[..., tuple[Params, MethodState, Metrics]]:
-        """Makes a jitted step (params, state, batch, key=None) -> (params, state, metrics) for your own loop.
+        """Returns a jitted step (params, state, batch, key=None) -> (params, state, metrics) for your loop.
 
-        Steps of each kind are a program of their own, which the state's t chooses. See `step` for the rest.
+        Each kind of step is compiled by itself; the state's t chooses among them. See `step` for the rest.
 
         >>> method, x = sj.dpsgd(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
         >>> step, state = method.compile(lambda x, d: x * d), method.init(x)
@@ -348,7 +348,7 @@ class Method:
     def _take(
         self, call: "_Call", kind: int, gradient_kind: int | None
     ) -> tuple[Params, MethodState, Metrics]:
-        """Takes a step of one kind of the rule; None decides by t which kind of gradient it takes."""
+        """Takes a step of one kind of the rule; with gradient_kind None, t decides the kind of gradient."""
         params, state = call.params, call.state
         network = Network(self.topology, self.rule.comm_round(state.t), call.key)
         faults: Any = () if self.faults is None else self._draw(self.faults, call, kind, network)
@@ -363,7 +363,7 @@ class Method:
             step.note("consensus_distance", trees.consensus_distance(new, present), "")
         after = MethodState(state.t + 1, tuple(oracle.states), rule_state, faults)
         if network.conditions is not None:
-            # Whoever is away stands still, with all that it remembers.
+            # Agents that are offline are frozen, with all of their state.
             old = (params, state.gradient, state.rule)
             new, estimator, rule_state = network.conditions.frozen(old, (new, after.gradient, after.rule))
             after = after._replace(gradient=estimator, rule=rule_state)
@@ -388,7 +388,7 @@ class Method:
         return faults.init(first, len(comm_kinds), late[0] if late else ())
 
     def _draw(self, faults: Faults, call: "_Call", kind: int, network: Network) -> FaultState:
-        """Draws what goes wrong in this step and tells the network; returns what the faults remember."""
+        """Draws the network's conditions in this step and returns the new state of the faults."""
         key = None if call.key is None else jax.random.fold_in(call.key, _FAULTS)
         comm_kinds = self.rule.comm_kinds.index(kind) if kind in self.rule.comm_kinds else None
         network.conditions, state = faults.draw(
@@ -404,7 +404,7 @@ class Method:
         t, estimator = call.state.t, self.gradient
         by_phase = jnp.array([estimator.passes(each) for each in estimator.phases], jnp.float32)
         passes = by_phase[t % estimator.period] if kind is None else jnp.float32(estimator.passes(kind))
-        degrees = network.table.occupied.sum(axis=1)  # each agent answers all of its neighbours, and itself
+        degrees = network.table.occupied.sum(axis=1)  # an agent computes for all its neighbours and itself
         batches = [jnp.float32(1) if each == "own" else degrees for each in calls]
         total = passes * sum(batches, start=jnp.zeros(self.topology.size, jnp.float32))
         return timing.advance(key, t, network, total, call.state.clock)
@@ -412,14 +412,14 @@ class Method:
     def kind(self, t: int) -> StepKind:
         """Returns the kinds of rule and gradient in step number t, counted from 0.
 
-        Steps of one kind are one compiled program: loops that count steps themselves name it.
+        A loop that counts steps itself passes it to `step`, so that each kind is compiled by itself.
         """
         return self.rule.phase(checks.whole("t", t, at_least=0)), self.gradient.phase(t)
 
     def calls(self, params: Params) -> tuple[Kind, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
 
-        Steps of other kinds may ask for fewer; the estimator's states are kept for each question.
+        Steps of other kinds may ask for fewer; the estimator has a state for each.
         """
         lists = [trace.calls for trace in self.trace(params)]
         most = max(lists, key=len)
@@ -432,10 +432,10 @@ class Method:
         return most
 
     def trace(self, params: Params) -> tuple[Trace, ...]:
-        """Lists what a step does for stacked parameters (or their shapes) [A, ...]; computes nothing.
+        """Lists the rounds and gradients of a step for stacked parameters (or their shapes) [A, ...].
 
-        There is one trace for each kind of step, in the order of `Rule.all_kinds`. `comm_cost`, the memory
-        estimate and `init` all ask for them: they are remembered for each set of shapes.
+        There is one trace for each kind of step, in the order of `Rule.all_kinds`. Nothing is computed, and
+        traces are cached by shapes: `comm_cost`, the memory estimate and `init` all need them.
         """
         leaves, structure = jax.tree.flatten(params)
         shapes = (structure, *((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
@@ -468,7 +468,7 @@ class Method:
         return Trace(tuple(rounds), tuple(oracle.calls), late)
 
     def _check_kept_per_link(self, calls: tuple[Kind, ...], params: Params) -> None:
-        """Checks that an estimator which remembers something of pairs meets the same ones in every step."""
+        """Checks that an estimator with a state for each pair has the same pairs in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
         per_pair = set(calls) - {"own"} and self.gradient.keeps_state(one)
         if per_pair and self.faults is not None and self.faults.loses:
@@ -491,7 +491,7 @@ class Method:
             raise ArgumentError(f"kind must be one of {allowed}, got {kind!r}")
 
     def _metrics(self, notes: dict[str, tuple[Any, Axes]], evaluations: Sequence[Evaluation]) -> Metrics:
-        """Makes metrics of all notes, without the rows of idle agents."""
+        """Returns the noted values as metrics, without the rows of idle agents."""
         if evaluations:
             first = evaluations[0]
             notes = {"loss": (first.loss, "A"), "aux": (first.aux, "A"), **notes}
@@ -508,7 +508,7 @@ class Method:
 
 
 class _Call(NamedTuple):
-    """What a step was called with, for steps of all kinds."""
+    """The arguments of a step, for steps of all kinds."""
 
     oracle: Callable[[Network], Gradients | FixedGradients]
     params: Params
@@ -521,10 +521,10 @@ class _Call(NamedTuple):
 
 
 def aligned(branches: Sequence[Callable[[], tuple[Any, Any, Metrics]]]) -> list[Callable[[], Any]]:
-    """Makes steps of several kinds return the same metrics, as the branches of one program must.
+    """Makes steps of several kinds return the same metrics, as `jax.lax.switch` requires of its branches.
 
-    Each branch returns (models, state, metrics). What a branch does not measure is NaN there, or -1 where it
-    is a whole number.
+    Each branch returns (models, state, metrics). A metric that a branch lacks is NaN, or -1 if it is an
+    integer.
     """
     measured = [jax.eval_shape(branch)[2] for branch in branches]
     shapes = {name: value for each in measured for name, value in each.items()}
@@ -558,7 +558,7 @@ _MEANING: dict[Stochasticity, str] = {
 
 
 def check_stochasticity(name: str, required: Stochasticity | None, topology: Graphs) -> None:
-    """Checks that a graph keeps what a rule demands of it."""
+    """Checks that the graph has the stochasticity that a rule requires."""
     stochasticity = topology.stochasticity
     if required is not None and stochasticity not in (required, "doubly"):
         raise ArgumentError(
@@ -568,7 +568,7 @@ def check_stochasticity(name: str, required: Stochasticity | None, topology: Gra
 
 
 def check_faults(faults: Faults, topology: Graphs, rule: Rule[Any]) -> None:
-    """Checks that what goes wrong has a meaning on this graph and with this rule."""
+    """Checks that the faults are defined for this graph and rule."""
     if topology.stochasticity == "column":
         if faults.lost_weight != "self":
             raise ArgumentError(
@@ -629,10 +629,10 @@ _P = ParamSpec("_P")
 
 
 def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
-    """Lets the methods that a factory makes print as the call that makes them, without what is as by default.
+    """Wraps a factory so that `repr` of its methods is the call that makes them, without default arguments.
 
-    What was put in the place of a part later on is shown as well, as `dataclasses.replace` does it. Only text
-    is kept of the options: they may be traced numbers or large arrays.
+    Parts that were replaced later are shown as a call of `dataclasses.replace`. Only the text of arguments is
+    stored: they may be traced numbers or large arrays.
     """
     signature = inspect.signature(factory)
     usual = {name: _shown(parameter.default) for name, parameter in signature.parameters.items()}
@@ -650,7 +650,7 @@ def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
 
 
 def text_of(method: "Method") -> str:
-    """Returns what a method prints, one line."""
+    """Returns the `repr` of a method, one line."""
     parts, call = _parts(method), method.call
     if call is None or call.rule is not method.rule:
         text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['gradient']})"

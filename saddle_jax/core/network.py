@@ -1,17 +1,17 @@
-"""The only place where agents meet: the graph of one step, what travels over it, and a record of it.
+"""The network of one step: the only place where agents exchange values, and a record of what they send.
 
-A rule is handed a network and calls
+A rule is given a network and calls
 
     mix(x)         W x                          [A, ...]    -> [A, ...]
     correction(x)  (W - I) x                    [A, ...]    -> [A, ...]
     gather(x)      x_j of every neighbour j     [A, ...]    -> [A, K, ...]
     send(x)        one message per link         [A, K, ...] -> [A, K, ...]
 
-Each of them is one round: every agent sends one message over each of its links. A round is recorded as what
-it is given, unless `sent` says what travels instead (CHOCO: compressed differences). Whoever forgets `sent`
-records too much; nothing travels unrecorded.
+Each of them is one round: every agent sends one message over each of its links. A round is recorded as its
+argument x, unless `sent` says what is sent instead (CHOCO: compressed differences). So a rule that forgets
+`sent` counts too many bytes, never too few.
 
-Sharding, lost messages and the record of rounds live here. Only here is the exchange between devices used.
+Lost messages and the record of rounds live here, and only this module exchanges rows between devices.
 """
 
 import dataclasses
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
 Mixing = Literal["auto", "dense", "table"]
 MIXINGS = ("auto", "dense", "table")
 
-# The table's gathers are unrolled: beyond this many, compiling them costs more than they save.
+# The table's gathers are unrolled: beyond this many slots, compiling them costs more than they save.
 _MAX_TABLE_WIDTH = 16
 
 
 class Message(NamedTuple):
-    """A message says what travels over one link in one round.
+    """What is sent over one link in one round.
 
     >>> network, x = sj.Network(sj.ring(4)), jnp.ones((4, 1000))
-    >>> _ = network.correction(x, sent=sj.Message(x, sj.sign()))  # signs travel in the place of x
+    >>> _ = network.correction(x, sent=sj.Message(x, sj.sign()))  # signs are sent in place of x
     >>> network.rounds[0].wire_bytes
     129
     """
 
-    like: Tree  # has the shapes of the round's own argument, agents and slots included
-    packed: Operator | None = None  # the operator whose encoding travels; None: the numbers as they are
+    like: Tree  # with the shapes of the round's argument, axes of agents and slots included
+    packed: Operator | None = None  # the operator whose encoding is sent; None: the numbers as they are
 
 
 class Round(NamedTuple):
-    """A round in the books lists the tensors [...] that each link carries, and how each is packed."""
+    """The record of one round: the tensors [...] sent over each link, and the operator that encodes each."""
 
     tensors: tuple[jax.ShapeDtypeStruct, ...]
     packings: tuple[Operator | None, ...]
-    everyone: bool = False  # whether all agents take an exact average; then this is the size of one model
+    everyone: bool = False  # whether it is an all-reduce; then the tensors are those of one model
 
     @property
     def wire_bytes(self) -> int:
-        """The bytes over one link in the real encodings, with norms, scales, signs and indices."""
+        """The bytes over one link as really encoded, with norms, scales, signs and indices."""
         return sum(
             x.size * x.dtype.itemsize if packed is None else packed.bits(x.shape, x.dtype) // 8
             for x, packed in zip(self.tensors, self.packings, strict=True)
@@ -72,7 +72,7 @@ class Round(NamedTuple):
 
     @property
     def paper_bits(self) -> int:
-        """The bits over one link as the paper's tables count them: 32 for a number not compressed."""
+        """The bits over one link as the paper's tables count them: 32 per uncompressed number."""
         return sum(
             32 * x.size if packed is None else packed.paper_bits(x.shape)
             for x, packed in zip(self.tensors, self.packings, strict=True)
@@ -80,7 +80,7 @@ class Round(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The graph of one step: its table of neighbours, see `Topology`."""
+    """The graph of one step as a table of neighbours, see `Topology`."""
 
     neighbours: Array  # int [A, K]
     weights: Array  # float [A, K]
@@ -89,15 +89,15 @@ class Table(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Network:
-    """A network carries the messages of one step; `Method.step` makes one for each step.
+    """The network of one step, made by `Method.step`.
 
     Attributes:
-      topology: who hears whom.
-      t: how often agents have talked before, int32 [] or a Python integer; it chooses among graphs that take
-        turns.
-      random: the key of this step; None if nobody draws random numbers.
+      topology: the communication graph.
+      t: the number of earlier steps that communicated, int32 [] or a Python integer; on time-varying graphs
+        it chooses the graph.
+      random: the key of this step; None without random numbers.
       conditions: what is lost or late in this step; None: nothing.
-      rounds: one entry per round, written while the step is traced.
+      rounds: one entry per round, recorded while the step is traced.
 
     >>> network = sj.Network(sj.complete(2))
     >>> network.mix(jnp.array([0.0, 2.0])), len(network.rounds)
@@ -122,12 +122,12 @@ class Network:
 
     @property
     def width(self) -> int:
-        """The number of slots K: the largest number of neighbours, and the agent itself."""
+        """The number of slots K: the largest degree plus one, for the agent itself."""
         return self.topology.slots
 
     @property
     def weights(self) -> Array:
-        """The weight of each agent's k-th neighbour in this step, float [A, K]: with faults, as it came."""
+        """The weight of each agent's k-th neighbour in this step, float [A, K], after faults."""
         if self.conditions is None:
             return self.table.weights
         return self.conditions.weights(self.table, self.topology.stochasticity)
@@ -144,11 +144,11 @@ class Network:
 
     @property
     def occupied(self) -> Array:
-        """Which slots hold a neighbour in this step, bool [A, K]; the others are free."""
+        """Which slots hold a neighbour in this step, bool [A, K]; the others are padding."""
         return self._turn([graph.occupied for graph in self.topology.graphs])
 
     def key(self) -> Key | None:
-        """Returns a key for each caller of its own: the n-th call of a step gets the n-th key."""
+        """Returns a new key at each call: the n-th call in a step gets the n-th key; None without keys."""
         self._check_level()
         self._keys += 1
         return None if self.random is None else jax.random.fold_in(self.random, self._keys)
@@ -162,8 +162,8 @@ class Network:
     ) -> Tree:
         """Returns (W - I) x, what a round of gossip adds to each agent, leaves [A, ...].
 
-        Where rows of W sum to one it is a sum of differences between models. Agents that agree get an exact
-        zero, and the rounding of W to the models' dtype does not drive their mean.
+        If rows of W sum to one it is computed as a sum of differences between models. So it is exactly zero
+        at consensus, and the rounding of W to the models' dtype does not make the mean drift.
         """
         return self._weigh(x, sent, mixing, _correction)
 
@@ -175,8 +175,8 @@ class Network:
     def send(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Sends one message over each link: x[i, k] goes to agent i's k-th neighbour; leaves [A, K, ...].
 
-        Returns what came in, [A, K, ...]: [i, k] is the message from i's k-th neighbour, zeros where nothing
-        arrived and in free slots. Slot 0 stays with the agent itself. The graph must be undirected.
+        Returns what arrived, [A, K, ...]: [i, k] is the message from i's k-th neighbour, zeros where nothing
+        arrived and in free slots. Slot 0 is the agent's own. The graph must be undirected.
         """
         self._begin(x, sent, axes=2)
         for path, leaf in jax.tree.leaves_with_path(x):
@@ -196,10 +196,10 @@ class Network:
         return self._own_first(received, jax.tree.map(lambda leaf: leaf[:, 0], x))
 
     def all_reduce(self, x: Tree) -> Tree:
-        """Returns the exact mean over all agents, in everybody's row, leaves [A, ...].
+        """Returns the exact mean over all agents, broadcast to every row, leaves [A, ...].
 
-        It is recorded as a ring of all agents does it, whatever the graph is: each agent sends
-        2 (A - 1) / A times its model. A network with faults refuses it.
+        It is recorded as a ring all-reduce, whatever the graph is: each agent sends 2 (A - 1) / A times its
+        model. With faults it is an error.
         """
         if self.faults is not None:
             raise ArgumentError(f"faults must be None for an average of all agents, got {self.faults!r}")
@@ -209,7 +209,7 @@ class Network:
         return jax.tree.map(lambda leaf, mean: jnp.broadcast_to(mean, leaf.shape), x, consensus(x, present))
 
     def average(self, pairs: Tree) -> Tree:
-        """Returns sum_k w_ik p_ik, [A, ...], of leaves [A, K, ...]; nothing travels."""
+        """Returns sum_k w_ik p_ik, [A, ...], for leaves [A, K, ...]; nothing is sent."""
         self._check_level()
         weights = self.weights
 
@@ -220,7 +220,7 @@ class Network:
         return jax.tree.map(mean, pairs)
 
     def record(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
-        """Writes a round in which `sent` travels into `rounds`; its leaves have `axes` leading axes."""
+        """Records a round in which `sent` is sent; its leaves have `axes` leading axes."""
         self._check_level()
         messages = [sent] if isinstance(sent, Message) else list(sent)
         entries = [(leaf, message.packed) for message in messages for leaf in jax.tree.leaves(message.like)]
@@ -228,12 +228,12 @@ class Network:
         self.rounds.append(Round(tensors, tuple(packed for _, packed in entries)))
 
     def expect_return(self, gradients: Tree) -> None:
-        """Records gradients [A, K, ...] that return, uncompressed, to the owners of the models."""
+        """Records a round in which gradients [A, K, ...] return, uncompressed, to the models' agents."""
         self._returning = len(self.rounds)
         self.record(Message(gradients), axes=2)
 
     def returned(self, sent: Message | Sequence[Message]) -> None:
-        """Replaces what `expect_return` recorded by how the gradients [A, K, ...] really came back."""
+        """Replaces the round recorded by `expect_return` by how the gradients [A, K, ...] really returned."""
         if self._returning is None:
             raise ArgumentError("gradients of pairs must be asked for before they can be returned, got none")
         self.record(sent, axes=2)
@@ -241,21 +241,22 @@ class Network:
         self._returning = None  # the next gradients are recorded anew
 
     def gather_batches(self, x: Tree) -> tuple[Tree, Array]:
-        """Returns others' rows and where to find each, [A, K], for `lifting.on_shards`; see `halo_exchange`.
+        """Returns neighbours' rows and their indices [A, K], for `lifting.on_shards`, see `halo_exchange`.
 
-        Nothing is recorded. A simulation may bring a neighbour's batch to a model where a network brings the
-        model to the batch: the same numbers, and no model is copied. Whoever does so records the models.
+        Nothing is recorded. The simulation moves a neighbour's batch to a model, where a real network sends
+        the model to the batch: the numbers are the same, and no model is copied. The caller records the
+        models.
         """
         self._check_level()
         if self.topology.period == 1:
             return exchange.halo_exchange(self.topology.graphs[0].neighbours, x)
-        # Graphs that take turns bring rows of other places: one shape for all of them is [A, K, ...].
+        # Graphs of different steps gather different rows: the shape they have in common is [A, K, ...].
         heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._heard(x, faults=False))
         own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())
         return heard, jnp.asarray(own * self.width + np.arange(self.width))
 
     def clocks(self, times: Array) -> Array:
-        """Returns the times [A] of each agent's neighbours, [A, K]; nothing travels, nothing is recorded."""
+        """Returns the times [A] of each agent's neighbours, [A, K]; nothing is recorded."""
         heard: Array = self._heard(times, faults=False)
         return heard
 
@@ -267,7 +268,7 @@ class Network:
         return x if self.conditions is None else self.conditions.as_heard(x)
 
     def _own_first(self, received: Tree, own: Tree) -> Tree:
-        """Returns pairs [A, K, ...] whose first slot, the agent itself, is never late."""
+        """Returns `received` [A, K, ...] with the agent's own value, which is never late, in slot 0."""
         if self.faults is None or not self.faults.delay:
             return received
         return jax.tree.map(lambda pairs, own: pairs.at[:, 0].set(own), received, own)
@@ -278,7 +279,7 @@ class Network:
 
     def _weigh(self, x: Tree, sent: Any, mixing: Mixing, apply: Callable[..., Array]) -> Tree:
         self._begin(x, sent, axes=1, check=check_params)
-        # The rounding of bfloat16 would drown what W tells apart.
+        # In bfloat16, rounding would exceed the differences between models.
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
         heard = self._as_heard(wide)
@@ -292,7 +293,7 @@ class Network:
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
     def _begin(self, x: Tree, sent: Any, axes: int, check: Callable[..., None] = check_stacked) -> None:
-        """Begins a round: its argument is checked here, and nowhere else."""
+        """Begins a round: checks its argument and records what is sent."""
         check("x", x, self.topology.size)
         self.record(Message(x) if sent is None else sent, axes)
 
@@ -317,7 +318,7 @@ class Network:
 def mix(topology: Graphs, tree: Tree, mixing: Mixing = "auto", t: Any = 0) -> Tree:
     """Returns W x over the agent axis: every leaf [A, ...] becomes sum_j w_ij leaf[j], [A, ...].
 
-    On graphs that take turns, t is the step.
+    On time-varying graphs, t is the step.
 
     >>> sj.mix(sj.ring(4), jnp.array([0.0, 3.0, 6.0, 3.0]))
     Array([2., 3., 4., 3.], dtype=float32)
@@ -331,9 +332,9 @@ def mix(topology: Graphs, tree: Tree, mixing: Mixing = "auto", t: Any = 0) -> Tr
 def mixing_form(topology: Graphs, mixing: Mixing = "auto") -> Mixing:
     """Returns how W x is computed on a graph: as given, or for "auto" a choice by degree.
 
-    Both give the same numbers, up to rounding. "table" adds up K gathered rows: it reads each neighbour's
-    model once and writes one. "dense" is one einsum with W: it multiplies A times per number, and on several
-    devices needs everybody's models on each of them.
+    Both give the same numbers, up to rounding. "table" sums K gathered rows: it reads each neighbour's
+    model once and writes one. "dense" is one einsum with W: A multiplications per number, and on several
+    devices an all-gather of the models.
 
     >>> sj.mixing_form(sj.ring(100)), sj.mixing_form(sj.complete(100))
     ('table', 'dense')
@@ -345,12 +346,12 @@ def mixing_form(topology: Graphs, mixing: Mixing = "auto") -> Mixing:
 
 
 def _mixed(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
-    """Returns W x, given x and what the neighbours add up to, see `_by_table`."""
+    """Returns W x, given x and the sum over the neighbours, see `_by_table`."""
     return x + differences if rows_sum_to_one else differences
 
 
 def _correction(rows_sum_to_one: bool, x: Array, differences: Array) -> Array:
-    """Returns (W - I) x, given x and what the neighbours add up to, see `_by_table`."""
+    """Returns (W - I) x, given x and the sum over the neighbours, see `_by_table`."""
     return differences if rows_sum_to_one else differences - x
 
 
@@ -361,7 +362,7 @@ def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
     def shard_fn(own: Tree, heard: Tree, rows: Array) -> Tree:
         def leaf(x: Array, heard: Array) -> Array:
             others = heard - heard[:1] if stochastic else heard
-            # HIGHEST: an accelerator's default would round the models themselves to ten bits or so.
+            # HIGHEST: an accelerator's default would round the models to about ten bits.
             summed = jnp.einsum(
                 "ij,j...->i...", rows.astype(x.dtype), others, precision=jax.lax.Precision.HIGHEST
             )
@@ -374,10 +375,10 @@ def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
 
 
 def _by_table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
-    """Adds up the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `_mixed` or `_correction`.
+    """Sums the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `_mixed` or `_correction`.
 
-    `heard` is the tree as the others hear it, and `weights` [A, K] are those of what arrived. Where rows of W
-    sum to one, differences to the own row are added up: the first slot's weight follows from the others.
+    `heard` is the tree as neighbours receive it, and `weights` [A, K] are those of what arrived. If rows of W
+    sum to one, differences to the own row are summed: the first slot's weight follows from the others.
     """
     stochastic = graph.stochasticity != "column"
 
@@ -397,7 +398,7 @@ def _by_table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Cal
 
 
 def _gathered(table: np.ndarray, rows: Tree, arrived: Array) -> Tree:
-    """Returns the rows that a table [A, K] names, as leaves [A, K, ...]; zeros where nothing arrived."""
+    """Returns the rows that a table [A, K] indexes, leaves [A, K, ...]; zeros where nothing arrived."""
 
     def shard_fn(rows: Tree, places: Array, arrived: Array) -> Tree:
         def leaf(x: Array) -> Array:

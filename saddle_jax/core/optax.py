@@ -1,9 +1,9 @@
-"""For users of optax: methods and gossip as gradient transformations, rules made of chains, gradients alone.
+"""optax: methods and gossip as gradient transformations, rules made of transforms, and gradient functions.
 
-A transform here works in two places. Alone, in anybody's `optax.chain` and training loop, it uses the graph
-that it was given. Inside a method, whose rule passes the step to it as `step=`, it uses the network of that
-step: sharding, the books and random numbers are the method's. Both graphs must be equal, up to the idle
-agents that a run on several devices puts behind them.
+A transform here works in two places. Alone, in any `optax.chain` and training loop, it uses the graph that it
+was given. Inside a method, whose rule passes the step to it as `step=`, it uses the network of that step, so
+that sharding, recorded bytes and random numbers are the method's. Both graphs must be equal, up to the idle
+agents that a run on several devices appends.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ from saddle_jax.devices.lifting import on_shards
 
 
 def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "pairs"] = "own") -> Rule[Any]:
-    """Makes a rule from an optax transform whose update contains the gossip.
+    """Makes a rule of an optax transform whose update contains the gossip.
 
     Args:
       transform: an optax transform, such as `optax.chain(optax.adam(1e-3), sj.gossip(topology))`. Its update
         gets the step as `step=`, and `key=` if the method has a key.
-      gradients: its input: each agent's "own" gradient [A, ...], or the gradients of all "pairs"
+      gradients: its input: each agent's "own" gradient [A, ...], or the cross-gradients of all "pairs"
         [A, K, ...], for chains that begin with `sj.neighbourhood_mean`.
 
     >>> graph = sj.complete(2)
@@ -58,14 +58,14 @@ def rule_of(transform: optax.GradientTransformation, gradients: Literal["own", "
 
 
 def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
-    """Makes a method an optax transform: it turns gradients [A, ...] into updates of the models, gossiped.
+    """Converts a method to an optax transform from gradients [A, ...] to updates that include the gossip.
 
-    Momentum, gossip, faults and kinds of steps are the method's own; the gradients are taken by whoever calls
-    it, sharpness-aware ones by `sj.local_gradients(loss_fn, sj.sam(0.05))`.
+    Momentum, gossip, faults and kinds of steps are the method's own. The caller computes the gradients,
+    sharpness-aware ones by `sj.local_gradients(loss_fn, sj.sam(0.05))`.
 
     Args:
       method: one with plain gradients and without timing, which asks for one gradient in a step, at the
-        models that the step began with. Others are refused, some of them by the transform's `init`.
+        models that the step began with. Others raise an error, some of them in the transform's `init`.
 
     Returns:
       A transform of stacked gradients [A, ...]; its update takes `key=` if the method draws random numbers.
@@ -88,7 +88,7 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
     def init_fn(params: Params) -> MethodState:
         on_rows = dataclasses.replace(method, topology=method.topology.padded(_rows(params, method.topology)))
         state = on_rows.init(params)
-        # A step of no cost: it refuses whoever asks for other gradients than there will be.
+        # An abstract step: it raises an error if the method asks for gradients that there will not be.
         jax.eval_shape(
             functools.partial(_taken, on_rows), params, state, params, jax.eval_shape(jax.random.key, 0)
         )
@@ -128,7 +128,7 @@ def _taken(
 
 
 def _check_within(method: Method, step: Step) -> None:
-    """Checks a transform inside the rule of another method, which has the network and counts the steps."""
+    """Checks that a method can run as a transform inside the rule of another, on that one's network."""
     _check_same(step.network.topology, method.topology)
     if len(method.rule.all_kinds) > 1 or method.faults is not None:
         raise ArgumentError(
@@ -140,15 +140,16 @@ def _check_within(method: Method, step: Step) -> None:
 def decentralize(
     optimizer: optax.GradientTransformation, topology: Graphs, gossip: Gossip[Any] | None = None
 ) -> optax.GradientTransformationExtraArgs:
-    """Makes an optax optimizer decentralized: each agent takes its own step, and then neighbours gossip.
+    """Makes an optax optimizer decentralized: each agent takes its own step, followed by a round of gossip.
 
-    The optimizer sees one agent at a time: norms, such as that of `optax.clip_by_global_norm`, do not run
-    over all agents. Gossip follows it, as in `optax.chain(sj.per_agent(optimizer), sj.gossip(topology))`.
+    The optimizer is applied to each agent separately, so that norms, such as that of
+    `optax.clip_by_global_norm`, are per agent. It is
+    `optax.chain(sj.per_agent(optimizer), sj.gossip(topology))`.
 
     Args:
       optimizer: any optax optimizer.
-      topology: who hears whom.
-      gossip: how models travel, such as `sj.choco(sj.top_k(0.3), 0.4)`; None is `sj.exact()`.
+      topology: the communication graph.
+      gossip: such as `sj.choco(sj.top_k(0.3), 0.4)`; None is `sj.exact()`.
 
     Returns:
       A transform of stacked gradients [A, ...]. Its update takes `key=` if a compressor draws random numbers.
@@ -168,16 +169,15 @@ def decentralize(
 def local_gradients(
     loss_fn: LossFn, estimator: GradientEstimator[Any] | None = None
 ) -> Callable[..., Params]:
-    """Makes a function that takes every agent's gradient of its own loss at its own model.
+    """Makes a function that computes every agent's gradient of its own loss at its own model.
 
     Args:
       loss_fn: (params, batch) -> scalar loss of ONE agent, or (loss, aux); no agent axis.
-      estimator: how the gradient of one model is taken, such as `sj.sam(0.05)`; None takes the plain one. It
-        may remember nothing from one step to the next.
+      estimator: a gradient estimator without state, such as `sj.sam(0.05)`; None is the plain gradient.
 
     Returns:
-      A function of stacked params [A, ...] and batch [A, B, ...] that gives gradients [A, ...]. It takes
-      `key=` if the estimator draws random numbers, and `t=`, the step, if not all of its steps are alike.
+      A function of stacked params [A, ...] and batch [A, B, ...] that returns gradients [A, ...]. It takes
+      `key=` if the estimator draws random numbers, and `t=`, the step, if its steps are of several kinds.
 
     >>> gradients = sj.local_gradients(lambda x, d: 0.5 * jnp.sum(x * x * d))
     >>> gradients(jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))
@@ -196,16 +196,16 @@ def local_gradients(
 def cross_gradients(
     loss_fn: LossFn, topology: Graphs, estimator: GradientEstimator[Any] | None = None
 ) -> Callable[..., Params]:
-    """Makes a function that takes every agent's gradients at its own model on its neighbours' batches.
+    """Makes a function that computes every agent's gradients at its own model on its neighbours' batches.
 
     Args:
       loss_fn: the loss of one agent, as in `sj.local_gradients`.
-      topology: who hears whom.
-      estimator: how a gradient is taken, as in `sj.local_gradients`.
+      topology: the communication graph.
+      estimator: a gradient estimator, as in `sj.local_gradients`.
 
     Returns:
-      A function of stacked params [A, ...] and batch [A, B, ...], as of `sj.local_gradients`, that gives
-      gradients [A, K, ...]: [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k].
+      A function of stacked params [A, ...] and batch [A, B, ...], as of `sj.local_gradients`, that returns
+      cross-gradients [A, K, ...]: [i, k] is grad F_j(x_i; d_j) with j = topology.neighbours[i, k].
       `sj.neighbourhood_mean` averages them.
 
     >>> gradients = sj.cross_gradients(lambda x, d: 0.5 * jnp.sum(x * x * d), sj.complete(2))
@@ -251,7 +251,7 @@ def gossip(
     """Adds one round of exact gossip to the updates; it comes after the learning rate in a chain.
 
     Args:
-      topology: who hears whom.
+      topology: the communication graph.
       gamma: averaging rate, a number or a function of the step, see `sj.exact`.
       of: which models are averaged: "updated" ones, x_{t+1/2} = x_t + updates (D-PSGD line 8, QGM
         line 8), or the "current" ones, x_t (NGM line 16).
@@ -259,7 +259,7 @@ def gossip(
 
     Returns:
       A transform of stacked updates [A, ...]; `optax.apply_updates` then gives x_{t+1}. Outside of a method
-      its update takes `t=`, the step, on graphs that take turns and for a gamma that varies.
+      its update takes `t=`, the step, if the graph or gamma varies with it.
 
     >>> x, average = jnp.array([0.0, 2.0]), sj.gossip(sj.complete(2))
     >>> updates, state = average.update(jnp.array([-1.0, 0.0]), average.init(x), x)
@@ -281,12 +281,12 @@ def choco_gossip(
 ) -> optax.GradientTransformationExtraArgs:
     """Adds one round of compressed gossip to the updates; it comes after the learning rate in a chain.
 
-    The models x_{t+1/2} = x_t + updates travel as `sj.choco` says, which explains the other arguments.
+    The models x_{t+1/2} = x_t + updates are averaged as in `sj.choco`, which explains the other arguments.
     Returns a transform of stacked updates [A, ...]. Outside of a method its update takes `key=` if the
-    compressor draws random numbers, and `t=` for a gamma that varies.
+    compressor draws random numbers, and `t=`, the step, if the graph or gamma varies with it.
 
     >>> x, average = jnp.array([[0.0, 1.0], [2.0, 0.0]]), sj.choco_gossip(sj.complete(2), sj.top_k(0.5))
-    >>> average.update(jnp.zeros((2, 2)), average.init(x), x)[0]  # only 1 and 2 travel
+    >>> average.update(jnp.zeros((2, 2)), average.init(x), x)[0]  # only 1 and 2 are sent
     Array([[ 1. , -0.5],
            [-1. ,  0.5]], dtype=float32)
     """
@@ -296,7 +296,7 @@ def choco_gossip(
 
 
 def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """Runs an optax transform that is written for one model on each agent's slice by itself.
+    """Maps an optax transform over the agents: each slice is one model to it.
 
     Element-wise transforms (scale, adam, trace) work on stacked trees as they are. Those that
     reduce over the tree, such as `optax.clip_by_global_norm`, would take one norm over all agents:
@@ -315,7 +315,7 @@ def per_agent(transform: optax.GradientTransformation) -> optax.GradientTransfor
         return jax.vmap(inner.init)(params)
 
     def update_fn(updates: Params, state: Any, params: Params | None = None, **extra: Any) -> Any:
-        extra.pop("step", None)  # an agent by itself meets nobody
+        extra.pop("step", None)  # a single agent has no network
         key = extra.pop("key", None)
         size = jax.tree.leaves(updates)[0].shape[0]
         keys = None if key is None else trees.agent_keys(key, size)
@@ -336,10 +336,10 @@ def on_network(
     pairs: bool = False,
     needs_t: bool = False,
 ) -> optax.GradientTransformationExtraArgs:
-    """Makes a transform whose update is handed a step: the method's, or outside of a method one of its own.
+    """Makes a transform whose update is given a step: the method's, or outside of a method its own.
 
     Args:
-      topology: who hears whom.
+      topology: the communication graph.
       init: x [A, ...] -> state.
       update: (step, updates, state, params) -> (updates, state).
       pairs: whether the updates are gradients of pairs [A, K, ...], which `update` returns over the links.
@@ -377,13 +377,13 @@ def on_network(
 
 
 def _rows(params: Params, topology: Graphs) -> int:
-    """Returns how many agents there are; only the models tell whether a method has idle ones besides."""
+    """Returns the number of agents, with the idle ones that only the models' shapes show."""
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
     return max([topology.size, *(int(shape[0]) for shape in shapes[:1] if shape)])
 
 
 def _check_same(graph: Graphs, own: Graphs) -> None:
-    """Checks that a method's graph is that of a transform in it, up to idle agents behind it."""
+    """Checks that a method's graph is that of a transform in it, up to idle agents at the end."""
     if graph is not own and (graph.size < own.size or graph != own.padded(graph.size)):
         raise ArgumentError(
             f"a method has one topology: it is on {graph.name}, got a transform on {own.name}"
@@ -391,14 +391,14 @@ def _check_same(graph: Graphs, own: Graphs) -> None:
 
 
 def require_params(params: Params | None) -> Params:
-    """Returns the current models [A, ...], without which there is nothing to average."""
+    """Returns the current models [A, ...], or raises an error if update was called without them."""
     if params is None:
         raise ArgumentError("params must be given to update(updates, state, params), got None")
     return params
 
 
 def check_undirected(topology: Any) -> None:
-    """Checks a graph for cross-gradients: whoever gets my model must be able to answer me."""
+    """Checks that a graph is undirected: cross-gradients return over the link that the model came on."""
     check_topology(topology)
     if topology.is_directed:
         raise ArgumentError(f"topology must be undirected to exchange cross-gradients, got {topology.name}")
@@ -419,7 +419,7 @@ def _transform(
 
 
 def _check_updates(updates: Tree, params: Params) -> None:
-    """Checks the updates' shapes: gradients of pairs that nobody averaged would broadcast."""
+    """Checks the updates' shapes: cross-gradients [A, K, ...] that were not averaged would broadcast."""
     for (path, update), x in zip(jax.tree.leaves_with_path(updates), jax.tree.leaves(params), strict=True):
         if update.shape != x.shape:
             raise ArgumentError(

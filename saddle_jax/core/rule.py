@@ -1,14 +1,13 @@
-"""A rule is an algorithm; a step is all that it sees.
+"""A rule is an algorithm, and a step is all that it sees.
 
     rule.step(s, x, state) -> x, state        s.gradient(x)   the agents' gradients, through the estimator
-                                              s.network       the only place where agents meet
+                                              s.network       the only place where agents exchange values
 
-Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So whoever cuts a state
-over devices or stacks it over trials knows which axis is the agents'.
+Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks it. So the agents' axis is
+known when a state is sharded over devices or stacked over trials.
 
-Steps may be of several kinds: local ones and one in which agents communicate, or a first one unlike the
-others. A kind is a small integer that is known when a step is compiled, `s.phase`; each kind is a program of
-its own.
+Steps may be of several kinds: local steps and steps that communicate, or a first step unlike the others. A
+kind is a small integer that is static in the compiled step, `s.phase`; each kind is compiled by itself.
 """
 
 import dataclasses
@@ -27,24 +26,24 @@ from saddle_jax.core.gradients import Oracle
 from saddle_jax.core.network import Message, Network
 from saddle_jax.core.topology import Stochasticity
 
-# What a metric's axes mean: a number, one per agent, one per pair, one per parameter tensor.
+# The axes of a metric: a scalar, one per agent, one per pair, one per parameter tensor.
 Axes = Literal["", "A", "AK", "L"]
 
 
 @dataclasses.dataclass(eq=False)
 class Step:
-    """A step is all that a rule sees of it: models, gradients and the network.
+    """One step as a rule sees it: the agents' gradients and the network.
 
     Attributes:
-      t: the number of the step, int32 []: the only counter of a run, the argument of schedules.
+      t: the number of the step, int32 []: the argument of schedules.
       x: the models that the step began with [A, ...].
-      network: where agents meet.
-      oracle: answers `gradient` and `cross_gradients`.
-      diagnostics: whether to measure what costs extra passes over the parameters.
-      phase: which kind of step this is, a Python integer; see `Rule.kinds`.
-      notes: what was measured, with its axes.
+      network: the network of the step.
+      oracle: computes `gradient` and `cross_gradients`.
+      diagnostics: whether to add metrics that cost extra passes over the parameters.
+      phase: the kind of this step, a Python integer; see `Rule.kinds`.
+      notes: the metrics so far, with their axes.
 
-    >>> step = lambda s, x, state: (x - 0.1 * s.gradient(x), s.t)  # nobody talks
+    >>> step = lambda s, x, state: (x - 0.1 * s.gradient(x), s.t)  # no communication
     >>> method = sj.Method("alone", sj.ring(2), sj.Rule(lambda x: jnp.int32(0), step))
     >>> x = jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
@@ -64,8 +63,8 @@ class Step:
 
         Args:
           x: models [A, ...].
-          along: a direction [A, ...] uphill that the rule has at hand, for estimators that climb along one
-            instead of computing it (`sj.lesam`); the others do not look at it.
+          along: an ascent direction [A, ...] that the rule provides, for estimators that use one instead of
+            computing it (`sj.lesam`); the others ignore it.
         """
         gradient = self.oracle.own(x, along)
         self._note_norms(gradient, "A")
@@ -74,14 +73,14 @@ class Step:
     def cross_gradients(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
         """Returns g_ij = grad F_j(x_i; d_j), [A, K, ...], for every neighbour j of i, itself in slot 0.
 
-        Models go out in one round, and gradients come back in another. They are recorded uncompressed, unless
-        `network.returned` says afterwards how they travelled.
+        Models are sent in one round, and gradients return in another. They are recorded uncompressed, unless
+        `network.returned` is called afterwards with what was really sent.
 
         Args:
           x: models [A, ...].
-          own: where each agent takes its own g_ii; None takes it at x.
-          sent: how the models travel; None sends them as they are, `()` if a round of this step has
-            brought them already.
+          own: the models at which each agent takes its own g_ii; None takes it at x.
+          sent: what is sent in place of the models; None sends them as they are, and `()` sends nothing, if
+            an earlier round of this step has sent them.
         """
         self._send_models(x, sent)
         pairs = self.oracle.pairs(x, own)
@@ -92,9 +91,9 @@ class Step:
         return pairs
 
     def cross_gradient_mean(self, x: Params, own: Params | None = None, sent: Any = None) -> Params:
-        """Returns sum_j w_ij g_ij, [A, ...], the neighbourhood's mean of `cross_gradients`, in less memory.
+        """Returns sum_j w_ij g_ij, [A, ...], the weighted mean of `cross_gradients`, in less memory.
 
-        The gradients come back uncompressed.
+        The gradients return uncompressed.
         """
         self._send_models(x, sent)
         mean = self.oracle.mean(x, own)
@@ -103,7 +102,7 @@ class Step:
         return mean
 
     def note(self, name: str, value: Any, axes: Axes) -> None:
-        """Puts a value into the step's metrics; the second of a name becomes name_2, and so on."""
+        """Adds a value to the step's metrics; the second value of a name becomes name_2, and so on."""
         checks.choice("axes", axes, ("", "A", "AK", "L"))
         names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
         self.notes[next(free for free in names if free not in self.notes)] = (value, axes)
@@ -115,7 +114,7 @@ class Step:
             )
         faults = self.network.faults
         if faults is not None and (faults.is_one_way or faults.delay):
-            # A model goes there and a gradient comes back in the same step.
+            # A model is sent and a gradient returns in the same step.
             raise ArgumentError(
                 f"faults must be symmetric and without delay for cross-gradients, got {faults!r}"
             )
@@ -133,11 +132,11 @@ class Step:
 
 
 class Rule(NamedTuple, Generic[State]):
-    """A rule is an algorithm: a pure pair of functions over stacked trees.
+    """An algorithm, as a pair of pure functions over stacked trees.
 
-    The kind of step t is first_kinds[t] in the first steps, and kinds[t % period] in all others. So
-    `kinds=(0, 0, 1)` makes every third step of kind 1, and `first_kinds=(0,), kinds=(1,)` makes the first
-    step alone of kind 0.
+    The kind of step t is first_kinds[t] in the first steps, and kinds[t % period] in all others. With
+    `kinds=(0, 0, 1)` every third step is of kind 1; with `first_kinds=(0,), kinds=(1,)` only the first step
+    is of kind 0.
 
     >>> step = lambda s, x, state: (s.network.mix(x - 0.1 * s.gradient(x)), state)
     >>> method = sj.Method("mine", sj.complete(2), sj.Rule(lambda x: (), step, requires="doubly"))
@@ -148,15 +147,15 @@ class Rule(NamedTuple, Generic[State]):
 
     init: Callable[[Params], State]  # x [A, ...] -> state
     step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
-    requires: Stochasticity | None = None  # what W must keep; None demands nothing
+    requires: Stochasticity | None = None  # the stochasticity that W must have; None: any
     kinds: tuple[int, ...] = (0,)  # the kinds of the steps of one period
     first_kinds: tuple[int, ...] = ()  # the kinds of the first steps
-    local_kinds: tuple[int, ...] = ()  # the kinds in which nobody communicates: changing graphs wait then
-    restartable: bool = True  # whether the models may be set from outside between two steps, as SlowMo does
+    local_kinds: tuple[int, ...] = ()  # kinds without communication, in which time-varying graphs stay
+    restartable: bool = True  # whether the models may be replaced between two steps, as SlowMo does
 
     @property
     def all_kinds(self) -> tuple[int, ...]:
-        """All kinds of steps that there are, in ascending order."""
+        """All kinds of steps, in ascending order."""
         return tuple(sorted({*self.first_kinds, *self.kinds}))
 
     @property
@@ -169,7 +168,7 @@ class Rule(NamedTuple, Generic[State]):
         return self.first_kinds[t] if t < len(self.first_kinds) else self.kinds[t % len(self.kinds)]
 
     def comm_round(self, t: Any) -> Any:
-        """Counts the steps before step t, a number or traced, in which agents communicated."""
+        """Returns the number of steps before step t, which may be traced, that communicated."""
         if not self.local_kinds:
             return t
         first, period = len(self.first_kinds), len(self.kinds)

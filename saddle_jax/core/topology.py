@@ -1,10 +1,10 @@
-"""Who hears whom with which weight: the mixing matrix W of a graph, kept as a list of links.
+"""Communication graphs and their mixing matrices W, stored as lists of links.
 
-W[i, j] is the weight with which agent i takes in agent j (w_ij in the papers). W is non-negative, and
-it keeps something: the agents' average where it is doubly stochastic, agreement where its rows sum to
-one, the total mass where its columns do. Methods demand what they need of it, see `Topology.stochasticity`.
-All of this is NumPy in float64. Links are made when they are first needed, and W itself, [A, A], only when
-`mixing` is read: a ring of 10,000 agents takes 30,000 numbers.
+W[i, j] is the weight that agent i gives to what it receives from agent j (w_ij in the papers). W is
+non-negative and stochastic: gossip preserves the agents' average if W is doubly stochastic, consensus if its
+rows sum to one, and the total mass if its columns do. Methods require one of these, see
+`Topology.stochasticity`. All of this is NumPy in float64. Links are made when they are first needed, and W
+itself, [A, A], only when `mixing` is read: a ring of 10,000 agents takes 30,000 numbers.
 """
 
 import dataclasses
@@ -21,17 +21,17 @@ from saddle_jax.base.checks import ArgumentError
 
 Stochasticity = Literal["doubly", "row", "column"]
 
-# Rows and columns of W may miss one by this much: float32 matrices are accepted, typos are not.
+# Rows and columns of W sum to one up to this error: float32 matrices are accepted, typos are not.
 _STOCHASTIC_TOLERANCE = 1e-6
 
-# Up to this many agents all eigenvalues are computed; beyond, those that matter.
+# Up to this many agents all eigenvalues are computed; beyond, only those at the ends of the spectrum.
 _DENSE_EIGENVALUES = 1_000
-# Restarts of the plain iteration: enough where the eigenvalues lie apart, as on expanders.
+# Restarts of ARPACK: enough if the eigenvalues are well separated, as on expanders.
 _RESTARTS = 60
 
 
 class Links(NamedTuple):
-    """The positive entries of W, self-weights included, in the order of rows, then columns."""
+    """The positive entries of W, self-weights included, sorted by row, then column."""
 
     receiver: np.ndarray  # int [E]: i
     sender: np.ndarray  # int [E]: j
@@ -42,14 +42,14 @@ class Links(NamedTuple):
 class Topology:
     """A graph of agents with its mixing matrix. Make one with `sj.ring`, `sj.torus`, `sj.from_matrix`, ...
 
-    Graphs are equal if their agents, tables and weights are, whatever they are called.
+    Graphs are equal if their sizes, links and weights are, whatever their names.
 
     Attributes:
       name: the call that makes it, such as "ring(10)".
       size: the number of agents A, idle ones included.
       make_links: makes the links; it is called once, when they are first needed.
-      idle: the number of agents, the last ones, that take no part in anything, see `padded`.
-      width: the least number of slots K, so that graphs that take turns have tables of one shape.
+      idle: the number of idle agents, which are the last ones, see `padded`.
+      width: the least number of slots K, so that the graphs of a `TimeVarying` have tables of one shape.
 
     >>> sj.ring(4)
     ring(4): 4 agents, degree 2, 8 directed links, spectral gap 0.6667
@@ -65,17 +65,17 @@ class Topology:
 
     @property
     def period(self) -> int:
-        """The number of steps after which the graph repeats: one that does not change is a cycle of one."""
+        """The number of steps after which the graph repeats: one, since it does not change."""
         return 1
 
     @property
     def has_fixed_links(self) -> bool:
-        """Whether everybody hears the same agents in all steps, so that something can be kept per link."""
+        """Whether the links are the same in all steps, so that a state per link is possible."""
         return True
 
     @property
     def graphs(self) -> "tuple[Topology, ...]":
-        """The graphs that take turns, one per step: this one alone."""
+        """The graphs of the steps of one period: this one alone."""
         return (self,)
 
     def at(self, t: int) -> "Topology":
@@ -90,20 +90,20 @@ class Topology:
 
     @functools.cached_property
     def mixing(self) -> np.ndarray:
-        """The mixing matrix W, float64 [A, A], read-only and dense: ask for it on small graphs only."""
+        """The mixing matrix W, float64 [A, A], read-only and dense: for small graphs only."""
         mixing = np.zeros((self.size, self.size))
         mixing[self.links.receiver, self.links.sender] = self.links.weight
         return _frozen(mixing)
 
     @property
     def present(self) -> np.ndarray:
-        """Which agents take part, bool [A]: everybody, unless the graph was padded."""
+        """Which agents are not idle, bool [A]: all, unless the graph was padded."""
         return np.arange(self.size) < self.size - self.idle
 
     def padded(self, size: int) -> "Topology":
-        """Returns the same graph with idle agents behind it, `size` agents in all, to share among devices.
+        """Returns the same graph with idle agents appended, `size` in all, to divide them among devices.
 
-        An idle agent hears nobody, is heard by nobody, and is left out of averages and metrics.
+        An idle agent has no links and is left out of averages and metrics.
         """
         size = checks.whole("size", size, at_least=self.size)
         extra = np.arange(self.size, size)
@@ -121,42 +121,42 @@ class Topology:
 
     @property
     def slots(self) -> int:
-        """The number of slots K in the tables: the largest number of neighbours, and the agent itself."""
+        """The number of slots K in the tables: the largest degree plus one, for the agent itself."""
         return int(self.neighbours.shape[1])
 
     @functools.cached_property
     def _others(self) -> np.ndarray:
-        """Which links lead from one agent to another, bool [E]."""
+        """Which links are not self-loops, bool [E]."""
         others: np.ndarray = self.links.receiver != self.links.sender
         return others
 
     @functools.cached_property
     def is_directed(self) -> bool:
-        """Whether an agent hears another that does not hear it."""
+        """Whether some link has no link in the opposite direction."""
         receiver, sender, _ = self.links
         forth, back = receiver * self.size + sender, sender * self.size + receiver
         return not np.array_equal(np.sort(forth), np.sort(back))
 
     @functools.cached_property
     def is_symmetric(self) -> bool:
-        """Whether the matrix W equals its transpose."""
+        """Whether W equals its transpose."""
         matrix = self._sparse()
         return bool(abs(matrix - matrix.T).max() == 0) if self.size > 1 else True
 
     @functools.cached_property
     def is_tree(self) -> bool:
-        """Whether the graph is undirected and connected, and has no circle: one link fewer than agents."""
+        """Whether the graph is undirected, connected and without cycles: one link fewer than agents."""
         links, count = int(self._others.sum()), self.size - self.idle
         return not self.is_directed and links == 2 * (count - 1) and are_connected(self)
 
     @functools.cached_property
     def degree(self) -> np.ndarray:
-        """The number of others that each agent hears, int [A]; on undirected graphs, its neighbours."""
+        """The in-degree, int [A]: the number of other agents that each agent receives from."""
         return _frozen(np.bincount(self.links.receiver[self._others], minlength=self.size))
 
     @functools.cached_property
     def out_degree(self) -> np.ndarray:
-        """The number of others that hear each agent, int [A]; directed graphs differ from `degree` here."""
+        """The out-degree, int [A]: the number of other agents that each agent sends to."""
         return _frozen(np.bincount(self.links.sender[self._others], minlength=self.size))
 
     @functools.cached_property
@@ -174,7 +174,7 @@ class Topology:
 
     @property
     def neighbours(self) -> np.ndarray:
-        """The agents that agent i hears, int [A, K]: itself first, then the others in ascending order.
+        """The agents that agent i receives from, int [A, K]: itself first, then the others, ascending.
 
         K is the largest degree plus one. Agents with fewer neighbours fill their free slots
         with themselves, at weight zero.
@@ -183,7 +183,7 @@ class Topology:
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights of W in the layout of `neighbours`, float64 [A, K]; free slots weigh zero."""
+        """The weights of W in the layout of `neighbours`, float64 [A, K]; zero in free slots."""
         return self._tables[1]
 
     @functools.cached_property
@@ -194,9 +194,9 @@ class Topology:
 
     @functools.cached_property
     def back(self) -> np.ndarray:
-        """The slot of agent i in the row of its k-th neighbour, where messages for i lie, int [A, K].
+        """The slot of agent i in the row of its k-th neighbour, where messages for i are, int [A, K].
 
-        It is 0 for the agent itself. Only undirected graphs have it: there everybody I hear hears me.
+        It is 0 for the agent itself. Only undirected graphs have it.
         """
         if self.is_directed:
             raise ArgumentError(f"topology must be undirected for messages per link, got {self.name}")
@@ -211,10 +211,10 @@ class Topology:
 
     @functools.cached_property
     def stochasticity(self) -> Stochasticity:
-        """The property of the models that a round of gossip with W keeps, whatever the models are.
+        """Which of W's sums are one, and so what a round of gossip preserves.
 
-        "doubly": the agents' mean (rows and columns sum to one); "row": agreement, but not the mean;
-        "column": the agents' sum, but not agreement (push-sum's column-stochastic W).
+        "doubly": rows and columns, the agents' mean; "row": rows alone, consensus but not the mean;
+        "column": columns alone, the agents' sum but not consensus (push-sum).
         """
         row, column = (np.abs(sums - 1).max() <= _STOCHASTIC_TOLERANCE for sums in self._sums)
         if row and column:
@@ -242,7 +242,7 @@ class Topology:
 
     @functools.cached_property
     def spectral_gap(self) -> float:
-        """The gap 1 - |lambda_2|, lambda_2 the second eigenvalue of W by modulus; 1: one round averages."""
+        """The gap 1 - |lambda_2|, lambda_2 the second largest eigenvalue of W by modulus."""
         matrix = self._sparse()
         if matrix.shape[0] == 1:
             return 1.0
@@ -250,7 +250,7 @@ class Topology:
 
     @functools.cached_property
     def smallest_eigenvalue(self) -> float:
-        """The smallest eigenvalue of a symmetric W: near -1, neighbours swap their models back and forth."""
+        """The smallest eigenvalue of a symmetric W; near -1, gossip oscillates between neighbours."""
         if not self.is_symmetric:
             raise ArgumentError(f"topology must have a symmetric W for its eigenvalues, got {self.name}")
         return smallest_eigenvalue(self._sparse())
@@ -280,11 +280,11 @@ class Topology:
 def from_links(
     name: str, size: int, receiver: Any, sender: Any, weight: Any, connected: bool = True
 ) -> Topology:
-    """Makes a topology from the positive entries of W; checks that it keeps something and is connected."""
+    """Makes a topology from the positive entries of W; checks that W is stochastic and connected."""
     order = np.lexsort((sender, receiver))
     links = Links(np.asarray(receiver)[order], np.asarray(sender)[order], np.asarray(weight, float)[order])
     topology = Topology(name, size, lambda: links)
-    _ = topology.stochasticity  # raises an error where W keeps nothing
+    _ = topology.stochasticity  # raises an error if W is not stochastic
     if connected:
         require_connected(topology)
     return topology
@@ -294,10 +294,10 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
     """Makes a topology from a mixing matrix of your own [A, A], symmetric or not.
 
     Args:
-      W: non-negative, with rows or columns that sum to one; W[i, j] > 0 means that agent i hears agent j.
+      W: non-negative, with rows or columns that sum to one; W[i, j] > 0 if agent i receives from agent j.
       name: the topology's name (default "matrix").
-      connected: False accepts what alone never brings all models together: graphs of several parts, such
-        as W = I, and those that pass models on in a circle.
+      connected: False accepts graphs that alone never reach consensus: disconnected ones, such as W = I, and
+        periodic ones, which pass models on in a cycle.
 
     Raises:
       ArgumentError: W lacks a property; the message says which one, and where.
@@ -328,13 +328,13 @@ def from_matrix(W: Any, name: str | None = None, *, connected: bool = True) -> T
 
 
 def require_connected(*graphs: Topology) -> None:
-    """Checks that everybody can reach everybody over the links of all these graphs together."""
+    """Checks that the union of these graphs is strongly connected."""
     if (parts := _parts(*graphs)) > 1:
         raise ArgumentError(f"W must describe a connected graph, got {parts} separate parts")
 
 
 def are_connected(*graphs: Topology) -> bool:
-    """Tells whether everybody can reach everybody over the links of all these graphs together."""
+    """Returns whether the union of these graphs is strongly connected."""
     return _parts(*graphs) == 1
 
 
@@ -353,16 +353,16 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-# ---- graphs that take turns, one per step ----
+# ---- time-varying graphs ----
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TimeVarying:
-    """Graphs of the same agents that take turns, one per step; make one with `sj.alternate`.
+    """A periodic sequence of graphs of the same agents, one per step; made by `sj.alternate`.
 
     Attributes:
       graphs: the topologies in their order; all have tables [A, K] of one shape.
-      given_name: the call that makes them; without it, the name lists the graphs.
+      given_name: the call that makes them; if None, the name lists the graphs.
 
     >>> sj.alternate(sj.ring(4), sj.complete(4)).at(3).name
     'complete(4)'
@@ -393,37 +393,37 @@ class TimeVarying:
 
     @property
     def has_fixed_links(self) -> bool:
-        """Whether everybody hears the same agents in all steps, so that something can be kept per link."""
+        """Whether the links are the same in all steps, so that a state per link is possible."""
         first = self.graphs[0]
         return all(np.array_equal(first.neighbours, graph.neighbours) for graph in self.graphs)
 
     def at(self, t: int) -> Topology:
-        """Returns the graph whose turn is step t."""
+        """Returns the graph of step t."""
         return self.graphs[t % self.period]
 
     @property
     def idle(self) -> int:
-        """The number of agents, the last ones, that take no part in anything, see `Topology.padded`."""
+        """The number of idle agents, which are the last ones, see `Topology.padded`."""
         return self.graphs[0].idle
 
     @property
     def present(self) -> np.ndarray:
-        """Which agents take part in the run, bool [A]."""
+        """Which agents are not idle, bool [A]."""
         return self.graphs[0].present
 
     def padded(self, size: int) -> "TimeVarying":
-        """Returns the same graphs with idle agents behind them, `size` agents in all."""
+        """Returns the same graphs with idle agents appended, `size` in all."""
         graphs = tuple(graph.padded(size) for graph in self.graphs)
         return dataclasses.replace(self, graphs=graphs)
 
     @property
     def is_directed(self) -> bool:
-        """Whether in some step an agent hears another that does not hear it."""
+        """Whether some of the graphs is directed."""
         return any(graph.is_directed for graph in self.graphs)
 
     @functools.cached_property
     def stochasticity(self) -> Stochasticity:
-        """The property of the models that every one of the graphs keeps, see `Topology.stochasticity`."""
+        """The stochasticity that all graphs have in common, see `Topology.stochasticity`."""
         kinds: set[Stochasticity] = {graph.stochasticity for graph in self.graphs}
         if len(kinds) == 1:
             return kinds.pop()
@@ -434,9 +434,9 @@ class TimeVarying:
 
     @functools.cached_property
     def spectral_gap(self) -> float:
-        """The mean gap of a step, 1 - s^(1 / period), s what a whole period leaves of a disagreement.
+        """The mean gap per step, 1 - s^(1 / period), s the factor by which a period contracts disagreement.
 
-        s is the second singular value of the product of all W; if they keep rows or mass alone, the
+        s is the second singular value of the product of all W; if they are not doubly stochastic, the
         second largest modulus of its eigenvalues.
         """
         if self.size - self.idle == 1:
@@ -476,12 +476,12 @@ class TimeVarying:
 def alternate(
     *graphs: Topology | TimeVarying, name: str | None = None, connected: bool = True
 ) -> TimeVarying:
-    """Lets graphs take turns, one per step, again and again: `at(t)` is the graph of step t.
+    """Makes a time-varying graph that cycles through the given ones, one per step.
 
     Args:
       graphs: graphs of the same agents; each by itself may be disconnected.
-      name: the name of them all; without one, it lists their names.
-      connected: whether the links of all graphs together must connect the agents.
+      name: the name of the result; if None, it lists their names.
+      connected: whether the union of all graphs must be connected.
 
     >>> sj.alternate(sj.ring(4), sj.isolated(4))  # gossip in every other step
     alternate(ring(4), isolated(4)): 4 agents, period 2, 8 + 0 directed links, spectral gap 0.4226 per step
@@ -495,7 +495,7 @@ def alternate(
         raise ArgumentError(f"graphs must have the same agents, got sizes {sorted(sizes)}")
     slots = max(turn.slots for turn in turns)
     joined = TimeVarying(tuple(turn.widened(slots) for turn in turns), name)
-    _ = joined.stochasticity  # raises an error where they keep different things
+    _ = joined.stochasticity  # raises an error if the graphs have none in common
     if connected:
         require_connected(*turns)
     return joined
@@ -509,7 +509,7 @@ def check_topology(topology: Any) -> None:
     checks.instance("topology", topology, (Topology, TimeVarying), "sj.ring(10)")
 
 
-# ---- the eigenvalues of W: how fast gossip settles, and whether it does ----
+# ---- the eigenvalues of W: whether gossip converges, and how fast ----
 
 
 def second_modulus(matrix: Any, symmetric: bool) -> float:
@@ -532,10 +532,10 @@ def smallest_eigenvalue(matrix: Any) -> float:
 
 
 def second_of_product(matrices: Sequence[Any], average: bool) -> float:
-    """Returns how much of a disagreement is left, at most, after gossip with one matrix after the other.
+    """Returns the factor by which gossip with these matrices in turn contracts disagreement.
 
-    Where they keep the average this is the second singular value of their product, and otherwise the
-    second largest modulus of its eigenvalues, which holds in the long run.
+    If they preserve the average it is the second singular value of their product, and otherwise the
+    second largest modulus of its eigenvalues, which is the asymptotic factor.
     """
     count = matrices[0].shape[0]
     if count <= _DENSE_EIGENVALUES:
@@ -574,7 +574,7 @@ def _smallest(matrix: Any) -> float:
 
 
 def _least_possible(matrix: Any) -> float:
-    """Returns Gershgorin's bound on all eigenvalues: 2 w_ii - 1 for the smallest weight for oneself."""
+    """Returns Gershgorin's lower bound on all eigenvalues: 2 w_ii - 1 for the smallest self-weight."""
     return float(2 * matrix.diagonal().min() - 1)
 
 
@@ -586,7 +586,7 @@ def _at_the_end(matrix: Any, count: int, which: str, beyond: float) -> np.ndarra
             matrix, which=which, ncv=40, maxiter=_RESTARTS, tol=1e-9, **options
         )
     except sparse.linalg.ArpackNoConvergence:
-        # At the ends the eigenvalues of rings and tori crowd: shift and invert there. Graphs on which this
-        # fills the memory, those without small cuts, have their eigenvalues apart.
+        # Eigenvalues of rings and tori cluster at the ends of the spectrum: shift-invert there. Graphs whose
+        # factorization would fill the memory, those without small cuts, have well-separated eigenvalues.
         values = sparse.linalg.eigsh(sparse.csc_array(matrix), sigma=beyond, which="LM", **options)
     return values

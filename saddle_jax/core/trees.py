@@ -1,7 +1,7 @@
 """Algebra over stacked trees: every leaf is [A, ...], one slice per agent.
 
-Reductions here run within each agent. The norms of optax and of jax.tree see one big tree and
-would mix the agents: clipping or SAM with those is the likeliest silent bug of such a simulator.
+Reductions here run within each agent. The norms of optax reduce over the whole tree and would mix the
+agents: clipping or SAM with those is the likeliest silent bug of such a simulator.
 """
 
 import functools
@@ -31,7 +31,7 @@ def tree_map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
 
 
 def zeros_like(tree: Any) -> Any:
-    """Makes zeros in the shape of a tree, placed on the devices as the tree is."""
+    """Returns zeros with the shapes, dtypes and sharding of a tree."""
     return jax.tree.map(jnp.zeros_like, tree)
 
 
@@ -45,7 +45,7 @@ def replicate(params: Params, size: int) -> Params:
 
     def stack(x: Any) -> Array:
         x = jnp.asarray(x)
-        x = x.astype(x.dtype)  # a Python number's dtype is weak: it would change at the first step
+        x = x.astype(x.dtype)  # drops the weak type of a Python number, which would change at the first step
         return jnp.repeat(x[None], size, axis=0)
 
     return jax.tree.map(stack, params)
@@ -54,7 +54,7 @@ def replicate(params: Params, size: int) -> Params:
 def consensus(params: Params, present: Any = None) -> Params:
     """Averages the agents' models to the consensus model x-bar: leaves [A, ...] become [...].
 
-    Agents that are not `present`, bool [A], are left out, see `Topology.present`.
+    Agents that are not `present`, bool [A], are not counted, see `Topology.present`.
 
     >>> sj.consensus({"w": jnp.array([[0.0, 0.0], [6.0, 8.0]])})
     {'w': Array([3., 4.], dtype=float32)}
@@ -63,7 +63,7 @@ def consensus(params: Params, present: Any = None) -> Params:
 
 
 def consensus_distance(params: Params, present: Any = None) -> Array:
-    """Measures how far the agents are from their average, sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar.
+    """Returns the consensus distance sqrt(1/A sum_i ||x_i - x-bar||^2), a scalar.
 
     >>> sj.consensus_distance({"w": jnp.array([[0.0, 0.0], [6.0, 8.0]])})
     Array(5., dtype=float32)
@@ -92,12 +92,12 @@ def agent_norms(tree: Any, axes: int = 1) -> Array:
 
 
 def layer_norms(tree: Any, axes: int = 1) -> Array:
-    """Returns ||x_i|| of each leaf alone, in jax.tree.leaves' order: [L, A], or [L, A, K] with axes=2."""
+    """Returns ||x_i|| for each leaf, in the order of jax.tree.leaves: [L, A], or [L, A, K] with axes=2."""
     return jnp.stack([agent_norms(leaf, axes) for leaf in jax.tree.leaves(tree)])
 
 
 def mean_by_layer(values: Array, present: Any = True) -> Array:
-    """Averages [L, A] or [L, A, K] over the agents or pairs that are `present` to [L]; NaN where none is."""
+    """Averages [L, A] or [L, A, K] over the agents or pairs that are `present`: [L], NaN without any."""
     return jnp.mean(values, axis=tuple(range(1, values.ndim)), where=jnp.broadcast_to(present, values.shape))
 
 
@@ -120,7 +120,7 @@ def inner_products(left: Any, right: Any, axes: int = 1) -> Array:
 
 
 def scale_slices(tree: Any, scales: Array) -> Any:
-    """Multiplies each agent's slice by its own number; `scales` is [A], or [A, K] for [A, K, ...]."""
+    """Multiplies each agent's slice by its own scale; `scales` is [A], or [A, K] for leaves [A, K, ...]."""
 
     def scale(x: Array) -> Array:
         return x * scales.reshape(scales.shape + (1,) * (x.ndim - scales.ndim)).astype(x.dtype)
@@ -130,11 +130,11 @@ def scale_slices(tree: Any, scales: Array) -> Any:
 
 @jax.custom_jvp
 def in_memory(tree: Any) -> Any:
-    """Returns the tree itself, computed once and stored: XLA does not compute it again for each reader.
+    """Returns the tree itself, stored: XLA must not compute it again in each fusion that reads it.
 
-    XLA:CPU copies a cheap expression into every fusion that reads it: the half step of all models was
-    computed anew for each neighbour. It drops an optimization barrier before it fuses, but only then: here
-    the barrier hides that a loop over the stored tensor never runs.
+    XLA:CPU duplicates a cheap expression into every fusion that reads it, so that x - eta g of all models was
+    computed again for each neighbour. It removes optimization barriers before fusion, so one on the tensor
+    does not help. Here the barrier hides from XLA that a loop over the tensor runs zero times.
     """
     if not policy.recomputes_cheap_expressions():
         return jax.lax.optimization_barrier(tree)
@@ -152,12 +152,12 @@ def _in_memory_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]
 
 
 def agent_keys(key: Key, size: int) -> Key:
-    """Makes one key per agent [A]; agent i's depends on (key, i) alone, not on the number of agents."""
+    """Returns one key per agent [A]; agent i's depends on (key, i) alone, not on the number of agents."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(size))
 
 
 def zeros_of_pairs(params: Params, slots: int) -> Params:
-    """Makes zeros [A, K, ...] for parameters [A, ...], placed on the devices as those are; slots is K."""
+    """Returns zeros [A, K, ...] for parameters [A, ...], sharded as those are; slots is K."""
 
     def zeros(x: Array) -> Array:
         return jnp.repeat(jnp.zeros_like(x)[:, None], slots, axis=1)
@@ -190,7 +190,7 @@ def check_stacked(name: str, tree: Any, size: int) -> None:
 
 
 def scalars_like(numbers: Mapping[str, Any], params: Params) -> dict[str, Array]:
-    """Makes arrays [] of numbers, of the dtype of the parameters."""
+    """Converts numbers to arrays [] of the dtype of the parameters."""
     dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(params)]
     dtype = next((each for each in dtypes if jnp.issubdtype(each, jnp.floating)), jnp.dtype(jnp.float32))
     return {name: jnp.asarray(number, dtype) for name, number in numbers.items()}

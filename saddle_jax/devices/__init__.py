@@ -1,1 +1,1 @@
-"""Where agents are computed: lifting, exchange, placement, processes, and what each machine does best."""
+"""Devices and processes: vmap and shard_map over agents, exchange of rows, placement, hardware policy."""

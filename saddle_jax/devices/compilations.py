@@ -1,4 +1,4 @@
-"""What JAX compiles: which programs, and where they are kept for the next start."""
+"""Compilations of JAX: which programs are compiled, and their persistent cache."""
 
 import contextlib
 import hashlib
@@ -13,13 +13,13 @@ import jaxlib
 from saddle_jax.base import files
 from saddle_jax.base.checks import ArgumentError
 
-_COMPILED = "/jax/core/compile/backend_compile_duration"  # what JAX calls the end of a compilation
-_LARGEST = 10**9  # bytes that are kept
+_COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event at the end of a compilation
+_LARGEST = 10**9  # bytes of the cache
 
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
-    """Lists, while entered, each program that JAX compiles or takes from its cache on disk: "jit(step)"."""
+    """Collects the names, such as "jit(step)", of programs that JAX compiles or loads from its disk cache."""
     programs: list[str] = []
 
     def note(event: str, duration_secs: float, **about: str | int) -> None:
@@ -34,10 +34,10 @@ def compilations() -> Iterator[list[str]]:
 
 
 def keep_compiled() -> str | None:
-    """Keeps compiled programs in the user's cache folder for the next start; returns why not, if it cannot.
+    """Enables JAX's compilation cache in the user's cache folder; returns the reason if it cannot, else None.
 
-    JAX's own variables win: JAX_COMPILATION_CACHE_DIR names another folder, and
-    JAX_ENABLE_COMPILATION_CACHE=0 keeps nothing. Call it before anything is compiled.
+    JAX's own variables take precedence: JAX_COMPILATION_CACHE_DIR names another folder, and
+    JAX_ENABLE_COMPILATION_CACHE=0 disables the cache. Call it before anything is compiled.
     """
     config: Any = jax.config  # its options have no types
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
@@ -48,25 +48,25 @@ def keep_compiled() -> str | None:
         return str(error)
     _remove_oldest(folder.parent)
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start compiles many small ones
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a run has many small programs
     return None
 
 
 def used_folder() -> pathlib.Path | None:
-    """Returns the folder that JAX keeps compiled programs in; None if it keeps none."""
+    """Returns the folder of JAX's compilation cache; None if it is disabled."""
     config: Any = jax.config
     named = config.jax_compilation_cache_dir if config.jax_enable_compilation_cache else None
     return pathlib.Path(named) if named else None
 
 
 def compiled_folder() -> pathlib.Path:
-    """Returns the folder of compiled programs for this jaxlib and kind of CPU, which a shared home needs."""
+    """Returns the cache folder for this jaxlib and kind of CPU: machines may share a home folder."""
     cpu = hashlib.sha256(_cpu().encode()).hexdigest()[:12]
     return files.cache_folder() / "compiled" / f"jaxlib-{jaxlib.__version__}-{platform.machine()}-{cpu}"
 
 
 def _cpu() -> str:
-    """Names the CPU and what it can do, as far as the system tells."""
+    """Returns the CPU's model and features, if the system reports them."""
     with contextlib.suppress(OSError):
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
         return "\n".join(sorted({x for x in lines if x.startswith(("model name", "flags", "Features"))}))
@@ -74,9 +74,9 @@ def _cpu() -> str:
 
 
 def _remove_oldest(folder: pathlib.Path, largest: int = _LARGEST) -> None:
-    """Removes what was not used for the longest time, until no more than `largest` bytes are left.
+    """Removes the least recently used files until at most `largest` bytes are left.
 
-    JAX can do so itself where the package filelock is installed, with a lock around every look-up.
+    JAX does so itself if the package filelock is installed, with a lock around every look-up.
     """
     kept = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
     excess = sum(found.st_size for _, found in kept) - largest

@@ -1,9 +1,9 @@
-"""The exchange of rows between devices: only the rows that the graph asks for move.
+"""Halo exchange between devices: only the rows that the graph needs are sent.
 
-The agents of a mesh axis are cut into shards of S = A / D consecutive agents. `halo_exchange` gives every
-shard its own rows and those of other shards that its agents read: on a ring these are the two next to its
-borders, for any S. There is one collective-permute for each distance between two devices. It moves the rows
-of all tensors, packed into one matrix per dtype. Where nearly everything would have to move, there is one
+The agents are divided over a mesh axis into shards of S = A / D consecutive agents. `halo_exchange` gives
+every shard its own rows and those of other shards that its agents read: on a ring these are the two next to
+its ends, for any S. There is one collective-permute for each distance between two devices. It sends the rows
+of all tensors, packed into one matrix per dtype. If nearly all rows would have to be sent, there is one
 all-gather instead.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from saddle_jax.base.types import Array
 from saddle_jax.devices import lifting
 
-# From this share of all other shards' rows upwards, an all-gather moves little more and needs no packing.
+# From this fraction of all other shards' rows on, an all-gather sends little more and needs no packing.
 _NEARLY_ALL = 0.75
 
 
@@ -29,9 +29,9 @@ class Plan:
     Attributes:
       sent: for each distance r between devices, the rows that device d sends to device d + r, int [D, M_r];
         a device with fewer rows to send repeats its first. Empty with an all-gather.
-      senders: what agent i reads, int [A, K], as positions in the rows of its shard after the exchange: its
-        own rows first, then those received in the order of `sent`; with an all-gather, all rows.
-      gathers: whether every device receives everything.
+      senders: the rows that agent i reads, int [A, K], as indices into the rows of its shard after the
+        exchange: the shard's own rows, then those received in the order of `sent`; with an all-gather, all.
+      gathers: whether it is an all-gather.
     """
 
     sent: dict[int, np.ndarray]
@@ -83,15 +83,15 @@ def _plan(content: bytes, shape: tuple[int, ...], dtype: str, rows: int, devices
 
 
 def halo_exchange(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
-    """Brings every shard the rows that its agents read, and says where each agent finds them.
+    """Sends every shard the rows that its agents read, and returns their indices there.
 
     Args:
       table: int [A, K], the rows that each agent reads.
-      tree: leaves [rows, ...], cut over the devices as the agents are.
+      tree: leaves [rows, ...], sharded over the devices as the agents are.
 
     Returns:
-      A tree and places [A, K], both for `lifting.on_shards`: inside it `leaf[places[:, k]]` are the rows that
-      the table's k-th column names. Without a mesh: the tree itself and the table.
+      A tree and indices [A, K], both for `lifting.on_shards`: inside it `leaf[indices[:, k]]` are the rows of
+      the table's k-th column. Without a mesh: the tree itself and the table.
     """
     devices = lifting.shards()
     if devices == 1:
@@ -111,7 +111,7 @@ def halo_exchange(table: np.ndarray, tree: Any) -> tuple[Any, Array]:
 
 
 def everything(tree: Any) -> Any:
-    """Gives every shard all agents' rows, for `lifting.on_shards`; without a mesh returns the tree itself."""
+    """Gathers all agents' rows on every shard, for `lifting.on_shards`; without a mesh the tree itself."""
     return tree if lifting.shards() == 1 else lifting.on_shards(_gather)(tree)
 
 
@@ -120,7 +120,7 @@ def _gather(tree: Any) -> Any:
 
 
 def _send(distance: int, devices: int, tree: Any, rows: Array) -> Any:
-    """Sends rows [M] of this shard to the device `distance` further on; returns those received, [M, ...]."""
+    """Sends rows [M] of this shard to the device `distance` ahead; returns those received, [M, ...]."""
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: x[rows], tree))
     routes = [(d, (d + distance) % devices) for d in range(devices)]
     received = list(leaves)

@@ -1,10 +1,9 @@
-"""How the processes of one run find each other and agree, on one machine or many.
+"""Runs of several processes, on one machine or many: how they connect and agree.
 
-`join` is called once, before JAX is used: by flags, or by what SLURM, Open MPI and others set. Then every
-process runs the same program on its own devices, by JAX's own distributed runtime. Only process 0 writes. It
-sends the others whatever it reads from the run's folder and decides on, so that all of them take the same
-branches. What one process cannot do, none does: see `agreement`. Everything that is agreed on goes through
-`gather`.
+`join` is called once, before JAX is used, with flags or with what SLURM, Open MPI and others set. Then every
+process runs the same program on its own devices, in JAX's distributed runtime. Only process 0 writes. It
+broadcasts whatever it reads from the run's folder and decides on, so that all processes take the same
+branches. An error in one process is raised in all, see `agreement`. All of this goes through `gather`.
 """
 
 import contextlib
@@ -33,12 +32,12 @@ from saddle_jax.base.checks import ArgumentError, spells_whole
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.placement import in_turn
 
-# How many seconds it may take until a file that one machine has written is visible on another.
+# Seconds until a file that one machine has written must be visible on another.
 _FILE_APPEARS = 30.0
 
 
 class AgreedError(RunError):
-    """An error that every process of the run has met, so that all of them end in good order."""
+    """An error that every process of the run has raised, so that all of them can exit normally."""
 
 
 def writes() -> bool:
@@ -47,7 +46,7 @@ def writes() -> bool:
 
 
 def gather(text: str) -> list[str]:
-    """Returns the texts of all processes, in their order. All must call it, and wait for each other here."""
+    """Returns the texts of all processes, in their order; a collective, which all processes must call."""
     if jax.process_count() == 1:
         return [text]
     from jax.experimental.multihost_utils import process_allgather
@@ -63,7 +62,7 @@ def gather(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def agreement() -> Iterator[None]:
-    """Raises the first error of any process on all of them: what one cannot do, none does."""
+    """Raises the first error of any process in all of them."""
     if jax.process_count() == 1:
         yield
         return
@@ -82,7 +81,7 @@ def agreement() -> Iterator[None]:
 
 
 def one_for_all(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function on process 0 alone and returns its result on all. JSON must be able to hold it."""
+    """Calls a function on process 0 alone and returns its result, which must be JSON, on all."""
     if jax.process_count() == 1:
         return function(*arguments)
     with agreement():
@@ -91,7 +90,7 @@ def one_for_all(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def check_same(values: dict[str, Any]) -> None:
-    """Checks that all processes have the same value for every name that any of them has."""
+    """Checks that all processes have the same names and values."""
     text = json.dumps(values)
     if len(set(gather(hashlib.sha256(text.encode()).hexdigest()))) == 1:
         return
@@ -107,7 +106,7 @@ def check_same(values: dict[str, Any]) -> None:
 
 
 def check_shared(folder: pathlib.Path) -> None:
-    """Checks that all processes see the same folder, with a file that process 0 writes there for a moment."""
+    """Checks that all processes see the same folder, by a temporary file that process 0 writes there."""
     if jax.process_count() == 1:
         return
     token = folder / f".shared-{one_for_all(lambda: os.urandom(8).hex())}"
@@ -125,24 +124,24 @@ def check_shared(folder: pathlib.Path) -> None:
                     )
                 time.sleep(0.1)
                 with contextlib.suppress(OSError):
-                    os.listdir(folder)  # makes a network file system look again
+                    os.listdir(folder)  # makes a network file system refresh its cache
     finally:
         if writes():
             token.unlink(missing_ok=True)
 
 
 class Vote:
-    """Finds out whether any process was asked to stop. An answer comes one question late: no device waits."""
+    """Whether any process was asked to stop; answered one call late, so that no device waits."""
 
     def __init__(self) -> None:
         self._last: Any = None
 
     def __call__(self, mine: bool, due: bool) -> bool:
-        """Returns whether any process said yes at the previous question: the same answer on all processes.
+        """Returns whether any process said yes at the previous call, the same on all processes.
 
         Args:
-          mine: what this process answers.
-          due: whether to ask now; all processes must give the same.
+          mine: the vote of this process.
+          due: whether to vote now; it must be the same on all processes.
         """
         if jax.process_count() == 1:
             return mine
@@ -157,16 +156,16 @@ class Vote:
 
 @functools.cache
 def _ballot() -> tuple[NamedSharding, Any]:
-    """Returns the sharding of one vote per device, and the program that finds out whether one is yes."""
+    """Returns the sharding of one vote per device, and the program that computes whether one is yes."""
     mesh = Mesh(np.array(jax.devices()), "all")
     everywhere = NamedSharding(mesh, PartitionSpec())
     return NamedSharding(mesh, PartitionSpec("all")), jax.jit(jnp.any, out_shardings=everywhere)
 
 
 def is_lost(error: BaseException) -> bool:
-    """Returns whether an error is JAX's way to say that another process cannot be reached.
+    """Returns whether an error of JAX means that another process cannot be reached.
 
-    The text says it, whatever the class is: the same failure comes as a JaxRuntimeError and as a ValueError.
+    It is recognised by its text: the same failure is raised as a JaxRuntimeError and as a ValueError.
     """
     signs = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED")
     return (
@@ -176,9 +175,9 @@ def is_lost(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def ending_together() -> Iterator[None]:
-    """Ends this process at once over an error that only it has met, so that the others notice and end too.
+    """Ends this process at once at an error of its own, so that the others notice and end too.
 
-    Otherwise they would wait for it in the run, and it for them at the end of the program.
+    Otherwise they would wait for it in the run, and it for them in JAX's shutdown.
     """
     try:
         yield
@@ -221,11 +220,11 @@ def end_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-# ---- how processes find each other ----
+# ---- how processes connect ----
 
 
-# JAX has a limit on joining too, which ends the process from C++ with a stack trace. It comes this many
-# seconds after ours.
+# JAX has its own time limit, which ends the process from C++ with a stack trace. It is this many seconds
+# longer than ours.
 _GRACE = 60
 
 
@@ -236,24 +235,24 @@ def join(
     timeout: int = 300,
     heartbeat_timeout: int = 100,
 ) -> None:
-    """Joins the other processes, if there are any. Call it before JAX is used.
+    """Connects to the other processes of the run, if there are any. Call it before JAX is used.
 
     Without arguments the environment decides: that of SLURM, Open MPI, Kubernetes or a Cloud TPU.
 
     Args:
       coordinator: HOST:PORT of process 0.
-      processes: how many there are; 1 trains alone, whatever the environment says.
+      processes: the number of processes; 1 trains alone, whatever the environment says.
       process: the number of this one, from 0.
-      timeout: how many seconds to wait for the others.
-      heartbeat_timeout: a process that gives no sign of life for this many seconds counts as dead.
+      timeout: seconds to wait for the others.
+      heartbeat_timeout: seconds without a heartbeat after which a process counts as dead.
     """
     options = initialize_options(coordinator, processes, process)
     if options is None:
         return
-    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which the loop answers
+    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which the loop handles
     # On CPUs, programs that run at the same time share few threads, and wait in them for other processes. Two
     # programs on different sets of devices, such as a step and a vote, would wait for each other forever.
-    # This matters where a process has one device; for processes with several see `dispatch`.
+    # This matters if a process has one device; for processes with several see `placement.in_turn`.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if options and options["process_id"] == 0:
         _check_port(options["coordinator_address"])
@@ -291,13 +290,13 @@ def initialize_options(
 ) -> dict[str, Any] | None:
     """Returns the arguments for jax.distributed.initialize, or None for a process that trains alone.
 
-    They are empty where JAX finds out by itself.
+    They are empty if JAX detects them itself.
     """
     if processes == 1 and process in (None, 0):
         return None
     environment = os.environ
     size = _count("OMPI_COMM_WORLD_SIZE", 1)
-    if coordinator and processes is None and process is None and size > 1:  # Open MPI 5 gives all the rest
+    if coordinator and processes is None and process is None and size > 1:  # Open MPI 5 sets the others
         rank, local = _count("OMPI_COMM_WORLD_RANK"), _count("OMPI_COMM_WORLD_LOCAL_RANK", 0)
         return _explicit(coordinator, size, rank) | {"local_device_ids": [local]}
     if not (coordinator is None and processes is None and process is None):
@@ -342,7 +341,7 @@ def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
 
 
 def _count(variable: str, default: int | None = None) -> int:
-    """Returns the whole number that a variable of the environment is set to."""
+    """Returns the integer that an environment variable is set to."""
     text = os.environ.get(variable, "" if default is None else str(default))
     if not spells_whole(text.strip()):
         given = repr(text) if variable in os.environ else "nothing"
@@ -358,7 +357,7 @@ def _check_port(address: str) -> None:
         socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6).close()
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            return  # whatever this machine cannot do, it need not be the port
+            return  # any other failure need not be the port
         raise RunError(
             f"the port of coordinator must be free on the machine of process 0, got {address}: "
             f"{error.strerror or one_line(error)}"
@@ -366,12 +365,12 @@ def _check_port(address: str) -> None:
 
 
 def _has_client() -> bool:
-    """Returns whether JAX can ask Kubernetes how many processes there are."""
+    """Returns whether the Kubernetes client is installed, by which JAX finds the number of processes."""
     return importlib.util.find_spec("kubernetes") is not None
 
 
 def _keep_quiet() -> None:
-    """Gives Python's standard output another file descriptor: Gloo prints to 1 how its ranks connect."""
+    """Moves Python's standard output to another file descriptor: Gloo prints its connections to 1."""
     sys.stdout.flush()
     try:
         descriptor = os.dup(1)
@@ -382,9 +381,9 @@ def _keep_quiet() -> None:
 
 
 def _end_without_the_others(options: dict[str, Any], timeout: int) -> None:
-    """Ends this process, because the others did not come. JAX waits in C++ and cannot be asked to give up."""
+    """Ends this process if the others do not connect: JAX waits in C++ and cannot be interrupted."""
     names = ("coordinator_address", "num_processes", "process_id")
-    with contextlib.suppress(ImportError, AttributeError):  # what JAX found out has no public name
+    with contextlib.suppress(ImportError, AttributeError):  # JAX's state has no public name
         from jax._src.distributed import global_state
 
         options = {name: getattr(global_state, name) for name in names} | options

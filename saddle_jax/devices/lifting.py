@@ -1,12 +1,12 @@
-"""Lifts what is written for one agent over all agents, as suits the hardware: the one home of that choice.
+"""Maps functions of one agent over all agents, in the way that suits the hardware.
 
 There are up to three steps:
 
-    devices   the agent axis is cut into one shard per device of the mesh axis "agents", if there is one
-    groups    a loop computes a shard's agents a few at a time: memory is bounded, caches suffice
+    devices   the agent axis is divided into one shard per device of the mesh axis "agents", if there is one
+    groups    a loop computes a shard's agents a few at a time, so that memory is bounded and caches suffice
     vmap      the agents of a group are one more axis of every operation
 
-The mesh is JAX's own, set in JAX's own way:
+The mesh is JAX's own, set as in JAX:
 
     with jax.set_mesh(sj.agent_mesh(4)):
         params, state, metrics = step(params, state, batch, key)
@@ -26,7 +26,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.devices import policy
 
 AXIS = "agents"  # of the mesh
-BATCH_AXIS = "batch"  # of the mesh: cuts the images of each agent, where there are more devices than agents
+BATCH_AXIS = "batch"  # of the mesh: divides each agent's batch, if there are more devices than agents
 
 
 def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Mesh:
@@ -34,7 +34,7 @@ def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Me
 
     Args:
       devices: how many devices, or a list of them; None takes all.
-      batch: over how many devices each agent's batch is cut; it must divide the number of devices.
+      batch: over how many devices each agent's batch is sharded; it must divide the number of devices.
 
     >>> dict(sj.agent_mesh(1).shape)
     {'agents': 1, 'batch': 1}
@@ -55,7 +55,7 @@ def agent_mesh(devices: int | Sequence[Any] | None = None, batch: int = 1) -> Me
 
 
 def shards() -> int:
-    """Returns over how many devices the agent axis is cut: 1 without a mesh, and inside a shard."""
+    """Returns the number of devices over which the agent axis is sharded: 1 without a mesh or in a shard."""
     mesh = jax.sharding.get_abstract_mesh()
     if AXIS in mesh.explicit_axes:
         raise ArgumentError(f"the mesh axis {AXIS!r} must be of type Auto, got Explicit: use sj.agent_mesh")
@@ -63,7 +63,7 @@ def shards() -> int:
 
 
 def stacked_sharding(mesh: Mesh) -> NamedSharding:
-    """Returns the sharding of stacked arrays [A, ...]: the agents are cut over the mesh's devices.
+    """Returns the sharding of stacked arrays [A, ...] over the mesh's devices.
 
     >>> tuple(sj.stacked_sharding(sj.agent_mesh(1)).spec)
     ('agents',)
@@ -72,14 +72,14 @@ def stacked_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def vmap_agents(function: Callable[..., Any], agents_per_call: int = 0) -> Callable[..., Any]:
-    """Makes a function of one agent one of all agents: arguments and results get the agent axis [A, ...]."""
+    """Maps a function of one agent over all agents: arguments and results get the agent axis [A, ...]."""
 
     def shard_fn(*arguments: Any) -> Any:
         agents = jax.tree.leaves(arguments)[0].shape[0]
         size = policy.group_size(agents, agents_per_call)
         if size == agents > 1:
             return jax.vmap(function)(*arguments)
-        # One by one, there is no additional axis: the operations are those of one model.
+        # Without a batch size there is no additional axis: the operations are those of one model.
         options = {} if size == 1 else {"batch_size": size}
         return jax.lax.map(lambda one: function(*one), arguments, **options)
 
@@ -91,7 +91,7 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
 
     Args:
       function: takes trees whose leaves are [S, ...], S the agents of a shard, and returns such trees.
-      everywhere: the positions of arguments without an agent axis, which every shard sees as a whole.
+      everywhere: the positions of arguments without an agent axis, which are replicated.
     """
 
     def run(*arguments: Any) -> Any:
@@ -103,7 +103,7 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
             specs.append(PartitionSpec() if position in everywhere else PartitionSpec(AXIS))
             for leaf in () if position in everywhere else jax.tree.leaves(argument):
                 check_divides(leaf.shape[0], count)
-        # check_vma: our rules for convolutions do not say how values vary over the mesh.
+        # check_vma: our batching rules for convolutions do not state how values vary over the mesh.
         return jax.shard_map(
             function,
             in_specs=tuple(specs),
@@ -116,7 +116,7 @@ def on_shards(function: Callable[..., Any], everywhere: Sequence[int] = ()) -> C
 
 
 def check_divides(size: int, devices: int) -> None:
-    """Checks that the devices can have equally many of the agents."""
+    """Checks that the number of devices divides the number of agents."""
     if size % devices:
         raise ArgumentError(
             f"the number of agents must be a multiple of the mesh's {devices} devices, got {size}: "

@@ -1,4 +1,4 @@
-"""This machine: whether it has an NVIDIA GPU, its cores as devices of JAX, its memory kept between steps.
+"""This machine: whether it has an NVIDIA GPU, its cores as JAX devices, and its memory allocator.
 
 bin/environment.py loads this file by its path, before anything is installed: standard library only.
 """
@@ -17,7 +17,7 @@ _HIDDEN = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES that hide a
 
 
 def has_gpu() -> bool:
-    """Returns whether the driver or nvidia-smi shows a GPU. JAX can use one on Linux only."""
+    """Returns whether the driver or nvidia-smi reports a GPU. JAX can use one on Linux only."""
     if sys.platform != "linux":
         return False
     if _DEVICE.exists() or (_DRIVER.is_dir() and any(_DRIVER.iterdir())):
@@ -33,34 +33,34 @@ def has_gpu() -> bool:
 
 
 def gpu_remedy() -> str:
-    """Returns what would make JAX use a GPU that is here and that it does not use."""
+    """Returns advice on how to make JAX use the GPU of this machine."""
     if importlib.util.find_spec("jax_cuda12_plugin"):
         return "python -c 'import jax; jax.devices(\"cuda\")' tells what JAX for CUDA lacks"
     return "SADDLE_EXTRAS=cuda bin/saddle --version installs JAX for it, or pip install 'saddle_jax[cuda]'"
 
 
 def hides_gpus() -> bool:
-    """Returns whether the environment tells JAX not to use the GPUs."""
+    """Returns whether environment variables hide the GPUs from JAX."""
     return bool(os.environ.get("JAX_PLATFORMS")) or os.environ.get("CUDA_VISIBLE_DEVICES") in _HIDDEN
 
 
 def use_every_core(at_least: int = 1) -> None:
-    """Makes every core a device of JAX, unless the environment sets a number. Call it before JAX is used.
+    """Makes every core a JAX device, unless the environment sets a number. Call it before JAX is used.
 
-    An agent with a core to itself is computed faster than one that shares all of them. Where there are fewer
-    cores than `at_least`, devices share them.
+    One agent per core is faster than all cores for one agent after the other. With fewer cores than
+    `at_least`, devices share them.
     """
     import jax
 
     from saddle_jax.base.checks import ArgumentError
 
     number = os.environ.get("JAX_NUM_CPU_DEVICES")
-    if number is not None and not int(number) >= 1:  # JAX has seen already that it is a whole number
+    if number is not None and not int(number) >= 1:  # JAX has checked that it is an integer
         raise ArgumentError(f"JAX_NUM_CPU_DEVICES in the environment must be at least 1, got {number}")
     if number is None and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         devices = max(_usable(), at_least)
         jax.config.update("jax_num_cpu_devices", devices)
-        os.environ["JAX_NUM_CPU_DEVICES"] = str(devices)  # for processes that this one starts
+        os.environ["JAX_NUM_CPU_DEVICES"] = str(devices)  # for child processes
 
 
 def _usable() -> int:
@@ -78,11 +78,11 @@ _AHEAD = 64 * 2**20
 
 
 def keep_freed_memory() -> bool:
-    """Makes glibc keep freed memory for the next step, and returns whether there is a glibc. Call it first.
+    """Makes glibc reuse freed memory in the next step; returns whether there is a glibc. Call it first.
 
     XLA:CPU allocates a program's temporary buffers at every call. glibc maps blocks of that size and unmaps
     them when they are freed, so every page is faulted in and zeroed again: a third of a step's time.
-    There is one arena, because only the main one does not depend on mappings. The process's memory then stays
+    There is one arena, because only the main one does not use mappings. The process's memory then stays
     at the peak of its largest step.
     """
     if sys.platform != "linux":

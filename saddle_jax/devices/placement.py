@@ -1,4 +1,4 @@
-"""Where the agents of a run are: on which devices, how many on each, and idle agents to make it even."""
+"""Placement of a run's agents on devices, with idle agents that make their number divisible."""
 
 import contextlib
 import dataclasses
@@ -15,22 +15,22 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.devices import lifting, policy
 
-# ---- programs on several devices of a CPU run one at a time: several can block each other forever ----
+# ---- programs on several devices of a CPU run one at a time, because they could deadlock ----
 #
 # XLA:CPU has one pool of threads, one for each core. A program on several devices takes one thread per
 # device, and at a collective each thread waits for the others. Every device may have 32 programs in flight.
 # The launch of one more waits, in a thread of the same pool, until one has ended. On two cores, the first
 # device then waits at its collective for the second, while the second one's thread waits in a launch for a
-# program that no thread computes. After 40 seconds XLA aborts the process. Switching asynchronous dispatch
-# off does not help: the pool still computes a program on several devices, and the call returns before the
-# program has ended. A program on one device is launched by the thread that calls it, and blocks nobody.
+# program that no thread computes. After 40 seconds XLA aborts the process. Disabling asynchronous dispatch
+# does not help: the pool still computes a program on several devices, and the call returns before the
+# program has ended. A program on one device is launched by the thread that calls it, and cannot block.
 #
 # So every program on several devices is called through `in_turn`. The host can go on working between two
-# calls while the first one computes. Accelerators have their own queues, and nobody waits for them here.
+# calls while the first one computes. Accelerators have their own queues and are not waited for.
 
 
 _turn = threading.Lock()
-_running: Any = None  # the smallest result of the last program on several devices: it is ready when all are
+_running: Any = None  # the smallest result of the last program on several devices; ready when all are
 
 
 def in_turn(program: Callable[..., Any], *arguments: Any) -> Any:
@@ -42,7 +42,7 @@ def in_turn(program: Callable[..., Any], *arguments: Any) -> Any:
     if not policy.programs_take_turns():
         return program(*arguments)
     with _turn:
-        before, _running = _running, None  # should it have failed, it is told once
+        before, _running = _running, None  # so that an error of it is raised once
         jax.block_until_ready(before)
         results = program(*arguments)
         shared = [x for x in jax.tree.leaves(results) if isinstance(x, jax.Array) and len(x.devices()) > 1]
@@ -51,7 +51,7 @@ def in_turn(program: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class _Padded(Protocol):
-    """What a placement needs to know of a graph of agents."""
+    """The interface of a graph that a placement needs."""
 
     @property
     def size(self) -> int:
@@ -66,13 +66,13 @@ _Graph = TypeVar("_Graph", bound=_Padded)
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """The devices of a run, and how its agents are spread over them.
+    """The devices of a run, and how its agents are sharded over them.
 
     Attributes:
-      agents: how many agents there are.
-      devices: over how many devices the agent axis is cut.
-      batch_devices: over how many devices each agent's batch is cut.
-      given: these devices, which may be such that programs are only compiled for; None takes JAX's own.
+      agents: the number of agents, without idle ones.
+      devices: the number of devices over which the agent axis is sharded.
+      batch_devices: the number of devices over which each agent's batch is sharded.
+      given: the devices, which may be compile-only ones; None takes JAX's own.
     """
 
     agents: int
@@ -92,7 +92,7 @@ class Placement:
 
     @functools.cached_property
     def mesh(self) -> Mesh | None:
-        """The mesh that JAX works on; None on a single device, unless it is a given one."""
+        """The device mesh; None on a single device, unless that is given."""
         count = self.devices * self.batch_devices
         if self.given is not None:
             return lifting.agent_mesh(self.given[:count], self.batch_devices)
@@ -111,17 +111,17 @@ class Placement:
         return f"{count} x {kind}{hosts}, {self.per_device} agents on each{idle}{shared}"
 
     def active(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context in which steps are traced and run."""
+        """Returns the context manager in which steps are traced and run."""
         return contextlib.nullcontext() if self.mesh is None else jax.set_mesh(self.mesh)
 
     def graph(self, topology: _Graph) -> _Graph:
-        """Returns the graph with as many idle agents as the devices need."""
+        """Returns the graph padded with idle agents to `size`."""
         return topology if self.size == topology.size else topology.padded(self.size)
 
     def shardings(self, tree: Any, axis: int = 0) -> Any:
-        """Returns the shardings of models and states: leaves are cut along `axis`, scalars are everywhere.
+        """Returns the shardings of models and states: leaves are sharded along `axis`, scalars replicated.
 
-        `Method.init` checks that every leaf is one of these two kinds.
+        `Method.init` checks that every leaf is one of the two.
         """
         if self.mesh is None:
             return None
@@ -129,19 +129,19 @@ class Placement:
         return jax.tree.map(lambda x: self.sharding(*axes[: jnp.ndim(x)]), tree)
 
     def like(self, shapes: Any, axis: int = 0) -> Any:
-        """Returns the shapes of models and states with their places, see `shardings`."""
+        """Returns the shapes of models and states with their shardings, see `shardings`."""
         here = None if self.mesh is not None else jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         places = self.shardings(shapes, axis) or jax.tree.map(lambda _: here, shapes)
         return jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), shapes, places)
 
     def everywhere(self, tree: Any) -> Any:
-        """Returns the tree with all of its arrays on every device."""
+        """Returns the tree with all of its arrays replicated on every device."""
         if self.mesh is None:
             return jax.device_put(tree)
         return jax.tree.map(lambda x: _put(x, self.sharding()), tree)
 
     def by_agents(self, x: Any, axis: int = 0) -> Any:
-        """Cuts an array along `axis`, the agents', over the devices; idle rows are copies of the first."""
+        """Shards an array along its agents' `axis` over the devices; idle rows are copies of the first."""
         idle = self.size - self.agents
         if idle:
             first = jax.lax.slice_in_dim(x, 0, 1, axis=axis)
@@ -150,16 +150,16 @@ class Placement:
 
     @functools.cached_property
     def own_rows(self) -> range:
-        """The rows of the agent axis, idle ones included, that devices of this process hold."""
+        """The rows of the agent axis, idle ones included, that are on devices of this process."""
         sharding = self.sharding(lifting.AXIS)
         if sharding is None:
             return range(self.size)
         slices = sharding.addressable_devices_indices_map((self.size,)).values()
         rows = [row for index in slices if index is not None for row in range(self.size)[index[0]]]
-        return range(min(rows), max(rows) + 1)  # the devices of a process are neighbours
+        return range(min(rows), max(rows) + 1)  # the rows of a process are contiguous
 
     def from_own_rows(self, x: np.ndarray) -> Any:
-        """Makes an array [n * A, ...] that is cut by agents, n entries each, from this process's entries."""
+        """Makes an array [n * A, ...], n entries per agent, sharded by agents, from this process's own."""
         sharding = self.sharding(lifting.AXIS)
         if sharding is None:
             return x
@@ -173,20 +173,20 @@ class Placement:
         return jax.make_array_from_callback((total, *x.shape[1:]), sharding, part)
 
     def cut_batches(self, batch: Any) -> Any:
-        """Spreads batches [A, B, ...] over the devices that share an agent's batch."""
+        """Shards batches [A, B, ...] along B over the devices that share an agent's batch."""
         if self.batch_devices == 1:
             return batch
         return jax.lax.with_sharding_constraint(batch, self.sharding(lifting.AXIS, lifting.BATCH_AXIS))
 
     def pull(self, function: Any, *arguments: Any) -> Any:
-        """Computes function(*arguments) where the arguments are; returns the results on one local device."""
+        """Computes function(*arguments) on the arguments' devices; the results are on one local device."""
         sharding = self.sharding()
         result = in_turn(_replicated(function, sharding), *arguments)
         return result if sharding is None else jax.tree.map(lambda x: x.addressable_data(0), result)
 
 
 def _put(x: Any, sharding: Any) -> Any:
-    """Puts an array, which every process has as a whole, on those devices of a sharding that are its own."""
+    """Puts an array that every process holds in full on its own devices of a sharding."""
     if sharding.is_fully_addressable:
         return jax.device_put(x, sharding)
     local = np.asarray(x)
@@ -194,7 +194,7 @@ def _put(x: Any, sharding: Any) -> Any:
 
 
 def _spread(count: int) -> list[Any]:
-    """Returns `count` devices: equally many of every process, or one more of the first processes."""
+    """Returns `count` devices, equally many from every process, or one more from the first ones."""
     processes = jax.process_count()
     shares = [count // processes + (process < count % processes) for process in range(processes)]
     by_process = [[d for d in jax.devices() if d.process_index == p] for p in range(processes)]
@@ -209,9 +209,9 @@ def _replicated(function: Any, sharding: NamedSharding | None) -> Any:
 def place(
     agent_count: int, batch_size: int, devices: str = "auto", given: Sequence[Any] | None = None
 ) -> Placement:
-    """Returns the placement of a run on "auto" devices, all that help, or on a given number of them.
+    """Returns the placement of a run on a number of devices; "auto" takes all that make it faster.
 
-    Where there are more devices than agents, the agents' batches are cut too. `given` are the devices to
+    If there are more devices than agents, the agents' batches are sharded too. `given` are the devices to
     place it on; None takes JAX's own.
     """
     available = jax.device_count() if given is None else len(given)
@@ -231,7 +231,7 @@ def place(
 
 
 def spread(agent_count: int, batch_size: int, count: int) -> Placement:
-    """Returns the placement of a run on as many of `count` devices as help; they need not be there."""
+    """Returns the placement of a run on at most `count` devices, which need not exist."""
     return _place(agent_count, batch_size, count, is_auto=True)
 
 

@@ -1,6 +1,6 @@
-"""The graphs that have names, and how settings make one: ring, torus(5, 8), spanning_tree(karate), ring+star.
+"""The registry of graphs, and how settings name one: ring, torus(5, 8), spanning_tree(karate), ring+star.
 
-The number of agents n and, for random graphs, the seed are the run's. A graph of a user's own is a function
+The number of agents n and, for random graphs, the seed are the run's. A graph of your own is a function
 of n, and of seed if it is random, or a file.
 """
 
@@ -54,20 +54,20 @@ GRAPHS = Registry(
 
 
 def make_graph(text: str, n: int, seed: int) -> "Graphs":
-    """Makes the graph of `n` agents that a text names; from unchanged files it is the same one again."""
+    """Makes the graph of `n` agents that a text names; cached while the files it comes from are unchanged."""
     spec = GRAPHS.check(text)
     return _made(text, n, seed, tuple(found.sha256 for found in sources_of(spec)))
 
 
 def is_random(text: str) -> bool:
-    """Tells whether a graph looks at the seed; imports what is not ours."""
+    """Returns whether a graph depends on the seed; imports user code to find out."""
     every = [each for each in GRAPHS.parse(text).walk() if each.is_code or each.name in GRAPHS]
     things = [GRAPHS.load(each) for each in every]
     return any(callable(thing) and "seed" in parameters_of(thing) for thing in things)
 
 
 def sources_of(spec: Spec) -> list[user_code.Source]:
-    """Reads the files that a graph or its factories are in; installed packages have none."""
+    """Reads the user's files that define a graph; graphs of installed packages have none."""
     every = [each for each in spec.walk() if each.is_code or each.is_path]
     return [
         user_code.read("topology", each.name) if each.is_path else user_code.source("topology", each.name)
@@ -75,7 +75,7 @@ def sources_of(spec: Spec) -> list[user_code.Source]:
     ]
 
 
-# Every Config builds its graph to check it, and random graphs are drawn until they are connected.
+# Cached, because every Config makes its graph to check it, and random graphs take several draws.
 @functools.lru_cache(maxsize=32)
 def _made(text: str, n: int, seed: int, hashes: tuple[str, ...]) -> "Graphs":
     spec = GRAPHS.parse(text)
@@ -97,5 +97,5 @@ def _made(text: str, n: int, seed: int, hashes: tuple[str, ...]) -> "Graphs":
 
 
 def _takes_agents(spec: Spec) -> bool:
-    """Tells whether a graph can have any number of agents; those that were observed have their own."""
+    """Returns whether a graph can have any number of agents, unlike observed ones such as karate."""
     return spec.name not in GRAPHS or bool(parameters_of(GRAPHS[spec.name]))

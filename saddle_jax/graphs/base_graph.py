@@ -1,13 +1,13 @@
-"""The Base-(k+1) graph: agents with at most k neighbours per step average exactly in one period, for every n.
+"""The Base-(k+1) graph: an exact average in one period for every n, with at most k neighbours per step.
 
 Takezawa et al., "Beyond exponential graph: communication-efficient topologies for decentralized learning via
 finite-time convergence", NeurIPS 2023. All graphs are undirected, W_t is symmetric and doubly stochastic.
 
     Hyper-hypercube   n is a product of factors f_1 ... f_L, each at most k + 1. Number the agents with L
-    (Algorithm 1)     digits; in turn l, those that differ in digit l alone average.
+    (Algorithm 1)     digits; in step l, those that differ in digit l alone average.
     Simple base       n = sum_l a_l (k + 1)^(p_l) in base k + 1. Part l, of a_l (k + 1)^(p_l) agents, averages
-    (Algorithm 2)     by itself. Then part 1 meets all later ones, then part 2, ...: each later agent hears
-                      one agent of each of the part's a_l blocks. Each block's mean is now that of all
+    (Algorithm 2)     by itself. Then part 1 is joined to all later ones, then part 2, ...: each later agent
+                      to one agent of each of the part's a_l blocks. Each block's mean is now that of all
                       agents, and the block averages again.
     Base              n = p q, all prime factors of p at most k + 1, none of q's: p groups of q run
     (Algorithm 3)     Algorithm 2 side by side, then q groups of p Algorithm 1; or Algorithm 2 on all n agents
@@ -25,7 +25,7 @@ from saddle_jax.core.topology import TimeVarying, Topology, alternate
 from saddle_jax.graphs.weights import with_own
 
 _T = TypeVar("_T")
-# The undirected links of one step, (i, j, w_ij); the weights for oneself are what is missing to one.
+# The undirected links of one step, (i, j, w_ij); self-weights make the rows sum to one.
 Turn = list[tuple[int, int, float]]
 
 
@@ -62,7 +62,7 @@ def _factors(n: int, most: int) -> tuple[int, ...] | None:
 
 
 def _hyper_hypercube(agents: Sequence[int], k: int) -> list[Turn]:
-    """Returns the turns of Algorithm 1: turn l joins the agents whose numbers differ in digit l alone."""
+    """Returns the steps of Algorithm 1: step l joins the agents whose numbers differ in digit l alone."""
     factors = _factors(len(agents), k + 1)
     assert factors is not None
     numbers = np.reshape(agents, factors)
@@ -85,7 +85,7 @@ def _digits(n: int, base: int) -> Iterator[tuple[int, int]]:
 
 
 def _simple_base(agents: Sequence[int], k: int) -> list[Turn]:
-    """Returns the turns of Algorithm 2, with its sets V_l and V_l,a."""
+    """Returns the steps of Algorithm 2, with its sets V_l and V_l,a."""
     n = len(agents)
     if _factors(n, k + 1) is not None:
         return _hyper_hypercube(agents, k)
@@ -98,7 +98,7 @@ def _simple_base(agents: Sequence[int], k: int) -> list[Turn]:
     again = [[_hyper_hypercube(block, k) for block in part] for part in blocks[:-1]]
     turns = [_together(_next(own, m) for own in alone) for m in range(len(alone[0]))]
     for m in range(1 + len(again[0][0])):
-        # Part m meets the later ones; those before it have met them, and average block by block.
+        # Part m is joined to the later ones; earlier parts were, and average block by block.
         later = _together(parts[m + 1 :])
         turn = _meeting(blocks[m], later, k) if later else _next(alone[-1], m)
         behind = (_next(own, m - part - 1) for part in range(min(m, len(again))) for own in again[part])
@@ -107,12 +107,12 @@ def _simple_base(agents: Sequence[int], k: int) -> list[Turn]:
 
 
 def _next(turns: Sequence[Turn], m: int) -> Turn:
-    """Returns turn m of those that repeat; agents that agree lose nothing by averaging again."""
+    """Returns step m of a sequence that repeats; averaging again does not change agents at consensus."""
     return turns[m % len(turns)] if turns else []
 
 
 def _meeting(blocks: Sequence[Sequence[int]], others: Sequence[int], k: int) -> Turn:
-    """Joins each of the others to one agent of each block; those of the blocks that are left average."""
+    """Joins each of the others to one agent of each block; the agents left over in the blocks average."""
     size = sum(map(len, blocks))
     weight = size / (size + len(others)) / len(blocks)
     turn = [(i, block[place], weight) for place, i in enumerate(others) for block in blocks]
@@ -121,7 +121,7 @@ def _meeting(blocks: Sequence[Sequence[int]], others: Sequence[int], k: int) -> 
 
 
 def _base(agents: Sequence[int], k: int) -> list[Turn]:
-    """Returns the turns of Algorithm 3, or of Algorithm 2 if those are fewer."""
+    """Returns the steps of Algorithm 3, or of Algorithm 2 if those are fewer."""
     n = len(agents)
     p = max(d for d in range(1, n + 1) if n % d == 0 and _factors(d, k + 1) is not None)
     q = n // p

@@ -1,12 +1,12 @@
-"""Directed graphs with push-sum weights: an agent divides what it has evenly among its listeners and itself.
+"""Directed graphs with push-sum weights: an agent divides its mass among its out-neighbours and itself.
 
 Kempe et al., "Gossip-based computation of aggregate information", 2003; Assran et al., "Stochastic gradient
-push", ICML 2019. With out-degree d_j, the number of others that hear agent j,
+push", ICML 2019. With the out-degree d_j, the number of others that receive from agent j,
 
-    P[i, j] = 1 / (d_j + 1)   if i hears j, or i = j.
+    P[i, j] = 1 / (d_j + 1)   if i receives from j, or i = j.
 
-The columns sum to one: the agents' total is kept ("mass"), and where in- and out-degrees are all equal, their
-average too. Nobody needs to know more than its own out-degree.
+The columns sum to one, so the total mass is preserved; if in- and out-degrees are all equal, so is the
+average. An agent needs to know only its own out-degree.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from saddle_jax.core.topology import Links, Topology, from_links
 
 
 def directed(adjacency: Any, name: str | None = None) -> Topology:
-    """Makes a strongly connected directed graph; adjacency [A, A] is true at [i, j] where agent i hears j.
+    """Makes a strongly connected directed graph; adjacency [A, A] is true at [i, j] if i receives from j.
 
-    Its diagonal does not matter: everybody hears itself. `name` is its name (default "directed").
+    The diagonal is ignored: every agent has a self-weight. `name` is its name (default "directed").
 
-    >>> sj.directed([[0, 0, 1], [1, 0, 0], [1, 1, 0]])  # 0 hears 2, 1 hears 0, 2 hears 0 and 1
+    >>> sj.directed([[0, 0, 1], [1, 0, 0], [1, 1, 0]])  # links from 2 to 0, 0 to 1, and 0 and 1 to 2
     directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.7113, column stochastic
     """
     try:
@@ -41,13 +41,13 @@ def directed(adjacency: Any, name: str | None = None) -> Topology:
 
 
 def _push_sum(receiver: np.ndarray, sender: np.ndarray, size: int) -> Links:
-    """Returns the links with the weights 1 / (out-degree + 1); everybody hears itself among them."""
+    """Returns the links with the weights 1 / (out-degree + 1), self-loops included."""
     listeners = np.bincount(sender, minlength=size)  # itself included
     return Links(receiver, sender, 1.0 / listeners[sender])
 
 
 def directed_ring(n: int) -> Topology:
-    """Lets each agent hear the one before it alone, i hears i - 1 (mod n), with weight 1/2.
+    """The directed ring: agent i receives from i - 1 (mod n), with weight 1/2.
 
     >>> sj.directed_ring(4)
     directed_ring(4): 4 agents, degree 1, 4 directed links, spectral gap 0.2929
@@ -64,10 +64,10 @@ def directed_ring(n: int) -> Topology:
 
 
 def random_digraph(n: int, degree: int, seed: int = 0) -> Topology:
-    """Lets each agent send to `degree` others: the next one in a random round of all, and random ones.
+    """A random directed graph: each agent sends to its successor in a random cycle and to random others.
 
-    Along that round everybody reaches everybody. All out-degrees are equal, but in-degrees are not: methods
-    that take W for doubly stochastic go wrong on it.
+    The cycle makes it strongly connected. All out-degrees are `degree`, but in-degrees differ: methods that
+    assume a doubly stochastic W have a bias on it.
 
     >>> sj.random_digraph(8, 2)
     random_digraph(8, 2, seed=0): 8 agents, degrees 1 to ..., 16 directed links, ..., column stochastic
@@ -76,7 +76,7 @@ def random_digraph(n: int, degree: int, seed: int = 0) -> Topology:
     degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
     random = np.random.default_rng(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
     order = random.permutation(n)
-    receivers = np.zeros((n, degree), int)  # by places in the round: the sender is at 0, the next at 1
+    receivers = np.zeros((n, degree), int)  # by positions in the cycle: the sender is at 0, the next at 1
     receivers[:, 0] = 1
     for agent in range(n):
         receivers[agent, 1:] = 2 + random.choice(n - 2, degree - 1, replace=False) if degree > 1 else 0

@@ -1,19 +1,19 @@
-"""EquiTopo graphs, on which gossip is equally fast for any number of agents.
+"""EquiTopo graphs, whose consensus rate does not depend on the number of agents.
 
 Song et al., "Communication-efficient topologies for decentralized learning with O(1) consensus rate", NeurIPS
-2022. The basis graph of a shift a lets agent i hear i - a (mod n):
+2022. In the basis graph of a shift a, agent i receives from i - a (mod n):
 
     A(a)[i, i - a] = (n - 1) / n,   A(a)[i, i] = 1 / n.
 
     D-EquiStatic   W = mean of A(a_1), ..., A(a_M), each a_m uniform in 1 ... n - 1, with repetition
     U-EquiStatic   (W + W') / 2 of that
     OD-EquiDyn     each step one random a: W_t = (1 - eta) I + eta A(a)
-    OU-EquiDyn     each step one random a and a random start s: going round from s, each agent i is paired
-                   with i + a if both are free; W_t = (1 - eta) I + eta (I / n + (n - 1) / n M), M the swap of
-                   the pairs
+    OU-EquiDyn     each step one random a and a random start s: starting from s, each agent i is matched
+                   with i + a if both are free; W_t = (1 - eta) I + eta (I / n + (n - 1) / n M), M the
+                   permutation that swaps the pairs
 
-All are doubly stochastic, the two U symmetric too. The published dynamic graphs draw without end; here
-`count` steps are drawn, which then repeat.
+All are doubly stochastic, the two U also symmetric. The published dynamic graphs are drawn anew in every
+step; here `count` steps are drawn, which then repeat.
 """
 
 import math
@@ -30,7 +30,7 @@ from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) -> Topology:
     """Makes D-EquiStatic of M = `degree` random shifts, or U-EquiStatic; drawn until it is connected.
 
-    An agent hears at most M others, and of the undirected graph at most 2 M.
+    The degree is at most M, and 2 M in the undirected graph.
 
     >>> sj.equi_static(16, 4)
     equi_static(16, 4, seed=0): 16 agents, degree ..., ... directed links, spectral gap ...
@@ -65,11 +65,11 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
 def equi_dynamic(
     n: int, count: int, seed: int = 0, undirected: bool = False, eta: float = 0.5
 ) -> TimeVarying:
-    """Makes `count` steps of OD-EquiDyn, or OU-EquiDyn, that take turns; an agent hears one other in a step.
+    """Makes OD-EquiDyn, or OU-EquiDyn, of `count` steps, in each of which an agent has at most one neighbour.
 
-    They are drawn until all together connect the agents. eta in (0, 1] is how much of a step is gossip: the
-    agents nearly swap their models at 1, the default of the authors' function, and average two by two at
-    1/2, where the theorem's rate is best and which their training does.
+    They are drawn until their union is connected. eta in (0, 1] is the averaging rate: pairs nearly swap
+    their models at 1, the default of the authors' function, and average at 1/2, where the theorem's rate is
+    best and which their training uses.
 
     >>> sj.equi_dynamic(16, 8)
     equi_dynamic(16, 8, seed=0): 16 agents, period 8, 8 x 16 directed links, spectral gap ... per step
@@ -94,12 +94,12 @@ def _undirected(undirected: Any) -> str:
 
 
 def _shifted(n: int, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-    """Returns who hears whom in A(a), receivers and senders, for a random a."""
+    """Returns the receivers and senders of the links of A(a), for a random a."""
     return np.arange(n), (np.arange(n) - random.randint(1, n)) % n
 
 
 def _pairs(n: int, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-    """Returns who hears whom in a greedy matching along a random a, from a random start."""
+    """Returns the receivers and senders of a greedy matching along a random a, from a random start."""
     a, start = int(random.randint(1, n)), int(random.randint(n))
     partner: dict[int, int] = {}
     for i in ((start + place) % n for place in range(n)):

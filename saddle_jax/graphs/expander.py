@@ -6,10 +6,10 @@ graph is accepted if
 
     |lambda + 1| <= 2 sqrt(d - 1) + 1,   so   spectral gap >= 1 - (2 sqrt(d - 1) + 1) / (d + 1),
 
-which is certain, not likely, and 0.107 for d = 4 at any n. By Alon and Boppana no family of graphs does
-better by more than a vanishing amount, and most random regular graphs do nearly as well (Friedman, "A proof
-of Alon's second eigenvalue conjecture", 2003), so a few draws are enough. The explicit families need special
-n: squares (Margulis, Gabber and Galil) or primes (chordal cycles). This one exists for any n > d, n d even.
+which is guaranteed, and 0.107 for d = 4 at any n. By Alon and Boppana no family of graphs is better by more
+than a vanishing amount, and most random regular graphs are nearly as good (Friedman, "A proof of Alon's
+second eigenvalue conjecture", 2003), so a few draws are enough. Explicit families need special n: squares
+(Margulis, Gabber and Galil) or primes (chordal cycles). This one exists for any n > d with n d even.
 """
 
 import math
@@ -22,12 +22,12 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.topology import Topology, from_links
 from saddle_jax.graphs.weights import draw_until, metropolis
 
-# With more, a drawing takes minutes, and the graph is no longer sparse.
+# With more, a draw takes minutes, and the graph is no longer sparse.
 _MOST_NEIGHBOURS = 64
 
 
 def expander(n: int, degree: int = 4, seed: int = 0) -> Topology:
-    """Draws random regular graphs until one has the spectral gap 1 - (2 sqrt(d - 1) + 1) / (d + 1) or more.
+    """A random regular graph, drawn until its spectral gap is at least 1 - (2 sqrt(d - 1) + 1) / (d + 1).
 
     >>> sj.expander(100, 4)
     expander(100, 4, seed=0): 100 agents, degree 4, 400 directed links, spectral gap 0.1...

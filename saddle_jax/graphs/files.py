@@ -1,11 +1,11 @@
-"""Graphs from files: lists of edges, GraphML, and matrices of NumPy.
+"""Graphs from files: edge lists, GraphML, and NumPy matrices.
 
     .edges .txt .csv   a line "i j" for each link, or "i j weight" with W[i, j] = W[j, i]; # begins a comment
     .graphml           agents in the order of its nodes; weights follow from the degrees
-    .npy               of floats: W [A, A] itself; of integers or booleans: who hears whom, 0 or 1
+    .npy               of floats: W [A, A] itself; of integers or booleans: the adjacency matrix, 0 or 1
 
-Agents count from 0. Undirected graphs without weights get those of Metropolis and Hastings; directed ones,
-where i may hear j and j not i, those of push-sum. What a file says is read, and nothing in it is run.
+Agents are numbered from 0. Undirected graphs without weights get Metropolis-Hastings weights, directed ones
+push-sum weights. No code in a file is run.
 """
 
 import io
@@ -25,11 +25,11 @@ from saddle_jax.graphs.weights import MOST_TURNS, with_own
 
 LISTS = (".edges", ".txt", ".csv")
 _MOST = 10_000  # agents that a run can have
-_SLACK = 1e-9  # of a row's sum, for weights that were rounded
+_SLACK = 1e-9  # by which a row may exceed one, for weights that were rounded
 
 
 def read_graph(source: Source) -> Topology:
-    """Makes the graph that a file describes; what is wrong with it is an ArgumentError of one line."""
+    """Makes the graph that a file describes; raises an ArgumentError if the file is not valid."""
     name = source.path.name
     try:
         if name.endswith(LISTS):
@@ -42,7 +42,7 @@ def read_graph(source: Source) -> Topology:
 
 
 def _lines(name: str, content: bytes) -> list[tuple[int, list[str]]]:
-    """Returns the fields of each line that has some, and the line's number."""
+    """Returns the number and the fields of each line that is not empty."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -97,8 +97,8 @@ def _link(number: int, fields: list[str]) -> tuple[tuple[int, int], float | None
 
 
 def _from_graphml(name: str, content: bytes) -> Topology:
-    # Entities can grow to any size. Without the declaration of another encoding, which could hide them from
-    # this look, the parser reads the text as we do.
+    # Entities can expand to any size. A declared encoding could hide them from this check; without one the
+    # parser reads the text as we do.
     try:
         text = re.sub(r"^\s*<\?xml[^>]*\?>", "", content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -107,11 +107,11 @@ def _from_graphml(name: str, content: bytes) -> Topology:
         raise ArgumentError("GraphML must not have a DOCTYPE")
     try:
         graph = nx.read_graphml(io.BytesIO(text.encode()))
-    except Exception as error:  # of several parsers, each with errors of its own
+    except Exception as error:  # several parsers, each with its own errors
         raise ArgumentError(f"GraphML cannot be read: {short_line(error)}") from error
     if not 0 < len(graph) <= _MOST:
         raise ArgumentError(f"GraphML must have 1 to {_MOST} nodes, got {len(graph)}")
-    if graph.is_directed():  # an edge leads from who speaks to who hears
+    if graph.is_directed():  # an edge leads from sender to receiver
         return directed(nx.to_numpy_array(nx.DiGraph(graph), weight=None).T, name)
     return from_networkx(nx.Graph(graph), name)
 
@@ -132,13 +132,13 @@ def _from_array(name: str, content: bytes) -> Topology:
     return directed(array, name)
 
 
-# ---- graphs as plain lists: a run's folder is drawn without asking where its graph came from ----
+# ---- graphs as plain lists: to draw the graph of a run's folder without what it was made from ----
 
-MOST_LINKS = 20_000  # what is larger is not recorded: nobody draws it
+MOST_LINKS = 20_000  # larger graphs are not recorded: they cannot be drawn
 
 
 def to_record(graphs: Graphs) -> list[list[list[float]]] | None:
-    """Lists of each graph in turn the receivers, the senders and the weights; None if that is too much."""
+    """Returns the lists of receivers, senders and weights of each graph; None for too many links."""
     links = [graph.links for graph in graphs.graphs]
     if sum(len(each.weight) for each in links) > MOST_LINKS:
         return None
@@ -146,7 +146,7 @@ def to_record(graphs: Graphs) -> list[list[list[float]]] | None:
 
 
 def from_record(name: str, size: int, recorded: Any) -> Graphs:
-    """Makes the graphs of such lists again, which may be anything; an ArgumentError tells what is wrong."""
+    """Makes graphs from recorded lists; raises an ArgumentError if they are not valid."""
     try:
         links = [Links(*(np.asarray(part) for part in graph)) for graph in recorded]
         right = 0 < len(links) <= MOST_TURNS and all(_is_right(size, graph) for graph in links)
@@ -159,7 +159,7 @@ def from_record(name: str, size: int, recorded: Any) -> Graphs:
 
 
 def _is_right(size: int, links: Links) -> bool:
-    """Tells whether these are links among so many agents, each of them once."""
+    """Returns whether these are links among `size` agents, each of them once."""
     receiver, sender, weight = links
     if not receiver.shape == sender.shape == weight.shape or receiver.ndim != 1 or not receiver.size:
         return False

@@ -1,8 +1,8 @@
-"""Random matchings: in every step the agents meet in pairs, as in asynchronous gossip (AD-PSGD).
+"""Random matchings: in every step agents average in pairs, as in asynchronous gossip (AD-PSGD).
 
-Boyd et al., "Randomized gossip algorithms", 2006. Each step cuts a random order of the agents into pairs;
-the two of a pair average, W[i, i] = W[i, j] = 1/2. With an odd number the last agent keeps its model,
-W[i, i] = 1, so that W stays doubly stochastic.
+Boyd et al., "Randomized gossip algorithms", 2006. Each step divides a random permutation of the agents into
+pairs, which average, W[i, i] = W[i, j] = 1/2. If the number of agents is odd the last one is alone,
+W[i, i] = 1, so that W is doubly stochastic.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
 
 
 def random_matchings(n: int, count: int, seed: int = 0) -> TimeVarying:
-    """Lets `count` random perfect matchings take turns; they are drawn until all together connect the agents.
+    """Cycles through `count` random perfect matchings, drawn until their union is connected.
 
     >>> sj.random_matchings(8, 4)
     random_matchings(8, 4, seed=0): 8 agents, period 4, 4 x 8 directed links, spectral gap ... per step

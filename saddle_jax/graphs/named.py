@@ -1,4 +1,4 @@
-"""The graphs that have names, each made by one function.
+"""Graphs with well-known names, each made by one function.
 
 Undirected graphs get uniform weights 1 / (degree + 1) when they are regular and Metropolis-Hastings
 weights 1 / (1 + max(degree_i, degree_j)) otherwise; both are symmetric. Arguments are checked at once. The
@@ -19,7 +19,7 @@ from saddle_jax.graphs.weights import connected_draw, lazy, metropolis
 
 
 def ring(n: int) -> Topology:
-    """Joins n agents in a circle: from three on, each weighs itself and its two neighbours with 1/3.
+    """The ring of n agents: from three on, the weights of an agent and its two neighbours are 1/3.
 
     >>> sj.ring(10)
     ring(10): 10 agents, degree 2, 20 directed links, spectral gap 0.1273
@@ -29,10 +29,10 @@ def ring(n: int) -> Topology:
 
 
 def torus(rows: int | None = None, cols: int | None = None, *, n: int | None = None) -> Topology:
-    """Joins agents in a periodic grid: `torus(rows, cols)`, or `torus(n=n)` for a grid of n agents.
+    """The periodic grid: `torus(rows, cols)`, or `torus(n=n)` for a grid of n agents.
 
-    Each weighs itself and its four neighbours with 1/5; in two rows or columns there are fewer neighbours.
-    `torus(n=n)` takes as rows the largest divisor of n that is not above sqrt(n).
+    The weights of an agent and its four neighbours are 1/5; with two rows or columns there are fewer
+    neighbours. The rows of `torus(n=n)` are the largest divisor of n that is at most sqrt(n).
 
     >>> sj.torus(n=40)
     torus(5, 8): 40 agents, degree 4, 160 directed links, spectral gap 0.1172
@@ -51,7 +51,7 @@ def torus(rows: int | None = None, cols: int | None = None, *, n: int | None = N
 
 
 def complete(n: int) -> Topology:
-    """Lets everybody hear everybody: every weight is 1/n, and one round of gossip is an exact average.
+    """The complete graph: every weight is 1/n, and one round of gossip is an exact average.
 
     >>> sj.complete(4)
     complete(4): 4 agents, degree 3, 12 directed links, spectral gap 1.0000
@@ -66,7 +66,7 @@ def complete(n: int) -> Topology:
 
 
 def star(n: int) -> Topology:
-    """Joins agent 0, in the middle, to each of n - 1 others.
+    """The star: agent 0, the hub, is joined to each of the n - 1 others.
 
     >>> sj.star(4)
     star(4): 4 agents, degrees 1 to 3, 6 directed links, spectral gap 0.2500
@@ -76,7 +76,7 @@ def star(n: int) -> Topology:
 
 
 def path(n: int) -> Topology:
-    """Joins n agents in a row, a ring without the link between its two ends.
+    """The path of n agents, a ring without one link.
 
     >>> sj.path(4)
     path(4): 4 agents, degrees 1 to 2, 6 directed links, spectral gap 0.1953
@@ -86,7 +86,7 @@ def path(n: int) -> Topology:
 
 
 def hypercube(n: int) -> Topology:
-    """Joins two of n = 2^d agents where the binary forms of their numbers differ in one digit.
+    """The hypercube of n = 2^d agents: neighbours' numbers differ in one binary digit.
 
     >>> sj.hypercube(8)
     hypercube(8): 8 agents, degree 3, 24 directed links, spectral gap 0.5000
@@ -98,7 +98,7 @@ def hypercube(n: int) -> Topology:
 
 
 def exponential(n: int) -> Topology:
-    """Makes the static exponential graph, which is directed: agent i hears i - 1, i - 2, i - 4, ... (mod n).
+    """The static exponential graph, directed: agent i receives from i - 1, i - 2, i - 4, ... (mod n).
 
     Ying et al., "Exponential graph is provably efficient for decentralized deep training", 2021.
 
@@ -117,9 +117,9 @@ def exponential(n: int) -> Topology:
 
 
 def circulant(n: int, offsets: Sequence[int]) -> Topology:
-    """Joins agent i to i + offset and i - offset (mod n) for each offset.
+    """The circulant graph: agent i is joined to i + offset and i - offset (mod n) for each offset.
 
-    The code that the paper descends from calls this one a torus:
+    The code that the paper builds on calls this one a torus:
 
     >>> sj.circulant(40, [1, 5])
     circulant(40, [1, 5]): 40 agents, degree 4, 160 directed links, spectral gap 0.1221
@@ -134,7 +134,7 @@ def circulant(n: int, offsets: Sequence[int]) -> Topology:
 
 
 def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
-    """Joins each pair of agents with the given probability; graphs are drawn until one is connected.
+    """The Erdos-Renyi graph: each pair is joined with the given probability; drawn until it is connected.
 
     >>> sj.erdos_renyi(8, 0.5, seed=1)
     erdos_renyi(8, 0.5, seed=1): 8 agents, degrees ...
@@ -146,7 +146,7 @@ def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
 
 
 def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
-    """Draws random graphs in which every agent has `degree` neighbours, until one is connected.
+    """A random graph in which every agent has `degree` neighbours; drawn until it is connected.
 
     >>> sj.random_regular(8, 3)
     random_regular(8, 3, seed=0): 8 agents, degree 3, 24 directed links, spectral gap ...
@@ -160,7 +160,7 @@ def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
 
 
 def isolated(n: int) -> Topology:
-    """Lets nobody hear anybody, W = I, which is not connected: the baseline of purely local training.
+    """The graph without links, W = I, which is not connected: the baseline of local training.
 
     >>> sj.isolated(4)
     isolated(4): 4 agents, degree 0, 0 directed links, spectral gap 0.0000
@@ -170,7 +170,7 @@ def isolated(n: int) -> Topology:
 
 
 def from_networkx(graph: Any, name: str | None = None) -> Topology:
-    """Makes a topology of any undirected networkx graph, agents numbered in the order of `graph.nodes`.
+    """Makes a topology from an undirected networkx graph, agents numbered in the order of `graph.nodes`.
 
     Edge weights are ignored: W follows from the degrees. Use `sj.from_matrix` for weights of your own.
 

@@ -1,12 +1,12 @@
-"""The one-peer exponential graph: in every step each agent hears one other, 1, 2, 4, ... places behind it.
+"""The one-peer exponential graph: in each step an agent receives from one other, 1, 2, 4, ... before it.
 
 Ying et al., "Exponential graph is provably efficient for decentralized deep training", NeurIPS 2021. It is
-also the graph of Assran et al., "Stochastic gradient push", ICML 2019. With p = ceil(log2 n) turns,
+also the graph of Assran et al., "Stochastic gradient push", ICML 2019. With the period p = ceil(log2 n),
 
     W_t[i, i] = W_t[i, i - 2^(t mod p)] = 1/2.
 
 Each W_t is doubly stochastic. Their product over a period is an exact average if and only if n is a power of
-two: the distances that agent i hears from are then all sums of 1, 2, 4, ..., each of them once.
+two: every distance is then the sum of a unique subset of 1, 2, 4, ...
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from saddle_jax.graphs.weights import with_own
 
 
 def one_peer_exponential(n: int) -> TimeVarying:
-    """Lets agent i hear i - 1, then i - 2, then i - 4, ... (mod n), one of them per step, with weight 1/2.
+    """Agent i receives from i - 1, then i - 2, then i - 4, ... (mod n), one per step, with weight 1/2.
 
     >>> sj.one_peer_exponential(8)
     one_peer_exponential(8): 8 agents, period 3, 3 x 8 directed links, spectral gap 1.0000 per step

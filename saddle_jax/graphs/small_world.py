@@ -1,4 +1,4 @@
-"""Small worlds: a ring whose agents know some neighbours, and a few of them somebody far away."""
+"""Small-world graphs: a ring lattice, some of whose links are rewired to random agents."""
 
 import networkx as nx
 
@@ -9,10 +9,10 @@ from saddle_jax.graphs.weights import connected_draw
 
 
 def small_world(n: int, degree: int, probability: float, seed: int = 0) -> Topology:
-    """Joins each agent to the `degree` nearest on a ring, and lays each link anew with the given probability.
+    """Joins each agent to the `degree` nearest on a ring and rewires each link with the given probability.
 
-    Watts and Strogatz, "Collective dynamics of small-world networks", 1998. Weights are Metropolis weights;
-    graphs are drawn until one is connected.
+    Watts and Strogatz, "Collective dynamics of small-world networks", 1998. Weights are Metropolis-Hastings
+    weights; graphs are drawn until one is connected.
 
     >>> sj.small_world(20, 4, 0.1)
     small_world(20, 4, 0.1, seed=0): 20 agents, degrees ... to ..., 80 directed links, spectral gap ...

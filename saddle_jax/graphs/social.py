@@ -1,4 +1,4 @@
-"""Social networks that were observed among people, as networkx has them; the number of agents is given.
+"""Observed social networks, from networkx; each has its own number of agents.
 
 Their weights are Metropolis-Hastings weights, 1 / (1 + max(degree_i, degree_j)). The first two are graphs of
 Vogels et al., "RelaySum for decentralized deep learning on heterogeneous data", NeurIPS 2021.
@@ -11,7 +11,7 @@ from saddle_jax.graphs.weights import lazy
 
 
 def karate() -> Topology:
-    """Joins the 34 members of a karate club that were friends (Zachary, 1977).
+    """The friendships of 34 members of a karate club (Zachary, 1977).
 
     >>> sj.karate()
     karate(): 34 agents, degrees 1 to 17, 156 directed links, spectral gap 0.0312
@@ -20,7 +20,7 @@ def karate() -> Topology:
 
 
 def davis() -> Topology:
-    """Joins 18 women of the American South to the 14 social events they went to (Davis et al., 1941).
+    """18 women of the American South and the 14 social events they attended (Davis et al., 1941).
 
     >>> sj.davis()
     davis(): 32 agents, degrees 2 to 14, 178 directed links, spectral gap ...
@@ -29,7 +29,7 @@ def davis() -> Topology:
 
 
 def florentine() -> Topology:
-    """Joins 15 families of Renaissance Florence by their marriages (Padgett and Ansell, 1993).
+    """The marriages among 15 families of Renaissance Florence (Padgett and Ansell, 1993).
 
     >>> sj.florentine()
     florentine(): 15 agents, degrees 1 to 6, 40 directed links, spectral gap ...
@@ -38,7 +38,7 @@ def florentine() -> Topology:
 
 
 def les_miserables() -> Topology:
-    """Joins the 77 characters of Les Misérables that appear together (Knuth, 1993).
+    """The 77 characters of Les Misérables, joined if they appear together (Knuth, 1993).
 
     >>> sj.les_miserables()
     les_miserables(): 77 agents, degrees 1 to 36, 508 directed links, spectral gap ...

@@ -1,4 +1,4 @@
-"""Trees, on which RelaySGD sends sums of models along: each link is the only way between its two sides.
+"""Trees, for RelaySGD, which relays sums of models: each link is the only path between its two sides.
 
 Their weights, for methods that gossip, are Metropolis-Hastings weights.
 """
@@ -14,7 +14,7 @@ from saddle_jax.graphs.weights import lazy
 
 
 def binary_tree(n: int) -> Topology:
-    """Joins each agent i from 1 on to i // 2, as RelaySGD's authors do (Vogels et al., 2021).
+    """The binary tree of RelaySGD's authors: agent i >= 1 is joined to i // 2 (Vogels et al., 2021).
 
     >>> sj.binary_tree(8)
     binary_tree(8): 8 agents, degrees 1 to 3, 14 directed links, spectral gap 0.0...
@@ -24,11 +24,11 @@ def binary_tree(n: int) -> Topology:
 
 
 def spanning_tree(topology: Topology) -> Topology:
-    """Makes a spanning tree of a connected undirected graph: shortest paths to an agent in its middle.
+    """A spanning tree of a connected undirected graph: shortest paths to an agent in its middle.
 
-    The middle is that of a longest way, found by two searches: the agent farthest from agent 0, then the
-    one farthest from that. On a tree this is its exact centre. All ties go to what the breadth-first search
-    meets first, so a graph has one such tree.
+    The middle is that of a path found by two breadth-first searches: to the agent farthest from agent 0, and
+    from there to the one farthest from that. On a tree this is its exact centre. Ties go to the agent that is
+    found first, so the tree is unique.
 
     >>> sj.spanning_tree(sj.torus(3, 4))
     spanning_tree(torus(3, 4)): 12 agents, degrees 1 to 4, 22 directed links, spectral gap 0.0...

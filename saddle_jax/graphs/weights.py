@@ -1,4 +1,4 @@
-"""The weights of graphs, and random graphs that are drawn until one is good enough."""
+"""Mixing weights of graphs, and random graphs drawn until one is good enough."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,17 +12,17 @@ from saddle_jax.core.topology import Links, Topology, from_links
 
 _T = TypeVar("_T")
 
-# How many graphs may take turns: each is a branch of the compiled step.
+# The longest period of a time-varying graph: each of its graphs is a branch of the compiled step.
 MOST_TURNS = 1000
 
-# How many random graphs are drawn before a good one is declared out of reach.
+# How many random graphs are drawn before an error.
 _MAX_DRAWS = 1000
 
 
 def metropolis(graph: Any) -> Links:
-    """Gives a graph Metropolis-Hastings weights, which are 1 / (degree + 1) on regular graphs."""
+    """Returns a graph's links with Metropolis-Hastings weights, 1 / (degree + 1) on regular graphs."""
     size, number = len(graph), {node: position for position, node in enumerate(graph.nodes)}
-    # A self-loop is no neighbour, and two edges between the same agents are one link.
+    # Self-loops are dropped, and two edges between the same agents are one link.
     edges = {(number[a], number[b]) for a, b in graph.edges() if a != b}
     pairs = np.array(sorted(edges | {(b, a) for a, b in edges}), int).reshape(-1, 2)
     receiver, sender = pairs[:, 0], pairs[:, 1]
@@ -31,24 +31,24 @@ def metropolis(graph: Any) -> Links:
 
 
 def with_own(size: int, receiver: Any, sender: Any, weight: Any) -> Links:
-    """Gives the agents for themselves what their rows miss to one; the links given join different agents."""
+    """Adds self-weights that make the rows sum to one to links between different agents."""
     receiver, sender = np.asarray(receiver, int), np.asarray(sender, int)
     own = 1.0 - np.bincount(receiver, weight, size)
-    loops = np.flatnonzero(own > 0)  # agents with a weight for themselves
+    loops = np.flatnonzero(own > 0)  # agents with a self-weight
     receiver, sender = np.r_[receiver, loops], np.r_[sender, loops]
     order = np.lexsort((sender, receiver))
     return Links(receiver[order], sender[order], np.r_[np.asarray(weight, float), own[loops]][order])
 
 
 def lazy(name: str, size: int, graph: Callable[[], Any]) -> Topology:
-    """Makes a topology of a networkx graph that is connected by construction."""
+    """Makes a topology from a networkx graph that is connected by construction, when it is first needed."""
     return Topology(name, size, lambda: metropolis(graph()))
 
 
 def draw_until(
     name: str, seed: int, draw: Callable[[np.random.RandomState], _T], good: Callable[[_T], bool], lacks: str
 ) -> _T:
-    """Draws with one stream of random numbers until a draw is good; says what they all lack otherwise."""
+    """Draws from one stream of random numbers until a draw is good; an error says what they all lack."""
     random = np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
     for _ in range(_MAX_DRAWS):
         if good(drawn := draw(random)):
@@ -57,6 +57,6 @@ def draw_until(
 
 
 def connected_draw(name: str, seed: int, draw: Callable[[np.random.RandomState], Any]) -> Topology:
-    """Draws undirected networkx graphs until one is connected, and gives it Metropolis weights."""
+    """Draws undirected networkx graphs until one is connected; with Metropolis-Hastings weights."""
     graph = draw_until(name, seed, draw, nx.is_connected, "connected graph")
     return from_links(name, len(graph), *metropolis(graph))

@@ -1,1 +1,1 @@
-"""CPU kernels: convolutions and EvoNorm in C++ and in XLA, with what compiles and loads them."""
+"""Convolutions and EvoNorm: C++ kernels for CPUs and forms in XLA, and how they are compiled and loaded."""

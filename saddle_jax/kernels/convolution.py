@@ -1,24 +1,24 @@
-"""Convolution of one model's images [B, H, W, C], and what vmap over agents turns it into.
+"""Convolution of one model's images [B, H, W, C], with its own batching rules for vmap over agents.
 
 vmap over agents, each with its own kernel, turns XLA's convolution into a grouped one. XLA:CPU runs that many
 times slower than one ordinary convolution per agent. So the forward pass and the two gradients have batching
-rules of their own. There is a choice:
+rules of their own. `conv_impl` is one of
 
     auto      native if the kernels can be compiled here, otherwise fast
-    native    on a CPU kernels of our own (native.py), one call per agent; elsewhere fast
+    native    on a CPU our own kernels (native.py), one call per agent; elsewhere fast
     fast      on a CPU one convolution per agent, in a loop if there are many; elsewhere a grouped one
     each      one convolution per agent, all in one program
     patches   one batched matrix product of all agents' patches
-    plain     whatever JAX makes of it; also for transformations without such a rule, like forward mode
+    plain     JAX's own rules; also for transformations without a rule here, such as forward mode
 
-Grouped, agents are groups of channels, in the gradients too. JAX's own rule would make the gradient of the
-kernels a convolution with a window as large as the image, for which a GPU's library has no fast kernel.
-`saddle train --plan --target=a40` shows the windows; docs/gpu.md has what each choice is compiled to.
+In a grouped convolution agents are groups of channels, in the gradients too. JAX's own rule would make the
+gradient of the kernels a convolution with a window as large as the image, for which a GPU's library has no
+fast kernel. `saddle train --plan --target=a40` shows the windows; docs/gpu.md has what is compiled for each
+choice.
 
-Where the kernels cannot be compiled, `native` is an error. Arrays that they are not for (float64) are `fast`;
-those of bfloat16 are computed in float32 on a CPU, and rounded.
-On a CPU, agents are computed one by one (`devices`), so no batching rule is used there. On a GPU,
-`bin/bench q_saddle --conv_impl=...` finds out which choice is best.
+If the kernels cannot be compiled, `native` is an error. It uses `fast` for float64; bfloat16 is computed in
+float32 on a CPU, and rounded. On a CPU, agents are computed one by one (`devices`), so no batching rule is
+used there. On a GPU, `bin/bench q_saddle --conv_impl=...` compares the choices.
 """
 
 import functools
@@ -37,13 +37,13 @@ from saddle_jax.kernels import native
 ConvImpl = Literal["auto", "native", "fast", "each", "patches", "plain"]
 CONV_IMPLS = ("auto", "native", "fast", "each", "patches", "plain")
 
-# ---- three ways to write it and its two gradients: ordinary, by patches, and fast on XLA:CPU ----
+# ---- three forms of the convolution and its two gradients: ordinary, by patches, and fast on XLA:CPU ----
 #
 # XLA:CPU hands a convolution to its library of kernels (YNNPACK) only if it is images [B, H, W, C] by a
 # kernel [h, w, C, D], the images are not dilated, neither kernel nor result is larger than they are, and
 # there are more than 16 channels in or out. Any other runs at half that speed or less, and within a loop
-# (`lax.map`, `lax.scan`) at a twentieth of it. So `ON_CPU` writes all three as such a convolution where that
-# is possible, and as a matrix product where it is not.
+# (`lax.map`, `lax.scan`) at a twentieth of it. So `ON_CPU` writes all three as such a convolution if that is
+# possible, and otherwise as a matrix product.
 #
 # Measured on one core, 3x3, batch 32, in GFLOP/s of CPU time, the ordinary form first:
 #
@@ -58,12 +58,12 @@ _NARROW = 16
 
 
 class Window(NamedTuple):
-    """What defines a convolution apart from its tensors."""
+    """The parameters of a convolution apart from its tensors."""
 
     stride: int
     padding: int  # zeros on each side, top and bottom, left and right
-    groups: int  # of channels with filters of their own: 1, or as many as channels for a depthwise one
-    precision: str | None = None  # of its products, as JAX names them; None is the hardware's own
+    groups: int  # of channels: 1, or the number of channels for a depthwise convolution
+    precision: str | None = None  # of its products, as JAX names them; None is the hardware's default
 
 
 class Form(NamedTuple):
@@ -75,7 +75,7 @@ class Form(NamedTuple):
 
 
 def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
-    """Completes a forward pass with its two gradients, which are its transposes: JAX writes them."""
+    """Makes a form from a forward pass; JAX derives the two gradients, its transposes."""
 
     def input_gradient(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
         shape = jax.ShapeDtypeStruct((g.shape[0], *size, window.groups * kernel.shape[2]), g.dtype)
@@ -91,7 +91,7 @@ def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
 
 
 def in_float32(form: Form) -> Form:
-    """Computes convolutions of narrower numbers in float32, and rounds the results to what came in."""
+    """Computes convolutions of narrower dtypes in float32, and rounds the results to the inputs' dtype."""
 
     def wide(x: Array) -> Array:
         return x.astype(jnp.float32)
@@ -109,7 +109,7 @@ def in_float32(form: Form) -> Form:
 
 
 def ordinary(window: Window, x: Array, kernel: Array) -> Array:
-    """Computes a convolution just as `jax.lax` does."""
+    """Computes a convolution by `jax.lax`."""
     return jax.lax.conv_general_dilated(
         x,
         kernel,
@@ -125,7 +125,7 @@ def ordinary(window: Window, x: Array, kernel: Array) -> Array:
 
 
 def taps(window: Window, x: Array, size: Sequence[int]) -> list[list[Array]]:
-    """Returns what each entry of a kernel of this size is multiplied with, each [B, H', W', C]."""
+    """Returns the inputs that each entry of a kernel of this size is multiplied with, each [B, H', W', C]."""
     pad, stride = window.padding, window.stride
     x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     batch, height, width, channels = x.shape
@@ -140,7 +140,7 @@ def taps(window: Window, x: Array, size: Sequence[int]) -> list[list[Array]]:
 
 
 def _by_patches(window: Window, x: Array, kernel: Array) -> Array:
-    """Computes it as a matrix product: patches [B H' W', h w C] times the kernel [h w C, D]."""
+    """Computes a convolution as a matrix product: patches [B H' W', h w C] times the kernel [h w C, D]."""
     patches = jnp.concatenate([tap for row in taps(window, x, kernel.shape[:2]) for tap in row], axis=-1)
     return jnp.matmul(patches, kernel.reshape(-1, kernel.shape[-1]), precision=window.precision)
 
@@ -176,7 +176,7 @@ def _cpu_forward(window: Window, x: Array, kernel: Array) -> Array:
 
 
 def _cpu_input_gradient(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
-    if min(kernel.shape[:2]) < max(window.stride, 2):  # 1x1, or some inputs meet no entry of the kernel
+    if min(kernel.shape[:2]) < max(window.stride, 2):  # 1x1, or some inputs are not used
         return BY_PATCHES.input_gradient(window, size, g, kernel)
     if window.stride > 1:
         return _by_phases(window, size, g, kernel)
@@ -196,7 +196,7 @@ def _cpu_kernel_gradient(window: Window, size: Sequence[int], x: Array, g: Array
 
 
 def _by_wide_columns(x: Array, kernel: Array, stride: int, padding: Sequence[tuple[int, int]]) -> Array:
-    """Computes n neighbouring columns of the result as one column of n D channels, to have more than 16.
+    """Computes n neighbouring columns of the result as one of n D channels, to have more than 16 channels.
 
     The kernel becomes [h, w + (n - 1) stride, C, n D], n copies each a stride further to the right, and
     moves by n strides; the result [B, H', W'/n, n D] lies in memory as [B, H', W', D] does. For n = 2 and
@@ -233,10 +233,10 @@ def _by_wide_columns(x: Array, kernel: Array, stride: int, padding: Sequence[tup
 def _by_phases(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
     """Computes the input gradient for a stride s, without the zeros of a dilated g.
 
-    Input row s a + q meets those rows i of the kernel for which s divides q + padding - i, at row
+    Input row s a + q depends on those rows i of the kernel for which s divides q + padding - i, at row
     a + (q + padding - i) / s of g. So each phase q is a convolution of stride 1 with a part of the kernel.
-    The same holds for the columns: their s phases are channels of one convolution, and zero where no entry of
-    the kernel is met.
+    The same holds for the columns: their s phases are channels of one convolution, with zeros for entries of
+    the kernel that a phase does not use.
     """
     stride, pad = window.stride, window.padding
     height, width, inputs, _ = kernel.shape
@@ -271,27 +271,27 @@ def _by_phases(window: Window, size: Sequence[int], g: Array, kernel: Array) -> 
 def _library_takes(
     images: Sequence[int], kernel: Sequence[int], result: Sequence[int], inputs: int, outputs: int
 ) -> bool:
-    """Returns whether XLA:CPU uses its library for this; the first three are heights and widths."""
+    """Returns whether XLA:CPU uses its kernel library for a convolution; the first three are (H, W)."""
     fits = all(max(sizes) <= extent for extent, *sizes in zip(images, kernel, result, strict=True))
     return fits and max(inputs, outputs) > _NARROW
 
 
 def _high(extent: int, length: int, count: int, stride: int, low: int) -> int:
-    """Returns the padding at the end (negative: the cut) with which such a kernel fits `count` times."""
+    """Returns the padding at the end (negative: a crop) at which the kernel fits `count` times."""
     return (count - 1) * stride + length - low - extent
 
 
 ON_CPU = Form(_cpu_forward, _cpu_input_gradient, _cpu_kernel_gradient)
 
 
-# ---- by kernels of our own (native.py has how JAX calls them) ----
+# ---- by our own kernels, which JAX calls through native.py ----
 #
-# A derivative of such a kernel, which is a convolution again, is left to XLA: first derivatives are kernels
-# too, because `_with_rule` writes them, so this matters only for Hessians.
+# The derivative of such a kernel, which is a convolution again, is computed by XLA. First derivatives are
+# kernels too, because `_with_rule` writes them, so this matters only for Hessians.
 #
-# The gain is in 3x3 convolutions of stride 1, which Winograd's tiles compute with fewer products
+# The gain is in 3x3 convolutions of stride 1, which Winograd's algorithm computes with fewer products
 # (native_winograd.h), and in the gradients of kernels, for which XLA's library has no fast form with few
-# channels. 1x1 convolutions stay matrix products, but for the gradient of their kernel.
+# channels. 1x1 convolutions are matrix products, except for the gradient of their kernel.
 
 
 def _call(name: str, window: Window, shape: Sequence[int], left: Array, right: Array) -> Array:
@@ -302,7 +302,7 @@ def _call(name: str, window: Window, shape: Sequence[int], left: Array, right: A
 def _bilinear(
     kernel: Callable[[Array, Array], Array], by_xla: Callable[[Array, Array], Array]
 ) -> Callable[[Array, Array], Array]:
-    """Gives a kernel the derivatives that XLA's form of the same product has."""
+    """Gives a kernel the derivatives of XLA's form of the same product."""
     operation = jax.custom_jvp(kernel)
 
     @operation.defjvp
@@ -363,7 +363,7 @@ def convolve(
     conv_impl: ConvImpl = "auto",
 ) -> Array:
     """Correlates images [B, H, W, C] with a kernel [h, w, C / groups, D] into [B, H', W', D]."""
-    # Both gradients multiply as the forward pass does, also where they are traced after it.
+    # Both gradients use the precision of the forward pass, also if they are traced later.
     window = Window(stride, padding, groups, jax.default_matmul_precision.value)
     conv_impl = _chosen(conv_impl)
     if conv_impl == "plain":
@@ -378,7 +378,7 @@ def _is_grouped(conv_impl: ConvImpl) -> bool:
 
 
 def _chosen(conv_impl: ConvImpl) -> ConvImpl:
-    """Returns what a conv_impl means on this hardware."""
+    """Resolves a conv_impl on this hardware."""
     if conv_impl in ("auto", "native", "fast") and policy.batches_convolutions():
         return "fast"
     if conv_impl == "auto":
@@ -387,7 +387,7 @@ def _chosen(conv_impl: ConvImpl) -> ConvImpl:
 
 
 def check_conv_impl(conv_impl: str) -> None:
-    """Checks that there is such a conv_impl, and that it works here."""
+    """Checks that a conv_impl exists and works here."""
     checks.choice("conv_impl", conv_impl, CONV_IMPLS)
     if conv_impl == "native" and policy.takes_native_convolutions():
         native.check()
@@ -405,7 +405,7 @@ def _form(conv_impl: ConvImpl, *arrays: Any) -> Form:
 def _depthwise(window: Window, x: Array, kernel: Array) -> Array:
     """Convolves each channel with its own filter of the kernel [h, w, 1, C].
 
-    There is one multiplication per entry of the kernel. It is element-wise, so agents are just another axis.
+    It is one element-wise product per entry of the kernel, so agents are just another axis.
     """
     inputs = taps(window, x, kernel.shape[:2])
     terms = [
@@ -438,7 +438,7 @@ _convolve_by_rule.defvjp(_save, _gradients)
 
 @functools.cache
 def _forward(conv_impl: ConvImpl, window: Window) -> Callable[[Array, Array], Array]:
-    """Returns the convolution (x, kernel) -> y with the rule of a conv_impl."""
+    """Returns the convolution (x, kernel) -> y with the batching rule of a conv_impl."""
     return _with_rule(conv_impl, window, lambda form, *arguments: form.forward(*arguments), shared=1)
 
 
@@ -470,8 +470,8 @@ def _with_rule(
 ) -> Callable[[Array, Array], Array]:
     """Gives `run(form, window, left, right)` the form for one agent, and the batching rule of a conv_impl.
 
-    `shared` is the position of the argument that all images of a batch share. Where vmap does not batch it,
-    the new axis is just more images.
+    `shared` is the position of the argument that all images of a batch share. If vmap does not batch it, the
+    new axis is just more images.
     """
 
     @custom_vmap

@@ -1,10 +1,10 @@
-"""EvoNorm-S0 (Liu et al., 2020): normalisation and non-linearity in one, per sample, no running state.
+"""EvoNorm-S0 (Liu et al., 2020): normalisation and non-linearity in one, without running statistics.
 
     y = scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias
 
-h is a hard sigmoid, clip(x / 6 + 1/2, 0, 1), or the plain one; var_g the biased variance over the
-height, width and channels of one of 8 contiguous groups of channels. There is no learnable v: the
-paper's parameter counts leave no room for one.
+h is a hard sigmoid, clip(x / 6 + 1/2, 0, 1), or the sigmoid; var_g is the biased variance over the height,
+width and channels of one of 8 contiguous groups of channels of a sample. There is no learnable v, as the
+paper's parameter counts show.
 """
 
 import functools
@@ -23,7 +23,7 @@ _EPSILON = 1e-5
 
 
 def evonorm_plain(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
-    """Computes the formula as it is written; x [B, H, W, C], scale and bias [C]."""
+    """Computes EvoNorm as the formula is written; x [B, H, W, C], scale and bias [C]."""
     wide = _wide(x)
     _, deviation = _statistics(wide)
     gated, _ = _gated(gate, wide)
@@ -32,12 +32,12 @@ def evonorm_plain(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def evonorm(gate: Gate, x: Array, scale: Array, bias: Array) -> Array:
-    """Computes `evonorm_plain`, with its derivative by hand: autodiff takes several times as many passes."""
+    """Computes `evonorm_plain` with a custom derivative: autodiff takes several times as many passes."""
     return evonorm_plain(gate, x, scale, bias)
 
 
 def save(gate: Gate, x: Array, scale: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Computes the formula, and what its derivative needs: x, scale, mean and deviation [B, 1, 1, C]."""
+    """Returns the result and its residuals: x, scale, and the mean and deviation [B, 1, 1, C]."""
     wide = _wide(x)
     mean, deviation = _statistics(wide)
     gated, _ = _gated(gate, wide)
@@ -46,7 +46,7 @@ def save(gate: Gate, x: Array, scale: Array, bias: Array) -> tuple[Array, tuple[
 
 
 def gradients(gate: Gate, saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
-    """Computes the gradients with respect to x, scale and bias from what was saved."""
+    """Computes the gradients with respect to x, scale and bias from the residuals."""
     # With n(x) = x h(x), s = 1 / sqrt(var + eps), u = scale g and N numbers in a group:
     #   dx = u s n'(x) - (x - mean) s^3 / N sum_group(u n)
     saved_x, scale, mean, deviation = saved
@@ -66,7 +66,7 @@ evonorm.defvjp(save, gradients)
 
 
 def _wide(x: Array) -> Array:
-    """Returns numbers that sums may be taken of: bfloat16 as float32, all others as they are."""
+    """Returns x in a dtype for sums: bfloat16 as float32, all others as they are."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -99,18 +99,18 @@ def _per_channel(x: Array) -> Array:
     return x.reshape(1, 1, 1, -1)
 
 
-# ---- with the hard sigmoid, by kernels of our own (native_evonorm.h) ----
+# ---- with the hard sigmoid, by our own kernels (native_evonorm.h) ----
 #
-# XLA takes a pass over all images for each sum and for each result. The kernels take image by image, which
-# stays in the caches: on one core they need about a fifth of the time. Derivatives of the kernels are left to
-# XLA's form, see `evonorm`: first derivatives are kernels too, so this matters only for Hessians.
+# XLA takes a pass over all images for each sum and for each result. The kernels process one image at a time,
+# which stays in the caches: on one core they need about a fifth of the time. Derivatives of the kernels are
+# those of XLA's form, see `evonorm`: first derivatives are kernels too, so this matters only for Hessians.
 
 
 _LANES = 16  # of the widest vectors: one or two pixels must fill whole ones
 
 
 def native_takes(gate: Gate, x: Array) -> bool:
-    """Tells whether the kernels are for images [B, H, W, C] like these."""
+    """Returns whether the kernels support images [B, H, W, C] of this shape and dtype."""
     _, height, width, channels = x.shape
     return gate == "hard_sigmoid" and (channels % _LANES == 0 or height * width % 2 == 0)
 
@@ -134,7 +134,7 @@ evonorm_native.defvjp(_save, _gradients)
 
 
 def _differentiable(kernel: Callable[..., Any], form: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a kernel the derivatives that XLA's form of the same function has."""
+    """Gives a kernel the derivatives of XLA's form of the same function."""
     operation = jax.custom_jvp(kernel)
 
     @operation.defjvp

@@ -1,4 +1,4 @@
-"""Kernels of our own (native.cc), which JAX calls through its foreign-function interface; and their compiler.
+"""Our own kernels (native.cc), called through JAX's foreign-function interface, and their compilation.
 
 They are compiled when the first of them is traced, and only for float32 on a CPU. `convolution` and `evonorm`
 use them.
@@ -26,32 +26,32 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Array
 from saddle_jax.devices import policy
 
-# ---- C++ compiled for this machine at its first use, and kept in the user's cache folder ----
+# ---- C++ compiled for this machine at its first use, and cached in the user's cache folder ----
 #
-# A library's name there holds the hash of what it was made from (source, compiler, what that knows of the
-# CPU, JAX) and the hash of its content. So a change of any of these makes a new file, a damaged file is known
-# and made again, and processes that start together do not disturb each other: each renames its own.
+# A library's name there has the hash of what it was compiled from (source, compiler, the compiler's macros
+# for the CPU, JAX) and the hash of its content. So a change of any of these makes a new file, a damaged file
+# is detected and compiled again, and processes that start together do not interfere: each renames its own.
 
 
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC")
-_TUNINGS = ("-march=native", "-mcpu=native")  # which of them there is depends on compiler and CPU
-_SECONDS = 300  # after which a compiler is given up
+_TUNINGS = ("-march=native", "-mcpu=native")  # which of them exists depends on compiler and CPU
+_SECONDS = 300  # time limit of the compiler
 
 
 class UnavailableError(Exception):
-    """Says in one line why there is no library, and what would help."""
+    """Why the kernels are not available, and what would help, in one line."""
 
 
 class Library(NamedTuple):
-    """A loaded library, and the hash of what it was made from."""
+    """A loaded library, and the hash of what it was compiled from."""
 
     functions: ctypes.CDLL
     key: str
 
 
 def load(source: pathlib.Path) -> Library:
-    """Loads the library that a C++ file becomes, from the cache folder or by compiling it.
+    """Loads the library of a C++ file, from the cache folder or by compiling it.
 
     Raises:
       UnavailableError: there is no compiler, it fails, or the cache folder is not the user's alone.
@@ -70,12 +70,12 @@ def load(source: pathlib.Path) -> Library:
 
 
 def program() -> str:
-    """Returns the path of the compiler; an UnavailableError says why there is none."""
+    """Returns the path of the compiler; raises an UnavailableError if there is none."""
     return _command()[0]
 
 
 def _command() -> list[str]:
-    """Returns how the compiler is called for this machine's CPU; CXX may be a command with options."""
+    """Returns the compiler's command line for this machine's CPU; CXX may be a command with options."""
     compiler, *options = _compiler()
     for tuning in _TUNINGS:
         command = [compiler, *options, *_FLAGS, tuning]
@@ -97,9 +97,9 @@ def _compiler() -> list[str]:
 
 
 def _key(source: pathlib.Path, command: Sequence[str]) -> str:
-    """Hashes everything that the library depends on; the compiler's macros name its version and the CPU.
+    """Hashes everything that the library depends on; the compiler's macros contain its version and the CPU.
 
-    The headers beside the source are among them, whether it includes them or not.
+    All headers in the source's folder are hashed, whether they are included or not.
     """
     macros = _run([*command, "-dM", "-E", "-x", "c++", os.devnull]).stdout
     texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
@@ -108,7 +108,7 @@ def _key(source: pathlib.Path, command: Sequence[str]) -> str:
 
 
 def _folder() -> pathlib.Path:
-    """Returns the folder of libraries, and makes it; what somebody else may have put there is not loaded."""
+    """Makes and returns the folder of libraries; an error if others can write to it."""
     if not hasattr(os, "geteuid"):
         raise UnavailableError("nothing is compiled on this system")
     try:
@@ -118,7 +118,7 @@ def _folder() -> pathlib.Path:
 
 
 def _is_intact(path: pathlib.Path) -> bool:
-    """Returns whether a file is the user's own and has the content that its name tells."""
+    """Returns whether a file belongs to the user and has the hash in its name."""
     found = path.lstat()
     return stat.S_ISREG(found.st_mode) and files.only_ours(found) and path.stem.endswith(_hash_of(path))
 
@@ -158,26 +158,26 @@ _lock = threading.Lock()
 
 
 def obstacle() -> str | None:
-    """Returns in one line why the kernels cannot be used here; None if they can, and are then loaded."""
+    """Loads the kernels and returns None, or in one line the reason why they cannot be used here."""
     with _lock:  # JAX traces in several threads
         return _loaded()[1]
 
 
 def check() -> None:
-    """Checks that the kernels can be used, for a user who has asked for them by name."""
+    """Checks that the kernels can be used, for a user who asks for conv_impl=native."""
     if reason := obstacle():
         raise ArgumentError(f"conv_impl must be one that works here, got 'native': {reason}")
 
 
 def missing(conv_impl: str) -> str | None:
-    """Returns in one line why the kernels are not used, where the conv_impl `auto` would have chosen them."""
+    """Returns in one line why conv_impl `auto` does not use the kernels on this CPU; None otherwise."""
     if conv_impl != "auto" or not policy.takes_native_convolutions():
         return None
     return obstacle()
 
 
 def used(conv_impl: str, *arrays: Array) -> bool:
-    """Tells whether a conv_impl means the kernels here, for such arrays: float32, and not empty."""
+    """Returns whether a conv_impl uses the kernels here for these arrays: float32, and not empty."""
     if conv_impl not in ("auto", "native") or not policy.takes_native_convolutions():
         return False
     takes = all(array.dtype == np.float32 and array.size for array in arrays)
@@ -185,9 +185,9 @@ def used(conv_impl: str, *arrays: Array) -> bool:
 
 
 def call(name: str, shapes: Sequence[Sequence[int]], *arrays: Array, over: str, **options: int) -> Any:
-    """Calls a kernel by its name in native.cc for results of these shapes; one result is not in a list.
+    """Calls a kernel by its name in native.cc, with results of these shapes; a single one is not in a list.
 
-    `over` is how vmap treats it: "sequential" calls it once for each element of the new axis; with
+    `over` is its vmap method: "sequential" calls it once for each element of the new axis; with
     "broadcast_all" the kernel gets arrays with a leading axis.
     """
     check()
@@ -199,7 +199,7 @@ def call(name: str, shapes: Sequence[Sequence[int]], *arrays: Array, over: str, 
 
 @functools.cache
 def _loaded() -> tuple[str, str | None]:
-    """Makes the kernels known to JAX. Returns the end of their names there, and why there are none."""
+    """Registers the kernels with JAX. Returns the suffix of their names, and why there are none, or None."""
     try:
         library = load(SOURCE)
     except UnavailableError as error:

@@ -1,4 +1,4 @@
-"""The algorithms, one short file each, in the paper's words; here is the table of their names."""
+"""The methods, one file each, in the notation of its paper, and the registry of their names."""
 
 from saddle_jax.base.registry import Registry
 
@@ -36,7 +36,7 @@ METHODS = Registry(
     group="saddle_jax.methods",
 )
 
-# How the models of a method travel, its option `gossip`.
+# Values of a method's option `gossip`.
 GOSSIPS = Registry(
     "gossip",
     {"exact": "saddle_jax.core.gossip:exact", "choco": "saddle_jax.core.gossip:choco"},

@@ -9,8 +9,8 @@ With steps t = 1, 2, ... and all operations coordinate by coordinate:
     v     = beta2 v + (1 - beta2) r^2
     x     = h + min(gamma / (sqrt(v / (1 - beta2^t)) + 1e-8), 1) r
 
-It sends one compressed difference per link and step. W keeps the average, and links must stay; but agents
-have rates of their own, so that the average of the models is not kept exactly. It is not exact on
+It sends one compressed difference per link and step. W is doubly stochastic and the links are fixed. Each
+agent has its own rates, so the average of the models is not preserved exactly. It is not exact on
 heterogeneous data.
 """
 
@@ -35,7 +35,7 @@ _EPSILON = 1e-8
 
 
 class AdaGossipState(NamedTuple):
-    """AdaGossip remembers its momentum, the public copies, and how much neighbours differ."""
+    """State of AdaGossip: the momentum, the public copies and the second moment of r."""
 
     m: Any  # momentum [A, ...]; None without momentum
     public: Params  # x-hat [A, ...]
@@ -48,13 +48,13 @@ def ada_gossip(
     compressor: Operator | None = None, gamma: Any = 1.0, beta2: Any = 0.999,
     beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
-    """Makes AdaGossip: compressed gossip with a rate for each coordinate. Others are options of `sj.dpsgd`.
+    """Makes AdaGossip: compressed gossip with a rate per coordinate. Other options are those of `sj.dpsgd`.
 
     Args:
       compressor: the operator Q on differences; None sends them as they are.
-      gamma: averaging rate in (0, 1] of a coordinate whose neighbours differ by 1, or a function of the step;
-        the rate is gamma over what they differ by, at most 1.
-      beta2: coefficient of the moving average of squared differences, in [0, 1).
+      gamma: averaging rate in (0, 1], or a function of the step; the rate of a coordinate is gamma divided by
+        the root mean square of r there, at most 1.
+      beta2: coefficient of the moving average of r^2, in [0, 1).
 
     >>> method, x = sj.ada_gossip(sj.complete(2), 0.1, gamma=0.5), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([0.0, 0.0]))[0]  # r is 1 and -1

@@ -2,13 +2,13 @@
 Compression", NeurIPS 2022, Algorithm 1): gradient tracking with both messages compressed.
 
     V = V + gamma (W - I) G + g - g'       the tracked gradient; in the first step V = g
-    G = G + Q(V - G)                       its public copy; nothing of it travels in the first step
+    G = G + Q(V - G)                       its public copy; not sent in the first step
     x = x + gamma (W - I) H - eta V
     H = H + Q(x - H)                       the models' public copy; H and G start at zero
 
-What is mixed now travelled a step ago, so that the first step mixes nothing. It sends two compressed messages
-per link and step. W keeps the average, and links must stay. It is exact on heterogeneous data, with biased
-operators such as top-k too.
+What is mixed now was sent in the step before, so that the first step mixes nothing. It sends two compressed
+messages per link and step. W is doubly stochastic and the links are fixed. It is exact on heterogeneous data,
+also with biased operators such as top-k.
 """
 # ruff: noqa: N803, N806 (capitals are the paper's names)
 
@@ -32,12 +32,12 @@ FIRST, LATER = 0, 1  # kinds of steps
 
 
 class BEERState(NamedTuple):
-    """BEER remembers the tracked gradient, its summand, and the public copies; each is [A, ...]."""
+    """State of BEER: what is tracked, its tracked mean, and the two public copies; each is [A, ...]."""
 
     M: Params  # what is tracked: the last gradient; for MoTEF its momentum
     V: Params  # the tracked mean of M
-    H: Params  # what the neighbours know of the model
-    G: Params  # what the neighbours know of V
+    H: Params  # the public copy of the model
+    G: Params  # the public copy of V
 
 
 def beer_rule(
@@ -83,7 +83,7 @@ def beer(
     """Makes BEER: compressed gradient tracking, exact on heterogeneous data. It has no momentum.
 
     Args:
-      topology: who hears whom.
+      topology: the communication graph.
       learning_rate: eta, a number or an optax schedule.
       compressor: the operator Q on both messages; None sends them as they are.
       gamma: averaging rate, a number or a function of the step, see `sj.exact`; small for few bits.

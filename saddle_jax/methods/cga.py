@@ -1,15 +1,15 @@
 """CGA (Esfandiari et al., "Cross-Gradient Aggregation for Decentralized Learning from Non-IID Data", ICML
 2021): a quadratic program weighs the cross-gradients that NGM averages.
 
-For each tensor of agent i alone, with the rows M_j = w_ij g_ij of its neighbours and its own g = w_ii g_ii:
+For each tensor of agent i, with the rows M_j = w_ij g_ij of its neighbours and its own g = w_ii g_ii:
 
     v = argmin 1/2 v'(M M' + 1e-12 I) v + (M g)'v   subject to   v >= margin
     g_agg = g + M'v
     x = x + gamma (W - I) x - eta d(g_agg)             d: the local momentum
 
 The paper's program has margin 0, the authors' code 0.5; v = 1 is NGM. With a compressor it is CompCGA: the
-cross-gradients are compressed with error feedback before the program, as in Comp NGM. It sends a model and
-gets a gradient back on each link and step. W keeps the average, and the graph is undirected. It is not exact
+cross-gradients are compressed with error feedback before the program, as in Comp NGM. In each step a model
+goes over each link and a gradient returns. W is doubly stochastic and the graph undirected. It is not exact
 on heterogeneous data.
 """
 
@@ -37,14 +37,14 @@ from saddle_jax.methods.ngm import SELF_GRADIENTS, SelfGradient, fed_back
 
 ABOUT = About("Esfandiari et al., ICML 2021", requires="undirected")
 
-_RIDGE = 1e-12  # makes the solution unique where rows depend on each other
+_RIDGE = 1e-12  # makes the solution unique if rows are linearly dependent
 
 
 class CGAState(NamedTuple):
-    """CGA remembers its momentum and the errors of compression."""
+    """State of CGA: the momentum and the errors of compression."""
 
     m: Any  # momentum [A, ...]; None without momentum
-    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
+    error: Any  # e_ij, the error feedback of each pair [A, K, ...]; None without a compressor
 
 
 @printed
@@ -81,7 +81,7 @@ def cga(
 
     def step(s: Step, x: Params, state: CGAState) -> tuple[Params, CGAState]:
         eta, error = rate(s.t), state.error
-        # The models go out once: they are mixed, and differentiated where they arrive.
+        # The models are sent once, for the gossip and for the cross-gradients.
         gamma_t, correction = gamma_at(s.t), s.network.correction(x, mixing=mixing)
         mixed = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         own = mixed if self_gradient == "mixed" else None
@@ -97,12 +97,12 @@ def cga(
 
 
 def aggregated(rows: Params, margin: Any) -> Params:
-    """Returns g + M'v, [A, ...], of weighted gradients w_ij g_ij [A, K, ...]; slot 0 holds the own g."""
+    """Returns g + M'v, [A, ...], from weighted gradients w_ij g_ij [A, K, ...]; slot 0 is the agent's g."""
 
     def of_a_tensor(rows: Array) -> Array:
         wide = rows.reshape(*rows.shape[:2], -1).astype(jnp.promote_types(rows.dtype, jnp.float32))
         products = jnp.einsum("akd,ald->akl", wide, wide, precision="highest")
-        # A free slot's row is zero: it has no part in the program, nor in the sum.
+        # The row of a free slot is zero: it changes neither the program nor the sum.
         gram = products[:, 1:, 1:] + _RIDGE * jnp.eye(rows.shape[1] - 1, dtype=wide.dtype)[None]
         v = cga_program.solve(gram, products[:, 1:, 0], margin)
         g = wide[:, 0] + jnp.einsum("ak,akd->ad", v, wide[:, 1:], precision="highest")

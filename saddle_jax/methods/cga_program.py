@@ -1,4 +1,4 @@
-"""The quadratic program of CGA, solved exactly for a few unknowns by trying every set of them.
+"""The quadratic program of CGA, solved exactly for a few unknowns by enumerating all active sets.
 
     minimise  1/2 v'Gv + b'v   subject to   v >= margin,       G positive definite [k, k]
 
@@ -6,10 +6,10 @@ With u = v - margin and c = b + G margin, u is the solution where y = G u + c ha
 
     u >= 0,   y >= 0,   u_i y_i = 0 for all i.
 
-So each i has u_i = 0 or y_i = 0. The 2^k ways to choose are all tried at once. One pivot exchanges u_i and
-y_i in the system y = G u + c (Cottle, Dantzig, 1968); doubling the list of systems for each i takes
-2^(k+1) pivots for all. Rounding may make several of them look right, or none: the one that misses these
-conditions least is taken.
+So u_i = 0 or y_i = 0 for each i, and all 2^k choices are tried at once. One pivot exchanges u_i and y_i in
+the system y = G u + c (Cottle, Dantzig, 1968); doubling the list of systems for each i takes 2^(k+1) pivots
+for all. With rounding errors several choices may satisfy the conditions, or none: the one that violates them
+least is taken.
 """
 # ruff: noqa: N803, N806 (G is the program's name)
 
@@ -33,7 +33,7 @@ def solve(G: Array, b: Array, margin: Any) -> Array:
     Array([3. , 0.5], dtype=float32)
     """
     unknowns = b.shape[-1]
-    # Tensors differ by orders of magnitude: with a unit diagonal one measure of error serves them all.
+    # Tensors differ by orders of magnitude: with a unit diagonal their errors are comparable.
     scale = jnp.sqrt(jnp.diagonal(G, axis1=-2, axis2=-1))
     c = (b + margin * G.sum(axis=-1)) / scale
     G = G / (scale[..., :, None] * scale[..., None, :])
@@ -50,7 +50,7 @@ def solve(G: Array, b: Array, margin: Any) -> Array:
 
 
 def _chosen(unknowns: int) -> np.ndarray:
-    """Returns which unknowns each of the systems has exchanged, bool [2^k, k], in `_all_pivots`' order."""
+    """Returns which unknowns are exchanged in each system, bool [2^k, k], in the order of `_all_pivots`."""
     bits = np.arange(2**unknowns)[:, None] >> np.arange(unknowns)[::-1]
     return np.asarray(bits % 2 == 1)
 
@@ -67,7 +67,7 @@ def _all_pivots(G: Array, c: Array) -> Array:
 
 
 def _pivot(systems: Array, i: int) -> Array:
-    """Solves equation i of each system [..., k, k + 1] for its unknown i and puts it into the others."""
+    """Solves equation i of each system [..., k, k + 1] for unknown i and substitutes it in the others."""
     row, column, pivot = systems[..., [i], :], systems[..., :, [i]], systems[..., [i], :][..., [i]]
     in_row, in_column = (
         jax.lax.broadcasted_iota(jnp.int32, systems.shape, systems.ndim - axis) == i for axis in (2, 1)

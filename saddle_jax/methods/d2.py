@@ -6,18 +6,18 @@ A prime marks the value of the step before. The first step is x <- W (x - eta g)
             "plus"      x <- W (x - eta ((x' - x) / eta' + g - g'))
             "relay"     u = -eta d(g);  x_new = W (x + u + c);  c <- x_new - x - u
 
-The three are one method while the learning rate stays. After a drop the mean of "original" drifts by (eta -
-eta') g' for good, and it ends beside the optimum; the others do not. Only "relay" (Vogels et al., NeurIPS
-2021) has momentum d; with heavy ball it is EDM (Hu et al., 2025). In float32 the
-rounding errors of "original" and "plus" add up in the mean, which shows where gradients are exact; those of
+The three are equal at a constant learning rate. When it changes, the mean of "original" is off by
+(eta - eta') g' from then on, so that it ends away from the optimum; the others do not. Only "relay" (Vogels
+et al., NeurIPS 2021) has momentum d; with heavy ball it is EDM (Hu et al., 2025). In float32 the rounding
+errors of "original" and "plus" accumulate in the mean, which is visible with exact gradients; those of
 "relay" do not.
 
-One model goes over each link in each step. It is exact on heterogeneous data. W is symmetric and doubly
-stochastic, with eigenvalues above -1/3: even rings have -1/3 itself, tori less. So (W + I) / 2 is used in
-place of W, unless half=False. That is refused below -1/3, where D2 diverges; at -1/3 neighbours swap a part
-of their models for ever, unless the loss is strongly convex, and a warning says so. A W that varies or is not
-symmetric has no theory; the mean is right with any that is doubly stochastic. A compressor puts CHOCO on the
-mixed models; the published compressed method is LEAD (Liu et al., ICLR 2021).
+It sends one model per link and step. It is exact on heterogeneous data. W is symmetric and doubly stochastic,
+with eigenvalues above -1/3: even rings have -1/3 itself, tori less. So (W + I) / 2 is used in place of W,
+unless half=False. That is an error below -1/3, where D2 diverges, and a warning at -1/3, where the models
+oscillate between neighbours unless the loss is strongly convex. There is no theory for a W that varies or is
+not symmetric, but the mean is right if it is doubly stochastic. With a compressor the mixed models are sent
+by CHOCO; the published compressed method is LEAD (Liu et al., ICLR 2021).
 """
 
 import warnings
@@ -43,18 +43,18 @@ ABOUT = About("Tang et al., ICML 2018", exact=True, theory="a fixed symmetric W"
 
 Variant = Literal["auto", "plus", "original", "relay"]
 
-_ROUNDING = 1e-6  # by which an eigenvalue of a W in float32 may miss -1/3
+_ROUNDING = 1e-6  # the rounding error of an eigenvalue of a W in float32
 
 
 class PlusState(NamedTuple):
-    """The variant "plus" remembers by how much a step differed from that of the mean gradient."""
+    """State of the variant "plus": the difference between the last step and that of the own gradient."""
 
     q: Params  # (x' - x) / eta' - g', [A, ...]
     gossip_state: Any  # the state of the gossip
 
 
 class OriginalState(NamedTuple):
-    """The variant "original" remembers the step before."""
+    """State of the variant "original": the models and gradients of the step before."""
 
     x: Params  # x' [A, ...]
     g: Params  # g' [A, ...]
@@ -62,7 +62,7 @@ class OriginalState(NamedTuple):
 
 
 class RelayState(NamedTuple):
-    """The variant "relay" remembers what gossip did to the last step, and its momentum."""
+    """State of the variant "relay": the correction by the last gossip, and the momentum."""
 
     c: Params  # in units of a model [A, ...]
     m: Any  # momentum [A, ...]; None without momentum
@@ -119,7 +119,7 @@ def _plus(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momentum)
         per_eta = inverse(eta)
 
         def correct(q: Array, x: Array, new: Array, g: Array) -> Array:
-            # A step of rate zero, with which a warm-up begins, tells nothing of the gradients.
+            # A step of learning rate zero, as at the start of a warm-up, holds no information on gradients.
             return jnp.where(per_eta == 0, q, (x - new) * per_eta - g)
 
         return new, PlusState(tree_map(correct, state.q, x, new, g), gossip_state)
@@ -131,7 +131,7 @@ def _original(gossip: Gossip[Any], rate: Any, weight_decay: Any, momentum: Momen
     del momentum
 
     def init(x: Params) -> OriginalState:
-        old = jax.tree.map(jnp.copy, x)  # whoever donates models and state may not donate one array twice
+        old = jax.tree.map(jnp.copy, x)  # models and state may be donated, and no array twice
         return OriginalState(old, zeros_like(x), gossip.init(x))
 
     def step(s: Step, x: Params, state: OriginalState) -> tuple[Params, OriginalState]:

@@ -1,5 +1,5 @@
 """DCD-PSGD and ECD-PSGD (Tang et al., "Communication Compression for Decentralized Training", NeurIPS 2018,
-Algorithms 1 and 2). Neighbours hold copies; what travels now is mixed in the next step.
+Algorithms 1 and 2). Neighbours hold copies; what is sent now is mixed in the next step.
 
     DCD   x     = x + Q(W x - eta d(g) - x)          d(g): the gradient, or its local momentum
 
@@ -7,14 +7,14 @@ Algorithms 1 and 2). Neighbours hold copies; what travels now is mixed in the ne
           z     = (1 - t/2) x + (t/2) x+             extrapolated, so that the noise of Q averages out
           y-hat = (1 - 2/t) y-hat + (2/t) Q(z)       in steps t = 1, 2, ...; y-hat = x before the first
 
-DCD's neighbours know each other's models exactly: a model moves by what was sent, the compressed difference.
-The published code starts these copies at the own model, which is right only where all start alike; here they
-are true copies from the first step on. DCD is unstable with strong compression: there is no averaging rate
-that could be lowered. ECD's z grows with t: Q must be unbiased, such as a stochastic quantizer; with top-k it
-drifts away.
+In DCD the copies equal the models: a model moves by what was sent, the compressed difference. The published
+code initializes a copy with the agent's own model, which is right only if all start from the same one; here
+copies are exact from the first step on. DCD is unstable with strong compression: there is no averaging rate
+that could be lowered. ECD's z grows with t, so Q must be unbiased, such as a stochastic quantizer; with top-k
+it diverges.
 
-One compressed model goes over each link in each step. W keeps the average, and links
-must stay. Neither is exact on heterogeneous data (the bias of D-PSGD).
+They send one compressed model per link and step. W is doubly stochastic and the links are fixed. Neither is
+exact on heterogeneous data (the bias of D-PSGD).
 """
 
 from collections.abc import Callable
@@ -43,13 +43,13 @@ Exchange: TypeAlias = Callable[[Step, Params, Any, Params], tuple[Params, Receiv
 
 
 class DCDState(NamedTuple):
-    """DCD-PSGD remembers its momentum; the copies that neighbours hold are the models themselves."""
+    """State of DCD-PSGD: the momentum; the copies that neighbours hold are the models themselves."""
 
     m: Any  # momentum [A, ...]; None without momentum
 
 
 class ECDState(NamedTuple):
-    """ECD-PSGD remembers its momentum and the estimates that neighbours hold."""
+    """State of ECD-PSGD: the momentum and the estimates that neighbours hold."""
 
     m: Any  # momentum [A, ...]; None without momentum
     y_hat: Params  # the estimate of each agent's model [A, ...]
@@ -60,7 +60,7 @@ def _rule_of_copies(
     beta: Any, nesterov: bool, weight_decay: Any,
     begin: Callable[[Any, Params], Any], exchange: Exchange,
 ) -> Rule[Any]:  # fmt: skip
-    """Makes the rule of a method whose neighbours hold copies: what travels now is mixed in the next step.
+    """Makes the rule of a method whose neighbours hold copies: what is sent now is mixed in the next step.
 
     `begin(m, x)` makes the state, of which `m` is the momentum; the other options are those of `dcd`.
     """

@@ -3,9 +3,9 @@
     m <- beta m + (x - W (x - eta g)) / eta;    x <- x - eta m
 
 At a constant learning rate it is x <- W (x - eta g) + beta (x - x'), where x' is the model of the step
-before: heavy ball outside of W, where QGM with mu = 0 has it inside. One model goes over each link in each
-step. W is doubly stochastic; the theory wants it symmetric and positive definite. It is not exact on
-heterogeneous data: its bias is that of D-PSGD without momentum. A compressor puts CHOCO on x - eta g.
+before: heavy ball outside of W, where QGM with mu = 0 has it inside. It sends one model per link and step.
+W is doubly stochastic; the theory assumes it symmetric and positive definite. It is not exact on
+heterogeneous data: its bias is that of D-PSGD without momentum. With a compressor x - eta g is sent by CHOCO.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ ABOUT = About("Yuan et al., ICCV 2021", theory="a symmetric, positive definite W
 
 
 class DecentLaMState(NamedTuple):
-    """DecentLaM remembers its momentum and what its gossip remembers."""
+    """State of DecentLaM: the momentum and the state of the gossip."""
 
     m: Params  # in units of a gradient [A, ...]
     gossip_state: Any  # the state of the gossip
@@ -40,7 +40,7 @@ def decentlam(
 
     >>> method, x = sj.decentlam(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
-    >>> x, state.rule.m  # the step that was made, in units of a gradient
+    >>> x, state.rule.m  # the step that was taken, in units of a gradient
     (Array([0.5, 0.5], dtype=float32), Array([-5., 15.], dtype=float32))
     """
     rate, weight_decay = checks.schedule(learning_rate), check_decay(weight_decay)

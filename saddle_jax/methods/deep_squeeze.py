@@ -1,13 +1,13 @@
 """DeepSqueeze (Tang et al., "DeepSqueeze: Decentralization Meets Error-Compensated Compression", 2019).
 
     h = x - eta d(g)          d(g): the gradient, or its local momentum
-    v = h + e                 e: what compression has held back so far, zero before the first step
+    v = h + e                 e: the error of compression so far, zero before the first step
     c = Q(v),   e = v - c
     x = h + gamma (W - I) c
 
-It sends one compressed model per link and step. W keeps the average. Nobody keeps copies of others, so that
-lost messages and changing links do no lasting harm. It is not exact on heterogeneous data: its bias is more
-than that of D-PSGD, since whole models are compressed; with top-k the error holds most of the weights.
+It sends one compressed model per link and step. W is doubly stochastic. There are no copies of neighbours'
+models that lost messages or changing links could make wrong. It is not exact on heterogeneous data: its bias
+exceeds that of D-PSGD, since whole models are compressed; with top-k the error e holds most of the weights.
 """
 
 from typing import Any, NamedTuple
@@ -30,10 +30,10 @@ ABOUT = About("Tang et al., 2019")
 
 
 class DeepSqueezeState(NamedTuple):
-    """DeepSqueeze remembers its momentum and the errors of compression."""
+    """State of DeepSqueeze: the momentum and the errors of compression."""
 
     m: Any  # momentum [A, ...]; None without momentum
-    e: Params  # what compression has held back [A, ...]
+    e: Params  # the error of compression [A, ...]
 
 
 @printed

@@ -1,15 +1,16 @@
 """DFedAvgM (Sun, Li, Wang, 2021) and DFedSAM (Shi et al., ICML 2023): local steps with momentum, then gossip.
 
-A round starts at y_0 = x and takes k steps with the heavy ball, whose momentum starts anew in each round:
+A round starts at y_0 = x and takes k heavy-ball steps, whose momentum is reset in each round:
 
     y_{j+1} = y_j - eta g(y_j) + beta (y_j - y_{j-1}),    y_{-1} = y_0
     x      <- W^Q y_k
 
-DFedSAM is the same with the gradient of SAM; Q > 1 is its "multiple gossip steps" (DFedSAM-MGS). Q models per
-link travel in a round, Q / k of a model per step. W must keep the agents' average. Neither is exact on
-heterogeneous data: local steps pull each agent towards its own minimum.
+DFedSAM is the same with the gradient of SAM; Q > 1 is its "multiple gossip steps" (DFedSAM-MGS). Q models are
+sent per link and round, Q / k of a model per step. W is doubly stochastic. Neither is exact on heterogeneous
+data: local steps move each agent towards its own minimum.
 
-The momentum is the last displacement, as printed. A rate that falls inside a round does not shorten it.
+The momentum is the last displacement, as printed, so a learning rate that falls within a round does not
+scale it.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ ABOUT = About("Sun et al. 2021, Shi et al. 2023")
 
 
 class DFedAvgMState(NamedTuple):
-    """DFedAvgM remembers its last displacement and what its gossip remembers."""
+    """State of DFedAvgM: the last displacement and the state of the gossip."""
 
     v: Params  # y_j - y_{j-1}, zero when a round starts [A, ...]
     gossip_state: Any  # the state of the gossip
@@ -43,14 +44,14 @@ def dfedavgm(
     local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
-    """Makes DFedAvgM; with a compressor its models travel by CHOCO, not by the paper's own quantization.
+    """Makes DFedAvgM; a compressor is used by CHOCO, not as in the paper's own quantized method.
 
     The options that are not named here are those of `sj.dpsgd`.
 
     Args:
       local_steps: k, the steps of a round; the network is used in every k-th step.
       beta: coefficient of the heavy ball in [0, 1).
-      gossips: Q, how often neighbours average at the end of a round, over the same graph each time.
+      gossips: Q, the number of gossip steps at the end of a round, all on the same graph.
 
     >>> method, x = sj.dfedavgm(sj.complete(2), 0.1, local_steps=2, beta=0.5), jnp.array([0.0, 2.0])
     >>> state = method.init(x)

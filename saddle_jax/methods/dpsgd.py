@@ -1,12 +1,12 @@
-"""D-PSGD (Lian et al., NeurIPS 2017): a local step and the neighbourhood's average. The paper's Algorithm 5.
+"""D-PSGD (Lian et al., NeurIPS 2017): a local step, then gossip. Algorithm 5 of the SADDLe paper.
 
     variant "atc"      x <- W (x - eta d)              adapt, then combine: the printed one
             "awc"      x <- W x - eta d                adapt while communicating: both start from x
             "double"   x <- W (x - eta d), m <- W m    double averaging (Yu, Jin and Yang, ICML 2019)
 
 d is the direction of the local momentum m. It sends one model per link and step, "double" with momentum two.
-W is doubly stochastic and may vary. On heterogeneous data it ends beside the optimum, by an amount that
-grows with eta; momentum multiplies it by 1 / (1 - beta) in "atc" and "awc".
+W is doubly stochastic and may vary. On heterogeneous data it has a bias that grows with eta; momentum
+multiplies it by 1 / (1 - beta) in "atc" and "awc".
 """
 
 from typing import Any, Literal, NamedTuple
@@ -26,7 +26,7 @@ ABOUT = About("Lian et al., NeurIPS 2017")
 
 
 class DPSGDState(NamedTuple):
-    """D-PSGD remembers its momentum and what its gossip remembers."""
+    """State of D-PSGD: the momentum and the state of the gossip."""
 
     m: Any  # momentum [A, ...]; None without momentum
     gossip_state: Any  # the state of the gossip
@@ -42,23 +42,23 @@ def dpsgd(
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
-    """Makes D-PSGD; with a compressor, which the paper does not have, CHOCO-SGD. Others share these options.
+    """Makes D-PSGD; with a compressor, which the paper does not have, it is CHOCO-SGD.
 
     Args:
-      topology: who hears whom.
+      topology: the communication graph.
       learning_rate: eta, a number or an optax schedule.
       beta: momentum coefficient in [0, 1). The printed D-PSGD has none; the hyper-parameters say 0.9 for all
         experiments, and the paper does not say which of the two its D-PSGD table used.
       nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed heavy
         ball, direction m.
       weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
-      local_steps: k; the network is used in every k-th step ("gossip every k"). The momentum goes on
-        through the rounds.
+      local_steps: k; the network is used in every k-th step ("gossip every k"). The momentum is not reset
+        between rounds.
       gamma: averaging rate, a number or a function of the step, see `sj.exact`.
       compressor: the operator Q; None sends models as they are.
-      gossip: how models travel, `sj.exact(gamma)` or `sj.choco(compressor, gamma)`, which have more options
-        than `gamma` and `compressor`, short for it.
-      variant: where the average stands, "atc", "awc" or "double", see the module; without momentum "double"
+      gossip: `sj.exact(gamma)` or `sj.choco(compressor, gamma)`, which have more options than their
+        shorthands `gamma` and `compressor`.
+      variant: when models are averaged, "atc", "awc" or "double", see the module; without momentum "double"
         is "atc".
 
     >>> method, x = sj.dpsgd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])

@@ -9,12 +9,12 @@ first:
     momentum "updates"  u = -eta d(g);  x <- W (x + u + c);  c <- W (c + u) - u
 
 "updates" (Vogels et al., NeurIPS 2021) runs the momentum on the agent's own gradient and tracks the mean
-update in c; it is an "atc" method. Two models go over each link in each step, x and y in one message, mixed
-with the same W. W is doubly stochastic, may be directed and may vary. It is exact on heterogeneous data. The
-mean of y is the mean of the gradients at any learning rate, so that a drop of the rate needs no care.
+update in c; it is an "atc" method. It sends two models per link and step, x and y in one message, mixed with
+the same W. W is doubly stochastic, may be directed and may vary. It is exact on heterogeneous data. The mean
+of y is the mean of the gradients at any learning rate, so that changes of the rate do no harm.
 
-A compressor puts CHOCO on both quantities. The published compressed method is another one, BEER (Zhao et
-al., NeurIPS 2022).
+With a compressor both quantities are sent by CHOCO. The published compressed method is another one, BEER
+(Zhao et al., NeurIPS 2022).
 """
 
 from typing import Any, Literal, NamedTuple
@@ -34,7 +34,7 @@ ABOUT = About("Nedic et al., SIAM 2017", exact=True)
 
 
 class GradientTrackingState(NamedTuple):
-    """Gradient tracking remembers what the neighbours' trackers add to the agent's own gradient."""
+    """State of gradient tracking: the correction of the agent's own gradient, momentum and gossip."""
 
     c: Params  # W y - g of the last step, [A, ...]; of "updates", the correction c in units of a model
     m: Any  # momentum [A, ...]; None without momentum

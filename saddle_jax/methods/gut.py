@@ -9,8 +9,8 @@ A prime marks the value of the step before, L = W - I, and z = W x is where the 
 Without momentum b = 1, and it is x <- W x - eta (g + mu (W y' - g')): each agent tracks the mean update of
 models. As x - x' = -eta' d', the code uses y = delta + mu (W d' - g' - (b - 1) L x' / eta').
 
-One model goes over each link in each step, x - x', and neighbours keep copies x'; where links change or lose
-messages, x and d' go, two models. W is doubly stochastic. It is not exact on heterogeneous data: its bias is
+It sends one model per link and step, x - x', and neighbours hold copies x'; if links change or lose messages
+it sends x and d', two models. W is doubly stochastic. It is not exact on heterogeneous data: its bias is
 (1 - mu) times that of D-PSGD's variant "awc", or (1 - mu) / (1 - mu + mu b) times with momentum.
 
 Gossip alone, with point="mixed", is stable on a symmetric W with the smallest eigenvalue lambda if and only
@@ -46,7 +46,7 @@ ABOUT = About("Aketi et al., NeurIPS 2023")
 
 
 class GUTState(NamedTuple):
-    """GUT remembers the direction of the last step, which it tracks, and what that was made of."""
+    """State of GUT: the direction of the last step, which it tracks, and the parts that it is made of."""
 
     d: Params  # d', the direction of the last step [A, ...]
     c: Params  # g' + (b - 1) L x' / eta', [A, ...]
@@ -65,7 +65,7 @@ def gut(
     """Makes GUT; with momentum, QG-GUTm. The options that are not named here are those of `sj.dpsgd`.
 
     Args:
-      mu: how much of the tracked update is used, in [0, 1 - beta); None is 0.9, with momentum (1 - beta) / 2.
+      mu: coefficient of the tracked update, in [0, 1 - beta); None is 0.9, with momentum (1 - beta) / 2.
       point: where the gradient (and the weight decay) is taken, at W x or at x. "current" is less stable than
         the module says: on even rings it diverges with mu = 0.9.
 
@@ -89,7 +89,7 @@ def gut(
 
     def step(s: Step, x: Params, state: GUTState) -> tuple[Params, GUTState]:
         eta = rate(s.t)
-        per_eta = inverse(eta)  # at rate zero the models stand still
+        per_eta = inverse(eta)  # zero at learning rate zero, where the models do not move
         z, gossip_state = gossip.mix(s, x, state.gossip_state)
         correction = tree_map(lambda z, x: z - x, z, x)  # L x
         where = z if point == "mixed" else x
@@ -110,7 +110,7 @@ def gut(
 
 
 def _mixed_direction(s: Step, state: GUTState, gossip_state: Any, options: GossipOptions) -> Params:
-    """Returns W d', [A, ...]; whoever keeps a copy of x' learns it from the message that brought x."""
+    """Returns W d', [A, ...]; with copies x' of its neighbours an agent infers it from the message x - x'."""
     if options.compressor is None:
         known = state.d
         copied = s.network.topology.has_fixed_links and s.network.faults is None

@@ -7,9 +7,9 @@ A round starts at x = y and takes k steps; c corrects each agent's gradient for 
     c <- c - z + W z                           c_0 = 0; the agents' mean of c stays zero
     x <- W (x - k eta eta_s z)
 
-Two models per link travel in a round, 2 / k of a model per step. W must keep the agents' average. It is exact
-on heterogeneous data: with a constant rate and no noise all agents reach the optimum. k = 1 is gradient
-tracking, "adapt then combine". Where the rate changes inside a round, k eta is the sum of its rates.
+It sends two models per link and round, 2 / k of a model per step. W is doubly stochastic. It is exact on
+heterogeneous data: at a constant rate and without noise all agents reach the optimum. k = 1 is gradient
+tracking, "adapt then combine". If the rate changes within a round, k eta is the sum of its rates.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ ABOUT = About("Liu et al., 2023", exact=True)
 
 
 class KGTState(NamedTuple):
-    """K-GT remembers its corrections, how far the round has come, and what its two gossips remember."""
+    """State of K-GT: the correction, the displacement in this round, and the states of its two gossips."""
 
     c: Params  # the correction, in units of a gradient [A, ...]
     moved: Params  # x - y, zero when a round starts [A, ...]
@@ -43,13 +43,13 @@ def kgt(
     local_steps: int = 5, eta_s: Any = 1.0, weight_decay: Any = 0.0,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
-    """Makes K-GT; with a compressor, models and directions both travel by CHOCO.
+    """Makes K-GT; with a compressor, models and directions are both sent by CHOCO.
 
     The options that are not named here are those of `sj.dpsgd`.
 
     Args:
       local_steps: k, the steps of a round; the network is used in every k-th step.
-      eta_s: the outer step, > 0: how much of a round's way is gone.
+      eta_s: the outer step size, > 0, by which the displacement of a round is scaled.
 
     >>> method, x = sj.kgt(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
     >>> state = method.init(x)

@@ -1,4 +1,4 @@
-"""Momentum that each agent keeps to itself, and coupled weight decay: what many methods share."""
+"""Local momentum and coupled weight decay, which many methods share."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from saddle_jax.core.trees import tree_map, zeros_like
 
 
 class Momentum(NamedTuple):
-    """Momentum is m = beta m + g, with direction m (heavy ball) or g + beta m (Nesterov).
+    """Momentum m = beta m + g, with direction m (heavy ball) or g + beta m (Nesterov).
 
     With beta = 0 there is no state.
     """
@@ -21,11 +21,11 @@ class Momentum(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether the direction is the gradient itself; a traced beta may turn out to be anything."""
+        """Whether beta is zero, so that the direction is the gradient; False if beta is traced."""
         return isinstance(self.beta, float) and self.beta == 0.0
 
     def init(self, x: Params) -> Params | None:
-        """Makes the momentum m before the first step: zeros [A, ...]."""
+        """Returns the initial momentum m, zeros [A, ...]; None without momentum."""
         return None if self.is_none else zeros_like(x)
 
     def direction(self, g: Params, m: Params | None) -> tuple[Params, Params | None]:
@@ -37,7 +37,7 @@ class Momentum(NamedTuple):
 
 
 def local_momentum(beta: Any, nesterov: bool) -> Momentum:
-    """Checks a momentum's coefficient and makes the momentum."""
+    """Makes the momentum after checking its coefficient."""
     return Momentum(checks.real("beta", beta, at_least=0.0, below=1.0), nesterov)
 
 
@@ -49,10 +49,7 @@ def decayed(g: Params, x: Params, weight_decay: Any) -> Params:
 
 
 def inverse(eta: Any) -> Any:
-    """Returns 1 / eta, or 0 in a step of learning rate zero, with which schedules may begin and end.
-
-    A rate whose inverse is no finite number counts as zero.
-    """
+    """Returns 1 / eta, or 0 if that is not finite: schedules may begin and end at a learning rate of zero."""
     stands = jnp.abs(eta) < np.finfo(jnp.result_type(eta)).tiny
     return jnp.where(stands, 0.0, 1.0 / jnp.where(stands, 1.0, eta))
 

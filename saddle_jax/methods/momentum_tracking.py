@@ -2,11 +2,11 @@
 
     u <- beta u + g;    x <- W x - eta (u - c);    c <- W (c - u) + u
 
-It is heavy ball, and with beta = 0 it is gradient tracking's variant "diging": u - c is the tracker y. Two
-models go over each link in each step, x and c - u in one message. W is doubly stochastic and may vary. It is
+It is heavy ball, and with beta = 0 it is gradient tracking's variant "diging": u - c is the tracker y. It
+sends two models per link and step, x and c - u in one message. W is doubly stochastic and may vary. It is
 exact on heterogeneous data. u and c start at zero, or with init="mean" at (g - mean g) / (1 - beta), where g
-are the first gradients without weight decay: the authors' choice, which takes one average over all agents. A
-compressor puts CHOCO on both quantities; the published compressed method is MoTEF.
+are the first gradients without weight decay: the authors' choice, which takes one average over all agents.
+With a compressor both quantities are sent by CHOCO; the published compressed method is MoTEF.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -27,7 +27,7 @@ FIRST = 1  # the kind of the first step of init="mean"
 
 
 class MomentumTrackingState(NamedTuple):
-    """Momentum Tracking remembers the agent's momentum and by how much it differs from the mean one."""
+    """State of Momentum Tracking: the agent's momentum and its correction towards the mean momentum."""
 
     u: Params  # local momentum [A, ...]
     c: Params  # its correction [A, ...]

@@ -3,10 +3,10 @@ Tracking", 2024): BEER that tracks a momentum instead of the gradient.
 
     M = (1 - lam) M + lam g                in the first step M = g
 
-and the rest is BEER with M in the place of g, see `saddle_jax.methods.beer`; lam = 1 is BEER. The authors'
-network code starts M at zero: then the mean of V misses the first gradient for ever, and the method ends far
-from the optimum. Here M starts at g, as in the paper. It sends two compressed messages per link and step. W
-keeps the average, and links must stay. It is exact on heterogeneous data, with top-k too.
+and the rest is BEER with M in place of g, see `saddle_jax.methods.beer`; lam = 1 is BEER. The authors' code
+for networks starts M at zero: then the mean of V lacks the first gradient in all steps, and the method ends
+far from the optimum. Here M starts at g, as in the paper. It sends two compressed messages per link and step.
+W is doubly stochastic and the links are fixed. It is exact on heterogeneous data, also with top-k.
 """
 # ruff: noqa: N803 (M is the paper's name)
 

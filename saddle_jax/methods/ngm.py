@@ -5,7 +5,7 @@ With g_ij = grad F_j(x_i; d_j), the gradient of agent i's model on neighbour j's
     g_i = sum_j w_ij g_ij
     x   = x + gamma (W - I) x - eta d(g)       d: the local momentum
 
-It sends a model and gets a gradient back on each link and step. W keeps the average, and the graph is
+In each step a model goes over each link and a gradient returns. W is doubly stochastic and the graph
 undirected. It is not exact on heterogeneous data.
 """
 
@@ -36,10 +36,10 @@ SELF_GRADIENTS = ("current", "mixed")
 
 
 class NGMState(NamedTuple):
-    """NGM remembers its momentum and the errors of compression."""
+    """State of NGM: the momentum and the errors of compression."""
 
     m: Any  # momentum [A, ...]; None without momentum
-    error: Any  # e_ij, what compression has held back of each pair [A, K, ...]; None without a compressor
+    error: Any  # e_ij, the error feedback of each pair [A, K, ...]; None without a compressor
 
 
 @printed
@@ -55,7 +55,7 @@ def ngm(
     Args:
       weight_decay: coupled L2, added to the mean gradient; it is never compressed.
       compressor: the operator Q on cross-gradients; models are sent as they are. With few bits use a
-        contracting one: `sj.sign()`, to which a zero is positive, or a biased quantizer.
+        contraction: `sj.sign()`, whose sign of zero is 1, or a biased quantizer.
       self_gradient: where self-gradient and weight decay are taken: at the "current" model, as
         printed, or at the "mixed" one x + gamma (W - I) x, as the code of NGM's authors does.
 
@@ -77,7 +77,7 @@ def ngm(
 
     def step(s: Step, x: Params, state: NGMState) -> tuple[Params, NGMState]:
         eta, error = rate(s.t), state.error
-        # 3: the models go out, once: they are mixed (16 / 23) and differentiated where they arrive.
+        # 3: the models are sent once, for the gossip (16 / 23) and for the cross-gradients.
         gamma_t, correction = gamma_at(s.t), s.network.correction(x, mixing=mixing)
         mixed = tree_map(lambda x, p: x + gamma_t * p, x, correction)
         own = mixed if self_gradient == "mixed" else None
@@ -98,7 +98,7 @@ def ngm(
 def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[Params, Params]:
     """Compresses pairs [A, K, ...] with error feedback: delta = Q(g + e), and the new e = g + e - delta."""
     p = jax.tree.map(jnp.add, g, error)
-    # A free slot holds no pair: nothing is sent there and nothing is remembered.
+    # A free slot holds no pair: nothing is sent, and its error stays zero.
     p = trees.scale_slices(p, s.network.occupied)
     if s.network.faults is not None and s.network.faults.loses:
         raise ArgumentError(
@@ -116,7 +116,7 @@ def fed_back(s: Step, compressor: Operator, g: Params, error: Params) -> tuple[P
 
 
 class NeighbourhoodMeanState(NamedTuple):
-    """The neighbourhood's mean remembers the errors of compression."""
+    """State of the neighbourhood's mean: the errors of compression."""
 
     error: Any  # e_ij, see `NGMState`
 
@@ -124,7 +124,7 @@ class NeighbourhoodMeanState(NamedTuple):
 def neighbourhood_mean(
     topology: Graphs, compressor: Operator | None = None
 ) -> optax.GradientTransformationExtraArgs:
-    """Makes a transform of pairs' gradients [A, K, ...] to their weighted mean [A, ...].
+    """Makes a transform from cross-gradients [A, K, ...] to their weighted mean [A, ...].
 
     With a compressor there is error feedback, where e_ij starts at zero (lines 5 to 8, 13 to 16 and 20 of
     Comp NGM):
@@ -134,7 +134,7 @@ def neighbourhood_mean(
     The self-gradient, pair ii, is compressed like the others, as printed.
 
     Args:
-      topology: who hears whom.
+      topology: the communication graph.
       compressor: the operator Q; None averages the gradients as they are. If it draws random numbers, the
         transform's update takes `key=` outside of a method.
 

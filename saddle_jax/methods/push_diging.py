@@ -2,11 +2,10 @@
 
     x <- P (x - eta y);    w <- P w;    z = x / w;    y <- P y + g(z) - g'
 
-x is the biased model and w a number for each agent, which starts at one; z is the model that everybody sees,
-on which gradient and weight decay are taken; y starts as the first gradient, and g' is the gradient of the
-step before. P keeps the mass: its columns sum to one, its rows need not. It may vary. Two models and one
-number go over each link in each step, in one message. It is exact on heterogeneous data. Where P is doubly
-stochastic it is gradient tracking's "atc".
+x is the biased model and w the push-sum weight, one number per agent, which starts at one; z is the unbiased
+model, at which gradient and weight decay are taken; y starts as the first gradient, and g' is the gradient of
+the step before. P is column stochastic and may vary. It sends two models and one number per link and step, in
+one message. It is exact on heterogeneous data. If P is doubly stochastic it is gradient tracking's "atc".
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ ABOUT = About("Nedic et al., SIAM 2017", exact=True)
 
 
 class PushDIGingState(NamedTuple):
-    """Push-DIGing remembers each agent's share of the mass and what others add to its own gradient."""
+    """State of Push-DIGing: the push-sum weights and the correction of the agent's own gradient."""
 
     w: Array  # [A]
     c: Params  # P y - g of the last step [A, ...]

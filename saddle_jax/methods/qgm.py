@@ -1,11 +1,11 @@
-"""QGM (Lin et al., 2021): momentum from the step that gossip really made. Algorithms 1 and 2.
+"""QGM (Lin et al., 2021): momentum of the displacement after gossip. Algorithms 1 and 2.
 
     m     = beta m-hat + g
     x_new = W (x - eta m)                            with Nesterov g + beta m in the place of m
     m-hat <- mu m-hat + (1 - mu) (x - x_new) / eta
 
-It sends one model per link and step. W keeps the average and may vary. It is not exact on heterogeneous data.
-With k local steps the momentum waits inside a round, and then takes the mean step of the round,
+It sends one model per link and step. W is doubly stochastic and may vary. It is not exact on heterogeneous
+data. With k local steps m-hat is updated once per round, by the mean step of the round,
 
     m-hat <- mu m-hat + (1 - mu) / k sum_j d_j,    d_j = (x_j - x_{j+1}) / eta_j
 
@@ -29,11 +29,11 @@ ABOUT = About("Lin et al., 2021")
 
 
 class QGMState(NamedTuple):
-    """QGM remembers its quasi-global momentum and what its gossip remembers."""
+    """State of QGM: the quasi-global momentum and the state of the gossip."""
 
     m_hat: Params  # in units of a gradient [A, ...]
     gossip_state: Any  # the state of the gossip
-    total: Any = None  # the sum of d over this round's steps [A, ...]; None where every step talks
+    total: Any = None  # the sum of d over this round's steps [A, ...]; None without local steps
 
 
 def quasi_global_rule(
@@ -51,7 +51,7 @@ def quasi_global_rule(
 
     def step(s: Step, x: Params, state: QGMState) -> tuple[Params, QGMState]:
         eta = rate(s.t)
-        # A schedule may end at zero: the step is then no multiple of eta, and m-hat only decays.
+        # At a learning rate of zero, where a schedule may end, m-hat only decays.
         per_eta = inverse(eta)
         g = decayed(s.gradient(x, along=state.m_hat), x, weight_decay)  # 2 (Q-SADDLe: 2 to 4)
 
@@ -96,7 +96,7 @@ def qgm(
 
     >>> method, x = sj.qgm(sj.complete(2), 0.1, beta=0.5), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
-    >>> x, state.rule.m_hat  # half of the step that was made, in units of a gradient
+    >>> x, state.rule.m_hat  # half of the step that was taken, in units of a gradient
     (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))
     """
     gossip = gossip_of(topology, gossip, compressor, gamma)

@@ -1,18 +1,18 @@
 """RelaySGD (Vogels et al., "RelaySum for Decentralized Deep Learning on Heterogeneous Data", NeurIPS 2021).
 
-On a tree, every agent relays what it hears from one neighbour to all its other neighbours:
+On a tree, every agent relays what it receives from one neighbour to all its other neighbours:
 
     h_i       = x_i - eta d(g_i)                                   d(g): the gradient, or its local momentum
     m_{i->j}  = h_i + sum of m'_{k->i} over neighbours k != j      m': of the step before
     count_{i->j} = 1 + sum of count'_{k->i} over neighbours k != j
     x_i       = ((n - c_i) h_i + sum_j m_{j->i}) / n               c_i = sum_j count_{j->i}
 
-After a start, x_i is the exact average of all agents' models, 1/n sum_j h_j, where h_j was taken
-max(dist(i, j) - 1, 0) steps ago. Until the models arrive, and where messages get lost, another model stands
-in for those that are missing, see `relay_sgd`.
+After the first steps, x_i is the exact average of all agents' models, 1/n sum_j h_j, where h_j is from
+max(dist(i, j) - 1, 0) steps ago. Until the models arrive, and if messages are lost, another model takes the
+place of those that are missing, see `relay_sgd`.
 
-It sends one model and one count per link and step. It demands nothing of W: weights are not used, only the
-links, which must be those of a tree. It is exact on heterogeneous data.
+It sends one model and one count per link and step. The graph is a tree; its weights are not used. It is exact
+on heterogeneous data.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -38,12 +38,12 @@ MISSING = ("own", "last", "counts", "first")
 
 
 class RelayState(NamedTuple):
-    """RelaySGD remembers its momentum and what came over each link in the step before."""
+    """State of RelaySGD: the momentum and the messages of the step before."""
 
     buffer: Any  # of the momentum [A, ...]; None without momentum
     m: Params  # m_{k->i}, a sum of models [A, K, ...]; zeros where nothing arrived
     counts: Array  # how many models each sum holds, float32 [A, K]
-    first: Any  # the models before the first step [A, ...]; None unless they stand in
+    first: Any  # the initial models [A, ...]; None unless missing="first"
 
 
 @printed
@@ -54,14 +54,14 @@ def relay_sgd(
     """Makes RelaySGD on a tree, such as `sj.path(n)`. Other options are those of `sj.dpsgd`.
 
     Args:
-      topology: a tree; weights do not matter.
-      missing: which model of its own an agent takes for each one that has not arrived: "own" the new h_i
-        (the paper), "last" the x_i before the step, "first" the x_i before the first step (never with lost
-        messages: it draws models back to their start); "counts" averages only what arrived.
+      topology: a tree; its weights are not used.
+      missing: what an agent uses in place of a model that has not arrived: "own", its new h_i (the paper),
+        "last", its x_i before the step, or "first", its x_i before the first step (not with lost messages,
+        which would pull models back to their start); "counts" averages only what arrived.
 
     >>> method, x = sj.relay_sgd(sj.path(3), 0.1), jnp.array([0.0, 3.0, 6.0])
     >>> x, state, _ = method.step(lambda x, d: 0.0 * x, x, method.init(x), jnp.zeros(3))
-    >>> x, state.rule.counts.sum(axis=1)  # the outer two have not heard of each other yet
+    >>> x, state.rule.counts.sum(axis=1)  # the models of the outer two have not reached each other yet
     (Array([1., 3., 5.], dtype=float32), Array([1., 2., 1.], dtype=float32))
     """
     check_topology(topology)
@@ -79,7 +79,7 @@ def relay_sgd(
         eta, one = rate(s.t), _zero_of_each(x) + 1
         direction, buffer = momentum.direction(decayed(s.gradient(x), x, weight_decay), state.buffer)
         h = tree_map(lambda x, d: x - eta * d, x, direction)
-        # A model and its count are one message: what is lost is lost of both.
+        # A model and its count are one message: they are lost together.
         m, counts = s.network.send(jax.tree.map(_relayed, (h, one), (state.m, state.counts)))
         c = counts.sum(axis=1)
 
@@ -98,11 +98,11 @@ def relay_sgd(
 def _relayed(own: Array, heard: Array) -> Array:
     """Returns the message for each neighbour, own [A, ...] and what all others sent [A, K, ...]."""
     messages = own[:, None] + heard.sum(axis=1, keepdims=True) - heard
-    return messages.at[:, 0].set(0)  # nobody hears itself
+    return messages.at[:, 0].set(0)  # an agent sends no message to itself
 
 
 def _zero_of_each(x: Params) -> Array:
-    """Returns a zero for each agent, float32 [A], placed on the devices as the models are."""
+    """Returns zeros float32 [A], sharded over the devices as the models are."""
     leaf = jax.tree.leaves(x)[0]
     return jnp.zeros_like(leaf.sum(axis=tuple(range(1, leaf.ndim))), dtype=jnp.float32)
 

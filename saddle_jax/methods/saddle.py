@@ -1,4 +1,4 @@
-"""SADDLe: any method, fed with sharpness-aware gradients. The whole paper on one page.
+"""SADDLe: any decentralized method with sharpness-aware gradients. The whole paper on one page.
 
     D-SADDLe = D-PSGD + SAM      Q-SADDLe = QGM + SAM      N-SADDLe = NGM + SAM
 
@@ -27,12 +27,12 @@ ABOUT = About("Choudhary et al., WACV 2025")
 
 @printed
 def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
-    """Makes the SADDLe version of a method: the same rule, fed with sharpness-aware gradients.
+    """Makes the SADDLe version of a method: the same rule with sharpness-aware gradients.
 
     Args:
       method: any method with plain gradients, the paper's or your own.
-      gradient: how the gradient of one model is taken, such as `sj.sam(0.05, every=5)`; a number rho >= 0
-        means `sj.sam(rho)`, and 0 gives the method back.
+      gradient: a gradient estimator, such as `sj.sam(0.05, every=5)`; a number rho >= 0 means `sj.sam(rho)`,
+        and 0 returns the method itself.
       name: the new method's name (default: the method's name and "+saddle").
 
     >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), 0.05).name
@@ -49,12 +49,12 @@ def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
 
 
 def climbs(method: Method) -> bool:
-    """Tells whether a method has an estimator already, other than the plain gradient."""
+    """Returns whether a method has an estimator other than the plain gradient."""
     return method.gradient.name != plain_gradient().name
 
 
 def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Callable[..., Method]:
-    """Makes a factory (topology, learning_rate, rho, ...) that shows the base method's options as its own."""
+    """Makes a factory (topology, learning_rate, rho, ...) with the base method's options in its signature."""
 
     def factory(
         topology: Graphs,

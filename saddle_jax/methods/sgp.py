@@ -2,11 +2,10 @@
 
     x <- P (x - eta d(g(z)));    w <- P w;    z = x / w
 
-x is the biased model and w a number for each agent, which starts at one; z is the model that everybody sees,
-on which gradient and weight decay are taken. P keeps the mass: its columns sum to one, its rows need not. It
-may vary. One model and one number go over each link in each step, in one message. It is not exact on
-heterogeneous data: its error is of the order of eta. Where P is doubly stochastic w stays one, and SGP is
-D-PSGD.
+x is the biased model and w the push-sum weight, one number per agent, which starts at one; z is the unbiased
+model, at which gradient and weight decay are taken. P is column stochastic and may vary. It sends one model
+and one number per link and step, in one message. It is not exact on heterogeneous data: its error is of the
+order of eta. If P is doubly stochastic w stays one, and SGP is D-PSGD.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ ABOUT = About("Assran et al., ICML 2019")
 
 
 class SGPState(NamedTuple):
-    """SGP remembers each agent's share of the mass, and its momentum."""
+    """State of SGP: the push-sum weights and the momentum."""
 
     w: Array  # [A]
     m: Any  # momentum [A, ...]; None without momentum
@@ -64,12 +63,12 @@ def sgp(
 
 
 def whole_mass(z: Params) -> Array:
-    """Makes the mass w before the first step, ones [A], in float32 at least, placed as the models are."""
+    """Returns the initial push-sum weights w, ones [A], in float32 or wider, sharded as the models are."""
     leaves = jax.tree.leaves(z)
     dtype = jnp.promote_types(jnp.result_type(*leaves), jnp.float32)
     return jnp.ones_like(jnp.sum(leaves[0], axis=tuple(range(1, leaves[0].ndim))), dtype)
 
 
 def unbiased(x: Params, w: Array) -> Params:
-    """Returns z = x / w, [A, ...]; an idle agent of a padded graph has no mass, and z = 0."""
+    """Returns z = x / w, [A, ...]; z = 0 for an idle agent of a padded graph, whose w is zero."""
     return scale_slices(x, 1 / jnp.where(w == 0, 1, w))

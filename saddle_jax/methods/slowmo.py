@@ -1,15 +1,15 @@
 """SlowMo (Wang, Tantia, Ballas, Rabbat, ICLR 2020): slow momentum around any method.
 
-The method goes on as ever. After every tau-th step of it
+The method's own steps are unchanged. After every tau-th of them
 
     u <- beta u + (a - xbar) / eta           xbar: the exact average of all agents' models
     a <- a - alpha eta u                     a_0 = x_0, u_0 = 0
     x <- a
 
-where eta is the learning rate of that step. All other states of the method are kept. Beside what the method
-sends, each agent sends its model by one all-reduce in tau steps, 2 (A - 1) / A models. The variant without
-one has each agent's own model in the place of xbar; nothing more is sent. SlowMo demands of W what the method
-demands. A method that is not exact on heterogeneous data does not become exact.
+where eta is the learning rate of that step. The method's own state is unchanged. In addition to the method's
+messages there is one all-reduce of the models in tau steps, 2 (A - 1) / A models per agent. With
+average=False each agent's own model takes the place of xbar, and nothing more is sent. SlowMo requires of W
+what the method requires. A method that is not exact on heterogeneous data does not become exact.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ ABOUT = About("Wang et al., ICLR 2020")
 
 
 class SlowMoState(NamedTuple):
-    """SlowMo remembers where the last outer step ended, its slow momentum, and the method's own state."""
+    """State of SlowMo: the models after the last outer step, the slow momentum, and the method's state."""
 
     a: Params  # the models after the last outer step [A, ...]
     u: Params  # in units of a gradient [A, ...]
@@ -47,12 +47,12 @@ def slowmo(
     """Makes the SlowMo version of a method, which may have local steps and any estimator.
 
     Args:
-      method: any method; what it returns as models is averaged.
-      learning_rate: eta, a number or a schedule: the same that the method was made with.
+      method: any method, whose models are averaged.
+      learning_rate: eta, a number or a schedule: the one that the method was made with.
       every: tau; the outer step follows the steps tau, 2 tau, ...
       beta: coefficient of the slow momentum in [0, 1).
       alpha: the outer step size, > 0.
-      average: False leaves the average of all agents out.
+      average: whether models are averaged over all agents; False leaves out the all-reduce.
 
     >>> method = sj.slowmo(sj.dpsgd(sj.complete(2), 0.5), 0.5, every=2)
     >>> x = jnp.array([1.0, 1.0])
@@ -74,7 +74,7 @@ def slowmo(
         )
 
     def init(x: Params) -> SlowMoState:
-        a = jax.tree.map(jnp.copy, x)  # whoever donates models and state may not donate one array twice
+        a = jax.tree.map(jnp.copy, x)  # models and state may be donated, and no array twice
         return SlowMoState(a, zeros_like(x), inner.init(x))
 
     def step(s: Step, x: Params, state: SlowMoState) -> tuple[Params, SlowMoState]:
@@ -85,7 +85,7 @@ def slowmo(
         eta, mean = rate(s.t), s.network.all_reduce(x) if average else x
 
         def outer(a: Array, u: Array, mean: Array) -> Any:
-            # This is a - alpha eta u with the new u, and no division where a schedule ends at zero.
+            # This is a - alpha eta u with the new u, without dividing by eta, which may be zero.
             return a - alpha * (eta * beta * u + (a - mean))
 
         def remember(u: Array, a: Array, mean: Array) -> Any:
@@ -103,7 +103,7 @@ def slowmo(
 
 
 def _kinds(inner: Rule[Any], every: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns kinds and first_kinds: twice the kind of the method's step, and one more where u moves."""
+    """Returns kinds and first_kinds: twice the kind of the method's step, plus one in outer steps."""
 
     def kind(inner_kind: int, t: int) -> int:
         return 2 * inner_kind + int((t + 1) % every == 0)
@@ -120,7 +120,7 @@ def _local_kinds(inner: Rule[Any], kinds: set[int], average: bool) -> tuple[int,
 
 
 def _check_rounds(method: Method, rule: Rule[Any], every: int) -> None:
-    """Checks that graphs which change do not move on where the method's step is local and SlowMo averages."""
+    """Checks that on a time-varying graph no local step of the method coincides with an average of SlowMo."""
     if method.topology.period > 1 and any(kind // 2 in method.rule.local_kinds for kind in rule.comm_kinds):
         raise ArgumentError(
             f"every must let the average of all agents fall on steps in which {method.name} talks, on graphs "

@@ -1,6 +1,6 @@
 """The paper's networks and a few small ones: flax modules of one model, without an agent axis.
 
-A model of your own needs no registration: `functions` says which kinds there may be.
+A model of your own needs no registration; see `functions` for the kinds that are supported.
 """
 
 import functools
@@ -22,7 +22,7 @@ from saddle_jax.models.functions import parameters, takes_rngs
 from saddle_jax.models.layers import NORMS, Norm
 
 # A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `conv_impl`
-# where it has layers that know them.
+# if it has layers that use them.
 MODELS = Registry(
     "model",
     {
@@ -49,13 +49,13 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: Con
     Args:
       name: one of `NAMES`, with or without options: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2
         (32x32), resnet8 (one block per stage: for studies on a CPU), cnn (small), strided_cnn (a quarter of
-        its work), mlp, logistic; linear (for the convex tasks), and causal_mlp, which takes characters [B, T]
-        and gives logits [B, T, num_classes]. Or a user's own, FILE.py:NAME or module:NAME: a flax module, its
+        its work), mlp, logistic; linear (for the convex tasks), and causal_mlp, from characters [B, T] to
+        logits [B, T, num_classes]. Or one of your own, FILE.py:NAME or module:NAME: a flax module, its
         class, a pair (init, apply), or a function that returns one of these; it is given `num_classes`,
         `norm` and `conv_impl` if it has parameters of these names.
-      num_classes: how many classes, or other numbers to predict.
+      num_classes: the number of classes, or of other outputs.
       norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
-        the code that the paper builds on has it; no table of the paper uses it.
+        in the code that the paper builds on; no table of the paper uses it.
       conv_impl: how convolutions are computed, see `models.convolution`; "plain" can be differentiated in
         every mode and any number of times. The parameters do not depend on it.
     """
@@ -72,13 +72,13 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: Con
         return thing
     if not takes_rngs(thing):
         return MODELS.call(spec, thing, **given)
-    takes = parameters(thing)  # of nnx, which makes it when there is a key
+    takes = parameters(thing)  # a factory of nnx modules, called when there is a key
     chosen = {option: value for option, value in given.items() if option in takes}
     return functools.partial(thing, *spec.args, **chosen | dict(spec.kwargs))
 
 
 def make_model(name: str, num_classes: int, norm: Norm, conv_impl: ConvImpl) -> Functions:
-    """Makes what `build` does as functions init and apply."""
+    """Builds a network as `build` does, and returns its functions init and apply."""
     return functions(build(name, num_classes, norm=norm, conv_impl=conv_impl))
 
 
@@ -91,16 +91,16 @@ def init(model: Any, input_shape: Sequence[int], key: Key) -> Params:
 
 
 def initialise(model: Functions, inputs: Any, key: Key) -> Params:
-    """Draws the initial parameters of one model for inputs of these shapes and dtypes [1, ...]."""
+    """Draws the initial parameters of one model for inputs [1, ...] of these shapes and dtypes."""
     return _initialised(model, key, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), inputs))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _initialised(model: Functions, key: Key, inputs: Any) -> Params:
-    """Initialises a model; compiled once for all runs of equal models, because compiling takes seconds."""
+    """Initialises a model; cached for equal models, because compiling takes seconds."""
     return model.init(key, inputs)
 
 
 def count(params: Params) -> int:
-    """Returns how many numbers the parameters of one model hold."""
+    """Returns the number of parameters of one model."""
     return sum(int(leaf.size) for leaf in jax.tree.leaves(params))

@@ -1,7 +1,7 @@
-"""Any model as two functions of one agent: `init(key, inputs) -> params` and `apply(params, inputs)`.
+"""Any model as two pure functions: `init(key, inputs) -> params` and `apply(params, inputs) -> outputs`.
 
-Flax has two kinds of modules, and some people write plain functions. The rest of the package sees none of
-that: parameters are a tree of arrays, without an agent axis.
+Modules of flax.linen and flax.nnx and pairs of plain functions are converted here, so that the rest of the
+package sees only a tree of parameters, without an agent axis.
 """
 
 import functools
@@ -19,10 +19,10 @@ _KINDS = "a flax module (linen or nnx), or a pair of functions (init, apply)"
 
 
 class Functions(NamedTuple):
-    """A model of one agent, in two pure functions.
+    """A model of one agent as two pure functions.
 
     Attributes:
-      name: of its class or function, for people.
+      name: the name of its class or function, for messages.
       init: (key, inputs [1, ...]) -> params, a tree of arrays.
       apply: (params, inputs [B, ...]) -> outputs [B, ...].
     """
@@ -33,18 +33,18 @@ class Functions(NamedTuple):
 
 
 def functions(model: Any) -> Functions:
-    """Returns a model as functions; equal modules give the same ones, so that they are compiled once.
+    """Returns a model as functions; cached for equal modules, so that they are compiled once.
 
     Args:
-      model: a linen module; an nnx module, whose weights are those of the first step, or its class or another
-        function of `rngs`, by which every seed has weights of its own; or a pair (init, apply), where init is
-        a function of a key, or of a key and inputs.
+      model: a linen module; an nnx module, whose weights are the initial parameters, or its class or another
+        function of `rngs`, which draws weights for every seed; or a pair (init, apply), where init is a
+        function of a key, or of a key and inputs.
     """
     if isinstance(model, Functions):
         return model
     try:
         hash(model)
-    except TypeError:  # a module with a list among its fields
+    except TypeError:  # not hashable, such as a module with a list among its fields
         return _adapted(model)
     return _kept(model)
 
@@ -57,7 +57,7 @@ def _kept(model: Any) -> Functions:
 def _adapted(model: Any) -> Functions:
     if isinstance(model, tuple | list) and len(model) == 2 and all(map(callable, model)):
         return _of_pair(*model)
-    linen, nnx = sys.modules.get("flax.linen"), sys.modules.get("flax.nnx")  # whose module is here, is loaded
+    linen, nnx = sys.modules.get("flax.linen"), sys.modules.get("flax.nnx")  # loaded if the model needs them
     if linen is not None and isinstance(model, linen.Module):
         return _of_linen(model)
     if nnx is not None and isinstance(model, nnx.Module):
@@ -68,12 +68,12 @@ def _adapted(model: Any) -> Functions:
 
 
 def takes_rngs(factory: Callable[..., Any]) -> bool:
-    """Tells whether a class or function makes an nnx module from `rngs`."""
+    """Returns whether a class or function makes an nnx module from `rngs`."""
     return "rngs" in parameters(factory)
 
 
 def parameters(factory: Callable[..., Any]) -> list[str]:
-    """Lists the names of what a class or function takes; nnx's metaclass takes anything, __init__ tells."""
+    """Returns the parameters' names of a class or function; of nnx's classes those of __init__."""
     bare: Any = factory.func if isinstance(factory, functools.partial) else factory
     tells = getattr(bare, "__init__", bare) if isinstance(bare, type) else bare
     return list(inspect.signature(tells).parameters)
@@ -101,7 +101,7 @@ def _of_linen(module: Any) -> Functions:
 
 
 def _check_size(module: Any, inputs: Any) -> None:
-    """Refuses images that are too small for a network that says how small they may be."""
+    """Raises an error for images below the network's `smallest_image`, if it has one."""
     smallest = getattr(module, "smallest_image", 1)
     if getattr(inputs, "ndim", 0) == 4 and min(inputs.shape[1:3]) < smallest:
         _, height, width, _ = inputs.shape
@@ -140,7 +140,7 @@ def _of_nnx(name: str, make: Callable[[Any], Any]) -> Functions:
 
 
 def _refuse_others(name: str, kinds: set[str]) -> None:
-    """Refuses a model that keeps more than parameters, such as running statistics or a dropout's keys."""
+    """Raises an error for a model with state besides parameters: running statistics or dropout's keys."""
     if kinds:
         others = ", ".join(sorted(kinds))
         raise ArgumentError(f"model must keep parameters alone, which agents average, got {others} in {name}")

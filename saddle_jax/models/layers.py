@@ -1,4 +1,4 @@
-"""The layers that the networks share: convolution, normalisation with non-linearity, linear."""
+"""The layers that the networks share: convolution, normalisation with non-linearity, linear layer."""
 
 import math
 from collections.abc import Callable
@@ -19,18 +19,18 @@ Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
 Initializer = Callable[..., Any]
 
-# GroupNorm's groups and floor under the variance in the code that the paper builds on.
+# GroupNorm's number of groups and epsilon in the code that the paper builds on.
 _GROUPNORM_GROUPS, _GROUPNORM_FLOOR = 2, 1e-5
 
 
 def he_normal_by_outputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """Draws a kernel [h, w, C, D] from a normal distribution of variance 2 / (h w D), as the ResNets do."""
+    """Draws a kernel [h, w, C, D] from a normal distribution of variance 2 / (h w D), as in ResNets."""
     height, width, _, outputs = shape
     return math.sqrt(2 / (height * width * outputs)) * jax.random.normal(key, shape, dtype)
 
 
 def uniform_by_inputs(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """Draws uniformly within 1 / sqrt(fan-in), the product of all axes but the last: PyTorch's default."""
+    """Draws uniformly from +-1 / sqrt(product of all axes but the last), PyTorch's default."""
     return _uniform(key, shape, math.prod(shape[:-1]), dtype)
 
 
@@ -66,7 +66,7 @@ class Conv(nn.Module):
 
 
 class Linear(nn.Module):
-    """The linear layer x W + b on vectors [B, C], initialised as PyTorch does."""
+    """The linear layer x W + b on vectors [B, C], initialised as in PyTorch."""
 
     features: int
 
@@ -85,8 +85,8 @@ class Linear(nn.Module):
 class EvoNorm(nn.Module):
     """EvoNorm-S0 as a layer for images [B, H, W, C]; C must be a multiple of 8.
 
-    The derivative is written by hand; `conv_impl="plain"` leaves it to autodiff. Kernels of our own compute
-    it where they compute convolutions.
+    The derivative is a custom one; with `conv_impl="plain"` it is that of autodiff. Our own kernels compute
+    it if they compute convolutions.
     """
 
     gate: Gate = "hard_sigmoid"
@@ -106,7 +106,7 @@ class EvoNorm(nn.Module):
 class Activation(nn.Module):
     """Normalisation and non-linearity in one: EvoNorm, or GroupNorm and ReLU.
 
-    The last of a branch that is added to another has no ReLU (`is_last`). EvoNorm has its own within.
+    The last one of a residual branch has no ReLU (`is_last`). EvoNorm includes its non-linearity.
     """
 
     norm: Norm = "evonorm"
@@ -126,5 +126,5 @@ class Activation(nn.Module):
 
 
 def global_mean(x: Array) -> Array:
-    """Averages images [B, H, W, C] over their pixels into vectors [B, C]."""
+    """Averages images [B, H, W, C] over their pixels: [B, C]."""
     return jnp.mean(x, axis=(1, 2))

@@ -26,7 +26,7 @@ STAGES = (
 
 
 class Block(nn.Module):
-    """A block that expands by a 1x1, filters each channel by a 3x3 and projects by a 1x1 convolution."""
+    """An inverted residual: 1x1 expansion, 3x3 depthwise convolution, 1x1 projection, and a shortcut."""
 
     features: int
     expansion: int
@@ -52,9 +52,9 @@ class Block(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """The network: a stem, seven stages, a wide 1x1 convolution, global mean, linear layer."""
+    """MobileNet-V2: a stem, seven stages, a wide 1x1 convolution, global mean, linear layer."""
 
-    smallest_image = 8  # the least height and width that leave something to every stage
+    smallest_image = 8  # the smallest height and width at which every stage has pixels
 
     num_classes: int
     norm: Norm = "evonorm"

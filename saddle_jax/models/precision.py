@@ -1,13 +1,13 @@
-"""In what a model multiplies: float32, TF32 or bfloat16. Everything else in a step is float32.
+"""Precision of a model's products: float32, TF32 or bfloat16. Everything else in a step is float32.
 
     float32    products of float32 numbers, on every kind of hardware
     tf32       float32 numbers, of which NVIDIA's tensor cores multiply the first 11 bits; sums are float32
-    bfloat16   parameters and inputs are rounded to 8 bits, and so is what flows between layers; norms, sums
-               within a product and the loss are float32; a CPU takes these products in float32
+    bfloat16   parameters, inputs and activations are rounded to 8 bits; norms, sums within a product and the
+               loss are float32; a CPU computes these products in float32
 
 JAX's own default for float32 depends on the hardware: it is float32 on a CPU, TF32 on a GPU and bfloat16 on a
-TPU. So it is always said here. Parameters, gradients, the method's state, compression and gossip are float32
-whatever is chosen: only the function `apply` of a model computes in another precision.
+TPU. So it is always set here. Parameters, gradients, the method's state, compression and gossip are always
+float32: only a model's `apply` computes in another precision.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
 def products(precision: Precision = "float32") -> contextlib.AbstractContextManager[Any]:
-    """Makes all products of float32 numbers, that are traced while entered, those of a precision."""
+    """A context in which all products of float32 numbers that are traced have a precision."""
     level = "tensorfloat32" if precision == "tf32" else "highest"
     return jax.default_matmul_precision(None if policy.multiplies_in_float32() else level)
 
 
 @functools.lru_cache(maxsize=64)
 def in_precision(model: Functions, precision: Precision) -> Functions:
-    """Returns a model that multiplies in a precision; the same one again, so that it is compiled once."""
+    """Returns a model whose products have a precision; cached, so that it is compiled once."""
 
     def apply(params: Params, inputs: Any) -> Any:
         with products(precision):
@@ -47,7 +47,7 @@ def in_precision(model: Functions, precision: Precision) -> Functions:
 
 
 def check_precision(precision: str) -> None:
-    """Checks that the hardware has a precision: without TF32 its setting would silently mean float32."""
+    """Checks that the hardware has a precision: without TF32 that setting would silently be float32."""
     if precision == "tf32" and not policy.has_tf32():
         raise ArgumentError(
             "precision must be float32 or bfloat16 on this hardware, which has no TF32 (NVIDIA's GPUs have, "
@@ -56,5 +56,5 @@ def check_precision(precision: str) -> None:
 
 
 def _rounded(tree: Tree, dtype: Any) -> Tree:
-    """Returns a tree with its real numbers in a dtype; whole numbers, such as characters, stay."""
+    """Returns a tree with its floating-point leaves in a dtype; integers, such as characters, stay."""
     return jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)

@@ -1,8 +1,8 @@
 """ResNet-20 and ResNet-8 for 32x32 images (He et al., 2016), ResNet-18 for 224x224.
 
-As in the code that the paper builds on, EvoNorm, which has its non-linearity within, follows both
-convolutions of a block and the shortcut's, and nothing follows the sum. With GroupNorm a ReLU follows the
-norm of the first convolution, and the sum.
+As in the code that the paper builds on, EvoNorm, which includes its non-linearity, follows both convolutions
+of a block and that of the shortcut, and nothing follows the sum. With GroupNorm a ReLU follows the norm of
+the first convolution, and the sum.
 """
 
 import functools
@@ -38,18 +38,18 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A network of stages of blocks, each but the first at half the size; global mean; linear layer."""
+    """A ResNet: stages of blocks, each but the first at half the resolution, global mean, linear layer."""
 
     num_classes: int
     blocks: Sequence[int]  # per stage
     widths: Sequence[int]  # per stage
-    imagenet_stem: bool = False  # 7x7 convolution and pooling, which leave a quarter of the size
+    imagenet_stem: bool = False  # 7x7 convolution and pooling, to a quarter of the resolution
     norm: Norm = "evonorm"
     conv_impl: ConvImpl = "auto"
 
     @property
     def smallest_image(self) -> int:
-        """The least height and width that leave something to every stage."""
+        """The smallest height and width at which every stage has pixels."""
         return 2 ** (len(self.blocks) - 1) * (4 if self.imagenet_stem else 1)
 
     @nn.compact

@@ -1,4 +1,4 @@
-"""Small networks: for the embedded data, for text, for thousands of agents, for tests."""
+"""Small networks, for the embedded data, for text, for thousands of agents, and for tests."""
 
 import functools
 import math
@@ -23,7 +23,7 @@ class CNN(nn.Module):
 
     @property
     def smallest_image(self) -> int:
-        """The least height and width that leave something to every layer."""
+        """The smallest height and width at which every layer has pixels."""
         return math.prod(self.strides)
 
     @nn.compact
@@ -34,7 +34,7 @@ class CNN(nn.Module):
         return Linear(self.num_classes, name="linear")(global_mean(x))
 
 
-# A quarter of the work of `cnn`: hundreds of runs of 200 epochs on two cores.
+# A quarter of the work of `cnn`, for hundreds of runs of 200 epochs on two cores.
 strided_cnn = functools.partial(CNN, strides=(2, 2, 2))
 
 
@@ -56,7 +56,7 @@ logistic = functools.partial(MLP, hidden=())
 
 
 class Product(nn.Module):
-    """The product x W of flattened inputs and weights that are zero at first, without a bias."""
+    """The product x W of flattened inputs, with weights initialised to zero and no bias."""
 
     num_classes: int
 
@@ -72,8 +72,8 @@ class Product(nn.Module):
 class CausalMLP(nn.Module):
     """A network of two hidden layers on the last eight characters (Bengio et al., 2003).
 
-    Plain SGD, with which decentralized methods work, trains it in a fraction of the time that it needs for a
-    GRU or a transformer of the same size. Places before the first character are zeros.
+    SGD, which decentralized methods use, trains it in a fraction of the time of a GRU or a transformer of
+    the same size. Positions before the first character are zeros.
     """
 
     num_classes: int

@@ -1,4 +1,4 @@
-"""How the gradient of one model is taken: one kind, one short file; here is the table of their names."""
+"""Gradient estimators, one file each, and the registry of their names."""
 
 from saddle_jax.base.registry import Registry
 

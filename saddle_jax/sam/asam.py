@@ -1,10 +1,10 @@
-"""ASAM (Kwon et al., ICML 2021): SAM whose ball is as wide in each direction as the parameter is large.
+"""ASAM (Kwon et al., ICML 2021): SAM with a perturbation in proportion to the size of each parameter.
 
     g  = grad F(x; d)
     g~ = grad F(x + xi; d),    xi = rho T^2 g / ||T g||
 
-T is |x| + eta at weights and 1 at all other parameters, elementwise. The norm runs over all parameters of the
-model. So the perturbation does not change when a network is rescaled into an equal one.
+T is |x| + eta at weights and 1 at all other parameters, elementwise. The norm is over all parameters of the
+model. So the sharpness is invariant to rescalings of the weights that leave the network's function unchanged.
 """
 
 from typing import Any
@@ -21,21 +21,21 @@ from saddle_jax.sam.sam import perturbation
 
 ABOUT = About("Kwon et al., ICML 2021")
 
-# The authors' code takes what is called "weight" in torch; these are flax's names for the same parameters. A
-# normalisation's "scale" is one of them: torch calls it "weight" too.
+# The authors' code selects parameters named "weight" in torch; these are flax's names for them. A
+# normalisation's "scale" is one: torch calls it "weight" too.
 WEIGHTS = ("weight", "kernel", "embedding", "scale")
 
 
 def asam(rho: Any = 0.5, eta: Any = 0.01) -> GradientEstimator[tuple[()]]:
-    """Takes the adaptive sharpness-aware gradient, in two backward passes.
+    """The gradient of adaptive SAM, in two backward passes.
 
     A parameter is a weight if its own name contains "weight", "kernel", "embedding" or "scale". In a model
-    that has none of these names, all arrays with two axes or more are weights.
+    without any of these names, all arrays with two axes or more are weights.
 
     Args:
       rho: radius of the perturbation, >= 0, in units of the parameters; 0 is the plain gradient. It is about
-        ten times as large as SAM's: the authors have 0.5 for CIFAR-10 and 1 for CIFAR-100.
-      eta: what is added to |x|, >= 0, so that small weights move too.
+        ten times as large as SAM's: the authors use 0.5 for CIFAR-10 and 1 for CIFAR-100.
+      eta: added to |x|, >= 0, so that small weights are perturbed too.
 
     >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), sj.asam(0.5)).gradient
     asam(rho=0.5, eta=0.01)
@@ -57,7 +57,7 @@ def asam(rho: Any = 0.5, eta: Any = 0.01) -> GradientEstimator[tuple[()]]:
 
 
 def weights(x: Params) -> Any:
-    """Tells for each parameter of one model [...] whether it is a weight: a tree of Python booleans."""
+    """Returns whether each parameter of one model [...] is a weight: a tree of Python booleans."""
     leaves, structure = jax.tree.flatten(x)
     names = [name.rsplit("/", 1)[-1].lower() for name in layer_names(x)]
     named = [any(word in name for word in WEIGHTS) for name in names]

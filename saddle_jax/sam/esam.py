@@ -4,9 +4,9 @@
     xi = (rho / beta) M g / ||M g||,    M is 1 on each tensor with probability beta, and 0 otherwise
     g~ = grad F(x + xi; d+),            d+ the int(gamma B) samples of d whose loss rose most from x to x + xi
 
-The norm runs over all tensors that M chose. The losses take two forward passes, which count as no backward
-pass but take about the time that gamma = 1/2 saves. The authors' code compares with the last loss that is
-chosen and drops that one sample; here there are exactly int(gamma B), and at least one.
+The norm is over all tensors that M selects. The losses take two forward passes, which are not counted as
+backward passes but take about the time that gamma = 1/2 saves. The authors' code drops one of the
+int(gamma B) samples by a strict comparison; here there are exactly int(gamma B), and at least one.
 """
 
 from collections.abc import Mapping
@@ -27,15 +27,15 @@ ABOUT = About("Du et al., ICLR 2022")
 
 
 def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> GradientEstimator[tuple[()]]:
-    """Takes the efficient sharpness-aware gradient, in 1 + gamma backward passes. It draws random numbers.
+    """The gradient of efficient SAM, in 1 + gamma backward passes. It draws random numbers.
 
-    Where a batch is a dict with "mask" [B], as those of images are, samples with a zero there are none: the
-    choice is among the n others, and int(gamma n) of them are chosen.
+    If a batch is a dict with "mask" [B], as those of images are, samples whose mask is zero are ignored:
+    int(gamma n) of the n others are selected.
 
     Args:
       rho: radius of the perturbation, >= 0; 0 is the plain gradient.
       beta: the probability in (0, 1] with which a tensor is perturbed.
-      gamma: the part of a batch in (0, 1] that the descent sees; beta = gamma = 1 is `sj.sam`.
+      gamma: the fraction of a batch in (0, 1] for the second gradient; beta = gamma = 1 is `sj.sam`.
 
     >>> sj.esam(0.05, gamma=0.5).passes_per_step
     1.5
@@ -52,14 +52,14 @@ def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> GradientEstima
     def gradient(
         grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
     ) -> tuple[Params, tuple[()]]:
-        g, key = grad(x, d), cast(Key, grad.key)  # a step without a key is refused where it begins
+        g, key = grad(x, d), cast(Key, grad.key)  # the step has checked that there is a key
         xi = perturbation(some_tensors(g, key, beta), rho / beta)
         above = tree_map(jnp.add, x, xi)
         if gamma == 1.0:
             return grad(above, d), state
         _check_samples(name, d)
         g_tilde = grad(above, rising(d, grad.losses(above, d) - grad.losses(x, d), gamma))
-        # A swept rho may be zero, which is the plain gradient, of all samples.
+        # A traced rho may be zero, which is the plain gradient of all samples.
         return tree_map(lambda g_tilde, g: jnp.where(rho > 0, g_tilde, g), g_tilde, g), state
 
     return GradientEstimator(name, nothing, gradient, needs=("key",), cost=lambda phase: 1 + gamma)
@@ -73,9 +73,9 @@ def some_tensors(g: Params, key: Key, beta: Any) -> Params:
 
 
 def rising(d: Batch, rise: Array, gamma: float) -> Batch:
-    """Takes the int(gamma B) samples of one batch [B, ...] whose loss rose most, by `rise` [B]."""
+    """Selects the int(gamma B) samples of one batch [B, ...] with the largest `rise` [B] of the loss."""
     size = len(rise)
-    # How many of n samples: by Python's arithmetic, whatever the precision of the program.
+    # int(gamma n) for every n, in Python's double precision, whatever that of the program is.
     count = [max(1, int(gamma * n)) for n in range(size + 1)]
     mask = d.get("mask") if isinstance(d, Mapping) else None
     if mask is None or jnp.ndim(mask) != 1:

@@ -1,12 +1,13 @@
-"""GSAM (Zhuang et al., ICLR 2022): SAM that also narrows the gap between the loss and its worst value nearby.
+"""GSAM (Zhuang et al., ICLR 2022): SAM that also reduces the gap between the perturbed and the plain loss.
 
     g   = grad F(x; d)
     g_p = grad F(x + rho_t g / ||g||; d)
     g~  = g_p - alpha (g - <g, g_p^> g_p^),    g_p^ = g_p / ||g_p||
     rho_t = rho_min + (rho_max - rho_min) (eta_t - eta_min) / (eta_max - eta_min)
 
-The part of g that is orthogonal to g_p raises the plain loss and leaves the perturbed one alone, to first
-order. Norms and products run over all parameters of the model. The perturbation is not adaptive.
+To first order, a step along the part of g that is orthogonal to g_p raises the plain loss and leaves the
+perturbed one unchanged. Norms and products are over all parameters of the model. The perturbation is not
+adaptive.
 """
 
 from collections.abc import Callable
@@ -29,15 +30,15 @@ ABOUT = About("Zhuang et al., ICLR 2022")
 def gsam(
     rho_max: Any = 0.1, rho_min: Any = 0.02, alpha: Any = 0.4, share: Callable[[Any], Any] | None = None
 ) -> GradientEstimator[tuple[()]]:
-    """Takes the gradient of GSAM, in two backward passes.
+    """The gradient of GSAM, in two backward passes.
 
     Args:
       rho_max: radius of the perturbation at the largest learning rate, >= 0; 0 is the plain gradient. The
         authors' JAX code has 0.6, 0.1 and 0.6, for vision transformers: too much for small networks.
-      rho_min: radius at the smallest learning rate, in [0, rho_max]; only `share` leads there.
-      alpha: how much of the orthogonal part is taken away, >= 0; 0 is `sj.sam(rho_max)`.
-      share: a function of the step t, (eta_t - eta_min) / (eta_max - eta_min) in [0, 1]: how far the
-        learning rate is between its smallest and largest value. None is 1: the radius stays rho_max.
+      rho_min: radius at the smallest learning rate, in [0, rho_max]; used with `share` only.
+      alpha: coefficient of the orthogonal part that is subtracted, >= 0; 0 is `sj.sam(rho_max)`.
+      share: a function of the step t, (eta_t - eta_min) / (eta_max - eta_min) in [0, 1]: the position of the
+        learning rate between its smallest and largest value. None is 1: the radius stays rho_max.
 
     >>> sj.gsam(0.1, 0.05, share=optax.cosine_decay_schedule(1.0, 1000))
     gsam(rho_max=0.1, rho_min=0.05, alpha=0.4)

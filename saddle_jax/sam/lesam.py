@@ -1,11 +1,11 @@
-"""LESAM (after Fan et al., ICML 2024): SAM in one backward pass, along the direction of the last movement.
+"""LESAM (after Fan et al., ICML 2024): SAM in one backward pass, along the direction of the last update.
 
     g~ = grad F(x + xi; d),    xi = rho v / ||v||
 
-v points uphill and costs nothing. FedLESAM takes the last update of the server, v = x_old - x_new. Among
-neighbours there is no server. A rule that estimates the global direction hands it over: QGM has m-hat. In all
-others v is the agent's own last movement, x_{t-1} - x_t. The norm runs over all parameters of the model.
-Without a direction, as in the first step, xi is zero.
+v is an ascent direction that costs no gradient. FedLESAM uses the last update of the server,
+v = x_old - x_new. Without a server, v is the rule's estimate of the global direction, if it has one, such as
+m-hat of QGM, and otherwise the agent's own last update, x_{t-1} - x_t. The norm is over all parameters of the
+model. Without a direction, as in the first step, xi is zero.
 """
 
 from typing import Any
@@ -24,9 +24,9 @@ ABOUT = About("Fan et al., ICML 2024")
 
 
 def lesam(rho: Any = 0.1) -> GradientEstimator[Any]:
-    """Takes the gradient after a climb back along the last way, in one backward pass.
+    """The gradient at a point back along the last update, in one backward pass.
 
-    It remembers the last model; of each pair, where neighbours' gradients are asked for.
+    Its state is the last model, one for each pair where a method asks for cross-gradients.
 
     Args:
       rho: radius of the perturbation, >= 0; 0 is the plain gradient.
@@ -39,7 +39,7 @@ def lesam(rho: Any = 0.1) -> GradientEstimator[Any]:
         return plain_gradient()
 
     def init(x: Params) -> Params:
-        return jax.tree.map(jnp.copy, x)  # whoever donates models and states must not do it twice
+        return jax.tree.map(jnp.copy, x)  # models and state may be donated, and no array twice
 
     def gradient(grad: GradientFn, x: Params, d: Batch, last_x: Params, phase: int) -> tuple[Params, Params]:
         v = tree_map(jnp.subtract, last_x, x) if grad.along is None else grad.along

@@ -1,10 +1,10 @@
-"""LookSAM (Liu et al., CVPR 2022): climb every k steps, and keep the sideways part for the steps between.
+"""LookSAM (Liu et al., CVPR 2022): SAM in every k-th step, whose orthogonal part the steps between reuse.
 
     t % k = 0:   g~ = grad F(x + rho g / ||g||; d),   and keep   g_v = g~ - <g~, g^> g^,   g^ = g / ||g||
     otherwise:   g~ = g + alpha ||g|| / ||g_v|| g_v
 
-g = grad F(x; d). The part of SAM's gradient that is orthogonal to g changes slowly: the steps between borrow
-it. Norms and products run over all parameters of the model, as printed, and not tensor by tensor.
+g = grad F(x; d). The part of SAM's gradient that is orthogonal to g changes slowly, so the steps between
+reuse it. Norms and products are over all parameters of the model, as printed, and not per tensor.
 """
 
 from typing import Any
@@ -25,14 +25,14 @@ _CLIMBS, _BETWEEN = 0, 1
 
 
 def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> GradientEstimator[Any]:
-    """Takes SAM's gradient in every k-th step, and between them the plain one with SAM's last sideways part.
+    """SAM's gradient in every k-th step; in the others the plain one plus SAM's last orthogonal part.
 
-    It costs 1 + 1 / k backward passes, and remembers one vector of the model's size.
+    It costs 1 + 1 / k backward passes, and its state is one vector of the model's size.
 
     Args:
       rho: radius of the perturbation, >= 0; 0 is the plain gradient.
-      every: k, climb in every k-th step, from the first on; 1 is `sj.sam`.
-      alpha: how much of the remembered direction the steps between take, >= 0; 0 is `sj.sam(rho, every)`.
+      every: k, use SAM's gradient in every k-th step, from the first on; 1 is `sj.sam`.
+      alpha: coefficient of the reused direction, >= 0; 0 is `sj.sam(rho, every)`.
 
     >>> sj.looksam(every=5).passes_per_step
     1.2
@@ -51,7 +51,7 @@ def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> GradientEstimat
         g_tilde = grad(tree_map(jnp.add, x, perturbation(g, rho)), d)
         if every == 1:
             return g_tilde, g_v
-        # A swept rho may be zero: then nothing was seen, whatever rounding has left.
+        # A traced rho may be zero: g_v is then zero, whatever rounding leaves.
         return g_tilde, tree_map(lambda v: jnp.where(rho > 0, v, 0), orthogonal(g_tilde, g))
 
     phases = (_CLIMBS, *[_BETWEEN] * (every - 1))
@@ -59,7 +59,7 @@ def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> GradientEstimat
 
 
 def _of_length(length: Any, vector: Params) -> Params:
-    """Scales one model's vector [...] to this length; a zero stays zero."""
+    """Scales one model's vector [...] to this norm; a zero stays zero."""
     norm = agent_norms(vector, axes=0)
     scale = jnp.where(norm > 0, length / jnp.where(norm > 0, norm, 1), 0)
     return tree_map(lambda v: scale * v, vector)

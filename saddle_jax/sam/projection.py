@@ -1,4 +1,4 @@
-"""What two gradients of one model do not share: the part of one that is orthogonal to the other."""
+"""The part of one gradient that is orthogonal to another."""
 
 import jax
 import jax.numpy as jnp
@@ -6,14 +6,14 @@ import jax.numpy as jnp
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import agent_norms, inner_products, tree_map
 
-# What is left of two parallel vectors is rounding. It must not be taken for a direction.
+# The difference of two parallel vectors is rounding error, which must not be taken for a direction.
 _ROUNDING = 8
 
 
 def orthogonal(u: Params, v: Params) -> Params:
     """Returns u - <u, v> v / ||v||^2, the products over all tensors of one model [...]; u if v is zero.
 
-    The result is an exact zero where nothing but rounding is left.
+    The result is exactly zero if u and v are parallel up to rounding.
     """
     square = inner_products(v, v, axes=0)
     share = jnp.where(square > 0, inner_products(u, v, axes=0) / jnp.where(square > 0, square, 1), 0)

@@ -5,7 +5,7 @@ Lines 2 and 4 of the paper's Algorithm 1:
     g  = grad F(x; d)
     g~ = grad F(x + xi; d),    xi = rho g / ||g||
 
-The norm runs over all parameters of the model, and both passes see the same mini-batch.
+The norm is over all parameters of the model, and both passes use the same mini-batch.
 """
 
 from typing import Any
@@ -21,20 +21,20 @@ from saddle_jax.core.trees import agent_norms, tree_map
 
 ABOUT = About("Foret et al., ICLR 2021")
 
-# Keeps xi finite where the gradient vanishes.
+# Keeps xi finite if the gradient is zero.
 _NORM_FLOOR = 1e-12
 _CLIMBS, _BETWEEN = 0, 1
 
 
 def sam(rho: Any, every: int = 1, reuse: bool = False) -> GradientEstimator[Any]:
-    """Takes the sharpness-aware gradient, in two backward passes.
+    """The sharpness-aware gradient, in two backward passes.
 
     Args:
       rho: radius of the perturbation, >= 0; 0 is the plain gradient.
-      every: climb in every N-th step only, from the first on; 5 is the paper's compute-efficient variant,
+      every: perturb in every N-th step only, from the first on; 5 is the paper's compute-efficient variant,
         which costs 6 backward passes in 5 steps instead of 10.
-      reuse: in the steps between, False takes the plain gradient (the paper's one sentence on it names no
-        reuse), True perturbs with the last xi again.
+      reuse: in the steps between, False takes the plain gradient (the paper mentions no reuse), True perturbs
+        with the last xi again.
 
     >>> sj.sam(0.05, every=5).passes_per_step
     1.2
