@@ -421,7 +421,7 @@ def make(config: Config, shared: Parts) -> Trial:
     _check_length(trial)
     _check_model(trial)
     _check_reach(trial)
-    if is_code(config.method):
+    if is_code(config.method) or is_object(config.method):
         with user_code.failing_as(f"method {config.method} failed in a step"):
             method = trial.method_on(trial.topology)
             jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step

@@ -121,7 +121,7 @@ BAD = {
     ),
     "number": (["data", "partition", "--agents=x"], "flag --agents=x"),
     "dataset": (["data", "partition", "--dataset=digit"], "did you mean 'digits'.*got 'digit'"),
-    "alpha": (["data", "partition", "--partition=dirichlet(0)"], "alpha must be a number > 0, got 0.0"),
+    "alpha": (["data", "partition", "--partition=dirichlet(0)"], "alpha must be a number > 0, got 0"),
     "agents": (["data", "partition", "--agents=5000"], "agents must be at most .* got 5000"),
     "plot": (["data", "partition", "--plot=/nowhere/x.png"], "plot must be a file .* got '/nowhere/x.png'"),
     "prepare": (["data", "prepare", "cifar10"], "pip install 'saddle_jax\\[prepare\\]'"),

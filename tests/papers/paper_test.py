@@ -142,7 +142,7 @@ def test_every_entry_has_a_name_of_its_own_and_settings_at_every_scale(table):
         full = entry.config(seed=3)
         for scale in SCALES.values():
             config = scale.apply(full)
-            kept = ("method", "topology", "agents", "alpha", "partition", "learning_rate", "rho", "gamma")
+            kept = ("method", "topology", "agents", "partition", "learning_rate", "rho", "gamma")
             for name in (*kept, "compressor", "beta", "schedule", "ascent_every", "seed"):
                 assert getattr(config, name) == getattr(full, name)
 

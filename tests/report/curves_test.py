@@ -76,7 +76,7 @@ def test_curves_against_what_they_cost(tmp_path, drawn):
     np.testing.assert_allclose(drawn[-1].axes[5].lines[0].get_xdata(), places["seconds"])
 
     untimed = folders.write_run(tmp_path / "untimed")
-    for x, said in (("seconds", "which simulate time, got untimed"), ("passes", "of a version that counts")):
+    for x, said in (("seconds", "which simulates time, got untimed"), ("passes", "of a version that counts")):
         with pytest.raises(RunError, match=said):
             figures.draw("curves", [runs[0], untimed], tmp_path / "out.png", x)
 

@@ -22,7 +22,7 @@ from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OPENING = ("evaluate", "export", "sharpness", "landscape", "theory")
+OPENING = ("evaluate", "export", "sharpness", "landscape", "reproduce theory")
 OWN = "tensorflow_datasets.core.features"
 PAYLOAD = "import pathlib; pathlib.Path(__file__).with_name('executed').touch()\n"
 
@@ -75,7 +75,7 @@ def evil(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("verb", OPENING)
 def test_a_folder_does_not_say_where_data_is_read(verb, evil, capsys):
-    assert cli.main(["saddle", verb, "evil"]) == 2
+    assert cli.main(["saddle", *verb.split(), "evil"]) == 2
     told = capsys.readouterr().err
     assert told == (
         "saddle: evil was trained on data in 'evil/data', which is read only when you say so: "
@@ -86,7 +86,7 @@ def test_a_folder_does_not_say_where_data_is_read(verb, evil, capsys):
 
 @pytest.mark.parametrize("verb", OPENING)
 def test_features_that_name_other_modules_are_not_opened(verb, evil, capsys):
-    assert cli.main(["saddle", verb, "evil", "--data_dir=evil/data"]) == 2
+    assert cli.main(["saddle", *verb.split(), "evil", "--data_dir=evil/data"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "features.json is not opened: it names the class 'evil.payload.X'" in told
