@@ -85,11 +85,11 @@ class CommCost:
     @property
     def _first(self) -> int:
         steps = range(len(self.rule.first_kinds) + len(self.rule.kinds))
-        return next((t for t in steps if self.rule.phase(t) not in self.rule.local_kinds), 0)
+        return next((t for t in steps if self.rule.kind(t) not in self.rule.local_kinds), 0)
 
     def _of_step(self, sent: dict[int, Sent], t: int) -> tuple[int, ...]:
         turn = self.rule.comm_round(t) % len(self.listeners)
-        return sent[self.rule.phase(t)].of_agents(self.listeners[turn])
+        return sent[self.rule.kind(t)].of_agents(self.listeners[turn])
 
     def _total(self, sent: dict[int, Sent], steps: int) -> int:
         """Returns the sum over all agents of what they send in `steps` steps."""
@@ -137,7 +137,7 @@ def passes_per_step(method: Method, params: Params) -> float:
     pairs = float(np.mean([1 + graph.degree[graph.present] for graph in graphs]))
     traces = dict(zip(method.rule.all_kinds, method.trace(params), strict=True))
     calls = [
-        sum(1 if kind == "own" else pairs for kind in traces[phase].calls) for phase in method.rule.kinds
+        sum(1 if scope == "own" else pairs for scope in traces[kind].calls) for kind in method.rule.kinds
     ]
     return method.gradient.passes_per_step * float(np.mean(calls))
 

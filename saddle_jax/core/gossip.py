@@ -7,7 +7,7 @@ lie above -1: gamma < 2 / (1 - lambda), lambda the smallest eigenvalue of a symm
 
 `exact` sends x itself. `choco` sends compressed differences to public copies (Koloskova et al.,
 "Decentralized deep learning with arbitrary communication compression", 2020; lines 7 and 10 to 12 of the
-paper's Algorithm 2). A method that sends several quantities has a gossip for each.
+SADDLe paper's Algorithm 2). A method that sends several quantities has a gossip for each.
 """
 
 import dataclasses
@@ -134,7 +134,7 @@ def choco(
 ) -> Gossip[ChocoState]:
     """Compressed gossip (CHOCO). The public copy x-hat starts at zero:
 
-        order "choco"                          order "paper" (as Algorithm 2 is printed)
+        order "choco"                          order "paper" (SADDLe's Algorithm 2 as printed)
         q     = Q(x - x-hat)                   x     = x + gamma (W - I) x-hat
         x-hat = x-hat + q                      q     = Q(x - x-hat)
         x     = x + gamma (W - I) x-hat        x-hat = x-hat + q

@@ -67,16 +67,16 @@ class GradientEstimator(Generic[State]):
     Attributes:
       name: the call that makes it, such as "sam(rho=0.05)".
       init: x -> state, the state before the first step; `()` without state.
-      gradient: (grad, x, d, state, phase) -> (g, state). `grad(x, d)` is the plain gradient at x on
-        batch d. `phase` is static: a Python integer, the kind of the step.
-      phases: the kinds of the steps of one period. With (0,) all steps are of one kind; with (0, 1, 1) every
+      gradient: (grad, x, d, state, kind) -> (g, state). `grad(x, d)` is the plain gradient at x on
+        batch d. `kind` is static: a Python integer, the kind of the step.
+      kinds: the kinds of the steps of one period. With (0,) all steps are of one kind; with (0, 1, 1) every
         third step, from the first on, is of kind 0. Each kind is compiled by itself.
       is_linear: whether the gradient of a weighted sum of losses is the weighted sum of their gradients.
       needs: which optional attributes `grad` must have: "key", "t" or "along", see `GradientFn`.
-      cost: phase -> backward passes of a step, where a pass over a part of the batch counts as that part;
+      cost: kind -> backward passes of a step, where a pass over a part of the batch counts as that part;
         None counts the calls of `grad`.
 
-    >>> gradient = lambda grad, x, d, state, phase: (grad(x, d) / 2, state)
+    >>> gradient = lambda grad, x, d, state, kind: (grad(x, d) / 2, state)
     >>> half = sj.GradientEstimator("half", lambda x: (), gradient)
     >>> method, x = sj.saddle(sj.dpsgd(sj.ring(2), 0.1), half), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
@@ -86,7 +86,7 @@ class GradientEstimator(Generic[State]):
     name: str
     init: Callable[[Params], State]
     gradient: Callable[[GradientFn, Params, Batch, State, int], tuple[Params, State]]
-    phases: tuple[int, ...] = (0,)
+    kinds: tuple[int, ...] = (0,)
     is_linear: bool = False
     needs: tuple[Need, ...] = ()
     cost: Callable[[int], float] | None = None
@@ -94,8 +94,8 @@ class GradientEstimator(Generic[State]):
     def __post_init__(self) -> None:
         for need in self.needs:
             checks.choice("needs", need, NEEDS)
-        if not self.phases or any(not isinstance(phase, int) for phase in self.phases):
-            raise ArgumentError(f"phases must be a tuple of integers, got {self.phases!r}")
+        if not self.kinds or any(not isinstance(kind, int) for kind in self.kinds):
+            raise ArgumentError(f"kinds must be a tuple of integers, got {self.kinds!r}")
 
     def __repr__(self) -> str:
         return self.name
@@ -103,20 +103,20 @@ class GradientEstimator(Generic[State]):
     @property
     def period(self) -> int:
         """The number of steps after which the kinds of steps repeat."""
-        return len(self.phases)
+        return len(self.kinds)
 
-    def phase(self, t: int) -> int:
+    def kind(self, t: int) -> int:
         """Returns the kind of step number t, counted from 0."""
-        return self.phases[checks.whole("t", t, at_least=0) % self.period]
+        return self.kinds[checks.whole("t", t, at_least=0) % self.period]
 
     def keeps_state(self, x: Params) -> bool:
         """Returns whether the estimator has a state for a model x."""
         return bool(jax.tree.leaves(jax.eval_shape(self.init, x)))
 
-    def passes(self, phase: int) -> float:
+    def passes(self, kind: int) -> float:
         """Returns the number of backward passes in a step of this kind, see `cost`."""
         if self.cost is not None:
-            return self.cost(phase)
+            return self.cost(kind)
         count = 0
 
         def grad(x: Params, d: Batch) -> Params:
@@ -130,7 +130,7 @@ class GradientEstimator(Generic[State]):
             return jnp.ones(1)
 
         def gradient(x: Params, key: Key, t: Array) -> Any:
-            return self.gradient(GradientFn(grad, losses, key, t), x, (), self.init(x), phase)
+            return self.gradient(GradientFn(grad, losses, key, t), x, (), self.init(x), kind)
 
         model, t = {"x": jax.ShapeDtypeStruct((1,), jnp.float32)}, jax.ShapeDtypeStruct((), jnp.int32)
         jax.eval_shape(gradient, model, jax.eval_shape(jax.random.key, 0), t)
@@ -139,7 +139,7 @@ class GradientEstimator(Generic[State]):
     @property
     def passes_per_step(self) -> float:
         """The number of backward passes of a step, the mean over a period: 1 for plain, 2 for SAM."""
-        return sum(self.passes(phase) for phase in self.phases) / self.period
+        return sum(self.passes(kind) for kind in self.kinds) / self.period
 
 
 def nothing(x: Params) -> tuple[()]:
@@ -155,14 +155,14 @@ def plain_gradient() -> GradientEstimator[tuple[()]]:
     1.0
     """
     return GradientEstimator(
-        "plain()", nothing, lambda grad, x, d, state, phase: (grad(x, d), state), is_linear=True
+        "plain()", nothing, lambda grad, x, d, state, kind: (grad(x, d), state), is_linear=True
     )
 
 
 # ---- the agents' gradients ----
 
 
-Kind = Literal["own", "pairs", "mean"]
+Scope = Literal["own", "pairs", "mean"]
 
 
 class Evaluation(NamedTuple):
@@ -211,7 +211,7 @@ class Gradients:
       network: gathers the neighbours' batches.
       t: the number of the step, int32 [].
       states: the estimator's states, one for each call of a step, in order; each call replaces its own.
-      phase: the estimator's kind of step; None decides by t inside the compiled program.
+      kind: the estimator's kind of step; None decides by t inside the compiled program.
       agents_per_call: of a device's agents, how many are computed at a time; 0: see `policy.group_size`.
       evaluations: each agent's loss and aux on its own batch, one entry per call.
       calls: the kinds of gradients that were asked for, in order.
@@ -223,23 +223,23 @@ class Gradients:
     network: Network
     t: Any
     states: list[Any]
-    phase: int | None = 0
+    kind: int | None = 0
     agents_per_call: int = 0
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
-    calls: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Scope] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns every agent's gradient on its own batch, grad F_i(x_i; d_i), [A, ...]."""
         self.calls.append("own")
         inputs = self._inputs(along)
-        return self._call(lambda phase, state: self._vmapped(phase)(x, self.batch, state, inputs))
+        return self._call(lambda kind, state: self._vmapped(kind)(x, self.batch, state, inputs))
 
     def mean(self, x: Params, own: Params | None) -> Params:
         """Returns sum_j w_ij g_ij, [A, ...], without keeping the pairs in memory."""
         self.calls.append("mean")
         if own is None and self.estimator.is_linear and policy.joins_neighbours():
             gathered = self._gathered()
-            return self._call(lambda phase, state: self._gradient_of_mean(x, gathered, state))
+            return self._call(lambda kind, state: self._gradient_of_mean(x, gathered, state))
         return self._slots(x, own, mean=True)
 
     def pairs(self, x: Params, own: Params | None) -> Params:
@@ -249,7 +249,7 @@ class Gradients:
 
     def _slots(self, x: Params, own: Params | None, mean: bool) -> Params:
         gathered, inputs = self._gathered(), self._inputs_of_pairs()
-        return self._call(lambda phase, state: self._by_slots(x, own, gathered, inputs, phase, state, mean))
+        return self._call(lambda kind, state: self._by_slots(x, own, gathered, inputs, kind, state, mean))
 
     def _gathered(self) -> Gathered:
         """Returns the neighbours' batches; gathered outside of any branch, where a network cannot be used."""
@@ -283,12 +283,12 @@ class Gradients:
     def _call(self, compute: Callable[[int, Any], GradientOutput]) -> Params:
         number = len(self.evaluations)
         state = self.states[number] if number < len(self.states) else ()
-        kinds = sorted(set(self.estimator.phases))
-        if self.phase is not None or len(kinds) == 1:
-            gradient, state, evaluation = compute(kinds[0] if self.phase is None else self.phase, state)
+        kinds = sorted(set(self.estimator.kinds))
+        if self.kind is not None or len(kinds) == 1:
+            gradient, state, evaluation = compute(kinds[0] if self.kind is None else self.kind, state)
         else:
-            places = jnp.array([kinds.index(phase) for phase in self.estimator.phases])
-            branches = [lambda phase=phase: compute(phase, state) for phase in kinds]
+            places = jnp.array([kinds.index(kind) for kind in self.estimator.kinds])
+            branches = [lambda kind=kind: compute(kind, state) for kind in kinds]
             place = places[self.t % self.estimator.period]
             gradient, state, evaluation = jax.lax.switch(place, branches)
         self.evaluations.append(evaluation)
@@ -296,8 +296,8 @@ class Gradients:
             self.states[number] = state
         return gradient
 
-    def _vmapped(self, phase: int) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
-        return vmap_agents(single_model(self.loss_fn, self.estimator, phase), self.agents_per_call)
+    def _vmapped(self, kind: int) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
+        return vmap_agents(single_model(self.loss_fn, self.estimator, kind), self.agents_per_call)
 
     def _gradient_of_mean(self, x: Params, gathered: Gathered, state: Any) -> GradientOutput:
         """Computes the gradient of sum_j w_ij F_j(x; d_j), one function of x, in one backward pass."""
@@ -323,12 +323,12 @@ class Gradients:
         own: Params | None,
         gathered: Gathered,
         inputs: GradientInputs,
-        phase: int,
+        kind: int,
         state: Any,
         mean: bool,
     ) -> GradientOutput:
         """Loops over the K slots, all agents at once, so that one gradient per agent is in memory."""
-        gradient = self._vmapped(phase)
+        gradient = self._vmapped(kind)
 
         def shard_fn(
             x: Params,
@@ -373,7 +373,7 @@ class AbstractGradients:
     """The oracle of an abstract step, which returns zeros and records the calls."""
 
     slots: int  # K
-    calls: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Scope] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Records the call and returns zeros [A, ...]."""
@@ -409,7 +409,7 @@ class FixedGradients:
     name: str
     states: list[Any] = dataclasses.field(default_factory=list)
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
-    calls: list[Kind] = dataclasses.field(default_factory=list)
+    calls: list[Scope] = dataclasses.field(default_factory=list)
 
     def own(self, x: Params, along: Params | None = None) -> Params:
         """Returns the gradients; an error at other models than the step's, or at a second call."""
@@ -436,7 +436,7 @@ class FixedGradients:
 
 
 def single_model(
-    loss_fn: LossFn, estimator: GradientEstimator[Any], phase: int
+    loss_fn: LossFn, estimator: GradientEstimator[Any], kind: int
 ) -> Callable[[Params, Batch, Any, GradientInputs], GradientOutput]:
     """Returns the gradient function of one model: (x, d, state, inputs) -> (gradient, state, evaluation)."""
     with_value = with_aux(loss_fn)
@@ -456,10 +456,10 @@ def single_model(
             evaluations.append(Evaluation(loss, aux))
             return g
 
-        g, state = estimator.gradient(GradientFn(grad, losses, *inputs), x, d, state, phase)
+        g, state = estimator.gradient(GradientFn(grad, losses, *inputs), x, d, state, kind)
         if not evaluations:
             raise ArgumentError(
-                f"estimator {estimator} must take at least one gradient, got none in phase {phase}"
+                f"estimator {estimator} must take at least one gradient, got none in kind {kind}"
             )
         return g, state, evaluations[0]
 
@@ -483,18 +483,18 @@ def with_aux(loss_fn: LossFn) -> Callable[[Params, Batch], tuple[Array, Any]]:
 
 
 def initial_states(
-    estimator: GradientEstimator[Any], x: Params, calls: Sequence[Kind], slots: int
+    estimator: GradientEstimator[Any], x: Params, calls: Sequence[Scope], slots: int
 ) -> tuple[Any, ...]:
     """Returns the estimator's initial states: [A, ...] for own gradients, [A, K, ...] for pairs."""
 
-    def of_kind(kind: Kind) -> Tree:
+    def of_scope(scope: Scope) -> Tree:
         states = jax.vmap(estimator.init)(x)
-        if kind == "own":
+        if scope == "own":
             return states
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], slots, axis=1), states)
 
     one = jax.tree.map(lambda leaf: leaf[0], x)
-    return tuple(of_kind(kind) for kind in calls) if estimator.keeps_state(one) else ()
+    return tuple(of_scope(scope) for scope in calls) if estimator.keeps_state(one) else ()
 
 
 def _swap_leading(tree: Tree) -> Tree:

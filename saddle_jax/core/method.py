@@ -21,7 +21,7 @@ from saddle_jax.core.gradients import (
     FixedGradients,
     GradientEstimator,
     Gradients,
-    Kind,
+    Scope,
     initial_states,
     plain_gradient,
 )
@@ -57,7 +57,7 @@ class Trace(NamedTuple):
     """The rounds and gradients of a step of one kind, found by tracing the step abstractly."""
 
     rounds: tuple[Round, ...]  # what each link carries, round by round
-    calls: tuple[Kind, ...]  # which gradients the rule asked for
+    calls: tuple[Scope, ...]  # which gradients the rule asked for
     late: tuple[Tree, ...] = ()  # the shapes [A, ...] of what is sent in rounds that are delayed
 
 
@@ -333,7 +333,7 @@ class Method:
             self.step, loss_fn, diagnostics=diagnostics, agents_per_call=agents_per_call
         )
         compiled = jax.jit(of_loss, static_argnames="kind")
-        is_one_kind = len(self.rule.all_kinds) == len(set(self.gradient.phases)) == 1
+        is_one_kind = len(self.rule.all_kinds) == len(set(self.gradient.kinds)) == 1
 
         def step(
             params: Params, state: MethodState, batch: Batch, key: Key | None = None
@@ -390,20 +390,18 @@ class Method:
     def _draw(self, faults: Faults, call: "_Call", kind: int, network: Network) -> FaultState:
         """Draws the network's conditions in this step and returns the new state of the faults."""
         key = None if call.key is None else jax.random.fold_in(call.key, _FAULTS)
-        comm_kinds = self.rule.comm_kinds.index(kind) if kind in self.rule.comm_kinds else None
-        network.conditions, state = faults.draw(
-            key, call.state.t, network.table, call.state.faults, comm_kinds
-        )
+        index = self.rule.comm_kinds.index(kind) if kind in self.rule.comm_kinds else None
+        network.conditions, state = faults.draw(key, call.state.t, network.table, call.state.faults, index)
         return state
 
     def _advance(
-        self, timing: Timing, call: "_Call", kind: int | None, network: Network, calls: Sequence[Kind]
+        self, timing: Timing, call: "_Call", kind: int | None, network: Network, calls: Sequence[Scope]
     ) -> Clock:
         """Returns the agents' clocks after the step."""
         key = None if call.key is None else jax.random.fold_in(call.key, _TIMING)
         t, estimator = call.state.t, self.gradient
-        by_phase = jnp.array([estimator.passes(each) for each in estimator.phases], jnp.float32)
-        passes = by_phase[t % estimator.period] if kind is None else jnp.float32(estimator.passes(kind))
+        by_kind = jnp.array([estimator.passes(each) for each in estimator.kinds], jnp.float32)
+        passes = by_kind[t % estimator.period] if kind is None else jnp.float32(estimator.passes(kind))
         degrees = network.table.occupied.sum(axis=1)  # an agent computes for all its neighbours and itself
         batches = [jnp.float32(1) if each == "own" else degrees for each in calls]
         total = passes * sum(batches, start=jnp.zeros(self.topology.size, jnp.float32))
@@ -414,9 +412,9 @@ class Method:
 
         A loop that counts steps itself passes it to `step`, so that each kind is compiled by itself.
         """
-        return self.rule.phase(checks.whole("t", t, at_least=0)), self.gradient.phase(t)
+        return self.rule.kind(checks.whole("t", t, at_least=0)), self.gradient.kind(t)
 
-    def calls(self, params: Params) -> tuple[Kind, ...]:
+    def calls(self, params: Params) -> tuple[Scope, ...]:
         """Lists the gradients that a step asks for, for stacked parameters (or their shapes) [A, ...].
 
         Steps of other kinds may ask for fewer; the estimator has a state for each.
@@ -453,7 +451,7 @@ class Method:
             if self.faults is not None:
                 network.conditions = self.faults.abstract_conditions(network.table)
             state = self.rule.init(x)
-            step = Step(t, x, network, oracle, diagnostics=False, phase=kind)
+            step = Step(t, x, network, oracle, diagnostics=False, kind=kind)
             new, new_state = self.rule.step(step, x, state)
             check_alike("models", new, x)
             check_alike("state", new_state, state)
@@ -467,7 +465,7 @@ class Method:
             )
         return Trace(tuple(rounds), tuple(oracle.calls), late)
 
-    def _check_kept_per_link(self, calls: tuple[Kind, ...], params: Params) -> None:
+    def _check_kept_per_link(self, calls: tuple[Scope, ...], params: Params) -> None:
         """Checks that an estimator with a state for each pair has the same pairs in every step."""
         one = jax.tree.map(lambda leaf: leaf[0], params)
         per_pair = set(calls) - {"own"} and self.gradient.keeps_state(one)
@@ -486,7 +484,7 @@ class Method:
             return
         if any(isinstance(each, jax.core.Tracer) for each in (kind if isinstance(kind, tuple) else [kind])):
             raise ArgumentError("kind must be static, got a traced one: jit with static_argnames=('kind',)")
-        allowed = list(itertools.product(self.rule.all_kinds, sorted(set(self.gradient.phases))))
+        allowed = list(itertools.product(self.rule.all_kinds, sorted(set(self.gradient.kinds))))
         if kind not in allowed:
             raise ArgumentError(f"kind must be one of {allowed}, got {kind!r}")
 

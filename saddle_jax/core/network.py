@@ -361,6 +361,7 @@ def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
 
     def shard_fn(own: Tree, heard: Tree, rows: Array) -> Tree:
         def leaf(x: Array, heard: Array) -> Array:
+            # Rows of W - I sum to zero: a common shift cancels, and agents that agree get an exact zero.
             others = heard - heard[:1] if stochastic else heard
             # HIGHEST: an accelerator's default would round the models to about ten bits.
             summed = jnp.einsum(

@@ -110,7 +110,7 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
         else:
             _check_within(method, step)
             given = FixedGradients(updates, x, method.name)
-            within = dataclasses.replace(step, x=x, oracle=given, phase=method.rule.all_kinds[0])
+            within = dataclasses.replace(step, x=x, oracle=given, kind=method.rule.all_kinds[0])
             now = method.hyperparams.now(method, x, state)[0] if method.hyperparams else method
             new, rule = now.rule.step(within, x, state.rule)
             state = state._replace(t=state.t + 1, rule=rule)
@@ -235,8 +235,8 @@ def _oracle_of(loss_fn: LossFn, estimator: GradientEstimator[Any] | None) -> Cal
                 f"sj.saddle(method, {estimator}), got {estimator}"
             )
         batch, network = jax.tree.map(jnp.asarray, batch), Network(topology, t, key)
-        kind = estimator.phase(t) if isinstance(t, int) else None
-        return Gradients(loss_fn, estimator, batch, network, t, states=[], phase=kind)
+        kind = estimator.kind(t) if isinstance(t, int) else None
+        return Gradients(loss_fn, estimator, batch, network, t, states=[], kind=kind)
 
     return oracle
 

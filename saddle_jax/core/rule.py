@@ -7,7 +7,7 @@ Every leaf of a state is [A, ...], [A, K, ...] or a scalar; `Method.init` checks
 known when a state is sharded over devices or stacked over trials.
 
 Steps may be of several kinds: local steps and steps that communicate, or a first step unlike the others. A
-kind is a small integer that is static in the compiled step, `s.phase`; each kind is compiled by itself.
+kind is a small integer that is static in the compiled step, `s.kind`; each kind is compiled by itself.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Step:
       network: the network of the step.
       oracle: computes `gradient` and `cross_gradients`.
       diagnostics: whether to add metrics that cost extra passes over the parameters.
-      phase: the kind of this step, a Python integer; see `Rule.kinds`.
+      kind: the kind of this step, a Python integer; see `Rule.kinds`.
       notes: the metrics so far, with their axes.
 
     >>> step = lambda s, x, state: (x - 0.1 * s.gradient(x), s.t)  # no communication
@@ -55,7 +55,7 @@ class Step:
     network: Network
     oracle: Oracle
     diagnostics: bool = False
-    phase: int = 0
+    kind: int = 0
     notes: dict[str, tuple[Any, Axes]] = dataclasses.field(default_factory=dict)
 
     def gradient(self, x: Params, along: Params | None = None) -> Params:
@@ -163,7 +163,7 @@ class Rule(NamedTuple, Generic[State]):
         """The kinds of steps in which agents communicate, in ascending order."""
         return tuple(kind for kind in self.all_kinds if kind not in self.local_kinds)
 
-    def phase(self, t: int) -> int:
+    def kind(self, t: int) -> int:
         """Returns the kind of step number t, counted from 0."""
         return self.first_kinds[t] if t < len(self.first_kinds) else self.kinds[t % len(self.kinds)]
 
@@ -172,7 +172,7 @@ class Rule(NamedTuple, Generic[State]):
         if not self.local_kinds:
             return t
         first, period = len(self.first_kinds), len(self.kinds)
-        talks = np.cumsum([0, *(self.phase(step) not in self.local_kinds for step in range(first))])
+        talks = np.cumsum([0, *(self.kind(step) not in self.local_kinds for step in range(first))])
         before = np.cumsum([0, *(kind not in self.local_kinds for kind in self.kinds)])
         skipped = first // period * before[-1] + before[first % period]  # of the periods, by the first steps
         if not isinstance(t, int):

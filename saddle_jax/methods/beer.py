@@ -58,7 +58,7 @@ def beer_rule(
         check_one_copy(s)
         eta, gamma_t, old = rate(s.t), gamma_at(s.t), state
         g = decayed(s.gradient(x), x, weight_decay)
-        if s.phase == FIRST:
+        if s.kind == FIRST:
             M, V, G = g, g, old.G
         else:
             M = estimate(g, old.M)

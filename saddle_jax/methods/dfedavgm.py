@@ -73,7 +73,7 @@ def dfedavgm(
         g = decayed(s.gradient(y), y, weight_decay)
         v = tree_map(lambda v, g: beta * v - eta * g, state.v, g)
         y = tree_map(lambda y, v: y + v, y, v)
-        if s.phase == LOCAL:
+        if s.kind == LOCAL:
             return y, DFedAvgMState(v, gossip_state)
         for _ in range(gossips):
             y, gossip_state = gossip.mix(s, y, gossip_state)

@@ -84,7 +84,7 @@ def dpsgd(
         def descend(x: Params) -> Params:
             return tree_map(lambda x, d: x - eta * d, x, direction)  # 5, 6
 
-        if s.phase == LOCAL:
+        if s.kind == LOCAL:
             return descend(x), DPSGDState(m, state.gossip_state)
         if variant == "awc":
             mixed, gossip_state = gossip.mix(s, x, state.gossip_state)

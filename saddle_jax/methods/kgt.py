@@ -71,7 +71,7 @@ def kgt(
         direction = tree_map(lambda g, c: eta * (g + c), g, state.c)
         y = tree_map(lambda y, direction: y - direction, y, direction)
         moved = tree_map(lambda moved, direction: moved + direction, state.moved, direction)
-        if s.phase == LOCAL:
+        if s.kind == LOCAL:
             return y, state._replace(moved=moved)
         per_k_eta = inverse(sum(rate(s.t - before) for before in range(local_steps)))
         z = tree_map(lambda moved: moved * per_k_eta, moved)

@@ -60,7 +60,7 @@ def momentum_tracking(
 
     def step(s: Step, x: Params, state: MomentumTrackingState) -> tuple[Params, MomentumTrackingState]:
         g, u, c = s.gradient(x), state.u, state.c
-        if s.phase == FIRST:
+        if s.kind == FIRST:
             u = c = tree_map(lambda g, mean: (g - mean) / (1 - beta), g, s.network.all_reduce(g))
         u = tree_map(lambda u, g: beta * u + g, u, decayed(g, x, weight_decay))
         y = tree_map(lambda u, c: u - c, u, c)

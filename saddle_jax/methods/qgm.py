@@ -1,4 +1,4 @@
-"""QGM (Lin et al., 2021): momentum of the displacement after gossip. Algorithms 1 and 2.
+"""QGM (Lin et al., 2021): momentum of the displacement after gossip. Lines: SADDLe's Algorithms 1 and 2.
 
     m     = beta m-hat + g
     x_new = W (x - eta m)                            with Nesterov g + beta m in the place of m
@@ -60,9 +60,10 @@ def quasi_global_rule(
             return x - eta * (g + beta * m if nesterov else m)  # 6
 
         half = tree_map(descend, x, g, state.m_hat)
-        new, gossip_state = (
-            (half, state.gossip_state) if s.phase == LOCAL else gossip.mix(s, half, state.gossip_state)
-        )  # 7, 8
+        if s.kind == LOCAL:
+            new, gossip_state = half, state.gossip_state
+        else:
+            new, gossip_state = gossip.mix(s, half, state.gossip_state)  # 7, 8
         if local_steps > 1:
             return new, waiting(s, x, new, per_eta, state._replace(gossip_state=gossip_state))
 
@@ -74,7 +75,7 @@ def quasi_global_rule(
 
     def waiting(s: Step, x: Params, new: Params, per_eta: Any, state: QGMState) -> QGMState:
         total = tree_map(lambda total, x, new: total + (x - new) * per_eta, state.total, x, new)
-        if s.phase == LOCAL:
+        if s.kind == LOCAL:
             return state._replace(total=total)
         m_hat = tree_map(lambda m_hat, d: mu * m_hat + (1 - mu) / local_steps * d, state.m_hat, total)
         return QGMState(m_hat, state.gossip_state, zeros_like(total))

@@ -32,7 +32,7 @@ def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
     Args:
       method: any method with plain gradients, the paper's or your own.
       gradient: a gradient estimator, such as `sj.sam(0.05, every=5)`; a number rho >= 0 means `sj.sam(rho)`,
-        and 0 returns the method itself.
+        0 is the plain gradient.
       name: the new method's name (default: the method's name and "+saddle").
 
     >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), 0.05).name

@@ -78,8 +78,8 @@ def slowmo(
         return SlowMoState(a, zeros_like(x), inner.init(x))
 
     def step(s: Step, x: Params, state: SlowMoState) -> tuple[Params, SlowMoState]:
-        kind, fires = divmod(s.phase, 2)
-        x, rule = inner.step(dataclasses.replace(s, phase=kind), x, state.rule)
+        kind, fires = divmod(s.kind, 2)
+        x, rule = inner.step(dataclasses.replace(s, kind=kind), x, state.rule)
         if not fires:
             return x, state._replace(rule=rule)
         eta, mean = rate(s.t), s.network.all_reduce(x) if average else x

@@ -46,7 +46,7 @@ def asam(rho: Any = 0.5, eta: Any = 0.01) -> GradientEstimator[tuple[()]]:
         return plain_gradient()
 
     def gradient(
-        grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
+        grad: GradientFn, x: Params, d: Batch, state: tuple[()], kind: int
     ) -> tuple[Params, tuple[()]]:
         g = grad(x, d)
         scale = tree_map(lambda x, weighs: jnp.abs(x) + eta if weighs else jnp.ones_like(x), x, weights(x))

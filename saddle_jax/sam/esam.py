@@ -50,7 +50,7 @@ def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> GradientEstima
     name = f"esam(rho={rho}, beta={beta}, gamma={gamma})"
 
     def gradient(
-        grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
+        grad: GradientFn, x: Params, d: Batch, state: tuple[()], kind: int
     ) -> tuple[Params, tuple[()]]:
         g, key = grad(x, d), cast(Key, grad.key)  # the step has checked that there is a key
         xi = perturbation(some_tensors(g, key, beta), rho / beta)
@@ -62,7 +62,7 @@ def esam(rho: Any = 0.05, beta: Any = 0.6, gamma: float = 0.5) -> GradientEstima
         # A traced rho may be zero, which is the plain gradient of all samples.
         return tree_map(lambda g_tilde, g: jnp.where(rho > 0, g_tilde, g), g_tilde, g), state
 
-    return GradientEstimator(name, nothing, gradient, needs=("key",), cost=lambda phase: 1 + gamma)
+    return GradientEstimator(name, nothing, gradient, needs=("key",), cost=lambda kind: 1 + gamma)
 
 
 def some_tensors(g: Params, key: Key, beta: Any) -> Params:

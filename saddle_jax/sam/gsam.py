@@ -55,7 +55,7 @@ def gsam(
         return plain_gradient()
 
     def gradient(
-        grad: GradientFn, x: Params, d: Batch, state: tuple[()], phase: int
+        grad: GradientFn, x: Params, d: Batch, state: tuple[()], kind: int
     ) -> tuple[Params, tuple[()]]:
         rho = rho_max if share is None else rho_min + (rho_max - rho_min) * share(grad.t)
         g = grad(x, d)

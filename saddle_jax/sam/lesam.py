@@ -41,7 +41,7 @@ def lesam(rho: Any = 0.1) -> GradientEstimator[Any]:
     def init(x: Params) -> Params:
         return jax.tree.map(jnp.copy, x)  # models and state may be donated, and no array twice
 
-    def gradient(grad: GradientFn, x: Params, d: Batch, last_x: Params, phase: int) -> tuple[Params, Params]:
+    def gradient(grad: GradientFn, x: Params, d: Batch, last_x: Params, kind: int) -> tuple[Params, Params]:
         v = tree_map(jnp.subtract, last_x, x) if grad.along is None else grad.along
         return grad(tree_map(jnp.add, x, perturbation(v, rho)), d), x
 

@@ -44,9 +44,9 @@ def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> GradientEstimat
         return plain_gradient()
     init: Any = zeros_like if every > 1 else nothing
 
-    def gradient(grad: GradientFn, x: Params, d: Batch, g_v: Any, phase: int) -> tuple[Params, Any]:
+    def gradient(grad: GradientFn, x: Params, d: Batch, g_v: Any, kind: int) -> tuple[Params, Any]:
         g = grad(x, d)
-        if phase == _BETWEEN:
+        if kind == _BETWEEN:
             return tree_map(jnp.add, g, _of_length(alpha * agent_norms(g, axes=0), g_v)), g_v
         g_tilde = grad(tree_map(jnp.add, x, perturbation(g, rho)), d)
         if every == 1:
@@ -54,8 +54,8 @@ def looksam(rho: Any = 0.1, every: int = 5, alpha: Any = 0.7) -> GradientEstimat
         # A traced rho may be zero: g_v is then zero, whatever rounding leaves.
         return g_tilde, tree_map(lambda v: jnp.where(rho > 0, v, 0), orthogonal(g_tilde, g))
 
-    phases = (_CLIMBS, *[_BETWEEN] * (every - 1))
-    return GradientEstimator(f"looksam(rho={rho}, every={every}, alpha={alpha})", init, gradient, phases)
+    kinds = (_CLIMBS, *[_BETWEEN] * (every - 1))
+    return GradientEstimator(f"looksam(rho={rho}, every={every}, alpha={alpha})", init, gradient, kinds)
 
 
 def _of_length(length: Any, vector: Params) -> Params:

@@ -1,6 +1,6 @@
 """SAM (Foret et al., 2021): descend along the gradient at the worst point nearby.
 
-Lines 2 and 4 of the paper's Algorithm 1:
+Lines 2 and 4 of SADDLe's Algorithm 1:
 
     g  = grad F(x; d)
     g~ = grad F(x + xi; d),    xi = rho g / ||g||
@@ -51,8 +51,8 @@ def sam(rho: Any, every: int = 1, reuse: bool = False) -> GradientEstimator[Any]
     def init(x: Params) -> Any:
         return jax.tree.map(jnp.zeros_like, x) if remembers else nothing(x)
 
-    def gradient(grad: GradientFn, x: Params, d: Batch, last_xi: Any, phase: int) -> tuple[Params, Any]:
-        if phase == _BETWEEN:
+    def gradient(grad: GradientFn, x: Params, d: Batch, last_xi: Any, kind: int) -> tuple[Params, Any]:
+        if kind == _BETWEEN:
             return grad(tree_map(jnp.add, x, last_xi) if remembers else x, d), last_xi
         g = grad(x, d)  # line 2
         xi = perturbation(g, rho)
@@ -60,8 +60,8 @@ def sam(rho: Any, every: int = 1, reuse: bool = False) -> GradientEstimator[Any]
         return g_tilde, xi if remembers else last_xi
 
     options = f", every={every}" * (every > 1) + ", reuse=True" * remembers
-    phases = (_CLIMBS, *[_BETWEEN] * (every - 1))
-    return GradientEstimator(f"sam(rho={rho}{options})", init, gradient, phases)
+    kinds = (_CLIMBS, *[_BETWEEN] * (every - 1))
+    return GradientEstimator(f"sam(rho={rho}{options})", init, gradient, kinds)
 
 
 def perturbation(gradient: Params, rho: Any) -> Params:

@@ -70,18 +70,18 @@ def check_gradient(
     return verify(results + methods.step_results(step, _OF_A_STEP, tell))
 
 
-def gradients_and_states_keep_their_shapes_in_every_phase(on_trial: EstimatorTrial) -> str:
+def gradients_and_states_keep_their_shapes_in_every_kind_of_step(on_trial: EstimatorTrial) -> str:
     """Checks that an estimator returns a gradient like the model and a state like the one it got."""
     estimator, model = on_trial.estimator, _model()
     state = estimator.init(model)
-    for phase in estimator.phases:
-        gradient, after = estimator.gradient(_plain(), model, jnp.ones(3), state, phase)
+    for kind in estimator.kinds:
+        gradient, after = estimator.gradient(_plain(), model, jnp.ones(3), state, kind)
         for what, old, new in (("the gradient", model, gradient), ("the state", state, after)):
             expected, got = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (old, new))
             if expected != got:
-                raise InvariantError(f"{what} of phase {phase} must have shapes like {expected}, got {got}")
-        if estimator.passes(phase) < 1:
-            raise InvariantError(f"phase {phase} counts {estimator.passes(phase)} backward passes")
+                raise InvariantError(f"{what} of kind {kind} must have shapes like {expected}, got {got}")
+        if estimator.passes(kind) < 1:
+            raise InvariantError(f"kind {kind} counts {estimator.passes(kind)} backward passes")
     return f"{estimator.passes_per_step:g} backward passes in a step"
 
 
@@ -89,14 +89,14 @@ def a_gradient_that_vanishes_stays_zero(on_trial: EstimatorTrial) -> str:
     """Checks that nothing is divided by a norm of zero: at a minimum nothing moves."""
     estimator, model = on_trial.estimator, {"x": jnp.ones(3)}
     state = estimator.init(model)
-    for phase in estimator.phases:
-        gradient, state = estimator.gradient(_plain(), model, jnp.ones(3), state, phase)
+    for kind in estimator.kinds:
+        gradient, state = estimator.gradient(_plain(), model, jnp.ones(3), state, kind)
         finite = all(np.isfinite(x).all() for x in jax.tree.leaves(state))
         if np.asarray(gradient["x"]).any() or not finite:
             raise InvariantError(
-                f"at a minimum phase {phase} gives the gradient {gradient['x']} and state {state}"
+                f"at a minimum kind {kind} gives the gradient {gradient['x']} and state {state}"
             )
-    return f"in {estimator.period} phases"
+    return f"in {estimator.period} kinds"
 
 
 def a_radius_of_zero_is_the_plain_gradient(on_trial: EstimatorTrial) -> str:
@@ -109,7 +109,7 @@ def a_radius_of_zero_is_the_plain_gradient(on_trial: EstimatorTrial) -> str:
         estimator = on_trial.make(**{on_trial.radius: radius})
         model, state, models = _model(), estimator.init(_model()), []
         for t in range(2 * estimator.period):
-            gradient, state = estimator.gradient(_plain(), model, jnp.ones(3), state, estimator.phase(t))
+            gradient, state = estimator.gradient(_plain(), model, jnp.ones(3), state, estimator.kind(t))
             model = jax.tree.map(lambda x, g: x - 0.1 * g, model, gradient)
             models.append(model["x"])
         return jnp.stack(models)
@@ -146,7 +146,7 @@ def _plain() -> GradientFn:
 
 
 INVARIANTS = (
-    gradients_and_states_keep_their_shapes_in_every_phase,
+    gradients_and_states_keep_their_shapes_in_every_kind_of_step,
     a_gradient_that_vanishes_stays_zero,
     a_radius_of_zero_is_the_plain_gradient,
 )

@@ -171,7 +171,7 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
     trial.check_uncompressed()
     most = 0
     rule = trial.method.rule
-    rounds = [t for t in range(trial.length) if rule.phase(t) in rule.comm_kinds]
+    rounds = [t for t in range(trial.length) if rule.kind(t) in rule.comm_kinds]
     for t in rounds[:2]:
         counted = sum(tensor.size for each in trial.rounds(t) for tensor in each.tensors)
         arrived = arrivals(lambda *arguments: trial.step(RATE, *arguments), trial.history[t], t)
@@ -190,7 +190,7 @@ def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
     cost, crossed = comm_cost(method, trials.start()), []
     for t in range(len(method.rule.first_kinds) + len(method.rule.kinds)):
         crossed.append(encoded_bytes(method, trial.history[t], t))
-        counted = cost.wire[method.rule.phase(t)].link
+        counted = cost.wire[method.rule.kind(t)].link
         if crossed[-1] != counted:
             raise InvariantError(f"{crossed[-1]} bytes cross a link in step {t}, and {counted} are counted")
     first = next((size for size in crossed if size), 0)

@@ -133,7 +133,7 @@ class Trial:
     def rounds(self, t: int) -> tuple[Round, ...]:
         """Lists the rounds in the books of step t."""
         traces = dict(zip(self.method.rule.all_kinds, self.method.trace(start()), strict=True))
-        return traces[self.method.rule.phase(t)].rounds
+        return traces[self.method.rule.kind(t)].rounds
 
     @functools.cached_property
     def all_rounds(self) -> tuple[Round, ...]:
@@ -468,11 +468,11 @@ def encoded_bytes(method: Method, snapshot: Snapshot, t: int) -> int:
     def take(snapshot: Snapshot, key: Any) -> Any:
         nonlocal weighed
         network = WeighingNetwork(method.topology, method.rule.comm_round(t), key)
-        phase = method.gradient.phase(t)
+        kind = method.gradient.kind(t)
         oracle = Gradients(
-            loss_fn, method.gradient, batch_of(t), network, jnp.int32(t), list(snapshot.state.gradient), phase
+            loss_fn, method.gradient, batch_of(t), network, jnp.int32(t), list(snapshot.state.gradient), kind
         )
-        step = Step(jnp.int32(t), snapshot.params, network, oracle, phase=method.rule.phase(t))
+        step = Step(jnp.int32(t), snapshot.params, network, oracle, kind=method.rule.kind(t))
         after = method.rule.step(step, snapshot.params, snapshot.state.rule)
         weighed = network.weighed
         return after

@@ -109,10 +109,10 @@ def test_number_of_passes():
     assert backward_passes(MEAN, sj.plain_gradient(), params, batch) == 1  # one weighted batch
     for reuse in (False, True):
         every_five = sj.sam(RHO, 5, reuse)
-        assert every_five.phases == (0, 1, 1, 1, 1)
-        for phase, passes in ((0, 2), (1, 1)):
-            assert backward_passes(OWN, every_five, params, batch, (0, phase)) == passes
-            assert every_five.passes(phase) == passes
+        assert every_five.kinds == (0, 1, 1, 1, 1)
+        for kind, passes in ((0, 2), (1, 1)):
+            assert backward_passes(OWN, every_five, params, batch, (0, kind)) == passes
+            assert every_five.passes(kind) == passes
     assert (sj.plain_gradient().passes_per_step, sj.sam(RHO).passes_per_step) == (1, 2)
     assert sj.sam(RHO, every=5).passes_per_step == pytest.approx(6 / 5)
 
@@ -233,9 +233,9 @@ BAD = {
     "rho nan": (lambda: sj.sam(float("nan")), "rho must be a number >= 0, got nan"),
     "every": (lambda: sj.sam(0.1, 0), "every must be an integer >= 1, got 0"),
     "reuse": (lambda: sj.sam(0.1, 2, 3), "reuse must be a bool, such as True, got 3"),
-    "phases": (
-        lambda: sj.GradientEstimator("mine", None, None, phases=()),
-        r"phases must be a tuple of integers, got \(\)",
+    "kinds": (
+        lambda: sj.GradientEstimator("mine", None, None, kinds=()),
+        r"kinds must be a tuple of integers, got \(\)",
     ),
     "topology": (lambda: sj.cross_gradients(Problem.loss_fn, 5), "topology must be a Topology.* got 5"),
     "directed": (

@@ -22,7 +22,7 @@ def local_sgd(topology, every, eta=0.1):
 
     def step(s, x, state):
         half = tree(lambda x, g: x - eta * g, x, s.gradient(x))
-        return (s.network.mix(half) if s.phase else half), state
+        return (s.network.mix(half) if s.kind else half), state
 
     kinds = (0,) * (every - 1) + (1,)
     return sj.Method("local", topology, sj.Rule(lambda x: (), step, kinds=kinds, local_kinds=(0,)))
@@ -33,9 +33,9 @@ def averaging(topology):
 
     def step(s, x, state):
         half = tree(lambda x, g: x - 0.1 * g, x, s.gradient(x))
-        if s.phase == 2:
+        if s.kind == 2:
             s.note("first", jnp.float32(1), "")
-        return {0: s.network.mix, 1: s.network.all_reduce, 2: lambda x: x}[s.phase](half), state
+        return {0: s.network.mix, 1: s.network.all_reduce, 2: lambda x: x}[s.kind](half), state
 
     rule = sj.Rule(lambda x: (), step, first_kinds=(2,), kinds=(0, 1), local_kinds=(2,))
     return sj.Method("averaging", topology, rule)
@@ -43,15 +43,15 @@ def averaging(topology):
 
 def test_the_kind_of_a_step_follows_from_its_number():
     rule = Rule(None, None, first_kinds=(7,), kinds=(0, 0, 3), local_kinds=(0,))
-    assert [rule.phase(t) for t in range(7)] == [7, 0, 3, 0, 0, 3, 0]
+    assert [rule.kind(t) for t in range(7)] == [7, 0, 3, 0, 0, 3, 0]
     assert (rule.all_kinds, rule.comm_kinds) == ((0, 3, 7), (3, 7))
     traced = jax.jit(lambda t: (rule.comm_round(t), rule.place(t)))
     talked = 0
     for t in range(13):
         turns, place = traced(t)
         assert rule.comm_round(t) == turns == talked
-        assert rule.all_kinds[int(place)] == rule.phase(t)
-        talked += rule.phase(t) != 0
+        assert rule.all_kinds[int(place)] == rule.kind(t)
+        talked += rule.kind(t) != 0
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -59,7 +59,7 @@ def test_the_kind_of_a_step_follows_from_its_number():
 def test_turns_count_the_steps_in_which_agents_talk(first, period):
     for kinds in itertools.product((0, 1), repeat=first + period):
         rule = Rule(None, None, first_kinds=kinds[:first], kinds=kinds[first:], local_kinds=(0,))
-        talks = [rule.phase(t) for t in range(9)]
+        talks = [rule.kind(t) for t in range(9)]
         assert [rule.comm_round(t) for t in range(9)] == [sum(talks[:t]) for t in range(9)]
 
 
@@ -133,7 +133,7 @@ def test_a_silent_step_that_sends_and_steps_that_ask_differently_are_refused():
         method.init(jnp.zeros((4, 2)))
 
     def asks(s, x, state):
-        return (s.gradient(x) if s.phase else s.cross_gradient_mean(x)), state
+        return (s.gradient(x) if s.kind else s.cross_gradient_mean(x)), state
 
     method = sj.Method("fickle", sj.ring(4), sj.Rule(lambda x: (), asks, kinds=(0, 1)))
     with pytest.raises(sj.ArgumentError, match="fickle must ask for the same gradients"):
@@ -146,7 +146,7 @@ def test_a_silent_step_that_sends_and_steps_that_ask_differently_are_refused():
 def knowing(needs):
     """An estimator that returns what it was told instead of a gradient."""
 
-    def gradient(grad, x, d, state, phase):
+    def gradient(grad, x, d, state, kind):
         g = grad(x, d)
         told = {
             "key": lambda: jax.random.uniform(grad.key),

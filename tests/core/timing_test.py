@@ -68,7 +68,7 @@ def local_steps(topology):
 
     def step(s, x, state):
         half = jax.tree.map(lambda x, g: x - 0.1 * g, x, s.gradient(x))
-        return {0: lambda x: x, 1: s.network.mix, 2: s.network.all_reduce}[s.phase](half), state
+        return {0: lambda x: x, 1: s.network.mix, 2: s.network.all_reduce}[s.kind](half), state
 
     return sj.Method("local", topology, sj.Rule(lambda x: (), step, kinds=(0, 1, 0, 2), local_kinds=(0,)))
 

@@ -173,8 +173,8 @@ def test_slowmo_keeps_the_kinds_of_steps_that_a_method_has():
     """Kinds are pairs: twice the method's, and one more in every third step."""
 
     def step(s, x, state):
-        s.note("kind", jnp.int32(s.phase), "")
-        return (x if s.phase == 1 else s.network.mix(x)), state
+        s.note("kind", jnp.int32(s.kind), "")
+        return (x if s.kind == 1 else s.network.mix(x)), state
 
     rule = sj.Rule(
         lambda x: (), step, requires="row", kinds=(0, 1), first_kinds=(2, 1, 2, 2), local_kinds=(1,)
@@ -182,8 +182,8 @@ def test_slowmo_keeps_the_kinds_of_steps_that_a_method_has():
     method = sj.Method("mine", sj.ring(4), rule)
     slow = sj.slowmo(method, 0.1, every=3)
     assert (slow.name, slow.rule.requires) == ("mine+slowmo", "row")
-    kinds = [slow.rule.phase(t) for t in range(16)]
-    assert [kind // 2 for kind in kinds] == [method.rule.phase(t) for t in range(16)]
+    kinds = [slow.rule.kind(t) for t in range(16)]
+    assert [kind // 2 for kind in kinds] == [method.rule.kind(t) for t in range(16)]
     assert [kind % 2 for kind in kinds] == [0, 0, 1] * 5 + [0]
     assert slow.rule.local_kinds == (2,)  # in step 5 all agents take an average, though nobody gossips
     assert sj.slowmo(method, 0.1, every=3, average=False).rule.local_kinds == (2, 3)
@@ -191,7 +191,7 @@ def test_slowmo_keeps_the_kinds_of_steps_that_a_method_has():
     state = slow.init(x)
     for t in range(8):
         x, state, metrics = slow.step(lambda x, d: 0.0, x, state, x)
-        assert int(metrics["kind"]) == method.rule.phase(t)
+        assert int(metrics["kind"]) == method.rule.kind(t)
 
 
 def test_the_state_of_slowmo_may_be_donated_with_the_models():

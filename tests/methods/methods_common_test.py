@@ -143,7 +143,7 @@ def test_the_gossip_of_ngm_does_not_move_the_mean(compressor):
 def test_diagnostics_are_measured_only_when_asked(name, compressor):
     problem, topology = Problem(5), IRREGULAR
     method = make(name, topology, compressor=compressor)
-    first = next(t for t in range(9) if method.rule.phase(t) in method.rule.comm_kinds)
+    first = next(t for t in range(9) if method.rule.kind(t) in method.rule.comm_kinds)
     state = method.init(problem.params)._replace(t=jnp.int32(first))
     arguments = (problem.loss_fn, problem.params, state, problem.batch(0))
     params, _, metrics = method.step(*arguments)

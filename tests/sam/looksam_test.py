@@ -53,7 +53,7 @@ def test_every_step_or_nothing_borrowed_is_sam():
 def test_it_counts_its_passes(every, passes):
     estimator = sj.looksam(every=every)
     assert estimator.passes_per_step == pytest.approx(passes)
-    assert estimator.phases == (0,) + (1,) * (every - 1)
+    assert estimator.kinds == (0,) + (1,) * (every - 1)
 
 
 def test_rounding_is_no_direction():

@@ -20,13 +20,13 @@ def estimator(gradient, needs=()):
     return lambda: GradientEstimator("planted()", nothing, gradient, needs=needs)
 
 
-def divided_by_its_norm(grad, x, d, state, phase):
+def divided_by_its_norm(grad, x, d, state, kind):
     g = grad(x, d)
     size = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(g)))
     return jax.tree.map(lambda leaf: leaf / size, g), state
 
 
-def with_noise_of_its_own(grad, x, d, state, phase):
+def with_noise_of_its_own(grad, x, d, state, kind):
     key = jax.random.key(0)
     return jax.tree.map(lambda g: g * (1 + 0.1 * jax.random.normal(key, g.shape, g.dtype)), grad(x, d)), state
 
@@ -135,7 +135,7 @@ PLANTED = {
     "a norm of zero": (
         lambda: testing.check_gradient(estimator(divided_by_its_norm)),
         "a gradient that vanishes stays zero",
-        "at a minimum phase 0 gives the gradient",
+        "at a minimum kind 0 gives the gradient",
     ),
     "a key of an estimator": (
         lambda: testing.check_gradient(estimator(with_noise_of_its_own)),

@@ -205,7 +205,7 @@ class _AgentData:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Batch) -> tuple[Params, Array]:
     seen = jax.vmap(functools.partial(prepared, recipe))(batch)
-    grads, _, evaluation = vmap_agents(single_model(loss_fn, plain_gradient(), phase=0))(
+    grads, _, evaluation = vmap_agents(single_model(loss_fn, plain_gradient(), kind=0))(
         params, seen, (), GradientInputs()
     )
     return grads, evaluation.loss
