@@ -479,7 +479,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
     def _inside(
         self, parameter: inspect.Parameter | None, value: Any, use: Callable[["Registry", Spec], Any]
     ) -> Any:
-        """Applies `use` to the specs in an argument: to calls, and to names where a registered one is expected."""
+        """Applies `use` to calls in an argument, and to names where a registered one is expected."""
         if isinstance(value, list) or (isinstance(value, tuple) and not isinstance(value, Spec)):
             return type(value)(self._inside(parameter, each, use) for each in value)
         if not isinstance(value, Spec | Name):
