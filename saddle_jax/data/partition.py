@@ -158,7 +158,7 @@ def _divide(
             if total > 0:
                 cuts = (np.cumsum(shares / total) * len(of_class)).astype(int)[:-1]
             else:
-                # At tiny alpha the weights underflow, or only those of full agents are left: 0 / 0. The original code
+                # 0 / 0: at tiny alpha all weights but those of full agents may underflow. The original code
                 # casts the NaN to an integer, which gives the whole class to the last agent.
                 cuts = np.zeros(members - 1, int)
             pieces = np.split(of_class, cuts)
