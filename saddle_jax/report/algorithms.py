@@ -133,7 +133,7 @@ def _models() -> Tree:
 
 
 def _sent(method: Method) -> tuple[str, float]:
-    """Returns the communication per link and step in models, a mean over a period: as text and as a number."""
+    """Returns the mean communication per link and step over a period, in models: as text and number."""
     cost, kinds = comm_cost(method, _models()), method.rule.kinds
     model = 4 * math.prod(_WEIGHTS)
     total = sum(cost.wire[kind].link for kind in kinds)

@@ -270,7 +270,7 @@ def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def _bits_per_number(run: Run) -> float:
-    """Returns the bits sent per step, neighbour and parameter: 32 for plain QGM, 64 for NGM's two messages."""
+    """Returns the bits sent per step, neighbour and parameter: 32 for plain QGM, 64 for NGM."""
     topology = topology_of(run)
     if topology is None:
         raise RunError(f"bits needs graphs that were recorded, got {run.name}, whose graph is too large")
