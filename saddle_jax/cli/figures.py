@@ -44,7 +44,7 @@ def report(options: flags.FlagValues, out: Output, *names: str) -> None:
 
 
 def _folders(names: Sequence[str]) -> list[pathlib.Path]:
-    """Lists the folders of runs, and those of all runs below the folders of comparisons and sweeps."""
+    """Lists the folders of runs, including those below the folders of comparisons and sweeps."""
     from saddle_jax.runs.run_folder import folders_below
 
     folders: list[pathlib.Path] = []
