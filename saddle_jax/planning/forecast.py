@@ -237,7 +237,7 @@ class Forecast:
 
     @property
     def fits(self) -> bool:
-        """Whether all of it finds room, if it is known how much there is."""
+        """Whether it fits into the memory; True if the memory is unknown."""
         return self.memory is None or self.total * self.sharing <= self.memory
 
     def to_json(self) -> dict[str, Any]:
