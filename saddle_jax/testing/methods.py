@@ -223,7 +223,7 @@ def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
 
 
 def permuting_the_agents_permutes_the_result(trial: Trial) -> str:
-    """Checks equivariance: reversing the agents, which maps the graph onto itself, must reverse the result."""
+    """Checks equivariance: reversing the agents maps the graph onto itself, and must reverse the result."""
     if draws_of(trial.traced, trial.changing).all:
         raise InapplicableError("it draws random numbers, which are each agent's own")
     first = trial.begin(jax.tree.map(lambda leaf: leaf[REVERSED], trials.start()))
