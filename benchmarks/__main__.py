@@ -1,4 +1,4 @@
-"""Speed as ratios, against PyTorch or a copy: bin/bench, or python -m benchmarks."""
+"""Speed relative to PyTorch or to a memory copy: bin/bench, or python -m benchmarks."""
 
 import pathlib
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ _PICTURES = {"growth": _draw_growth, "soak": _draw_soak}
 
 
 def _file(name: str, value: Any) -> pathlib.Path | None:
-    """Checks the file that an option names; returns None where it names none."""
+    """Checks the file that an option names; returns None if it is not set."""
     path = pathlib.Path(value)
     if value and (path.is_dir() or not path.parent.is_dir()):
         raise ArgumentError(f"{name} must be a file in a folder that exists, got {value!r}")
@@ -107,7 +107,7 @@ def _file(name: str, value: Any) -> pathlib.Path | None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the benchmarks that the words after the first name; returns the exit status."""
+    """Runs the benchmarks named in argv[1:]; returns the exit status."""
     return process.guarded(lambda words: call(words, VERBS), ["bench", *argv[1:]])
 
 

@@ -39,12 +39,12 @@ CASES: dict[str, Case] = {
     "growth": Case("step time and memory against agents, model size and degree", growth_jobs),
     "soak": Case("10,000 steps of 1,024 agents: memory, compilations, rate; only if it is named", soak_jobs),
 }
-# What is measured where no case is named: a soak takes a quarter of an hour.
+# The cases that run by default: all but the soak test, which takes a quarter of an hour.
 USUAL = tuple(name for name in CASES if name != "soak")
 
 
 def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
-    """Lists the jobs of the named cases, in that order."""
+    """Lists the jobs of the named cases in order."""
     for name in names:
         if name not in CASES:
             raise ArgumentError(
@@ -55,7 +55,7 @@ def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
 
 
 def run(jobs: Sequence[Job], tell: Callable[[str], None]) -> list[Row]:
-    """Measures one job after another; `tell` is called with what comes next and with each result."""
+    """Runs one job after another; `tell` is called with the next job and with each result."""
     rows = []
     for number, job in enumerate(jobs, start=1):
         tell(f"[{number}/{len(jobs)}] {job.case}: {job.what}")
@@ -65,7 +65,7 @@ def run(jobs: Sequence[Job], tell: Callable[[str], None]) -> list[Row]:
 
 
 def record(rows: Sequence[Row], options: Options) -> dict[str, Any]:
-    """Returns the rows with all that they depend on, for a JSON file."""
+    """Returns the rows with machine, versions and options as a JSON object."""
     return {
         "machine": measure.description(),
         "options": dataclasses.asdict(options),

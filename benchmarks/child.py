@@ -1,6 +1,6 @@
-"""Compile time and peak memory, each measured in a process of its own.
+"""Compile time and peak memory, each measured in a new process.
 
-Nothing is compiled or allocated there yet, and JAX's cache on disk is off.
+In that process nothing has been compiled or allocated, and JAX's compilation cache is off.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ def compile_jobs(case: str, options: Options) -> list[Job]:
 
 
 def memory_jobs(case: str, options: Options) -> list[Job]:
-    """Lists the jobs that measure a process's peak memory over two steps, ours and PyTorch's plain loop."""
+    """Lists the jobs that measure peak memory over two steps, of ours and of PyTorch's plain loop."""
     return [Job(case, str(work), functools.partial(_memory, case, work)) for work in _works(options)]
 
 
@@ -59,8 +59,8 @@ def _memory(case: str, work: Work) -> Row:
 
 @functools.cache
 def measure(side: str, work: Work) -> dict[str, Any]:
-    """Returns what a new process measures of one side's steps."""
-    module = ["-P", "-m", "benchmarks.child"]  # -P: nothing of the current folder is imported
+    """Runs `_report` in a new process for one side, and returns its measurements."""
+    module = ["-P", "-m", "benchmarks.child"]  # -P: no imports from the current folder
     command = [sys.executable, *module, side, json.dumps(dataclasses.asdict(work))]
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -73,7 +73,7 @@ def _report(side: str, work: Work) -> dict[str, Any]:
     """Takes two steps in this process and returns seconds and bytes."""
     import jax
 
-    work.params()  # both sides start from our models
+    work.params()  # both sides start from these models
     start = peak_bytes()
     report: dict[str, Any] = {"start_bytes": start}
     if side == "ours":
@@ -95,15 +95,15 @@ def _report(side: str, work: Work) -> dict[str, Any]:
 
 
 def peak_bytes() -> int:
-    """Returns the most memory that this process ever held.
+    """Returns the peak memory of this process.
 
-    Not from getrusage on Linux: there a process inherits the peak of the one that started it.
+    On Linux it does not use getrusage, where a process inherits the peak of its parent.
     """
     return _memory_of_process("VmHWM")
 
 
 def resident_bytes() -> int:
-    """Returns the memory that this process holds now; its peak where the system tells no more."""
+    """Returns the current memory of this process, or its peak if the system reports nothing else."""
     return _memory_of_process("VmRSS")
 
 

@@ -1,4 +1,4 @@
-"""How time and memory of a step grow with agents, model size and degree."""
+"""Scaling of a step's time and memory with the number of agents, model size and degree."""
 
 import functools
 import os
@@ -22,7 +22,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 def growth_jobs(case: str, options: Options) -> list[Job]:
-    """Lists a job for each thing that grows: agents of two models, the CNN's width, N-SADDLe's neighbours."""
+    """Lists a job for each scaling: agents with two models, the CNN's width, N-SADDLe's neighbours."""
     quick = options.quick
     model, batch = ("mlp", 4) if quick else ("cnn", 32)
     counts, widths, degrees = (
@@ -58,7 +58,7 @@ def _measure(
     timing: Timing = interleaved(steps, options.repeats)
     sizes = [size_of(work) for work in family]
     seconds = [timing.seconds(name).median for name in steps]
-    # what the program needs at once; outputs take the place of donated arguments
+    # the program's memory, where outputs reuse donated arguments
     memory = [step.memory["argument"] + step.memory["temp"] for step in steps.values()]
     figures: dict[str, Any] = {
         "time ~ size^": exponent(sizes, seconds),
@@ -72,12 +72,12 @@ def _measure(
 
 
 def curves(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
-    """Returns what the rows of this case measured, by what grew: sizes, seconds and bytes."""
+    """Returns sizes, seconds and bytes of each scaling, from the rows of this case."""
     return {row.what.removeprefix(_AGAINST): row.figures["curve"] for row in rows if "curve" in row.figures}
 
 
 def plot_growth(curves: Mapping[str, Mapping[str, Sequence[float]]], path: str | os.PathLike) -> None:
-    """Draws a column for each thing that grows: ms and MB against sizes, on logarithmic axes."""
+    """Draws a column for each scaling: ms and MB against sizes, on logarithmic axes."""
     figure, grid = new_figure(width=3.0 * len(curves), height=5.0, rows=2, columns=len(curves))
     grid = grid.reshape(2, -1)
     for column, (what, curve) in enumerate(curves.items()):

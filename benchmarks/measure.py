@@ -1,4 +1,4 @@
-"""How benchmarks measure: interleaved, medians with their spread; their rows, and the machine."""
+"""Measuring: interleaved timings, medians with ranges, rows of results, and the machine."""
 
 import dataclasses
 import importlib.metadata
@@ -41,13 +41,13 @@ class Timing(NamedTuple):
         return spread(self.rounds[name])
 
     def ratio(self, above: str, below: str) -> Spread:
-        """Compares two functions round by round: what slows a whole round down cancels out."""
+        """Returns the ratio of two functions by round, which cancels slowdowns of whole rounds."""
         pairs = zip(self.rounds[above], self.rounds[below], strict=True)
         return spread([a / b for a, b in pairs])
 
 
 def interleaved(runs: Mapping[str, Callable[[], Any]], repeats: int) -> Timing:
-    """Calls the functions in turn, so that a busy minute hits all alike; another one leads each round."""
+    """Calls the functions in turn, so that slowdowns affect all alike; the first one of a round rotates."""
     rounds: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         jax.block_until_ready(run())  # compiles, warms up
@@ -71,11 +71,11 @@ class Row:
     Attributes:
       case: the benchmark's name.
       what: what was measured.
-      seconds: ours; None where no time was measured.
-      against: what it was compared with, such as "PyTorch: loop"; empty if nothing.
-      against_seconds: the time of that.
-      ratio: against_seconds / seconds, round by round: above 1, ours is the faster one.
-      figures: what else was measured, such as {"GFLOP/s": 60.1}; what is a dict itself is not in the table.
+      seconds: our time; None if no time was measured.
+      against: the baseline, such as "PyTorch: loop"; empty without one.
+      against_seconds: the time of the baseline.
+      ratio: against_seconds / seconds, round by round: above 1, ours is faster.
+      figures: other measurements, such as {"GFLOP/s": 60.1}; nested dicts are not in the table.
     """
 
     case: str
@@ -87,7 +87,7 @@ class Row:
     figures: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the row as plain numbers and names."""
+        """Returns the row as a JSON object."""
         content = dataclasses.asdict(self)
         for name in ("seconds", "against_seconds", "ratio"):
             value = getattr(self, name)
@@ -98,7 +98,7 @@ class Row:
 def compared(
     case: str, what: str, timing: Timing, ours: str, other: str, name: str, figures: dict[str, Any]
 ) -> Row:
-    """Makes the row of two functions measured together; `name` is what to call the other one."""
+    """Makes the row of two functions measured together; `name` is the label of the other one."""
     return Row(
         case,
         what,
@@ -120,7 +120,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def result(row: Row) -> str:
-    """Formats what a row measured in one line."""
+    """Formats the result of a row in one line."""
     return "  ".join(filter(None, _cells(row)))
 
 
@@ -149,7 +149,7 @@ def _figure(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
-# ---- the machine, and the rates that nothing on it can beat ----
+# ---- the machine and its peak rates ----
 
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch")
@@ -192,7 +192,7 @@ def _version(package: str) -> str | None:
 
 
 def _processor() -> str:
-    """Returns the processor's name where the system tells it, or else its architecture."""
+    """Returns the processor's name if the system reports it, or else its architecture."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What each method and estimator costs beside D-PSGD: seconds of a step and of compiling it."""
+"""Step time and compile time of each method and gradient estimator relative to D-PSGD."""
 
 import functools
 import time
@@ -20,10 +20,10 @@ from saddle_jax.sam import GRADIENTS
 from saddle_jax.tasks import supervised
 
 BASE = "dpsgd"
-_STEPS = 10  # of each call: whole rounds of local steps, and whole periods of estimators
+_STEPS = 10  # steps per call: a multiple of the rounds of local steps and the periods of estimators
 _RATE, _RHO = 0.01, 0.1
-_TREES = ("relay_sgd",)  # methods that live on a tree
-_KEY = jax.random.key(0)  # the same in every step: only the time counts
+_TREES = ("relay_sgd",)  # methods that need a tree
+_KEY = jax.random.key(0)  # the same in every step, since only the time counts
 
 
 def method_jobs(case: str, options: Options) -> list[Job]:
@@ -48,7 +48,7 @@ def _measure(case: str, name: str, work: Work, options: Options) -> Row:
 
 @functools.cache
 def _base(work: Work) -> "MethodSteps":
-    MethodSteps(BASE, work)  # what any first compilation sets up is not the method's
+    MethodSteps(BASE, work)  # excludes the setup of a first compilation
     return MethodSteps(BASE, work)
 
 
@@ -70,11 +70,11 @@ class MethodSteps:
 
     Args:
       name: a method, or "METHOD+GRADIENT".
-      work: its model, agents and data; the graph is its ring, or for a method that needs a tree a path.
+      work: its model, agents and data; the graph is its ring, or a path for methods that need a tree.
 
     Attributes:
-      compile_seconds: what tracing, lowering and compiling the programs took of the processor's time, which
-        other processes do not change much.
+      compile_seconds: CPU time of tracing, lowering and compiling the programs, which other processes hardly
+        affect.
     """
 
     def __init__(self, name: str, work: Work):
@@ -87,7 +87,7 @@ class MethodSteps:
         self._batch = jax.tree.map(placement.by_agents, work.batch())
         with self._active():
             self._carry: Any = (params, self._method.init(params))
-            shardings = placement.shardings(self._carry)  # of all programs, as each takes over from another
+            shardings = placement.shardings(self._carry)  # the same for all programs, which run in turn
             self._carry = jax.device_put(self._carry, shardings)
 
             def step(carry: Any, batch: Any, kind: StepKind) -> tuple[Any, Array]:

@@ -1,4 +1,4 @@
-"""Gossip and compressors against a copy, evaluation against PyTorch's, input against the whole step."""
+"""Gossip and compressors against a memory copy, evaluation against PyTorch's, input against the step."""
 
 import functools
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def compressor_jobs(case: str, options: Options) -> list[Job]:
 
 
 def _models(options: Options) -> Work:
-    """Returns the work whose models are compressed and evaluated."""
+    """Returns the workload whose models are compressed and evaluated."""
     return Work(model="mlp", agents=3, image_shape=(8, 8, 3)) if options.quick else Work()
 
 
@@ -76,7 +76,7 @@ def _compress(case: str, operator: Compressor, work: Work, options: Options) -> 
 
 
 def _against_copy(case: str, what: str, run: Callable[[], Any], x: Any, options: Options) -> Row:
-    """Measures a function that could at best read and write x once, as a copy does."""
+    """Compares a function with a copy of x, since it must at least read and write x once."""
     copy, copied_bytes = measure.copy(x)
     timing = interleaved({"ours": run, "copy": copy}, options.repeats)
     figures = {
@@ -95,7 +95,7 @@ def evaluation_jobs(case: str, options: Options) -> list[Job]:
 
 
 def evaluations(work: Work, count: int) -> dict[str, Callable[[], dict[str, float]]]:
-    """Returns our evaluation and, if PyTorch is installed, its own in two memory formats, on equal models."""
+    """Returns our evaluation and, if installed, PyTorch's in two memory formats, on the same models."""
     random, recipe = np.random.default_rng(0), RECIPES["cifar10"]
     images = random.integers(0, 256, (count, *work.image_shape), np.uint8)
     labels = random.integers(0, 10, count)

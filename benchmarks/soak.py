@@ -1,4 +1,4 @@
-"""A long run through the training loop itself: whether memory stays, and what is compiled again."""
+"""A soak test of the training loop: whether memory grows, and whether programs compile again."""
 
 import contextlib
 import dataclasses
@@ -25,20 +25,20 @@ from saddle_jax.training.loop import train
 from saddle_jax.training.progress import Screen
 
 _STEPS_PER_EPOCH = 10
-# By then everything has happened once: evaluations, and a checkpoint that takes an older one's place.
+# By then everything has happened once: an evaluation, and a checkpoint that replaced an older one.
 _SETTLED = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """How long a soak is, and how often it is looked at.
+    """The length of a soak test and its sampling interval.
 
     Attributes:
       agents: A, each an MLP on 8x8 images.
       batch_size: images per agent and step.
-      steps: how many steps the run takes.
+      steps: the number of steps.
       every: steps between two samples, and between two evaluations.
-      save_every: steps between two checkpoints, of which two are kept.
+      save_every: steps between two checkpoints; the newest two are stored.
     """
 
     agents: int
@@ -53,11 +53,10 @@ QUICK = Length(agents=4, batch_size=4, steps=100, every=10, save_every=10)
 
 
 class Watched(Screen):
-    """A run's screen that takes a sample after every so many steps.
+    """A run's screen that takes samples at regular steps.
 
     Attributes:
-      samples: by name a list of what was seen each time: step, seconds, CPU seconds, resident bytes and
-        programs compiled so far.
+      samples: lists by name: step, seconds, CPU seconds, resident bytes and programs compiled so far.
     """
 
     def __init__(self, every: int, compiled: Sequence[str]):
@@ -68,7 +67,7 @@ class Watched(Screen):
         }
 
     def advance(self, steps: int) -> None:
-        """Moves the bar forward by this many steps, and takes a sample where one is due."""
+        """Advances the progress bar, and takes a sample if one is due."""
         super().advance(steps)
         self._step += steps
         if self._step % self._every == 0:
@@ -84,7 +83,7 @@ class Watched(Screen):
 
 
 def soak_jobs(case: str, options: Options) -> list[Job]:
-    """Lists the one job of this case: a Q-SADDLe run of many small agents for many steps."""
+    """Lists the only job of this case: a Q-SADDLe run of many small agents for many steps."""
     length = QUICK if options.quick else LONG
     what = f"q_saddle, mlp, ring({length.agents}), batch {length.batch_size} of 8x8x1, {length.steps:,} steps"
     return [Job(case, what, functools.partial(_measure, case, what, length, options))]
@@ -100,7 +99,7 @@ def _settled(values: Sequence[float]) -> list[float]:
 
 
 def summary(samples: dict[str, list[float]]) -> dict[str, Any]:
-    """Returns what grew, and what did not, after everything had happened once."""
+    """Returns growth rates after the warm-up."""
     compiled, megabytes = _settled(samples["compilations"]), _settled([b / 1e6 for b in samples["bytes"]])
     return {
         "compilations": compiled[-1],
@@ -114,19 +113,19 @@ def summary(samples: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def _late_to_early(values: Sequence[float]) -> float:
-    """Compares the medians of the second half and of the first one."""
+    """Returns the ratio of the medians of the second and first half."""
     settled = _settled(values)
     half = len(settled) // 2
     return statistics.median(settled[half:]) / statistics.median(settled[:half])
 
 
 def per_step(samples: dict[str, list[float]], name: str) -> list[float]:
-    """Returns what a step took between each two samples, of "seconds" or "cpu_seconds"."""
+    """Returns the "seconds" or "cpu_seconds" per step between consecutive samples."""
     return (np.diff(samples[name]) / np.diff(samples["step"])).tolist()
 
 
 def soaked(length: Length, agents_per_call: int = 0) -> dict[str, list[float]]:
-    """Trains for so long in a folder that is removed afterwards; returns the samples, see `Watched`."""
+    """Trains in a temporary folder, and returns the samples, see `Watched`."""
     with tempfile.TemporaryDirectory(prefix="saddle-soak-") as name, compilations() as compiled:
         folder = pathlib.Path(name)
         screen = Watched(length.every, compiled)
@@ -160,7 +159,7 @@ def _config(length: Length, data: pathlib.Path, agents_per_call: int) -> Config:
 
 
 def _images(length: Length, folder: pathlib.Path) -> pathlib.Path:
-    """Writes a dataset of the embedded digits, repeated until every agent has its epochs' batches of them."""
+    """Writes a dataset of the embedded digits, repeated until it is large enough for all agents."""
     digits, count = load_digits(), length.agents * length.batch_size * _STEPS_PER_EPOCH
     rows = np.arange(count) % digits.size
     arrays = {

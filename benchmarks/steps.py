@@ -1,4 +1,4 @@
-"""Whole steps: ours against PyTorch's best in one program, and against a process for each agent."""
+"""Whole steps: ours against the fastest PyTorch variant in one program, and against one process per agent."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from benchmarks.measure import Row, Timing, compared, interleaved, spread
 from benchmarks.work import Job, Options, OurStep, Work, pytorch
 from saddle_jax.base.errors import short_line
 
-# PyTorch's variants are tried with no more agents than this, and the fastest is measured with all.
+# PyTorch's variants are tried with at most so many agents, and the fastest is measured with all.
 _TRIAL_AGENTS = 16
 _GEMM_SIZE = 2048
 
@@ -21,7 +21,7 @@ _SMALL_IMAGE = (8, 8, 1)  # the embedded digits
 
 
 def works(case: str, quick: bool) -> list[Work]:
-    """Lists the steps that a case measures. Quick ones compile in a second or two."""
+    """Lists the workloads of a case; quick ones compile in a second or two."""
     if case == "many":
         kinds = [("mlp", 66)] if quick else [(model, n) for model in ("cnn", "mlp") for n in (256, 1024)]
         return [Work("q_saddle", model, agents, 32, _SMALL_IMAGE) for model, agents in kinds]
@@ -35,7 +35,7 @@ def works(case: str, quick: bool) -> list[Work]:
 
 
 def step_jobs(case: str, options: Options) -> list[Job]:
-    """Lists a job for each step that the case measures."""
+    """Lists a job for each workload of the case."""
     return [
         Job(case, str(work), functools.partial(_measure_step, case, work, options))
         for work in options.applied(works(case, options.quick))
@@ -60,7 +60,7 @@ def _measure_step(case: str, work: Work, options: Options) -> Row:
 
 
 def best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, Any]]:
-    """Finds PyTorch's fastest way to do this work; returns it with figures: the seconds of all."""
+    """Finds PyTorch's fastest variant for a workload; returns it with the seconds of all variants."""
     trial = dataclasses.replace(work, agents=min(work.agents, _TRIAL_AGENTS))
     variants = {str(variant): variant for variant in opponent.variants(work.model)}
     steps = {name: opponent.TheirStep(trial, variant) for name, variant in variants.items()}
@@ -78,15 +78,15 @@ def best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, Any]]:
     return compiled if wins else variants[fastest], {"tried": seconds}
 
 
-# ---- a PyTorch process for each agent, as programs for decentralized learning mostly are ----
+# ---- one PyTorch process per agent, as in most code for decentralized learning ----
 
-# Of each call: a process waits for its neighbours alone, so others may be in the next step already.
+# Steps per call: a process waits only for its neighbours, so others may be in the next step already.
 _STEPS = 3
-_NORMS = ("textbook", "few passes")  # EvoNorm as published programs have it, and PyTorch's fastest
+_NORMS = ("textbook", "few passes")  # EvoNorm as in published code, and the fastest version
 
 
 def process_jobs(case: str, options: Options) -> list[Job]:
-    """Lists a job for each method and for each way to write EvoNorm in PyTorch."""
+    """Lists a job for each method and each implementation of EvoNorm in PyTorch."""
     methods = ("q_saddle", "n_saddle")
     works = [Work(each, "cnn", 3, 4, (8, 8, 1)) if options.quick else Work(each) for each in methods]
     return [
@@ -97,7 +97,7 @@ def process_jobs(case: str, options: Options) -> list[Job]:
 
 
 class _Noted:
-    """A function that returns seconds of processor time, and what each call of it returned."""
+    """Wraps a function that returns CPU seconds, and records its results."""
 
     def __init__(self, run: Callable[[], float]):
         self._run = run
@@ -120,7 +120,7 @@ def _measure_processes(case: str, work: Work, norm: str, options: Options) -> Ro
         best = min(tried, key=tried.__getitem__)
         runs["PyTorch"] = _Noted(lambda: theirs.step(best, _STEPS))
         timing = _of_one_step(interleaved(runs, options.repeats))
-    cpu = {name: spread(run.returned[1:]).median / _STEPS for name, run in runs.items()}  # not the warm-up
+    cpu = {name: spread(run.returned[1:]).median / _STEPS for name, run in runs.items()}  # no warm-up
     figures: dict[str, Any] = {
         "CPU s": cpu["ours"],
         "PyTorch CPU s": cpu["PyTorch"],
@@ -132,7 +132,7 @@ def _measure_processes(case: str, work: Work, norm: str, options: Options) -> Ro
 
 
 def _our_steps(ours: OurStep) -> float:
-    """Takes several of our steps and returns the processor's time."""
+    """Takes several of our steps and returns the CPU time."""
     started = time.process_time()
     for _ in range(_STEPS):
         jax.block_until_ready(ours())

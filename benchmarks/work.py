@@ -1,4 +1,4 @@
-"""What benchmarks are made of: the step that both sides take, our side of it, options and jobs."""
+"""Workloads of the benchmarks, our step on them, options and jobs."""
 
 import dataclasses
 import functools
@@ -27,10 +27,10 @@ from saddle_jax.methods import METHODS
 from saddle_jax.models.small import CNN, MLP
 from saddle_jax.tasks import supervised
 
-# As in the paper but for the learning rate: random labels at 0.1 for many steps would overflow.
+# As in the paper but for the learning rate: with 0.1 many steps on random labels would overflow.
 OPTIONS = {"learning_rate": 0.01, "rho": 0.1, "beta": 0.9, "weight_decay": 1e-4}
 _CLASSES = 10
-_NOISE = 0.01  # agents start apart, so that mixing them matters
+_NOISE = 0.01  # agents start with different models, so that gossip matters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Work:
 
     Attributes:
       method: "q_saddle" or "n_saddle".
-      model: a network that both sides have.
+      model: a model that both sides implement.
       agents: A.
       batch_size: images per agent.
       image_shape: (height, width, channels).
       degree: neighbours of each agent, an even number: 2 is a ring.
-      width: how many times wider than usual; for the CNN and the MLP.
-      conv_impl: our convolutions', see `models.convolution`.
-      agents_per_call: our agents of a device at a time, see `policy.group_size`.
+      width: a multiplier of the width of the CNN and the MLP.
+      conv_impl: the implementation of our convolutions, see `models.convolution`.
+      agents_per_call: the number of agents that a device computes at a time, see `policy.group_size`.
     """
 
     method: str = "q_saddle"
@@ -68,7 +68,7 @@ class Work:
 
     @property
     def topology(self) -> Topology:
-        """Returns a ring, or a ring whose agents see further."""
+        """Returns a ring, or a circulant graph of a larger degree."""
         if self.degree == 2:
             return ring(self.agents)
         return circulant(self.agents, range(1, self.degree // 2 + 1))
@@ -82,7 +82,7 @@ class Work:
         return METHODS[self.method](topology, **OPTIONS)
 
     def params(self) -> Params:
-        """Returns the models before the first step [A, ...]: near to each other, not equal."""
+        """Returns the initial models [A, ...], which differ slightly."""
         stacked = replicate(_one_model(self.model, self.width, self.image_shape), self.agents)
         random = np.random.default_rng(1)
         return jax.tree.map(
@@ -100,7 +100,7 @@ class Work:
         }
 
     def flops(self) -> float:
-        """Counts the operations of a step's backward passes in XLA's plain program, without gossip."""
+        """Returns the operations of a step's backward passes as XLA counts them, without gossip."""
         batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.batch())
         params = _one_model(self.model, self.width, self.image_shape)
         gradient = jax.jit(jax.grad(supervised.cross_entropy(self.network("plain")), has_aux=True))
@@ -120,21 +120,21 @@ def _network(model: str, width: int, conv_impl: ConvImpl = "auto") -> Any:
 
 @functools.cache
 def _one_model(model: str, width: int, image_shape: tuple[int, int, int]) -> Params:
-    """Initializes one model; it is kept, as both sides and every variant of theirs ask for it."""
+    """Initializes one model, cached for both sides and all variants."""
     return models.init(_network(model, width), image_shape, jax.random.key(0))
 
 
 class OurStep:
-    """Our side: `method.step` as training calls it, compiled once, its state donated; a call takes a step.
+    """Our side: `method.step` as in training, compiled once with a donated state; each call takes a step.
 
     Args:
-      work: what to step on.
-      compiler_options: of XLA; None is how training compiles.
+      work: the workload.
+      compiler_options: of XLA; None are those of training.
 
     Attributes:
-      placement: on which devices.
-      compile_seconds: what tracing, lowering and compiling took.
-      memory: bytes that the compiled program asks for on all devices: argument, output, temp, alias.
+      placement: of the agents on devices.
+      compile_seconds: the time of tracing, lowering and compiling.
+      memory: bytes of the compiled program on all devices: argument, output, temp, alias.
     """
 
     def __init__(self, work: Work, compiler_options: dict[str, Any] | None = None):
@@ -156,7 +156,7 @@ class OurStep:
 
     @property
     def params(self) -> Params:
-        """Returns the models as they are now [A, ...]."""
+        """Returns the current models [A, ...]."""
         return jax.tree.map(lambda x: x[: self.placement.agents], self._params)
 
     def __call__(self) -> Array:
@@ -176,12 +176,12 @@ NO_PYTORCH = "PyTorch is not installed: pip install 'saddle_jax[bench]'"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options by which the benchmarks measure.
+    """Options of the benchmarks.
 
     Attributes:
-      quick: tiny sizes, to see that everything works.
-      repeats: rounds, of which the median counts.
-      conv_impl, agents_per_call: how our side computes agents, see `Work`.
+      quick: tiny sizes, to test that everything works.
+      repeats: the number of rounds, of which the median counts.
+      conv_impl, agents_per_call: options of our side, see `Work`.
     """
 
     quick: bool = False
@@ -195,7 +195,7 @@ class Options:
         checks.whole("agents_per_call", self.agents_per_call, at_least=0)
 
     def applied(self, works: Sequence[Work]) -> list[Work]:
-        """Returns the works, computed with these options."""
+        """Returns the workloads with these options."""
         return [
             dataclasses.replace(work, conv_impl=self.conv_impl, agents_per_call=self.agents_per_call)
             for work in works
@@ -203,7 +203,7 @@ class Options:
 
 
 class Job(NamedTuple):
-    """One row of the table that is still to be measured."""
+    """A measurement that gives one row of the table."""
 
     case: str
     what: str
@@ -211,7 +211,7 @@ class Job(NamedTuple):
 
 
 def pytorch(module: str) -> ModuleType | None:
-    """Imports a module of the opponent; returns None where PyTorch is not installed."""
+    """Imports a module of the PyTorch baseline; returns None if PyTorch is not installed."""
     try:
         return importlib.import_module(f"benchmarks.baselines.pytorch.{module}")
     except ModuleNotFoundError as error:

@@ -1,1 +1,1 @@
-"""The words, checks and errors that every room uses, and how files are written."""
+"""Types, argument checks, errors and file handling that all other subpackages use."""

@@ -1,4 +1,4 @@
-"""What is said of a method or an estimator that no program can measure; it stands in the thing's own file."""
+"""What cannot be measured about a method or gradient estimator: the constant ABOUT in its file."""
 
 import inspect
 import sys
@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 
 class About(NamedTuple):
-    """The constant ABOUT of a file says whom to cite and what is known of the thing in it."""
+    """The citation of a method or gradient estimator, and the assumptions of its convergence theorem."""
 
     citation: str  # such as "Lian et al., NeurIPS 2017"
     exact: bool = False  # whether a constant learning rate reaches the optimum on heterogeneous data
-    requires: str = ""  # what a graph must be, or it is refused, beside what `Rule.requires` says of W
-    theory: str = ""  # what the theorem asks of a graph besides; others run, and nothing is proved of them
+    requires: str = ""  # conditions on the graph beyond `Rule.requires`; other graphs are refused
+    theory: str = ""  # further assumptions of the theorem; other graphs run, without a guarantee
 
 
 def about(factory: Callable[..., Any]) -> About:
-    """Returns ABOUT of the file that a factory stands in; a user's own file need not have one.
+    """Returns the ABOUT of the file that defines a factory; an empty one if a user's file has none.
 
-    What wraps another factory, as the SADDLe versions do, has a citation of its own; the rest is that of the
-    method within.
+    A factory that wraps another one, as the SADDLe versions do, has its own citation; the rest is taken from
+    the wrapped method.
     """
     own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "ABOUT", None)
     if not isinstance(own, About):

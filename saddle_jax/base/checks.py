@@ -1,4 +1,4 @@
-"""Argument checks: each fails at once, in one line, with the argument's name and the value it got."""
+"""Argument checks, whose one-line errors name the argument, what is allowed and the value that was passed."""
 
 import difflib
 import inspect
@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
-_DIGITS = 18  # of a number that somebody spells
-# How other libraries and papers call settings and options of methods.
+_DIGITS = 18  # of a whole number in a user's text
+# What other libraries and papers call our settings and options.
 _ALSO_CALLED = {
     "lr": "learning_rate",
     "eta": "learning_rate",
@@ -34,7 +34,7 @@ _ALSO_CALLED = {
 
 
 class ArgumentError(ValueError):
-    """The user made a mistake, which the message names in one line. Any other error is a bug.
+    """A mistake by the user, described in one line. Any other error is a bug.
 
     >>> sj.ring(0)
     Traceback (most recent call last):
@@ -53,9 +53,9 @@ def real(
 ) -> Any:
     """Checks that `value` is a finite number inside the given bounds and returns it as a Python float.
 
-    Numbers are checked, arrays of JAX are not: a factory may be called inside jit or vmap, with a
-    hyperparameter of the state, whose number nobody knows. A Python float, unlike a NumPy one, takes on
-    the dtype of the parameters that it meets.
+    JAX arrays are returned unchecked: inside jit or vmap a hyperparameter may be traced, without a known
+    value. The result is a Python float because it, unlike a NumPy float, does not promote the dtype of the
+    parameters.
     """
     if is_array(value):
         return value
@@ -71,8 +71,8 @@ def real(
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of JAX, traced or not, such as a hyperparameter in a method's state."""
-    jax = sys.modules.get("jax")  # as long as nobody has imported it there is no such value
+    """Returns whether a value is a JAX array, traced or not, such as a hyperparameter in a method's state."""
+    jax = sys.modules.get("jax")  # without JAX there are no such values
     return jax is not None and isinstance(value, jax.Array)
 
 
@@ -89,7 +89,7 @@ def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) ->
 
 
 def spells_whole(text: str) -> bool:
-    """Tells whether a text is a whole number >= 0 in 0-9, not so long that Python would refuse to read it."""
+    """Returns whether a text is a non-negative integer in digits 0-9, short enough for Python to parse."""
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
 
@@ -109,16 +109,16 @@ def known(name: str, value: Any, allowed: Collection[str]) -> None:
 
 
 def did_you_mean(value: Any, names: Collection[str]) -> str:
-    """Returns the beginning of a message, which suggests the name nearest to a misspelt one, or nothing.
+    """Returns "did you mean ...?" with the nearest allowed name, or an empty text if none is near.
 
-    What is allowed may be a long list: nobody would look for a suggestion behind it.
+    Messages begin with it, because the list of allowed names that follows may be long.
     """
     found = nearest(value, names)
     return "" if found is None else f"did you mean {found!r}? "
 
 
 def nearest(value: Any, names: Collection[str]) -> str | None:
-    """Returns the name that somebody may have meant: what the field also calls it, or the nearest one."""
+    """Returns the name that the user may have meant: a synonym from the field, or the most similar name."""
     usual = _ALSO_CALLED.get(str(value))
     if usual in names:
         return usual
@@ -126,14 +126,14 @@ def nearest(value: Any, names: Collection[str]) -> str | None:
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], examples: str) -> None:
-    """Checks that `value` is a `kind`; `examples` tells the user how to make one."""
+    """Checks that `value` is an instance of `kind`; the error suggests `examples`."""
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
         raise ArgumentError(f"{name} must be a {first.__name__}, such as {examples}, got {value!r}")
 
 
 def schedule(value: Any, name: str = "learning_rate", at_most: float = math.inf) -> Callable[[Any], Any]:
-    """Checks a rate, a number above zero or a function of the step, and returns it as a function."""
+    """Converts a positive number or a function of the step into a function of the step."""
     if callable(value):
         rate_at: Callable[[Any], Any] = value
         return rate_at
@@ -142,10 +142,10 @@ def schedule(value: Any, name: str = "learning_rate", at_most: float = math.inf)
 
 
 def argument_text(value: Any) -> str:
-    """Writes an argument as a call shows it, in one line: a traced number and what is too large as "..."."""
+    """Formats an argument of a call in one line; traced numbers and long values become "..."."""
     if is_array(value) and isinstance(value, sys.modules["jax"].core.Tracer):
         return "..."
-    if inspect.isfunction(value):  # such as a schedule: what optax returns is named after what made it
+    if inspect.isfunction(value):  # an optax schedule is named after its factory
         maker = value.__qualname__.split(".<locals>")[0].rpartition(".")[2]
         return f"{maker}(...)" if value.__closure__ else value.__name__
     is_number = hasattr(value, "item") and getattr(value, "ndim", None) == 0
@@ -163,6 +163,6 @@ def _interval(above: float, at_least: float, below: float, at_most: float) -> st
 
 
 def shown(thing: Any) -> str:
-    """Returns how a message shows something that is of the wrong kind: in one line, however large it is."""
+    """Describes an object of the wrong type in one line, however large it is."""
     text = repr(thing)
     return text if len(text) < 100 and text.isprintable() else f"a {type(thing).__name__}"

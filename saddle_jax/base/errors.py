@@ -1,27 +1,27 @@
-"""The errors of a run that cannot go on or be read, and errors as one line of text."""
+"""Errors of runs that cannot be trained or read, and their one-line messages."""
 
 
 class RunError(Exception):
-    """A folder or a disk cannot be used; the message says why and what to do, in one line."""
+    """A run's folder or the disk cannot be used; the one-line message says why and what to do."""
 
 
 class DamagedError(RunError):
-    """A file of a run is damaged or cannot be read; the message names the file, in one line."""
+    """A file of a run is damaged or unreadable; the one-line message names it."""
 
 
 def one_line(error: BaseException) -> str:
-    """Returns an error's message as one line, or its type where it has no message."""
+    """Returns an error's message on one line, or its type if it has no message."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def short_line(error: BaseException) -> str:
-    """Returns `one_line` of a library's error, which may be long: its middle is cut out where it is."""
+    """Returns `one_line` of an error, with the middle cut out if it is long."""
     text = one_line(error)
     return text if len(text) < 300 else f"{text[:120]} ... {text[-160:]}"  # the reason often comes last
 
 
 def printable(text: str) -> str:
-    """Returns a text whose control characters, which a terminal would obey, are spelt out as \\x1b."""
+    """Escapes control characters, which a terminal would interpret, as \\x1b."""
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text
     )

@@ -1,8 +1,8 @@
-"""Writing files: whoever looks sees the old one or the new one, never a half, and nothing outside is touched.
+"""Atomic writing: a reader sees the old file or the new one, and nothing outside the folder is changed.
 
-A folder may come from somebody else, who may have planted links in it. So what is written first has a random
-name that nobody can have planted, and is created as a new file or not at all. A link at the final name is
-replaced, not followed.
+A folder may come from another person, who may have planted links in it. So a file is first written under a
+random name, which cannot have been planted, and must not exist yet. A link at the final name is replaced, not
+followed.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
 
-_STALE = 3600.0  # seconds after which nobody is still writing to a partial file
+_STALE = 3600.0  # seconds after which a partial file counts as abandoned
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 _KINDS = {
     "a link": stat.S_ISLNK,
@@ -30,17 +30,17 @@ _KINDS = {
 
 @contextlib.contextmanager
 def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
-    """Gives a new file beside `path` to write to. It becomes `path` when all went well, or is removed.
+    """Yields the path of a temporary file, which replaces `path` on success and is removed on error.
 
     Raises:
-      RunError: `path` exists and is no file but, for example, a device, which must not be replaced.
+      RunError: `path` is not a regular file but, for example, a device, which must not be replaced.
     """
     path = pathlib.Path(path)
     with contextlib.suppress(FileNotFoundError):
         if kind := other_than_file(path.stat().st_mode):
             raise RunError(f"{path} cannot be written: it is {kind}, not a file")
     _remove_stale(path)
-    partial = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")  # the ending may say the format
+    partial = path.with_name(f".partial-{secrets.token_hex(8)}-{path.name}")  # the suffix may set the format
     with naming(path, partial):
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666))
         try:
@@ -52,7 +52,7 @@ def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def naming(path: pathlib.Path, partial: pathlib.Path | None = None) -> Iterator[None]:
-    """Lets an error of the system name the file that a user knows, where it names none or our partial one."""
+    """Makes an OSError name `path` if it names no file, or our temporary one."""
     try:
         yield
     except OSError as error:
@@ -62,25 +62,25 @@ def naming(path: pathlib.Path, partial: pathlib.Path | None = None) -> Iterator[
 
 
 def cache_folder() -> pathlib.Path:
-    """Returns the folder for what can be made again: SADDLE_CACHE_DIR, or one in the user's cache folder."""
+    """Returns the cache folder: SADDLE_CACHE_DIR, or a folder in the user's cache directory."""
     if named := os.environ.get("SADDLE_CACHE_DIR"):
         return pathlib.Path(named).expanduser()
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "saddle_jax"
 
 
 def private_folder(path: pathlib.Path) -> pathlib.Path:
-    """Makes a folder for what we load or run later, and returns its path without links.
+    """Makes a folder for files that are later loaded or executed, and returns its resolved path.
 
-    Nobody else can put anything into it or in its place: the folder is the user's, with mode 700, and those
-    above it are the user's or root's, and others may not write to them or, as in /tmp, not rename what is not
-    theirs. Missing folders above are made with mode 700, too. Windows guards a user's folders itself.
+    Other users can neither write into it nor replace it: the folder belongs to the user, with mode 700. Its
+    parents belong to the user or root, and others may not write to them or, as in /tmp, not rename files of
+    other owners. Missing parents are made with mode 700, too. Windows protects a user's folders itself.
 
     Raises:
-      ArgumentError: it cannot be made, or it or a folder above is open to others; the line names which.
+      ArgumentError: it cannot be made, or it or the parent that the message names is open to others.
     """
     path = path.absolute()
     path = pathlib.Path(os.path.realpath(path.parent)) / path.name
-    for each in (*reversed(path.parents), path):  # from the root: a folder that is safe guards those inside
+    for each in (*reversed(path.parents), path):  # from the root: a safe folder protects those inside
         try:
             if not os.path.lexists(each):
                 with contextlib.suppress(FileExistsError):
@@ -98,14 +98,14 @@ def private_folder(path: pathlib.Path) -> pathlib.Path:
 
 
 def only_ours(found: os.stat_result) -> bool:
-    """Tells whether a file or a folder is the user's own, and nobody else may write to it."""
+    """Returns whether a file or folder belongs to the user and others may not write to it."""
     if not hasattr(os, "geteuid"):
         return True
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _guards(found: os.stat_result) -> bool:
-    """Tells whether nobody else can rename what a user has in a folder, which may be root's."""
+    """Returns whether other users cannot rename the user's files in a folder, which may belong to root."""
     if not hasattr(os, "geteuid"):
         return True
     if found.st_uid not in (0, os.geteuid()):
@@ -115,7 +115,7 @@ def _guards(found: os.stat_result) -> bool:
 
 
 def _is_own_group(number: int) -> bool:
-    """Tells whether a group has the user's name and no other member: many systems give each user one."""
+    """Returns whether a group is the user's private group: it has the user's name and no other member."""
     import grp
     import pwd
 
@@ -127,10 +127,10 @@ def _is_own_group(number: int) -> bool:
 
 
 def check_named_output(name: str | None, setting: str = "output") -> None:
-    """Checks, before anything is computed, that the file which a user named, if any, is new or replaceable.
+    """Checks an output path, if there is one, before the computation: the file is new or may be replaced.
 
-    A link is refused: to replace one such as /dev/stdout would harm the machine, and we cannot guess whether
-    the link or the file behind it is meant.
+    Links are refused: replacing one such as /dev/stdout would harm the machine, and the user may have meant
+    either the link or its target.
     """
     if name:
         with contextlib.suppress(FileNotFoundError):
@@ -141,13 +141,13 @@ def check_named_output(name: str | None, setting: str = "output") -> None:
 
 
 def check_no_link(path: pathlib.Path) -> None:
-    """Checks that a folder which we are about to write into is not a link to somewhere else."""
+    """Checks that an output folder is not a link."""
     if path.is_symlink():
         raise RunError(f"{path} is a link: what a run writes must lie in its own folder; remove the link")
 
 
 def check_spelt(path: pathlib.Path) -> None:
-    """Checks that a folder's whole path is UTF-8: what writes and reads checkpoints knows no other names."""
+    """Checks that a folder's whole path is UTF-8: the checkpoint library supports no other names."""
     try:
         str(path.absolute()).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -157,10 +157,7 @@ def check_spelt(path: pathlib.Path) -> None:
 
 
 def open_regular(path: pathlib.Path, flags: int) -> int:
-    """Opens a file that is no link, pipe or device; it never waits for a pipe's other end.
-
-    Returns the descriptor.
-    """
+    """Opens a regular file, without following links or blocking on a pipe, and returns its descriptor."""
     descriptor = os.open(path, flags | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0), 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -169,14 +166,14 @@ def open_regular(path: pathlib.Path, flags: int) -> int:
 
 
 def other_than_file(mode: int) -> str | None:
-    """Names the kind of a thing on disk that is no regular file; None for a file."""
+    """Returns what a mode stands for, such as a link or a device; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return next((kind for kind, is_it in _KINDS.items() if is_it(mode)), "something unknown")
 
 
 def _remove_stale(path: pathlib.Path) -> None:
-    """Removes partial files of processes that were killed while writing `path`, once they are old enough."""
+    """Removes old temporary files of processes that were killed while writing `path`."""
     pattern = re.compile(r"\.partial-[0-9a-f]{16}-" + re.escape(path.name))
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:

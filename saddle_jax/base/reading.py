@@ -1,8 +1,8 @@
-"""Reading files that may be anybody's: whatever stands in their place, there is one error and no waiting.
+"""Reading untrusted files: whatever they contain, the result is a value or a one-line `DamagedError`.
 
-A file of a run's folder may be damaged, planted or half copied. It may be a pipe that nobody writes to, a
-link to a device without an end, a number of a million digits or a hundred thousand brackets. Everything that
-reads such a file does so here, and all of it is a `DamagedError` in one line.
+A file in a run's folder may be damaged, planted or half copied. It may be a pipe without a writer, a link to
+an endless device, a number of a million digits or a hundred thousand nested brackets. All code that reads
+such files uses this module.
 """
 
 import contextlib
@@ -20,32 +20,32 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import other_than_file
 
-LARGEST = 2**24  # bytes of a JSON file: settings and results of 10,000 agents have a few of these
-# What stands for values in such a file: few bytes of it can become many of memory.
+LARGEST = 2**24  # bytes of a JSON file: settings and results of 10,000 agents take a few megabytes
+# Limits on the values in such a file: few bytes of it can become a lot of memory.
 _MOST = {"objects, lists and names": (b"[{:", 250_000), "values": (b",", 1_500_000)}
 _MOST_NUMBERS = 2**22  # of an array; a landscape has at most 2,001 x 2,001
-_WIDEST = 16  # bytes of such a number
-_DIRECTORY = 2**16  # bytes of the list of an archive's arrays
-TOO_LARGE = 1e100  # for a number of a run: below it, squares, sums and percentages are numbers, too
-_DIGITS = 40  # of a whole number; more would overflow a float sooner or later
-_DEEPEST = 64  # levels of brackets within brackets
+_WIDEST = 16  # bytes of one number
+_DIRECTORY = 2**16  # bytes of an archive's central directory
+TOO_LARGE = 1e100  # of the numbers of a run: below it, squares, sums and percentages do not overflow
+_DIGITS = 40  # of an integer; larger ones could overflow a float
+_DEEPEST = 64  # levels of nested lists and objects
 
 
 def open_to_read(path: pathlib.Path) -> BinaryIO:
-    """Opens a regular file, or a link to one; it neither waits for a pipe nor reads a device.
+    """Opens a regular file, or a link to one, without blocking on a pipe or reading a device.
 
     Raises:
-      FileNotFoundError: there is nothing of this name.
-      DamagedError: something else stands there, or it may not be read.
+      FileNotFoundError: there is no such file.
+      DamagedError: it is not a regular file, or may not be read.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
-    except NotADirectoryError as error:  # a file where the folder should be
+    except NotADirectoryError as error:  # a file in place of the folder
         raise FileNotFoundError(*error.args) from error
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: not a valid file name
         raise damaged(path, error) from error
     if kind := other_than_file(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -54,10 +54,10 @@ def open_to_read(path: pathlib.Path) -> BinaryIO:
 
 
 def read_object(path: pathlib.Path) -> dict[str, Any] | None:
-    """Reads a file that must hold a JSON object; returns None if there is no such file.
+    """Reads a JSON object from a file; returns None if there is no such file.
 
     Raises:
-      DamagedError: anything else is there.
+      DamagedError: the file contains anything else.
     """
     try:
         with open_to_read(path) as file, reading(path):
@@ -77,7 +77,7 @@ def read_object(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def parse(content: bytes) -> Any:
-    """Returns what JSON in UTF-8 says; a ValueError is all that can be wrong with it."""
+    """Parses JSON in UTF-8; any error is a ValueError."""
     try:
         return _DECODER.decode(content.decode("utf-8"))
     except RecursionError as error:
@@ -85,7 +85,7 @@ def parse(content: bytes) -> Any:
 
 
 def read_arrays(path: pathlib.Path, names: Sequence[str]) -> list[np.ndarray] | None:
-    """Reads float64 arrays by their names from a file .npz; returns None if there is no such file.
+    """Reads float64 arrays by name from an .npz file; returns None if there is no such file.
 
     Raises:
       DamagedError: the file is damaged, or an array is missing or larger than any that we write.
@@ -100,18 +100,18 @@ def read_arrays(path: pathlib.Path, names: Sequence[str]) -> list[np.ndarray] | 
 
 
 def _check_directory(file: BinaryIO) -> None:
-    """Checks that an archive ends as those of NumPy do, and lists no more arrays than fit a few pages."""
+    """Checks that an archive ends like those that NumPy writes, and that its directory is small."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - 42))
     ends = file.read()
     before, end = ends[:-22], ends[-22:]
-    if not end.startswith(b"PK\x05\x06") or before.startswith(b"PK\x06\x07"):  # the latter: of a huge one
+    if not end.startswith(b"PK\x05\x06") or before.startswith(b"PK\x06\x07"):  # the latter: zip64
         raise ValueError("it must be an archive of NumPy")
     if (size := int.from_bytes(end[12:16], "little")) > _DIRECTORY:
         raise ValueError(f"its list of arrays must have at most {_DIRECTORY:,} bytes, got {size:,}")
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Reads an array of an archive once its header has said that it is none too large."""
+    """Reads an array from an archive, after its header shows that it is not too large."""
     with archive.open(f"{name}.npy") as member:
         if np.lib.format.read_magic(member) != (1, 0):  # later ones have headers of any length
             raise ValueError(f"{name} must be an array of numbers")
@@ -126,7 +126,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False), np.float64)
 
 
-# What json, zipfile, zlib and NumPy raise for bytes that they do not expect.
+# What json, zipfile, zlib and NumPy raise for malformed input.
 _REFUSALS = (
     OSError,
     ValueError,
@@ -136,7 +136,7 @@ _REFUSALS = (
     EOFError,
     OverflowError,
     RecursionError,
-    RuntimeError,  # among them "encrypted" and NotImplementedError: an unknown compression
+    RuntimeError,  # such as "encrypted"; its subclass NotImplementedError: an unknown compression
     SyntaxError,
     zipfile.BadZipFile,
     zlib.error,
@@ -145,10 +145,10 @@ _REFUSALS = (
 
 @contextlib.contextmanager
 def reading(path: pathlib.Path, remedy: str = "") -> Iterator[None]:
-    """Turns whatever goes wrong with a file's content into a `DamagedError`, with a remedy if given.
+    """Converts all errors over a file's content into a `DamagedError` that names the file and the remedy.
 
     Raises:
-      RunError: there is too little memory for a file that may be whole.
+      RunError: there is too little memory; the file may be intact.
     """
     try:
         yield
@@ -161,7 +161,7 @@ def reading(path: pathlib.Path, remedy: str = "") -> Iterator[None]:
 
 
 def damaged(path: pathlib.Path, reason: str | BaseException, remedy: str = "") -> DamagedError:
-    """Returns the error that says which file cannot be read, why, and what to do."""
+    """Makes the error that says which file cannot be read, why, and what to do."""
     if isinstance(reason, OSError):
         reason = reason.strerror or str(reason)
     text = reason if isinstance(reason, str) else short_line(reason)
@@ -174,11 +174,11 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole)  # one for all: a long file has a million lines
+_DECODER = json.JSONDecoder(parse_int=_whole)  # made once: a long file has a million lines
 
 
 def _check_depth(content: Any) -> None:
-    """Checks without recursion that lists and objects are not nested deeper than any file of ours."""
+    """Checks, without recursion, how deeply lists and objects are nested."""
     level = [content]
     for _ in range(_DEEPEST):
         containers = [each for each in level if isinstance(each, dict | list)]

@@ -1,11 +1,11 @@
-"""One grammar and one registry for what settings name: methods, graphs, compressors, models and so on.
+"""The syntax of specs, and registries of what they name: methods, graphs, compressors, models and so on.
 
     ring    torus(5, 8)    top_k(0.3)    spanning_tree(torus(2, 4))    qgm(beta=0.8)    ring+complete
     mine.py:method(beta=0.5)    package.module:Net    friends.graphml    'my (old) work/mine.py:graph'(hops=2)
 
-A spec is a Python call whose arguments are literals, words or further specs. It is read with Python's
-grammar and never evaluated; to read one imports nothing. `a + b` means alternate(a, b): graphs that take
-turns. <NAME> stands for an object of the Python program that made a run, which no setting can load.
+A spec is a Python call whose arguments are literals, names or further specs. It is parsed with Python's
+grammar and never evaluated; parsing imports nothing. `a + b` means alternate(a, b), a time-varying graph.
+<NAME> stands for an object of the Python program that made a run, which cannot be loaded from settings.
 """
 
 import ast
@@ -25,17 +25,17 @@ from typing import Any, ClassVar, NamedTuple
 from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError, did_you_mean, shown
 
-_LONGEST = 500  # settings may be somebody else's and say anything
+_LONGEST = 500  # characters; settings may come from an untrusted file
 _WORD = r"[^\W\d]\w*"
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_SIGN = r"[^\s()\[\]{},:=+<>'\"]"  # of a path that stands without quotes inside brackets
+_SIGN = r"[^\s()\[\]{},:=+<>'\"]"  # a character of an unquoted path inside brackets
 _MODULE = rf"{_WORD}(?:\.{_WORD})*:{_WORD}"
 _ENDING = r"\.(?:edges|graphml|npy|npz|csv|txt)"
-# What is no Python: FILE.py:NAME, module:NAME and the names of files.
+# What Python's grammar does not have: FILE.py:NAME, module:NAME and paths.
 _PLACE = rf"(?:[A-Za-z]:)?{_SIGN}+\.py:{_WORD}|{_MODULE}|{_SIGN}+{_ENDING}(?![\w.])"
 _TOKEN = re.compile(rf"{_STRING}|{_PLACE}")
 _INSIDE = re.compile(rf"{_WORD}|{_PLACE}")
-# Outside of brackets a path may also have blanks, and a path is whatever has a slash.
+# Outside of brackets a path may also have spaces, and any text with a slash is a path.
 _HEAD = re.compile(rf"(?:[A-Za-z]:)?[^():<>,+'\"]+\.py:{_WORD}|{_MODULE}")
 _PATH = re.compile(rf"[^()+'\"<>]*{_ENDING}|[^():+'\"<>]*/[^():+'\"<>]*")
 _OBJECT = re.compile(r"<[^<>]+>")
@@ -43,11 +43,11 @@ _HELD = "__place"
 
 
 class Name(str):
-    """A word without quotes: the name of a thing where one is expected, and a text elsewhere."""
+    """An unquoted word: a registered name where one is expected, and a string elsewhere."""
 
 
 class Spec(NamedTuple):
-    """What is called, and with which literals, words and further specs.
+    """A parsed call: the name of a factory, and its arguments, which may be specs themselves.
 
     >>> Spec("top_k", (0.3,)).with_option("biased", True)
     Spec(name='top_k', args=(0.3,), kwargs=(('biased', True),))
@@ -60,11 +60,11 @@ class Spec(NamedTuple):
     kwargs: tuple[tuple[str, Any], ...] = ()
 
     def with_option(self, name: str, value: Any) -> "Spec":
-        """The same with one option more, or with another value of it."""
+        """Returns the spec with an option added or replaced."""
         return self._replace(kwargs=tuple({**dict(self.kwargs), name: value}.items()))
 
     def renamed(self, rename: Callable[["Spec"], str]) -> "Spec":
-        """The same with other names, of the specs inside it as well."""
+        """Returns the spec with new names, also for the specs inside it."""
 
         def inside(value: Any) -> Any:
             if isinstance(value, Spec):
@@ -75,7 +75,7 @@ class Spec(NamedTuple):
         return Spec(rename(self), tuple(map(inside, self.args)), kwargs)
 
     def walk(self) -> Iterator["Spec"]:
-        """Yields the spec itself and all that it names inside."""
+        """Yields the spec itself and all specs inside it."""
         yield self
         pending = [*self.args, *(value for _, value in self.kwargs)]
         for value in pending:
@@ -98,7 +98,7 @@ class Spec(NamedTuple):
 
     @property
     def is_path(self) -> bool:
-        """Whether it is a file that is read."""
+        """Whether it is the path of a data file."""
         return bool(_PATH.fullmatch(self.name) or re.search(rf"{_ENDING}$", self.name))
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ def _call(name: str, spec: Spec, brackets: bool = False) -> str:
 
 
 def _text(value: Any) -> str:
-    """Writes a value inside brackets, where ring is a word and ring() a thing."""
+    """Formats an argument, where `ring` is a name and `ring()` a call."""
     if isinstance(value, list):
         return f"[{', '.join(map(_text, value))}]"
     if not isinstance(value, Spec):
@@ -127,7 +127,7 @@ def _text(value: Any) -> str:
 
 
 def parse(what: str, text: str) -> Spec:
-    """Reads a spec; `what` names the setting in the error."""
+    """Parses a spec; `what` names the setting in errors."""
     text = text.strip()
     if len(text) > _LONGEST:
         raise ArgumentError(f"{what} must be at most {_LONGEST} letters long, got {len(text)}")
@@ -144,12 +144,12 @@ def parse(what: str, text: str) -> Spec:
 
 
 def parse_value(what: str, text: str) -> Any:
-    """Reads one argument of a spec: a literal, a word, or a further spec."""
+    """Parses one argument of a spec: a literal, a name, or a further spec."""
     return _read(what, text.strip())
 
 
 def is_code(text: str) -> bool:
-    """Tells whether a text names something in a user's file or module; nothing is imported."""
+    """Returns whether a text has the form FILE.py:NAME or module:NAME; nothing is imported."""
     try:
         return any(each.is_code for each in parse("text", text).walk())
     except ArgumentError:
@@ -157,12 +157,12 @@ def is_code(text: str) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Tells whether a text stands for an object of the Python program that made a run."""
+    """Returns whether a text stands for an object of the Python program that made a run."""
     return bool(_OBJECT.fullmatch(text))
 
 
 def split(text: str, separator: str = ",") -> list[str]:
-    """Splits a list at its commas, but not at those inside brackets; nothing gives an empty list."""
+    """Splits a text at commas outside of brackets; an empty text gives an empty list."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -180,7 +180,7 @@ def _refusal(what: str, text: str) -> ArgumentError:
 
 
 def _object(text: str) -> Spec:
-    """Reads <NAME> or <NAME(option=value)>; what else stands there is a name as it is."""
+    """Parses <NAME> or <NAME(option=value)>; any other content is taken as a name."""
     try:
         inner = parse("object", text[1:-1])
     except ArgumentError:
@@ -203,11 +203,11 @@ def _read(what: str, text: str) -> Any:
     plain = start + _TOKEN.sub(hold, text[head.end() :] if head else text)
     unquoted = re.sub(_STRING, "", plain)
     try:
-        # Python takes fullwidth letters for plain ones: a name must be what it looks like.
+        # Python normalises fullwidth letters to ASCII; a name must be what it looks like.
         if _HELD in text or len(text) > _LONGEST or unicodedata.normalize("NFKC", unquoted) != unquoted:
             raise ValueError("no name")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's own, of what is refused below
+            warnings.simplefilter("ignore")  # Python's syntax warnings about input that is refused below
             tree = ast.parse(plain, mode="eval").body
         return _value(tree, places)
     except (SyntaxError, ValueError, TypeError, LookupError, RecursionError, MemoryError):
@@ -247,19 +247,19 @@ def _turns(node: ast.expr, places: list[str]) -> tuple[Any, ...]:
 
 
 def parameters_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Returns the parameters of a function or class by name; what is not in Python may tell none."""
+    """Returns the parameters of a function or class by name; none if it has no signature, as in C."""
     for eval_str in (True, False):
         try:
             return dict(inspect.signature(factory, eval_str=eval_str).parameters)
         except ValueError:
             break
-        except Exception:  # an annotation in quotes may name anything
+        except Exception:  # a quoted annotation may name anything
             continue
     return {}
 
 
 class Registry(MutableMapping[str, Callable[..., Any]]):
-    """Names and the places "module:name" of what makes the things; a place is imported when it is used.
+    """Factories by name, each given as "module:name" and imported when it is first used.
 
         METHODS = Registry("method", {"qgm": "saddle_jax.methods.qgm:qgm", ...}, context=("topology", ...))
         METHODS.make("qgm(beta=0.8)", topology=sj.ring(8), learning_rate=0.1)
@@ -270,13 +270,13 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         theirs = "their_package.methods:theirs"
 
     Args:
-      what: the setting that names a thing of this kind.
-      places: our names.
-      kinds: the places of the classes that a made thing is of; without one it may be anything.
-      context: the parameters that a program gives and a spec does not. A factory is given those that it has,
-        and positional arguments skip them.
-      group: the group of entry points.
-      read: the place of a function of a `user_code.Source` that makes a thing of a file.
+      what: the setting that takes these specs.
+      places: the package's own factories, "module:name" by name.
+      kinds: the classes, as "module:name", of which a result must be an instance; empty allows anything.
+      context: the parameters that the program passes and a spec cannot. A factory gets those that it has, and
+        the positional arguments of a spec skip them.
+      group: the entry-point group.
+      read: the "module:name" of a function that makes an object from a data file, a `user_code.Source`.
     """
 
     everywhere: ClassVar[dict[str, "Registry"]] = {}
@@ -293,12 +293,12 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         self.what, self.context, self.group = what, tuple(context), group
         self._ours: dict[str, Any] = dict(places)
         self._kinds, self._read = tuple(kinds), read
-        if kinds or group:  # of what a spec may name inside
+        if kinds or group:  # those that the arguments of other specs may name
             Registry.everywhere[what] = self
 
     @property
     def ours(self) -> tuple[str, ...]:
-        """The names without those of installed packages."""
+        """The package's own names."""
         return tuple(self._ours)
 
     @property
@@ -307,7 +307,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         return tuple(self._installed)
 
     def package_of(self, name: str) -> str:
-        """Names the package that registers a name, with its version."""
+        """Returns the package that registers a name, with its version."""
         found = self._installed[name].dist
         return f"{found.name} {found.version}" if found else "an unknown package"
 
@@ -338,16 +338,16 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         del self._ours[name]
 
     def parse(self, text: str | Spec, also: Collection[str] = ()) -> Spec:
-        """Reads a spec and checks its name, which may be one of `also`; imports nothing."""
+        """Parses a spec and checks that its name is registered or one of `also`; imports nothing."""
         spec = parse(self.what, text) if isinstance(text, str) else text
         if not (spec.is_code or spec.is_object or (self._read and spec.is_path) or spec.name in also):
             checks.known(self.what, spec.name, [*also, *self])
         return spec
 
     def check(self, text: str | Spec, also: Collection[str] = (), whole: bool = True) -> Spec:
-        """Reads a spec and also checks the options of what is ours; of the rest nothing is imported.
+        """Parses a spec and checks the options of the package's own factories; no other code is imported.
 
-        If it must be `whole`, it gives all options that are needed.
+        With `whole`, all required options must be present.
         """
         spec = self.parse(text, also)
         if spec.name in self._ours:
@@ -359,7 +359,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         return spec
 
     def is_ours(self, spec: Spec | str) -> bool:
-        """Tells whether all that a spec names is of this package, so that its options are known."""
+        """Returns whether all names in a spec are the package's own, so that their options are known."""
         spec = parse(self.what, spec) if isinstance(spec, str) else spec
         return not any(
             each.is_code or each.is_object or (self._read and each.is_path) or each.name in self._installed
@@ -367,7 +367,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         )
 
     def factory(self, spec: Spec | str) -> Callable[..., Any]:
-        """Returns what a spec calls; what is not ours is imported."""
+        """Imports and returns the factory that a spec names."""
         thing = self.load(spec)
         if not callable(thing):
             raise ArgumentError(f"{self.what} {spec} must be a function or a class, got {shown(thing)}")
@@ -386,11 +386,11 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         return self[spec.name]
 
     def options(self, spec: Spec | str) -> dict[str, inspect.Parameter]:
-        """Returns the parameters that a spec can give to what it calls, which is imported."""
+        """Returns the parameters of a spec's factory that the spec may set."""
         return self._own(self.factory(spec))
 
     def given(self, spec: Spec | str) -> dict[str, Any]:
-        """Returns the arguments of a spec by the names of the parameters, as they are written."""
+        """Returns the arguments of a spec by parameter name, unevaluated."""
         spec = self.parse(spec) if isinstance(spec, str) else spec
         return self._bound(spec, self.factory(spec), whole=False)
 
@@ -400,12 +400,12 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         return spec._replace(args=(), kwargs=tuple(given.items()))
 
     def leaves_open(self, spec: Spec | str, option: str) -> bool:
-        """Tells whether what a spec calls has an option that the spec does not give."""
+        """Returns whether the factory of a spec has an option that the spec does not set."""
         spec = self.parse(spec) if isinstance(spec, str) else spec
         return option in self.options(spec) and option not in self.given(spec)
 
     def arguments(self, spec: Spec) -> dict[str, Any]:
-        """Returns what `given` does, with the things made that the spec names inside."""
+        """Returns the arguments of a spec by parameter name, with the specs among them made into objects."""
         factory = self.factory(spec)
         parameters, given = parameters_of(factory), self._bound(spec, factory, whole=False)
         return {
@@ -414,10 +414,10 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         }
 
     def make(self, spec: Any, **context: Any) -> Any:
-        """Makes the thing that a spec or its text names; an object of the kind is returned as it is.
+        """Makes the object that a spec describes; an instance of the right class is returned unchanged.
 
         Raises:
-          ArgumentError: one line for a name or an option that there is not, or for a thing of another kind.
+          ArgumentError: an unknown name or option, or a result of another class.
           UserCodeError: the user's own function failed.
         """
         spec = self.parse(spec) if isinstance(spec, str) else spec
@@ -427,19 +427,19 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
             return _imported(self._read)(user_code.read(self.what, spec.name))
         thing = self.load(spec)
         if self._kinds and not isinstance(thing, type) and isinstance(thing, self._classes()):
-            self._bound(spec, lambda: None)  # which is made already and takes no options
+            self._bound(spec, lambda: None)  # an instance takes no options
             return thing
         return self.call(spec, self.factory(spec), **context)
 
     def call(self, spec: Spec, factory: Callable[..., Any], **context: Any) -> Any:
-        """Calls a factory with the arguments of a spec and with what it takes of the context."""
+        """Calls a factory with the arguments of a spec, and with those of the context that it takes."""
         parameters = parameters_of(factory)
         values = {name: value for name, value in context.items() if name in parameters}
         for name, value in self._bound(spec, factory).items():
             values[name] = self._inside(
                 parameters.get(name), value, lambda r, inner: r.make(inner, **context)
             )
-        # By name, which goes through whatever wraps a function, as far as that can be.
+        # By keyword where possible: wrappers such as partial objects pass keywords on unchanged.
         by_place = [
             each for each in parameters.values() if each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY)
         ]
@@ -458,7 +458,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         return {name: each for name, each in found.items() if name not in self.context}
 
     def _bound(self, spec: Spec, factory: Callable[..., Any], whole: bool = True) -> dict[str, Any]:
-        """Returns the arguments of a spec by parameter; one line tells what is wrong with them."""
+        """Binds the arguments of a spec to a factory's parameters, or raises an ArgumentError."""
         own = self._own(factory)
         named = [n for n, each in own.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
         takes = f"{self.what} {spec.name} takes {', '.join(named) or 'no options'}"
@@ -484,14 +484,14 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
     def _inside(
         self, parameter: inspect.Parameter | None, value: Any, use: Callable[["Registry", Spec], Any]
     ) -> Any:
-        """Makes or checks what an argument names: a call is a thing, and a word where one is expected."""
+        """Applies `use` to calls in an argument, and to names where a registered one is expected."""
         if isinstance(value, list) or (isinstance(value, tuple) and not isinstance(value, Spec)):
             return type(value)(self._inside(parameter, each, use) for each in value)
         if not isinstance(value, Spec | Name):
             return value
         every = Registry.everywhere
         registry = None
-        if parameter is not None:  # by its annotation, or by its name
+        if parameter is not None:  # by its annotation, else by its name
             annotated = (each for each in every.values() if each._takes(parameter.annotation))
             registry = next(annotated, every.get(parameter.name))
         if isinstance(value, Name):
@@ -512,14 +512,14 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         return tuple(map(_imported, self._kinds))
 
     def _takes(self, annotation: Any) -> bool:
-        """Tells whether an annotation such as `Operator | None` allows a thing of this kind."""
+        """Returns whether an annotation such as `Operator | None` allows one of this registry's classes."""
         kinds = [typing.get_origin(each) or each for each in (annotation, *typing.get_args(annotation))]
         places = {f"{getattr(each, '__module__', '')}:{getattr(each, '__qualname__', '')}" for each in kinds}
         return not places.isdisjoint(self._kinds)
 
     @functools.cached_property
     def _installed(self) -> dict[str, importlib.metadata.EntryPoint]:
-        """The entry points of the group, without those that ours or an earlier one goes before."""
+        """The entry points of the group whose names are valid and not taken already."""
         found: dict[str, importlib.metadata.EntryPoint] = {}
         for entry in importlib.metadata.entry_points(group=self.group) if self.group else ():
             reason = "is no name" if not entry.name.isidentifier() else ""

@@ -1,4 +1,4 @@
-"""What a terminal can show: its width, and lines that are drawn over; files get plain text."""
+"""What a stream can display: the width of a terminal, and whether lines can be redrawn."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ from typing import TextIO
 
 
 def is_drawable(stream: TextIO) -> bool:
-    """Tells whether a line can be drawn over on a stream: it is a terminal, and not a dumb one."""
+    """Returns whether lines of a stream can be redrawn: it is a terminal, and not a dumb one."""
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # it is closed
@@ -14,7 +14,7 @@ def is_drawable(stream: TextIO) -> bool:
 
 
 def width_of(stream: TextIO) -> int | None:
-    """Returns the number of columns of a terminal, COLUMNS if that is set; None for files and pipes."""
+    """Returns a terminal's width in columns, or COLUMNS if that is set; None for files and pipes."""
     try:
         if not stream.isatty():
             return None

@@ -1,4 +1,4 @@
-"""The words and types that every room uses.
+"""Type aliases, and the names of axes.
 
 Axes, in every docstring and comment:
 
@@ -9,9 +9,8 @@ Axes, in every docstring and comment:
 A *stacked* tree is the tree of one model (or of one batch) whose every leaf has a leading axis A. Examples
 in docstrings use `sj` for `saddle_jax`, `jnp` for `jax.numpy`, `np` for `numpy`, and `jax` and `optax`.
 
-Python cannot spell "a tree of arrays", and a tree of one model and a stacked one are the same type. So the
-aliases below say what a tree holds, every docstring says which axes its leaves have, and
-`tests/core/axes_test.py` holds the docstrings to it.
+Python's types cannot express trees of arrays, nor tell one model from a stacked tree. So the aliases below
+say what a tree holds, docstrings say which axes its leaves have, and `tests/core/axes_test.py` checks them.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,23 +26,22 @@ Params: TypeAlias = Tree  # floating-point leaves: a model's [...], stacked [A, 
 Batch: TypeAlias = Tree  # samples: one agent's [B, ...], or stacked [A, B, ...]
 ScalarOrSchedule: TypeAlias = optax.ScalarOrSchedule
 
-# What an algorithm remembers from one step to the next, a tree that its `init` makes and its step returns
-# again: a type checker sees that both mean the same one. Of a rule every leaf is [A, ...], [A, K, ...] or a
-# scalar, which `Method.init` checks.
+# The state that an algorithm's `init` returns, and that its step takes and returns. The leaves of a rule's
+# state are [A, ...], [A, K, ...] or scalars, which `Method.init` checks.
 State = TypeVar("State")
 
-# The user's function: the loss of ONE agent on its own batch, without an agent axis. It returns a scalar, or
+# The user's loss function of ONE agent on its own batch, without an agent axis. It returns a scalar, or
 # (scalar, aux) with any tree of arrays as aux.
 LossFn: TypeAlias = Callable[[Params, Batch], Any]
 
 
 @runtime_checkable
 class Operator(Protocol):
-    """An operator Q compresses one tensor; `sj.Compressor` is the base class of all of ours."""
+    """A compression operator Q of one tensor; `sj.Compressor` is the base class of the package's own."""
 
     @property
     def stochastic(self) -> bool:
-        """Whether the operator draws random numbers, and so needs a key."""
+        """Whether the operator draws random numbers, for which it needs a key."""
 
     def compress(self, x: Array, key: Key | None = None) -> Array:
         """Returns Q(x), of the shape and dtype of x."""

@@ -1,7 +1,8 @@
-"""A user's own code: files FILE.py and modules, imported by place, hashed and copied with what they import.
+"""User code: files and modules that settings name, imported, hashed and copied with what they import.
 
-A file is run once for each of its versions, under a module's name of its own. What is used, hashed and copied
-are the same bytes. Settings may be somebody else's: only what a file or a package defines itself can be had.
+Each version of a file is executed once, as a module of its own. The same bytes are executed, hashed and
+copied. Settings may come from an untrusted file: only names that a file or package itself defines can be
+loaded.
 """
 
 import ast
@@ -27,29 +28,29 @@ from saddle_jax.base.errors import one_line, short_line
 
 _T = TypeVar("_T")
 
-_LARGEST = 64 * 2**20  # bytes: a copy of it is kept with every run
-_OURS = "saddle_jax"  # may lie beside a user's file, too
+_LARGEST = 64 * 2**20  # bytes of a file, which is copied into the folder of every run
+_OURS = "saddle_jax"  # a folder of this name may lie beside a user's file
 
 _read: contextvars.ContextVar[dict[str, "Source"] | None] = contextvars.ContextVar("read", default=None)
-_modules: dict[str, types.ModuleType] = {}  # files that were run, by the names of their modules
-_defined: dict[str, frozenset[str]] = {}  # by the same names, what each of these files defines itself
-_imported: dict[str, str] = {}  # the hashes of files beside them that were imported, by module
+_modules: dict[str, types.ModuleType] = {}  # executed files by module name
+_defined: dict[str, frozenset[str]] = {}  # by module name, the names that the file itself defines
+_imported: dict[str, str] = {}  # hashes of their imported sibling files by module name
 
 
 class UserCodeError(ArgumentError):
-    """A user's own code failed, as it was imported or called; `trace` is its traceback, without ours."""
+    """User code failed when it was imported or called; `trace` is its traceback without our frames."""
 
     def __init__(self, message: str, trace: str):
         super().__init__(message)
         self.trace = trace
 
 
-# ---- files, read once ----
+# ---- reading files ----
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file as it was when it was read."""
+    """A file's path and the content that was read."""
 
     path: pathlib.Path
     sha256: str
@@ -57,13 +58,13 @@ class Source:
 
     @property
     def copy_name(self) -> str:
-        """The name of a copy of it, which tells two files of one name apart."""
+        """The name of a copy in a run's folder, distinct for two files of the same name."""
         return f"{self.sha256[:12]}-{self.path.name}"
 
 
 @contextlib.contextmanager
 def reading_once() -> Iterator[None]:
-    """Lets each file be read once inside: a run that is being built does not see a file change."""
+    """Reads each file only once within the context, so that a run never sees two versions of a file."""
     if _read.get() is not None:
         yield
         return
@@ -75,13 +76,13 @@ def reading_once() -> Iterator[None]:
 
 
 def read(what: str, name: str | os.PathLike[str]) -> Source:
-    """Reads a file that a user named; `what` is the setting that names it."""
+    """Reads a file that the setting `what` names."""
     path = pathlib.Path(name)
     place = os.path.realpath(path)
     known = _read.get()
     if known is not None and place in known:
         return dataclasses.replace(known[place], path=path)
-    if not os.path.isfile(path):  # a pipe would be waited for
+    if not os.path.isfile(path):  # reading a pipe could block
         raise ArgumentError(f"{what} must name a file that exists, got {str(name)!r}")
     try:
         with open(path, "rb") as file:
@@ -105,14 +106,14 @@ def read(what: str, name: str | os.PathLike[str]) -> Source:
 
 
 def load(what: str, place: str) -> Any:
-    """Imports FILE.py:NAME or module:NAME and returns it, without calling it; `what` names the setting.
+    """Imports and returns FILE.py:NAME or module:NAME, without calling it; `what` names the setting.
 
-    Settings may be somebody else's: so that they cannot have `run` called of a file that says `from
-    subprocess import run`, only what is defined there can be had.
+    Settings may come from an untrusted file, so only names that are defined there can be loaded: not `run`
+    from a file with `from subprocess import run`.
 
     Raises:
       ArgumentError: there is no such name, or it is not defined there.
-      UserCodeError: it failed as it was imported.
+      UserCodeError: the import raised an error.
     """
     file, name = _parts(place)
     module = _module(what, place)
@@ -132,7 +133,7 @@ def load(what: str, place: str) -> Any:
 
 
 def source(what: str, place: str) -> Source:
-    """Returns the file of FILE.py:NAME or module:NAME; only the packages around a module are imported."""
+    """Reads the file of FILE.py:NAME or module:NAME; only the parent packages of a module are imported."""
     file, _ = _parts(place)
     if file.endswith(".py"):
         return read(what, file)
@@ -146,7 +147,7 @@ def source(what: str, place: str) -> Source:
 
 @contextlib.contextmanager
 def failing_as(line: str) -> Iterator[None]:
-    """Turns what a user's own program raises into a UserCodeError; what it refuses itself stays one line."""
+    """Converts errors raised by user code into a UserCodeError, except an ArgumentError."""
     try:
         yield
     except ArgumentError:
@@ -157,9 +158,9 @@ def failing_as(line: str) -> Iterator[None]:
 
 
 def run_file(found: Source) -> types.ModuleType:
-    """Runs a Python file as a module of its own, once, and returns the module; what it raises passes through.
+    """Executes a Python file once as a module of its own, and returns the module; its errors propagate.
 
-    It is run again after a change of its own or of a file beside it that it imports.
+    It is executed again after it or a sibling file that it imports has changed.
     """
     place = os.path.realpath(found.path)
     beside = siblings("import", found)
@@ -185,7 +186,7 @@ def run_file(found: Source) -> types.ModuleType:
 
 @contextlib.contextmanager
 def folder_on_path(path: pathlib.Path) -> Iterator[None]:
-    """Lets the folder of a file be searched first for what is imported inside."""
+    """Puts the folder of a file first on the import path within the context."""
     folder = os.path.dirname(os.path.realpath(path))
     sys.path.insert(0, folder)
     try:
@@ -196,17 +197,17 @@ def folder_on_path(path: pathlib.Path) -> Iterator[None]:
 
 
 def _names_defined(found: Source) -> frozenset[str]:
-    """Returns the names that a file binds by itself, and never by an import."""
+    """Returns the names that a file defines, and never imports."""
     text = importlib.util.decode_source(found.content)
     symbols = symtable.symtable(text, str(found.path), "exec").get_symbols()
     return frozenset(each.get_name() for each in symbols if each.is_assigned() and not each.is_imported())
 
 
 def _is_defined_in(module: types.ModuleType, name: str, thing: Any) -> bool:
-    """Tells whether a name of a module is the module's own, of what can be called by its code as well.
+    """Returns whether a module itself defines a name, and for a callable also the code behind it.
 
-    An assignment may give another name to what is imported. A package may offer what its modules define. What
-    has been made already and has `apply`, such as a flax module, is not called with options.
+    The latter excludes assignments such as `mine = subprocess.run`. A package may re-export what its modules
+    define. Instances with `apply`, such as flax modules, are allowed, because they are not called.
     """
     if name not in _defined.get(module.__name__, (name,)):
         return False
@@ -233,7 +234,7 @@ def _module(what: str, place: str) -> types.ModuleType:
 
 
 def _found(what: str, place: str, find: Callable[[str], _T]) -> _T:
-    """Calls a function of importlib for a module; says in one line if there is no such module."""
+    """Calls a function of importlib; an ArgumentError says if there is no such module."""
     module, _ = _parts(place)
     try:
         with failing_as(f"{what} {place} cannot be imported"):
@@ -246,7 +247,7 @@ def _found(what: str, place: str, find: Callable[[str], _T]) -> _T:
 
 
 def _no_module(what: str, place: str) -> str:
-    """Says that there is no such module, and if it is a file here, where modules are not searched."""
+    """Writes the message for a missing module, with a hint if the current folder has a file of that name."""
     module, name = _parts(place)
     file = module.replace(".", "/") + ".py"
     nearby = f"; for the file that is here use {file}:{name}" if os.path.isfile(file) else ""
@@ -254,7 +255,7 @@ def _no_module(what: str, place: str) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """Returns a traceback as Python prints it, without the frames of importing and our own."""
+    """Formats a traceback without the frames of importlib and of this package."""
     found = traceback.TracebackException.from_exception(error)
     ours = (os.path.dirname(__file__), importlib.__file__, "<frozen importlib._bootstrap")
     rest = [frame for frame in found.stack if not frame.filename.startswith(ours)]
@@ -263,13 +264,13 @@ def _trace(error: BaseException) -> str:
     return "".join(lines if rest else [line for line in lines if not line.startswith("Traceback ")])
 
 
-# ---- the files beside a user's file that it imports: a change of theirs is a change of its own ----
+# ---- sibling files that a user's file imports: they count as part of it ----
 
 
 def siblings(what: str, found: Source) -> dict[str, Source]:
-    """Returns the files in the same folder that a Python file imports, and those that they import, by module.
+    """Returns the files in the same folder that a Python file imports, directly or not, by module name.
 
-    They are read off the files' text: nothing is imported.
+    Imports are found by parsing the files: nothing is imported.
     """
     folder = pathlib.Path(os.path.realpath(found.path)).parent
     known: dict[str, Source] = {}
@@ -284,7 +285,7 @@ def siblings(what: str, found: Source) -> dict[str, Source]:
 
 
 def _prepare(found: Source, beside: dict[str, Source]) -> None:
-    """Makes sure that a file which is about to be run gets its own siblings, as they are now."""
+    """Removes stale sibling modules, so that a file about to be executed imports their current versions."""
     for name, sibling in beside.items():
         if name in sys.modules:
             place = getattr(sys.modules[name], "__file__", None)
@@ -299,13 +300,13 @@ def _prepare(found: Source, beside: dict[str, Source]) -> None:
 
 
 def _imports(content: bytes) -> Iterator[str]:
-    """Yields what a file may import, with the packages around it: a.b gives a and a.b."""
+    """Yields the modules that a file may import, with their parent packages: a.b gives a and a.b."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python tells them when the file is run
+            warnings.simplefilter("ignore")  # they are shown when the file is executed
             tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # so does it these
+        return  # so is a syntax error
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             full = [alias.name for alias in node.names]

@@ -1,1 +1,1 @@
-"""The saddle command: verb.py declares what a verb is, and each other file has the verbs of a theme."""
+"""The saddle command: verb.py defines verbs, and each other file has the verbs of one topic."""

@@ -1,8 +1,8 @@
-"""The saddle command: what stands before a verb, such as --help, and the verbs."""
+"""The entry point of the saddle command: its own options, such as --help, and dispatch to the verbs."""
 
 from collections.abc import Sequence
 
-# Nothing that takes time is imported here: until `start` listens, Python answers Ctrl-C with a traceback.
+# No slow imports here: before `start` handles Ctrl-C, Python would answer it with a traceback.
 from saddle_jax.cli import process
 from saddle_jax.version import __version__
 
@@ -46,7 +46,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _devices(words: Sequence[str]) -> int:
-    """Returns how many devices the verb needs; 0 where no verb runs, and JAX need not be imported."""
+    """Returns the number of devices that the verb needs; 0 if no verb runs, which needs no JAX."""
     from saddle_jax.cli.verb import load
 
     if {"-h", "--help"} & {*words}:
@@ -55,7 +55,7 @@ def _devices(words: Sequence[str]) -> int:
 
 
 def run() -> None:
-    """Starts the console script."""
+    """The console script."""
     process.start(main, _devices)
 
 

@@ -70,7 +70,7 @@ def measure(
     epochs: Sequence[str] = ("all",),
     agents: Sequence[str] = ("none",),
 ) -> list[Any]:
-    """Measures the sharpness that is missing of runs, and returns what is known of each."""
+    """Measures the sharpness of runs where it is missing, and returns all measurements."""
     from saddle_jax.analysis.sharpness import measure_missing, measured_stages, open_runs, targets_of
     from saddle_jax.report.sharpness import sharp_runs
     from saddle_jax.runs.run_folder import same_problem
@@ -131,7 +131,7 @@ def draw_landscape(
     code: Sequence[str] = (),
     picture: str = "png",
 ) -> list[pathlib.Path]:
-    """Computes the losses of runs at the places x along two directions; returns the files it writes."""
+    """Computes the losses of runs at coordinates x along two directions; returns the files written."""
     from saddle_jax.analysis.landscape import open_runs, surfaces, trial_in
     from saddle_jax.report.landscape import save_numbers, write_all
     from saddle_jax.runs.run_folder import all_ended, same_problem
@@ -141,7 +141,7 @@ def draw_landscape(
     same_problem(workdirs)
     all_ended(workdirs)
     runs = open_runs(workdirs, data_dir, screen, code, trial)
-    folder.mkdir(parents=True, exist_ok=True)  # before the long computation, not after it
+    folder.mkdir(parents=True, exist_ok=True)  # fails before the long computation, not after it
     losses = surfaces(names, runs, x, scan, screen)
     files = write_all(x, losses, names, folder, picture)
     for workdir, name, loss in zip(workdirs, names, losses, strict=True):

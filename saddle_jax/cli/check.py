@@ -1,4 +1,4 @@
-"""Verbs for what is your own, and for this installation: check and new."""
+"""Verbs for your own code and for the installation: check and new."""
 
 import pathlib
 
@@ -19,10 +19,10 @@ from saddle_jax.cli.verb import Output, integer, passing, refuse, text, verb
     text("model", "", "What a loss is tried with (default: the dataset's)."),
     text("data_dir", None, "Folder of prepared datasets (default: TFDS_DATA_DIR, or ~/tensorflow_datasets)."),
     example="check mine.py:method",
-    devices=4,  # it compares devices with each other
+    devices=4,  # it compares results on several devices
 )
 def check(options: flags.FlagValues, out: Output, thing: str = "") -> int:
-    """Test which invariants hold for something of your own; without it, whether everything works here."""
+    """Test the invariants of your own method, model and so on; without a name, test the installation."""
     if not thing:
         refuse(options, ("kind", "agents", "dataset", "model"), "be given with a THING to check")
         return _installation(options, out)
@@ -50,7 +50,7 @@ def check(options: flags.FlagValues, out: Output, thing: str = "") -> int:
 
 
 def _installation(options: flags.FlagValues, out: Output) -> int:
-    """Prints what works here, what is missing and how to install it; 2 if something is broken."""
+    """Prints what works, what is missing and how to install it; returns 2 if something is broken."""
     from saddle_jax.report.health import examine
 
     found = examine(BY_EXTRA, options.data_dir)
@@ -69,7 +69,7 @@ def _installation(options: flags.FlagValues, out: Output) -> int:
 
 @verb("Data, and your own", "KIND", "NAME", text("folder", ".", "Where the two files are written."))
 def new(options: flags.FlagValues, out: Output, kind: str, name: str) -> None:
-    """Write a file to begin with, and a test, for a method, model, dataset and so on."""
+    """Write a template and a test for your own method, model, dataset and so on."""
     from saddle_jax.testing import scaffold
 
     folder = pathlib.Path(options.folder)

@@ -1,4 +1,4 @@
-"""Completion in shells: a short script asks `saddle __complete WORDS`, which imports no JAX."""
+"""Shell completion: a short script calls `saddle __complete WORDS`, which does not import JAX."""
 
 import importlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import verb as verbs
 
-# Where the names are that a setting may have.
+# The registries with the values of settings.
 _NAMES = {
     "method": "saddle_jax.methods:METHODS",
     "gradient": "saddle_jax.sam:GRADIENTS",
@@ -19,7 +19,7 @@ _NAMES = {
     "dataset": "saddle_jax.data.sources:KNOWN",
     "schedule": "saddle_jax.settings.config:SCHEDULES",
 }
-# The script of a shell hands over the words before the cursor. bash takes = for a word of its own.
+# The scripts pass the words before the cursor. bash splits words at =.
 _SCRIPTS = {
     "bash": """\
 # Completion of saddle for bash: source this, or put it where bash looks for completions.
@@ -49,19 +49,19 @@ complete -c saddle -a '(saddle __complete (commandline -opc)[2..-1] (commandline
 
 
 def script(shell: str) -> str:
-    """Returns the script for a shell."""
+    """Returns the completion script for a shell."""
     checks.known("completion", shell, _SCRIPTS)
     return _SCRIPTS[shell]
 
 
 def names_of_setting(name: str) -> list[str]:
-    """Lists the names that a setting may have, or nothing where it is a number or free text."""
+    """Lists the possible values of a setting; empty for numbers and free text."""
     module, _, table = _NAMES.get(name, "").partition(":")
     return [*getattr(importlib.import_module(module), table)] if module else []
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """Returns what the last of these words may become; the others stand before it."""
+    """Returns the completions of the last of these words."""
     before, current = list(words[:-1]), words[-1] if words else ""
     splits = current == "=" or before[-1:] == ["="]  # as bash does
     if splits:
@@ -85,7 +85,7 @@ def complete(words: Sequence[str]) -> list[str]:
 
 
 def _values(verb: verbs.Verb, name: str) -> list[str]:
-    """Lists the values that an option of a verb may have, as far as they have names."""
+    """Lists the named values of a verb's option."""
     own = verb.flag_values(whole=False)
     parser = own[name].parser if name in own else None
     if isinstance(parser, flags.EnumParser):

@@ -1,4 +1,4 @@
-"""Verbs of datasets: which there are, what is in them, how they are divided between agents."""
+"""Verbs of datasets: list, prepare, show and partition."""
 
 from absl import flags
 
@@ -13,7 +13,7 @@ _DATA_DIR = text(
 
 @verb(_THEME, _DATA_DIR)
 def data_list(options: flags.FlagValues, out: Output) -> None:
-    """List the datasets and whether they are here."""
+    """List the datasets and whether they are prepared."""
     from saddle_jax.data import prepared, sources
 
     folder = prepared.data_dir_or_default(options.data_dir)

@@ -1,4 +1,4 @@
-"""Verbs that look at runs and at what there is: list, evaluate, export, methods."""
+"""Verbs that inspect runs and methods: list, evaluate, export, methods."""
 
 import dataclasses
 import pathlib
@@ -67,7 +67,7 @@ def list_(options: flags.FlagValues, out: Output, *names: str) -> None:
 
 
 def _best(options: flags.FlagValues, out: Output, folders: Sequence[pathlib.Path]) -> None:
-    """Prints the best setting of each group of runs, and whether the grid was wide enough."""
+    """Prints the best settings of each group of runs, and whether the grid was wide enough."""
     from saddle_jax.report import best
     from saddle_jax.report.tables import in_form
     from saddle_jax.runs.run_folder import folders_below
@@ -230,7 +230,7 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
 
 
 def _of_each(facts: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
-    """Returns the facts of all; what a package fails to give is told and left out."""
+    """Returns the facts of all methods; those of installed packages that fail are left out with a warning."""
     found = []
     for name in names:
         try:
@@ -241,5 +241,5 @@ def _of_each(facts: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
 
 
 def _warn(text: str) -> None:
-    """Prints a line about what had to be passed over."""
+    """Prints a warning."""
     print(f"saddle: {text}", file=sys.stderr)

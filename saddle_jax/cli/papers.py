@@ -1,4 +1,4 @@
-"""Verbs of the paper: demo, reproduce, and what of it can be computed without runs, costs and theory."""
+"""Verbs of the paper: demo, reproduce, and its costs and theory."""
 
 import contextlib
 import dataclasses
@@ -163,7 +163,7 @@ def _list_all(out: Output) -> int:
 
 
 def _place(options: flags.FlagValues) -> tuple[Any, pathlib.Path]:
-    """Returns the scale and the folder that the options name; a plan alone may be one of nothing made yet."""
+    """Returns the scale and the folder from the options; with --plan the folder need not exist."""
     from saddle_jax.papers.common import SCALES
 
     if options.scale not in SCALES:
@@ -174,7 +174,7 @@ def _place(options: flags.FlagValues) -> tuple[Any, pathlib.Path]:
 
 
 def _interpretations(options: flags.FlagValues) -> dict[str, Any]:
-    """Returns how the options interpret what the paper leaves open."""
+    """Returns the interpretations of the paper that the options select."""
     biased = {} if options.biased is None else {"biased": options.biased}
     return given_settings(options, own=("seeds", "data_dir")) | biased
 
@@ -182,7 +182,7 @@ def _interpretations(options: flags.FlagValues) -> dict[str, Any]:
 def _make_runs(
     options: flags.FlagValues, out: Output, table: str, entries: Sequence[Any], seeds: int
 ) -> tuple[list[Any], int]:
-    """Plans and, without --plan, runs what is missing; returns the runs, and the exit status so far."""
+    """Plans the missing runs and, without --plan, trains them; returns all runs and the exit status."""
     from saddle_jax.papers import runs as plan
     from saddle_jax.papers.saddle.experiments import EXPERIMENTS
 
@@ -208,7 +208,7 @@ def _make_runs(
 
 
 def _show_plan(out: Output, missing: Sequence[Any], alone: bool) -> None:
-    """Prints what is left to run and about how long it takes; as JSON only where the plan stands alone."""
+    """Prints the remaining runs and their estimated time; as JSON only if nothing else is printed."""
     from saddle_jax.papers.runs import HOW, duration, plan_rows, remaining
 
     with doing("counting what the runs compute and send ..."):
@@ -227,7 +227,7 @@ def _show_plan(out: Output, missing: Sequence[Any], alone: bool) -> None:
 
 
 def _show_results(out: Output, found: Any, folder: pathlib.Path) -> None:
-    """Prints the paper's table beside ours, and the differences."""
+    """Prints the paper's table beside ours with the differences."""
     from saddle_jax.report.tables import as_records
 
     texts = ("dataset", "graph", "method", "compressor", "scale")
@@ -250,7 +250,7 @@ def _show_results(out: Output, found: Any, folder: pathlib.Path) -> None:
 
 
 def _figure(options: flags.FlagValues) -> int:
-    """Makes the runs behind a figure, then calls the verbs that draw it."""
+    """Trains the runs of a figure, then calls the verbs that draw it."""
     from saddle_jax.papers.runs import written
     from saddle_jax.papers.saddle import figures
     from saddle_jax.runs.run_name import safe
@@ -286,7 +286,7 @@ def _figure(options: flags.FlagValues) -> int:
 
 
 def _claims(options: flags.FlagValues, out: Output) -> int:
-    """Prints the claims of the text; with --workdir also what the runs there say, and writes both."""
+    """Prints the paper's claims; with --workdir also our values from the runs there, and writes both."""
     from saddle_jax.papers.evidence import claim_rows, means_below
     from saddle_jax.papers.saddle.claims import CLAIMS
     from saddle_jax.papers.saddle.costs import ratio_rows
@@ -309,7 +309,7 @@ def _claims(options: flags.FlagValues, out: Output) -> int:
 
 
 def _evidence(options: flags.FlagValues, out: Output) -> int:
-    """Prints what the runs below --workdir say of each statement, and writes table and picture."""
+    """Tests each statement on the runs below --workdir; prints a table, and writes it with a picture."""
     from saddle_jax.papers import evidence
     from saddle_jax.papers.saddle.claims import STATEMENTS
     from saddle_jax.papers.saddle.experiments import PAPER
@@ -427,7 +427,7 @@ def _theory_of_run(name: str, options: flags.FlagValues, out: Output) -> dict[st
 def _theory_of_constants(
     folder: pathlib.Path | None, options: flags.FlagValues, out: Output
 ) -> dict[str, Any]:
-    """Evaluates the bound; with --testbed also runs the real method at this setting, and over n."""
+    """Evaluates the bound; with --testbed also runs the method with these constants, and over n."""
     from saddle_jax.papers.saddle.theory import bound, testbed, texts
     from saddle_jax.settings.config import Config, build_topology
 
@@ -449,7 +449,7 @@ def _theory_of_constants(
 
 
 def _corollary(folder: pathlib.Path | None, out: Output) -> dict[str, Any]:
-    """Measures the corollary's slopes by graph and momentum, and draws them."""
+    """Measures and draws the corollary's slopes by graph and momentum."""
     from saddle_jax.papers.saddle.theory import testbed, texts
 
     out.note("Q-SADDLe on quadratics under the corollary's schedule, whose slopes are -1/2")

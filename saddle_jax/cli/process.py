@@ -1,4 +1,4 @@
-"""The process around a verb: standard streams, JAX's environment, and how mistakes are told."""
+"""The process of a verb: standard streams, JAX's environment, and error messages."""
 
 import contextlib
 import errno
@@ -14,18 +14,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-# Nothing that takes time is imported here: until `start` listens, Python answers Ctrl-C with a traceback.
+# No slow imports here: before `start` handles Ctrl-C, Python would answer it with a traceback.
 import saddle_jax.training.signals as interruption
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, one_line, printable
 from saddle_jax.base.statuses import BUG, MISTAKE, status_of
 
-# When the command began. The process has had something to do before: to start Python, and to import JAX.
+# When the command began, including the time to start Python and to import JAX.
 began = time.perf_counter() - time.process_time()
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-_LONGEST = 2_000  # letters of a line about a mistake
-# What the extras bring and `pip install saddle_jax` does not, by the names of modules.
+_LONGEST = 2_000  # characters of an error message
+# The modules that only optional extras install.
 BY_EXTRA = {
     "train": (
         "flax",
@@ -43,14 +43,14 @@ OPTIONAL = {name for names in BY_EXTRA.values() for name in names}
 
 
 def require(*modules: str) -> None:
-    """Raises ModuleNotFoundError for a missing module now, before hours of training, not at their end."""
+    """Raises ModuleNotFoundError for a missing module now instead of after hours of training."""
     for name in modules:
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def start(main: Callable[[Sequence[str]], int], devices: Callable[[Sequence[str]], int]) -> None:
-    """Runs a command: listens for Ctrl-C, sets up JAX where the words need devices, and ends the process."""
+    """Runs a command: handles Ctrl-C, sets up JAX if the verb needs devices, and ends the process."""
     mend_streams()
     silence_libraries()
     interruption.listen()
@@ -71,27 +71,27 @@ def start(main: Callable[[Sequence[str]], int], devices: Callable[[Sequence[str]
 
 
 def guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
-    """Runs a verb; returns its exit status, or that of its mistake, which is reported in one line."""
+    """Runs a verb and returns its exit status; expected errors are printed in one line."""
     try:
         status = run(words)
-        sys.stdout.flush()  # where it can still be told that this is impossible
+        sys.stdout.flush()  # while an error can still be reported
         return status
-    except BrokenPipeError:  # whoever read us, such as head, has read enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         drop_output()
         return 141
     except KeyboardInterrupt:
         return _tell_interrupted()
     except Exception as error:
-        if interruption.is_raised():  # it is what a library made of the interruption
+        if interruption.is_raised():  # a library converted the interrupt
             return _tell_interrupted()
         return tell(error, " ".join(words[:1]))
 
 
-# Mistakes.
+# Error messages.
 
 
 def tell(error: Exception, verb: str = "") -> int:
-    """Prints a mistake in one line; returns its exit status. A bug is raised again."""
+    """Prints an expected error in one line and returns its exit status; raises all others again."""
     if isinstance(error, RunError | ArgumentError):
         told = str(error)
     elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
@@ -101,42 +101,42 @@ def tell(error: Exception, verb: str = "") -> int:
     elif not (told := unusable_devices() or ""):
         raise error
     told = printable(told)
-    if len(told) > _LONGEST:  # what was given may be a whole file
+    if len(told) > _LONGEST:  # the value may be a whole file
         told = f"{told[: _LONGEST // 2]} ... {told[-_LONGEST // 4 :]}"
-    # Of a program of the user's own that failed, its traceback follows.
+    # Errors in user code are followed by their traceback.
     print(f"saddle: {told}\n{getattr(error, 'trace', '')}", end="", file=sys.stderr, flush=True)
     return status_of(error)
 
 
 def _told(error: OSError) -> str:
-    """Returns what the system says of a file, with the file's name where it says it."""
+    """Formats an OSError with the names of its files."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    if not names and error.errno in DISK:  # all other files are named
+    if not names and error.errno in DISK:  # errors without a file name
         names = ["standard output"]
         drop_output()
     return ": ".join([*names[:1], error.strerror or str(error)])
 
 
 def _tell_interrupted() -> int:
-    """Tells that the command was interrupted; returns the exit status of that."""
+    """Prints that the command was interrupted and returns its exit status."""
     interruption.tell("saddle: interrupted")
     return interruption.STATUS
 
 
-# Standard output and error: closed, full, or unable to spell what is printed.
+# Standard output and error may be closed, full, or unable to encode the text.
 
 
 def drop_output() -> None:
-    """Lets what is still to be printed go nowhere, lest Python complain about it as it ends."""
+    """Discards pending output, so that Python does not report an error at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def silence_libraries() -> None:
-    """Keeps what libraries warn programmers of, such as matplotlib of odd numbers, from standard error.
+    """Hides warnings of libraries that are meant for programmers.
 
-    Python's own option -W, or PYTHONWARNINGS, shows it. Our own warnings begin with the package's name; each
-    is reported once, in one line. Python would tell it again whenever a library has touched the filters.
+    Python's option -W, or PYTHONWARNINGS, shows them. Our own warnings begin with the package's name and are
+    printed once, in one line; Python would repeat them whenever a library has changed the filters.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
@@ -150,12 +150,12 @@ def _tell_once(warning: str) -> None:
 
 
 def mend_streams() -> None:
-    """Opens standard streams that are closed, and lets them spell out what their encoding does not have."""
-    for number in (0, 1, 2):  # first of all: the next file that is opened would be taken for the stream
+    """Opens closed standard streams, and makes them escape characters that their encoding does not have."""
+    for number in (0, 1, 2):  # first of all, because the next opened file would get the stream's descriptor
         with contextlib.suppress(OSError):
             os.fstat(number)
             continue
-        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the shell
@@ -164,11 +164,11 @@ def mend_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-# What the environment asks of JAX and JAX cannot do.
+# Environment variables that JAX cannot satisfy.
 
 
 def _set_up(devices: int) -> None:
-    """Imports JAX, sets up memory, cores and cache; a ValueError is what the environment cannot say."""
+    """Imports JAX and sets up memory, cores and cache; a ValueError for invalid environment variables."""
     import_jax()
 
     from saddle_jax.devices.compilations import keep_compiled
@@ -180,10 +180,10 @@ def _set_up(devices: int) -> None:
 
 
 def import_jax() -> ModuleType:
-    """Imports JAX, which reads its variables of the environment as it is imported.
+    """Imports JAX, which reads its environment variables on import.
 
     Raises:
-      ValueError: it, or XLA, does not understand one of them; the message says which.
+      ValueError: JAX or XLA does not accept one of them; the message says which.
     """
     try:
         import jax
@@ -197,9 +197,9 @@ def import_jax() -> ModuleType:
 
 
 def _check_xla_flags() -> None:
-    """Lets a child read XLA_FLAGS first: XLA ends the process where it does not understand them.
+    """Tests XLA_FLAGS in a child process, because XLA aborts the process if they are invalid.
 
-    It ends it with status 1, which is that of a run that diverged.
+    It exits with status 1, which means a diverged run here.
     """
     from jaxlib import xla_client
 
@@ -208,25 +208,25 @@ def _check_xla_flags() -> None:
     if child == 0:
         try:
             os.dup2(writer, 2)
-            xla_client.CompileOptions()  # reads them
+            xla_client.CompileOptions()  # parses XLA_FLAGS
         finally:
             os._exit(0)
     os.close(writer)
     with open(reader, errors="replace") as pipe:
         told = pipe.read()
     _, status = os.waitpid(child, 0)
-    # The first line says what is wrong, after letters, time and place; all flags that there are may follow.
+    # The first line has the error after a log prefix; a list of all flags may follow.
     if status and (reason := re.search(r"^[EF]\d{4} .*?\] (.*)", told, re.MULTILINE)):
         raise ValueError(f"XLA cannot use XLA_FLAGS of the environment: {one_line(ValueError(reason[1]))}")
 
 
 def unusable_devices() -> str | None:
-    """Says that JAX has no devices to compute on, which any error may come from; None if it has some."""
+    """Returns a message if JAX has no devices, which may cause any error; None if it has some."""
     if "jax" not in sys.modules:
         return None
     try:
         sys.modules["jax"].devices()
-    except Exception as reason:  # JAX asserts where it finds nothing that JAX_PLATFORMS names
+    except Exception as reason:  # JAX may fail an assertion if no platform in JAX_PLATFORMS is found
         platforms = os.environ.get("JAX_PLATFORMS")
         asked = f"which JAX_PLATFORMS={platforms} asks for" if platforms else "of this machine"
         why = one_line(reason) if str(reason) else "there are none"

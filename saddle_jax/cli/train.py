@@ -1,4 +1,4 @@
-"""Verbs that train: train, compare, settings; and how several runs are made one after the other."""
+"""Verbs that train: train, compare and settings; and running several trainings one after another."""
 
 import dataclasses
 import os
@@ -34,7 +34,7 @@ from saddle_jax.cli.verb import (
 )
 from saddle_jax.training import signals
 
-# bin/saddle runs another Python in its place and says here how it was called.
+# bin/saddle replaces itself by Python, and passes its own name in this variable.
 VARIABLE = "SADDLE_COMMAND"
 
 
@@ -54,7 +54,7 @@ VARIABLE = "SADDLE_COMMAND"
     example="train --method=qgm --learning_rate=0.1 --seeds=0,1,2",
 )
 def train(options: flags.FlagValues, out: Output) -> int:
-    """Train one run, or several at once with --seeds and --sweep; --plan tells first whether it fits."""
+    """Train one run, or several at once with --seeds and --sweep; --plan first checks whether it fits."""
     from saddle_jax.settings.config import Config
 
     settings = file_settings(options).to_json() | given_settings(options)
@@ -64,13 +64,13 @@ def train(options: flags.FlagValues, out: Output) -> int:
         return _plan(Config(**settings), options.target, out)
     refuse(options, ("target",), "be given with --plan: a run is trained on the devices that are here")
     if not settings["sweep"]:
-        Config(**settings)  # a mistake is told before other processes are waited for
+        Config(**settings)  # errors are reported before waiting for other processes
 
     from saddle_jax.devices import hosts
 
     timeouts = {"timeout": options.join_timeout, "heartbeat_timeout": options.heartbeat_timeout}
     hosts.join(options.coordinator, options.processes, options.process, **timeouts)
-    return _train(settings, options, out)  # not before the processes have joined: it starts JAX's backends
+    return _train(settings, options, out)  # after joining: it starts JAX's backends
 
 
 def _train(settings: dict[str, Any], options: flags.FlagValues, out: Output) -> int:
@@ -100,13 +100,13 @@ def _train(settings: dict[str, Any], options: flags.FlagValues, out: Output) -> 
 
 
 def _plan(config: Any, target: str, out: Output) -> int:
-    """Prints what a run takes on devices that need not be here; the status is 2 if too much."""
+    """Prints what a run needs on some devices, present or not; returns 2 if it does not fit."""
     import jax
 
     from saddle_jax.planning import targets
 
     if targets.check(target) != targets.HERE:
-        # Before anything asks JAX for devices: it would look for those that programs are compiled for.
+        # Before JAX initialises its backends, which would look for the target's devices.
         jax.config.update("jax_platforms", "cpu")
 
     from saddle_jax.planning.forecast import forecast, forecast_lines, forecast_rows
@@ -122,7 +122,7 @@ def _plan(config: Any, target: str, out: Output) -> int:
 
 
 def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
-    """Runs what is missing of a sweep, resumes what was interrupted, and goes on past what cannot be."""
+    """Trains the missing runs of a sweep, resumes interrupted ones, and continues after failures."""
     from saddle_jax.devices import hosts
     from saddle_jax.report.best import sweep_rows
     from saddle_jax.report.figures import plot_curves
@@ -144,7 +144,7 @@ def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
     return status or (MISTAKE if found.refused else 0)
 
 
-# The lists that a comparison is a grid of: the setting that each varies, its default, its meaning.
+# The options that span a comparison's grid: the setting that each varies, its default and description.
 _LISTS = {
     "methods": ("method", "qgm,q_saddle", "Methods to compare, with or without options: qgm,gut(mu=0.5)."),
     "compressors": ("compressor", "none", "Compressors; drops of accuracy are relative to the first one."),
@@ -165,7 +165,7 @@ _LISTS = {
     without=("sweep", *(setting for setting, default, _ in _LISTS.values() if default)),
     example="compare --methods=qgm,q_saddle --workdir=runs/two",
 )
-@user_code.reading_once()  # all runs have the same code
+@user_code.reading_once()  # all runs use the same version of user code
 def compare(options: flags.FlagValues, out: Output) -> int:
     """Train a grid of methods, compressors, graphs and seeds, and print a table of results."""
     from saddle_jax.training.sweep import parse_grid, runs_of_grid
@@ -190,7 +190,7 @@ def compare(options: flags.FlagValues, out: Output) -> int:
 
 
 def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, out: Output) -> None:
-    """Prints and writes the scores of a grid, their intervals and their differences, and draws the curves."""
+    """Prints and writes the scores of a grid, their intervals and differences, and draws the curves."""
     from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
     from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.tables import as_records, write_all
@@ -255,10 +255,10 @@ def run_training(
     picture: str = "png",
     lines: bool = True,
 ) -> dict[str, Any]:
-    """Trains in `workdir` and draws its curves.
+    """Trains a run in `workdir` and draws its curves.
 
-    `since` is when it began, by time.perf_counter(); None stands for the start of the command. `picture` is
-    the ending of the file of curves. Without `lines` a bar alone is shown.
+    `since` is the starting time by time.perf_counter(); None stands for the start of the command. `picture`
+    is the format of the curves. Without `lines` only a progress bar is shown.
     """
     process.require("matplotlib", "orbax.checkpoint", "tensorboardX", "tqdm")
     from saddle_jax.analysis import sharpness
@@ -280,10 +280,10 @@ def run_training(
 def run_several(
     runs: Mapping[pathlib.Path, Any], *, quiet: bool, lines: bool = True
 ) -> tuple[list[pathlib.Path], int]:
-    """Trains runs one after the other; returns the folders that could not be used, and the exit status.
+    """Trains runs one after another; returns the folders that could not be used, and the exit status.
 
-    The status is 0, 2 if some could not be used, 3 if that is for damaged files, 130 if it was interrupted.
-    What diverges or cannot be used does not stop the others. Without `lines` bars alone are shown.
+    The status is 0, 2 if some could not be used, 3 if that is due to damaged files, 130 after an interrupt.
+    Runs that diverge or fail do not stop the others. Without `lines` only progress bars are shown.
     """
     refused, status = [], 0
     if not quiet:
@@ -307,7 +307,7 @@ def run_several(
 
 
 def _run_found(runs: Any, notes: Any, impossible: Any, out: Output) -> tuple[list[pathlib.Path], int]:
-    """Trains runs and tells what cannot be; returns those that ended, and the exit status."""
+    """Trains runs and prints failures; returns the runs that ended, and the exit status."""
     for note in notes:
         out.note(note)
     for line in impossible:
@@ -317,7 +317,7 @@ def _run_found(runs: Any, notes: Any, impossible: Any, out: Output) -> tuple[lis
 
 
 def _tell_unused_gpu() -> None:
-    """Prints one line if a GPU is here that JAX does not use, with what would make JAX use it."""
+    """Prints one line if the machine has a GPU that JAX does not use, with the remedy."""
     from saddle_jax.devices import machine, policy
 
     if policy.is_cpu() and not machine.hides_gpus() and machine.has_gpu():
@@ -326,11 +326,11 @@ def _tell_unused_gpu() -> None:
 
 
 def typed() -> str:
-    """Returns how the command was called, such as bin/saddle, so that what is printed works as it stands."""
+    """Returns the command as it was called, such as bin/saddle, so that printed commands work."""
     if named := os.environ.get(VARIABLE):
         return shlex.quote(named)
     program = pathlib.Path(sys.argv[0])
-    if program.stem != "saddle":  # such as __main__.py, or a program that calls us
+    if program.stem != "saddle":  # such as __main__.py, or another program
         return f"{shlex.quote(sys.executable)} -m saddle_jax.cli"
     found = shutil.which(program.name)
     is_found = found is not None and os.path.realpath(found) == os.path.realpath(program)
@@ -338,6 +338,6 @@ def typed() -> str:
 
 
 def next_steps(folder: pathlib.Path) -> str:
-    """Returns how a training ends: the commands that show its runs, as a page or live."""
+    """Returns the commands that show the runs, as a page or live."""
     lines = [f"{typed()} {verb} {shlex.quote(str(folder))}" for verb in ("report", "serve")]
     return "next: " + "\n  or: ".join(lines)

@@ -1,10 +1,10 @@
-"""A verb is a decorated function. Its options are absl flags; parsing, help and printing are here for all.
+"""Verbs are decorated functions whose options are absl flags; parsing, help and printing are shared here.
 
     @verb("Look at runs", "DIR...", integer("images", 1024, "Training images to measure on.", 1))
     def sharpness(options, out, *folders):
         \"\"\"Measure the largest eigenvalue of the Hessian at a run's checkpoints.\"\"\"
 
-argparse would lose an optional argument that stands behind an option, and refuse --diagnostics=true.
+argparse would lose an optional argument after an option, and refuse --diagnostics=true.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def _later(define: Define) -> Callable[..., Define]:
     return functools.partial(functools.partial, define)
 
 
-# Options: each is called as absl's own, with name, default and meaning; bounds of integers follow.
+# Options: each is called like absl's own, with name, default and description, then bounds for integers.
 text = _later(flags.DEFINE_string)
 integer = _later(flags.DEFINE_integer)
 number = _later(flags.DEFINE_float)
@@ -51,7 +51,7 @@ _OUTPUT = (
     boolean("quiet", False, "Print the results alone, without notes and progress."),
     boolean("json", False, "Print the results as JSON alone."),
 )
-# Of verbs that open runs again.
+# For verbs that open existing runs.
 OPENING = (
     text("data_dir", None, "Folder of the runs' data (default: TFDS_DATA_DIR; no run's folder names it)."),
     repeated("code", [], "FILE.py or module that runs were trained with and that may be imported."),
@@ -61,10 +61,10 @@ PICTURE = choice("picture", PICTURES[0], PICTURES, "Format of the picture of cur
 
 @dataclasses.dataclass(frozen=True)
 class Verb:
-    """What `saddle NAME` is: "DIR..." takes one or more arguments, "[NAME]" one or none.
+    """The verb of `saddle NAME`: "DIR..." takes one or more arguments, "[NAME]" one or none.
 
-    `settings` says whether it takes the settings of runs, or which, and `without` which not. Where its own
-    option has the name of a setting, the option has it.
+    `settings` says whether it takes all settings of runs, or which ones, and `without` excludes some. An
+    option of its own replaces a setting of the same name.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Verb:
         return " ".join((self.run.__doc__ or "").split("\n\n")[0].split())
 
     def flag_values(self, whole: bool = True) -> flags.FlagValues:
-        """Returns the options of the verb, at their defaults; if not `whole`, without all the settings."""
+        """Returns the options of the verb at their defaults; without the run settings if not `whole`."""
         values = flags.FlagValues()
         if self.settings is True:
             flags.DEFINE_string("config", None, "Settings file, FILE.py[:VARIANT].", flag_values=values)
@@ -129,7 +129,7 @@ def verb(
 
 
 def find(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> tuple[Verb, list[str]]:
-    """Returns the verb that words of the command line begin with, of one word or two, and the other words."""
+    """Returns the verb of one or two words that a command line begins with, and the remaining words."""
     for length in (2, 1):
         if (name := " ".join(words[:length])) in verbs and len(words) >= length:
             return verbs[name], [*words[length:]]
@@ -141,17 +141,17 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> tuple[Verb,
 
 
 def below_verb(first: str) -> list[str]:
-    """Lists the second words of verbs that begin with a word: of data these are list, prepare and so on."""
+    """Lists the second words after a first one: list, prepare and so on for data."""
     return [name.partition(" ")[2] for name in VERBS if name.startswith(f"{first} ")]
 
 
 def first_words() -> list[str]:
-    """Lists what `saddle` may be followed by."""
+    """Lists the first words of all verbs."""
     return list(dict.fromkeys(name.partition(" ")[0] for name in VERBS))
 
 
 def call(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
-    """Runs the verb that words of the command line name, or prints its help; returns the exit status."""
+    """Runs the verb that a command line names, or prints its help; returns the exit status."""
     if words[0] not in verbs and words[1:] in (["-h"], ["--help"]) and below_verb(words[0]):
         print(_help_below(words[0]), end="")
         return 0
@@ -165,10 +165,10 @@ def call(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
 
 
 def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
-    """Reads options; returns the other words, of which there must be as many as arguments are named."""
+    """Parses options; returns the positional arguments, after checking their number."""
     for word in words:
         option, _, name = word.lstrip("-").partition("=")
-        if option == "flagfile" and not os.path.isfile(name):  # a pipe would be waited for
+        if option == "flagfile" and not os.path.isfile(name):  # reading a pipe could block
             raise ArgumentError(f"flagfile must be a file, got {name!r}")
         _define_option(options, option)
     try:
@@ -200,14 +200,14 @@ def _define_option(options: flags.FlagValues, name: str) -> None:
 
 
 def refuse(options: flags.FlagValues, names: Sequence[str], why: str) -> None:
-    """Refuses options that were given and would mean nothing."""
+    """Raises an error if one of these options was set although it has no effect."""
     for name in names:
         if options[name].present:
             raise ArgumentError(f"{name} must {why}")
 
 
 def names_of(options: flags.FlagValues) -> list[str]:
-    """Lists the options that a verb has, without those that absl adds and second names."""
+    """Lists the options of a verb, without those that absl adds and aliases."""
     return [name for name in options if options[name].name == name and name not in ("flagfile", "undefok")]
 
 
@@ -215,14 +215,14 @@ def names_of(options: flags.FlagValues) -> list[str]:
 
 
 def setting_fields() -> tuple[dataclasses.Field[Any], ...]:
-    """Returns the settings of a run, with their defaults and meanings."""
+    """Returns the settings of a run, with their defaults and descriptions."""
     from saddle_jax.settings.config import Config
 
     return dataclasses.fields(Config)
 
 
 def _define_settings(values: flags.FlagValues, names: Sequence[str]) -> None:
-    """Defines --NAME=VALUE for settings, without a default: what is not given is the settings file's."""
+    """Defines --NAME=VALUE for settings, without defaults, since those come from the settings file."""
     kinds: dict[type, Define] = {
         str: flags.DEFINE_string,
         int: flags.DEFINE_integer,
@@ -236,7 +236,7 @@ def _define_settings(values: flags.FlagValues, names: Sequence[str]) -> None:
 
 
 def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the settings that were given, each checked by itself; `own` are the verb's own options.
+    """Returns the settings on the command line, each checked; `own` are the verb's own options.
 
     Options of what a setting names, --method.rho=0.05, are written into that setting. A sweep is not checked:
     that of `train` may name what one program cannot vary.
@@ -246,7 +246,7 @@ def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[s
 
     names = [field.name for field in setting_fields() if field.name in options and field.name not in own]
     given = {name: options[name].value for name in names if options[name].present}
-    if "sweep" in given:  # may be repeated
+    if "sweep" in given:  # an option that may be repeated
         given["sweep"] = " ".join(given["sweep"] or [])
     for name, value in given.items():
         if name != "sweep":
@@ -272,12 +272,12 @@ def file_settings(options: flags.FlagValues) -> Any:
 WIDTH, _INDENT = 80, 26
 _VALUES = {"int": "N", "float": "NUMBER", "comma separated list of strings": "A,B,..."}
 _PLACES = {"workdir": "DIR", "data_dir": "DIR", "folder": "DIR", "output": "FILE", "plot": "FILE"}
-# What absl puts around the meanings of enumerations and of options that may be repeated.
+# What absl adds to the descriptions of enumerations and repeated options.
 _ADDED = re.compile(r"^<[^>]*>: |;\s+repeat this option to specify a list of values$")
 
 
 def overview() -> str:
-    """Returns the help that lists all verbs, by theme."""
+    """Returns the overview of all verbs by topic."""
     parts = ["usage: saddle VERB [arguments] [options]"]
     for theme in THEMES:
         shown = [_entry(one.name, one.meaning, 17) for one in VERBS.values() if one.theme == theme]
@@ -295,7 +295,7 @@ def _help_below(first: str) -> str:
 
 
 def help_of(one: Verb) -> str:
-    """Returns the help of a verb: usage, a sentence, an example, its options, and the names of settings."""
+    """Returns the help of a verb: usage, description, example, options, and the names of settings."""
     options = one.flag_values()
     parts = [
         " ".join(["usage: saddle", one.name, *one.arguments, "[options]"]),
@@ -328,12 +328,12 @@ def _option(flag: flags.Flag[Any]) -> str:
 
 
 def _entry(left: str, right: str, indent: int) -> str:
-    """Lays out two columns; a left side that is too long has a line of its own."""
+    """Formats two columns; a long left entry has its own line."""
     first = f"  {left:<{indent}}" if len(left) < indent else f"  {left}\n{'':{indent + 2}}"
     return first + f"\n{'':{indent + 2}}".join(textwrap.wrap(right, WIDTH - indent - 2) or [""])
 
 
-# Files that options name.
+# Output files.
 
 
 def picture_option(what: str, default: str, name: str = "output") -> Define:
@@ -352,7 +352,7 @@ def picture_file(name: str | None, default: str | pathlib.Path, option: str = "o
 
 @contextlib.contextmanager
 def writing(option: str, path: str | os.PathLike[str]) -> Iterator[None]:
-    """A context that writes the file that an option names, and tells so where that is impossible."""
+    """A context for writing the file of an option, whose errors name the option."""
     try:
         yield
     except RunError:
@@ -365,7 +365,7 @@ def writing(option: str, path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def check_folder(name: str) -> pathlib.Path:
-    """Returns the folder that an argument DIR names, which must be there."""
+    """Returns the existing folder that an argument DIR names."""
     if not os.path.isdir(name):
         raise ArgumentError(f"DIR must be a folder, got {name!r}")
     return pathlib.Path(name)
@@ -382,11 +382,11 @@ _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 
 
 class Output:
-    """Prints what a verb has found, as its options --quiet and --json say.
+    """Prints a verb's results according to --quiet and --json.
 
     Attributes:
-      is_json: whether a program reads standard output, which is one JSON value.
-      is_silent: whether anything but results is left out.
+      is_json: whether standard output is one JSON value.
+      is_silent: whether only results are printed.
     """
 
     def __init__(self, options: flags.FlagValues):
@@ -394,19 +394,19 @@ class Output:
         self.is_silent: bool = options.quiet or options.json
 
     def note(self, text: str = "") -> None:
-        """Prints a line around the results: what happens, what was written, what to do next."""
+        """Prints a line beside the results: progress, files written, next steps."""
         if not self.is_silent:
             print(text, flush=True)
 
     def say(self, text: str = "") -> None:
-        """Prints a result that is no table."""
+        """Prints a result as text."""
         if not self.is_json:
             print(text, flush=True)
 
     def table(self, rows: Sequence[Sequence[str]], title: str = "", spare: Sequence[str] = ()) -> None:
-        """Prints rows under their heading; on a terminal they fit it, without the columns `spare` if need be.
+        """Prints a table; on a narrow terminal it drops the columns `spare`, as far as needed.
 
-        `spare` names them by their headings, the least important first. Files and pipes get all columns.
+        `spare` has their headings, the least important first. Files and pipes get all columns.
         """
         from saddle_jax.report.tables import as_text
 
@@ -427,13 +427,13 @@ class Output:
             self.note(f"(left out here: {', '.join(left_out)}; a wider terminal or --json shows all)")
 
     def give(self, value: Any) -> None:
-        """Prints the JSON value, if it was asked for."""
+        """Prints the JSON value if --json is set."""
         if self.is_json:
             print(json.dumps(_finite(value), indent=1, allow_nan=False), flush=True)
 
 
 def _draw(columns: Sequence[Sequence[str]]) -> None:
-    """Draws a table that fits the terminal; words that tell how something ended have their colours."""
+    """Draws a table that fits the terminal, with coloured statuses."""
     from rich import box, console, table
     from rich.text import Text
 
@@ -447,7 +447,7 @@ def _draw(columns: Sequence[Sequence[str]]) -> None:
 
 
 def _finite(content: Any) -> Any:
-    """Replaces numbers that are not finite, such as those of a diverged run, by None: JSON has none."""
+    """Replaces infinities and NaN, such as those of a diverged run, by None for JSON."""
     if isinstance(content, dict):
         return {name: _finite(value) for name, value in content.items()}
     if isinstance(content, list | tuple):
@@ -457,7 +457,7 @@ def _finite(content: Any) -> Any:
 
 @contextlib.contextmanager
 def doing(text: str) -> Iterator[None]:
-    """Shows what is being done as long as it is being done, where somebody watches."""
+    """Shows a status line within the context, if the output is a terminal."""
     passing(text)
     try:
         yield
@@ -466,6 +466,6 @@ def doing(text: str) -> Iterator[None]:
 
 
 def passing(text: str = "") -> None:
-    """Shows what is being done on a line that the next one replaces, where somebody watches."""
+    """Shows a status line that the next one replaces, if the output is a terminal."""
     if terminal.is_drawable(sys.stderr):
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Datasets, how they are divided among agents, and the batches that agents see."""
+"""Datasets, their partitions among agents, and batches."""
 
 from saddle_jax.data.batches import Batches as Batches
 from saddle_jax.data.batches import take as take

@@ -1,4 +1,4 @@
-"""The samples of each batch: a pure function of (seed, epoch, step, agent), with no state to replay."""
+"""The samples of each batch: a pure function of (seed, epoch, step, agent), without state."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from saddle_jax.base.types import Array, Key, Tree
 from saddle_jax.core.trees import agent_keys
 from saddle_jax.data.partition import Partition
 
-# What the random numbers of a run are for. Each purpose has its own stream.
+# Each use of random numbers has a stream of its own.
 _ORDER, _AUGMENTATION = 0, 1
 
 
@@ -23,17 +23,17 @@ class Batches:
     """The batches of a run, epoch by epoch and step by step.
 
     In an epoch every agent sees M samples, M the largest share, in steps of B. An agent with fewer samples
-    goes through them again, in a new order. The last batch may be partial: it keeps its shape, and a mask
-    marks the entries that count.
+    repeats its own in a new order. The last batch may be partial: it keeps its shape, and a mask marks the
+    valid entries.
 
-    Batches of size 0 are whole shares, so that gradients are exact: an epoch is one step, B is the largest
-    share, and the places beyond an agent's own share have the sample number -1, which does not count.
+    With batch size 0 each step uses all samples of an agent, for exact gradients: an epoch is one step, B is
+    the largest share, and smaller shares are padded with the sample number -1, which is masked out.
 
     Attributes:
       partition: the samples of each agent.
-      batch_size: the samples per agent and step; 0: all that an agent has.
+      batch_size: the samples per agent and step; 0: all samples of the agent.
       seed: the seed of the order and of the augmentation.
-      partial: whether the last batch may be partial; otherwise an epoch ends with the last whole batch.
+      partial: whether the last batch may be partial; otherwise an epoch ends with the last full batch.
     """
 
     partition: Partition
@@ -57,7 +57,7 @@ class Batches:
 
     @property
     def size(self) -> int:
-        """B, the places for samples in a batch of one agent."""
+        """B, the padded size of one agent's batch."""
         return self.batch_size or self.partition.samples.shape[1]
 
     @property
@@ -87,7 +87,7 @@ class Batches:
         return samples[step], counting(samples[step], mask[step])
 
     def augmentation_key(self, epoch: Any, step: Any) -> Key:
-        """Returns the key with which a step's images are augmented."""
+        """Returns the key for augmenting a step's images."""
         return augmentation_key(jax.random.key(self.seed), epoch, step)
 
 
@@ -111,15 +111,15 @@ def _epoch(
     position, key = jnp.arange(share, dtype=jnp.int32), _epoch_key(root, _ORDER, epoch)
 
     def order(row: Array, size: Array, key: Key) -> Array:
-        # Each round goes through the agent's own samples once. Sorting by (round, random) shuffles every
-        # round by itself; with equal shares there is one round.
+        # Each pass covers the agent's own samples once. Sorting by (pass, random) shuffles every pass
+        # separately; with equal shares there is one pass.
         number = jax.random.bits(key, (share,), jnp.uint32)
         _, _, chosen = jax.lax.sort((position // size, number, position % size), num_keys=2)
         return row[chosen]
 
     shuffled = jax.vmap(order)(samples, sizes, agent_keys(key, agents))
     filling = max(0, steps * batch_size - share)
-    # The filling repeats the first samples, with weight zero.
+    # The padding repeats the first samples, with mask zero.
     padded = jnp.concatenate([shuffled, shuffled[:, :filling]], axis=1)[:, : steps * batch_size]
     mask = (jnp.arange(steps * batch_size) < share).astype(jnp.float32)
     by_step = padded.reshape(agents, steps, batch_size).swapaxes(0, 1)
@@ -132,5 +132,5 @@ def counting(samples: Array, mask: Array) -> Array:
 
 
 def take(data: Tree, samples: Array) -> Tree:
-    """Gathers samples [N, ...], an array or a tree of arrays, by their numbers [...], on the device."""
+    """Gathers samples [N, ...], an array or a tree of arrays, by sample numbers [...], on the device."""
     return jax.tree.map(lambda leaf: jnp.take(leaf, samples, axis=0, mode="clip"), data)

@@ -1,7 +1,7 @@
-"""Decoded data on disk: complete or absent, and checked by size and hash whenever it is opened.
+"""A cache of decoded data on disk: complete or absent, and verified by size and hash when opened.
 
-It is in a folder "decoded" next to the records, or in the user's cache folder if that one may not be written
-to. SADDLE_CACHE_DIR names another place for all of it.
+It is in a folder "decoded" next to the records, or in the user's cache folder if the former is not writable.
+SADDLE_CACHE_DIR overrides both.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ def cached(
     form: str,
     write: Callable[[pathlib.Path], None],
 ) -> pathlib.Path:
-    """Returns a folder of files that `write` made, in this call or in an earlier one.
+    """Returns the folder that `write` has filled, in this call or an earlier one.
 
     Args:
       version: the prepared dataset's folder.
-      records: the files that the data is decoded from; when one changes, the data is decoded again.
-      form: what is decoded and how, such as "train-32"; it is the folder's name.
-      write: the function that fills an empty folder.
+      records: the files to decode; the data is decoded again when one of them changes.
+      form: the folder's name, which says what is decoded and how, such as "train-32".
+      write: fills an empty folder.
     """
     source = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in records}
     for place in _places(version):
@@ -54,9 +54,9 @@ def _places(version: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _is_writable(folder: pathlib.Path) -> bool:
-    """Returns whether the folder, or the nearest one above it that exists, may be written to.
+    """Returns whether the folder, or its nearest parent that exists, is writable.
 
-    A folder without any write bit counts as protected, even when the user is root.
+    A folder without any write permission counts as read-only, even for root.
     """
     while not folder.exists():
         folder = folder.parent
@@ -75,7 +75,7 @@ def _is_valid(folder: pathlib.Path, source: dict) -> bool:
 
 
 def _fill(folder: pathlib.Path, source: dict, write: Callable[[pathlib.Path], None]) -> None:
-    """Fills a temporary folder next to the final place, then renames it."""
+    """Fills a temporary folder next to the final one, then renames it."""
     partial = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -86,11 +86,11 @@ def _fill(folder: pathlib.Path, source: dict, write: Callable[[pathlib.Path], No
             for path in sorted(partial.iterdir())
         }
         (partial / "record.json").write_text(json.dumps({"source": source, "files": files}, indent=1))
-        shutil.rmtree(folder, ignore_errors=True)  # damaged, or of other records
+        shutil.rmtree(folder, ignore_errors=True)  # damaged or outdated
         partial.chmod(0o755)
         partial.rename(folder)
     except OSError as error:
-        if not _is_valid(folder, source):  # unless another process was quicker
+        if not _is_valid(folder, source):  # unless another process was faster
             reason = error.strerror or error
             raise DataError(
                 f"decoded data cannot be stored in {folder}: {reason}; set SADDLE_CACHE_DIR"

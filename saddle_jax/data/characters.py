@@ -1,4 +1,4 @@
-"""An embedded text, character by character: annual messages of ten presidents, who write differently."""
+"""An embedded text for character-level language modelling: annual messages of ten US presidents."""
 
 import pathlib
 from typing import NamedTuple
@@ -8,18 +8,18 @@ import numpy as np
 from saddle_jax.data.dataset import Dataset
 
 _FILE = pathlib.Path(__file__).with_name("characters.npz")
-LENGTH = 64  # characters that a model sees of a window
-_PASSAGE = 10  # windows in a row that stay together in training or in testing
-_TEST_EVERY = 10  # passages, of which the last is for testing
+LENGTH = 64  # characters per window, as a model sees it
+_PASSAGE = 10  # consecutive windows that are split into training or test data together
+_TEST_EVERY = 10  # of so many passages the last is test data
 
 
 class Windows(NamedTuple):
-    """Windows of a text, and what follows each of their characters.
+    """Windows of a text, with the next character of each position.
 
     Attributes:
-      inputs: uint8 [N, T], numbers of characters.
-      targets: uint8 [N, T], the next ones: targets[:, :-1] equals inputs[:, 1:].
-      writers: int32 [N], who wrote a window; by it windows are given to agents.
+      inputs: uint8 [N, T], character indices.
+      targets: uint8 [N, T], the next characters: targets[:, :-1] equals inputs[:, 1:].
+      writers: int32 [N], the author of each window, by which samples are partitioned.
     """
 
     inputs: np.ndarray
@@ -28,18 +28,18 @@ class Windows(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text in windows: those to train with and those to test with, and what their numbers mean."""
+    """Training and test windows of a text, and their vocabulary."""
 
     train: Windows
     test: Windows
-    vocabulary: str  # character c has the number vocabulary.index(c)
+    vocabulary: str  # character c has the index vocabulary.index(c)
     writers: tuple[str, ...]
 
 
 def load_characters() -> Dataset:
-    """Loads messages of ten presidents, in windows of 64 characters; a model learns each next character.
+    """Loads messages of ten presidents in windows of 64 characters, to predict each next character.
 
-    Samples are partitioned by president. They are works of the US Government, in the public domain.
+    Samples are partitioned by president. The texts are works of the US Government, in the public domain.
     """
     text = read_text()
     train, test = (
@@ -59,11 +59,11 @@ def load_characters() -> Dataset:
 
 
 def read_text() -> Text:
-    """Reads the embedded text: about 50,000 characters of each of ten presidents, 1790 to 1915.
+    """Reads the embedded text: about 50,000 characters by each of ten presidents, 1790 to 1915.
 
-    No character is in two windows. Ten windows in a row are a passage, and every tenth passage of a president
-    is for testing: 6,966 windows to train with and 700 to test with. On the latter the frequencies of single
-    characters in the former have a perplexity of 19.5, those of pairs 10.2, and those of triples 6.1.
+    Windows do not overlap. Ten consecutive windows are a passage, and every tenth passage of a president is
+    test data: 6,966 training and 700 test windows. Character n-gram frequencies of the training data have a
+    test perplexity of 19.5 (unigrams), 10.2 (bigrams) and 6.1 (trigrams).
     """
     with np.load(_FILE, allow_pickle=False) as file:
         text, ends, writers = file["text"], file["ends"], file["presidents"]
@@ -82,6 +82,6 @@ def read_text() -> Text:
 
 
 def _cut(part: np.ndarray) -> np.ndarray:
-    """Cuts a text into windows of LENGTH + 1 characters; what is left over at the end is dropped."""
+    """Cuts a text into windows of LENGTH + 1 characters and drops the remainder."""
     size = LENGTH + 1
     return part[: len(part) // size * size].reshape(-1, size)

@@ -1,14 +1,14 @@
-"""Convex problems whose optimum is known: ridge regression and regularised logistic regression.
+"""Convex problems with a known optimum: ridge regression and regularised logistic regression.
 
 Agent i has n_i samples (a, b) and the loss
 
     f_i(x) = 1/n_i sum_j phi(a_j . x, b_j) + p/2 |x|^2        ridge: phi(z, b) = (z - b)^2 / 2, b a number
                                                            logistic: phi(z, b) = log(1 + exp(-b z)), b = +-1
 
-and agents count equally, F = 1/A sum_i f_i, however many samples they have. The samples are made so that the
-Hessian of F has the largest eigenvalue L = 1 and the smallest one mu = 1 / condition: exactly so for ridge
-regression, and as bounds that hold everywhere for logistic regression, when all samples are partitioned and
-each agent has as many. `solve` computes what holds for any division, in float64.
+and F = 1/A sum_i f_i weighs agents equally, however many samples they have. The samples are made so that the
+Hessian of F has the largest eigenvalue L = 1 and the smallest one mu = 1 / condition: exactly for ridge
+regression, and as global bounds for logistic regression, when all samples are partitioned into equal shares.
+`solve` computes the constants of any partition, in float64.
 """
 
 import dataclasses
@@ -27,18 +27,18 @@ CONVEX_KINDS = ("ridge", "logistic")
 # The largest second derivative of phi in its first argument.
 _CURVATURE = {"ridge": 1.0, "logistic": 0.25}
 _ITERATIONS = 100  # Newton's; on these problems ten are enough
-# What is solved within seconds, and in less than a gigabyte.
+# Limits for solving within seconds and in less than a gigabyte.
 _LARGEST, _MOST_NUMBERS = 1000, 20_000_000
 
 
 class Samples(NamedTuple):
-    """Samples of a convex problem, in groups that have different solutions.
+    """Samples of a convex problem, in groups with different solutions.
 
     Attributes:
       kind: "ridge" or "logistic".
       features: a, float32 [N, d].
       targets: b, float32 [N]; +1 or -1 for logistic regression.
-      groups: int32 [N], the group of each sample: by it samples are given to agents.
+      groups: int32 [N], the group of each sample, by which samples are partitioned.
       penalty: p, the coefficient of |x|^2 / 2.
     """
 
@@ -60,17 +60,17 @@ def make_samples(
     groups: int = 10,
     seed: int = 0,
 ) -> Samples:
-    """Makes the samples of a convex problem with this condition number, from a seed.
+    """Generates the samples of a convex problem with a given condition number.
 
     Args:
       kind: "ridge" or "logistic".
-      dimension: d, how many numbers a model has.
+      dimension: d, the number of parameters.
       samples: N, a multiple of `groups`.
-      condition: L / mu, above 1. The eigenvalues of the Hessian, at its bound for logistic regression, are
-        spread evenly in their logarithms.
-      noise: the deviation of the noise in the targets.
-      heterogeneity: how far the solutions of the groups lie from each other; 0 gives all the same one.
-      groups: how many groups there are.
+      condition: L / mu, above 1. The eigenvalues of the Hessian, or of its bound for logistic regression, are
+        evenly spaced on a logarithmic scale.
+      noise: the standard deviation of the noise in the targets.
+      heterogeneity: the distance between the solutions of the groups; 0 gives all groups the same one.
+      groups: the number of groups.
       seed: the seed of a NumPy RandomState.
     """
     checks.choice("kind", kind, CONVEX_KINDS)
@@ -86,7 +86,7 @@ def make_samples(
     random = np.random.RandomState(checks.whole("seed", seed, at_least=0, at_most=2**32 - 1))
 
     eigenvalues = np.logspace(0, -np.log10(condition), dimension)
-    # Logistic regression has no curvature far away but that of the penalty, so mu is the penalty.
+    # Far from the origin the logistic loss has no curvature but that of the penalty, so mu is the penalty.
     penalty = eigenvalues[-1] / (2 if kind == "ridge" else 1)
     features = _with_covariance((eigenvalues - penalty) / _CURVATURE[kind], samples, random)
     of_groups = _unit_vectors(1, dimension, random) + heterogeneity * _unit_vectors(groups, dimension, random)
@@ -105,13 +105,13 @@ def make_samples(
 
 @functools.wraps(make_samples, assigned=())  # it takes the same options
 def load_convex(**options: Any) -> Dataset:
-    """Makes ridge regression of 20 numbers on 1,000 samples in ten groups, or what the options say.
+    """Generates a convex problem; by default ridge regression in 20 dimensions on 1,000 samples.
 
-    What is learned is its known optimum, see `saddle_jax.tasks.convex`, so the samples to test with are
-    those to train with. The options are those of `make_samples`.
+    The metrics are distances to the known optimum, see `saddle_jax.tasks.convex`, so the test samples are the
+    training samples. The options are those of `make_samples`.
     """
     made = make_samples(**options)
-    penalty = np.full(len(made.targets), made.penalty, np.float32)  # of each sample, as the rest of its loss
+    penalty = np.full(len(made.targets), made.penalty, np.float32)  # per sample, like the rest of its loss
     samples = {"inputs": made.features, "targets": made.targets, "penalty": penalty}
     return Dataset(
         name="convex",
@@ -127,7 +127,7 @@ def load_convex(**options: Any) -> Dataset:
 
 
 def _with_covariance(eigenvalues: np.ndarray, samples: int, random: np.random.RandomState) -> np.ndarray:
-    """Draws features A [N, d] whose A^T A / N has these eigenvalues, in random directions."""
+    """Draws features A [N, d] such that A^T A / N has these eigenvalues, with random eigenvectors."""
     dimension = len(eigenvalues)
     orthonormal, _ = np.linalg.qr(random.normal(size=(samples, dimension)))
     rotation, _ = np.linalg.qr(random.normal(size=(dimension, dimension)))
@@ -149,7 +149,7 @@ class Loss:
       kind: "ridge" or "logistic".
       features: a, float64 [N, d].
       targets: b, float64 [N].
-      weights: w, float64 [N], with a sum of one.
+      weights: w, float64 [N], which sum to one.
       penalty: p, the coefficient of |x|^2 / 2.
     """
 
@@ -169,10 +169,10 @@ class Loss:
         return float(self.weights @ each + 0.5 * self.penalty * (x @ x))
 
     def gap(self, x: np.ndarray, least: np.ndarray) -> float:
-        """Returns how much larger the loss is at x than at its minimiser `least`, both [d].
+        """Returns the loss at x minus the loss at its minimiser `least`, both [d].
 
-        The difference of two losses would lose the digits that they share. At the minimiser the gradient is
-        zero, so the terms of first order are left out sample by sample.
+        Subtracting two losses would cancel the digits that they share. The gradient at the minimiser is zero,
+        so the first-order terms are left out sample by sample.
         """
         way = x - least
         if self.kind == "ridge":
@@ -180,13 +180,13 @@ class Loss:
         else:
             before, change = -self.targets * (self.features @ least), -self.targets * (self.features @ way)
             share = _sigmoid(before)
-            near = np.log1p(share * np.expm1(np.minimum(change, 30)))  # beyond, exp may overflow
+            near = np.log1p(share * np.expm1(np.minimum(change, 30)))  # a larger exp may overflow
             far = np.logaddexp(0, before + change) - np.logaddexp(0, before)
             each = np.where(change < 30, near, far) - share * change
         return float(self.weights @ each + 0.5 * self.penalty * (way @ way))
 
     def gradients(self, x: np.ndarray) -> np.ndarray:
-        """Returns the gradient on each sample by itself at one model, penalty included: [N, d]."""
+        """Returns the gradient on each sample at one model, penalty included: [N, d]."""
         products = self.features @ x
         if self.kind == "ridge":
             slopes = products - self.targets
@@ -208,7 +208,7 @@ class Loss:
         return self._curved(curvatures)
 
     def bound(self) -> np.ndarray:
-        """Returns a matrix [d, d] that no Hessian exceeds, at any model; for ridge it is the Hessian."""
+        """Returns a matrix [d, d] that bounds the Hessian at every model; for ridge it is the Hessian."""
         return self._curved(np.full(len(self.targets), _CURVATURE[self.kind]))
 
     def _curved(self, curvatures: np.ndarray) -> np.ndarray:
@@ -216,7 +216,7 @@ class Loss:
         return matrix + self.penalty * np.eye(self.features.shape[1])
 
     def minimiser(self) -> np.ndarray:
-        """Returns the model [d] with the least loss, by Newton's method with halved steps."""
+        """Computes the minimiser [d] by Newton's method with step halving."""
         x = np.zeros(self.features.shape[1])
         for _ in range(_ITERATIONS):
             gradient = self.gradient(x)
@@ -238,16 +238,16 @@ def _sigmoid(z: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Optimum:
-    """Where a divided convex problem has its least loss, and the constants of the theory, all in float64.
+    """The optimum of a partitioned convex problem and the constants of the theory there, in float64.
 
     Attributes:
       point: x*, float64 [d].
       value: F(x*).
-      smoothness: L, the largest eigenvalue of the Hessian of F, or a bound that holds everywhere.
+      smoothness: L, the largest eigenvalue of the Hessian of F, or a global bound.
       convexity: mu, the smallest eigenvalue of the Hessian of F; for logistic regression the penalty.
-      agent_smoothness: the largest L_i of an agent's own loss, which limits the learning rate.
+      agent_smoothness: the largest L_i of the agents' losses, which limits the learning rate.
       heterogeneity: delta = sqrt(1/A sum_i |grad f_i(x*)|^2).
-      noise: sigma, the deviation of the gradient on one sample from its agent's gradient, at x*.
+      noise: sigma, the standard deviation of a sample's gradient around its agent's gradient, at x*.
     """
 
     point: np.ndarray
@@ -265,7 +265,7 @@ class Optimum:
 
 
 def agent_losses(samples: Samples, partition: Partition, weight_decay: float = 0.0) -> list[Loss]:
-    """Returns each agent's own loss f_i; weight decay adds to the penalty, since it adds to the gradients."""
+    """Returns each agent's loss f_i, with the weight decay added to the penalty."""
     penalty = samples.penalty + checks.real("weight_decay", weight_decay, at_least=0.0)
     losses = []
     for row, size in zip(partition.samples, partition.sizes, strict=True):
@@ -276,7 +276,7 @@ def agent_losses(samples: Samples, partition: Partition, weight_decay: float = 0
 
 
 def whole_loss(losses: list[Loss]) -> Loss:
-    """Returns F, the mean of the agents' losses, in which agents count equally."""
+    """Returns F, the mean of the agents' losses."""
     return Loss(
         losses[0].kind,
         np.concatenate([loss.features for loss in losses]),
@@ -287,7 +287,7 @@ def whole_loss(losses: list[Loss]) -> Loss:
 
 
 def solve(losses: list[Loss]) -> Optimum:
-    """Computes the optimum of the mean of the agents' losses and the constants there."""
+    """Computes the optimum of the agents' mean loss, and the constants there."""
     whole = whole_loss(losses)
     point = whole.minimiser()
     eigenvalues = np.linalg.eigvalsh(whole.bound())

@@ -1,4 +1,4 @@
-"""The dataset that every source loads: samples, how they are prepared, and what may be learned from them."""
+"""A dataset: training and test samples, their preprocessing, and a default task and model."""
 
 import dataclasses
 import hashlib
@@ -11,34 +11,34 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.types import Batch, Key, Tree
 from saddle_jax.data.recipes import Recipe, prepared
 
-_LOOKED_AT = 64  # samples of a source that are hashed
+_LOOKED_AT = 64  # samples of a streamed source that are hashed
 
 
 class DataError(ArgumentError):
-    """An error about data that is missing, unknown or damaged; the message says what to do about it."""
+    """A dataset is missing, unknown or damaged; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples to train and to test with: in memory, mapped from a file, or streamed.
+    """Training and test samples: in memory, memory-mapped, or streamed.
 
     A tree of samples has arrays [N, ...] as leaves. Most trees are {"inputs": ..., "targets": ...}, which the
-    objectives of the package read; an objective of your own may read any other. A leaf may also be anything
-    that has a `shape` and a `dtype` and takes an array of sample numbers as an index, such as
+    package's objectives read; your own objective may read any other tree. A leaf may also be any object with
+    a `shape` and a `dtype` that can be indexed by an array of sample numbers, such as
     `saddle_jax.data.prepared.StreamedImages` for images that do not fit into memory.
 
     Attributes:
       name: such as "cifar10".
-      train: samples [N, ...] to train with; of images, inputs uint8 [N, H, W, C] and targets int32 [N].
-      test: samples [n, ...] of the same kind.
-      source: where they came from, for the record.
-      class_names: one name for each class of `labels`; none where there are no classes.
-      recipe: how stored images become the inputs that a model sees; None leaves the inputs as they are.
-      dealt_by: int [N], the classes by which partitions deal the samples out, if these are not the targets.
-      shares: the sample numbers of each agent, for data that is divided already.
-      outputs: how many numbers a model gives for a sample; 0: one for each class.
-      objective: what is learned, by its name, unless the settings say otherwise.
-      model: which network learns it, by its name, unless the settings say otherwise.
+      train: training samples [N, ...]; for images, inputs uint8 [N, H, W, C] and targets int32 [N].
+      test: test samples [n, ...] with the same structure.
+      source: where the samples came from, for the record.
+      class_names: the name of each class of `labels`; empty if there are no classes.
+      recipe: the preprocessing of stored images; None leaves the inputs as they are.
+      dealt_by: int [N], the classes by which samples are partitioned, if not the targets.
+      shares: the sample numbers of each agent, for data that is partitioned already.
+      outputs: the size of a model's output for one sample; 0: the number of classes.
+      objective: the name of the default objective.
+      model: the name of the default model.
     """
 
     name: str
@@ -55,22 +55,22 @@ class Dataset:
 
     @property
     def size(self) -> int:
-        """The number of samples to train with, N."""
+        """The number of training samples, N."""
         return int(jax.tree.leaves(self.train)[0].shape[0])
 
     @property
     def test_size(self) -> int:
-        """The number of samples to test with."""
+        """The number of test samples."""
         return int(jax.tree.leaves(self.test)[0].shape[0])
 
     @property
     def num_outputs(self) -> int:
-        """How many numbers a model gives for a sample, or for each place of a text."""
+        """The size of a model's output for a sample, or for each position of a text."""
         return self.outputs or len(self.class_names)
 
     @property
     def labels(self) -> np.ndarray | None:
-        """The classes int [N] by which partitions deal samples out; None where there are none."""
+        """The classes int [N] by which samples are partitioned; None if there are none."""
         if self.dealt_by is not None:
             return self.dealt_by
         targets = self.train.get("targets") if isinstance(self.train, dict) else None
@@ -79,7 +79,7 @@ class Dataset:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether some samples are fetched batch by batch, because they are no arrays in memory."""
+        """Whether some samples are fetched batch by batch instead of being in memory."""
         return any(not isinstance(leaf, np.ndarray | jax.Array) for leaf in jax.tree.leaves(self.train))
 
     @property
@@ -96,7 +96,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that differ if a sample does; of a source, if one of 64 of its samples does."""
+        """A hash of 16 hex digits of all samples; of 64 samples if they are streamed."""
         digest = hashlib.sha256()
         for path, leaf in jax.tree.leaves_with_path((self.train, self.test)):
             digest.update(f"{jax.tree_util.keystr(path)} {tuple(leaf.shape)} {leaf.dtype}".encode())
@@ -108,17 +108,17 @@ class Dataset:
         return digest.hexdigest()[:16]
 
     def prepared(self, batch: Batch) -> Batch:
-        """Prepares a batch [B, ...] of samples as they are stored for a model, without augmentation."""
+        """Preprocesses a stored batch [B, ...] for a model, without augmentation."""
         return prepared(self.recipe, batch)
 
     def augmented(self, key: Key, batch: Batch) -> Batch:
-        """Prepares the batches [A, B, ...] of all agents for training, each with a key of its own."""
+        """Preprocesses and augments the batches [A, B, ...] of all agents, each with its own key."""
         if self.recipe is None:
             return batch
         return {**batch, "inputs": self.recipe.for_agents(key, batch["inputs"])}
 
     def subset(self, samples: int, seed: int) -> "Dataset":
-        """Returns this dataset with a random subset of its training samples, not balanced by class."""
+        """Returns the dataset with a random subset of its training samples, not balanced by class."""
         if self.shares is not None:
             raise ArgumentError(f"subset must be 0 for {self.name}, which is divided already, got {samples}")
         if not 1 <= samples <= self.size:

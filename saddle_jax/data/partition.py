@@ -1,4 +1,4 @@
-"""How a dataset is divided among the agents: in NumPy, on the host, from a seed.
+"""Partitions of a dataset among agents, computed in NumPy on the host from a seed.
 
 Each function takes labels [N] and returns sample numbers [A, N // A], one row per agent; no sample is in two.
 A partition of a user's own is such a function of labels, agents and seed, with options if it likes.
@@ -24,9 +24,9 @@ class Partition:
     """The division of a dataset's samples among the agents.
 
     Attributes:
-      name: kind and settings, such as "dirichlet(10 agents, alpha=0.1, seed=0)".
+      name: kind and options, such as "dirichlet(10 agents, alpha=0.1, seed=0)".
       samples: int64 [A, M], sample numbers; row i is valid up to sizes[i].
-      sizes: int64 [A], how many samples each agent has.
+      sizes: int64 [A], the number of samples of each agent.
       labels: the labels of the whole dataset [N].
     """
 
@@ -37,12 +37,12 @@ class Partition:
 
     @property
     def agents(self) -> int:
-        """The number of agents, A, of the partition."""
+        """The number of agents, A."""
         return len(self.samples)
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that differ between any two partitions, whatever their names."""
+        """A hash of the partition's content, 16 hex digits; the name does not matter."""
         digest = hashlib.sha256(repr(self.samples.shape).encode())
         digest.update(np.ascontiguousarray(self.samples, "<i8").tobytes())
         digest.update(np.ascontiguousarray(self.sizes, "<i8").tobytes())
@@ -50,14 +50,14 @@ class Partition:
 
     @functools.cached_property
     def class_counts(self) -> np.ndarray:
-        """How many samples of each class each agent has, int64 [A, C]."""
+        """The number of samples of each agent and class, int64 [A, C]."""
         classes = int(self.labels.max()) + 1
         rows = zip(self.samples, self.sizes, strict=True)
         return np.stack([np.bincount(self.labels[row[:size]], minlength=classes) for row, size in rows])
 
     @property
     def skew(self) -> "Skew":
-        """How far the agents' classes are from those of the whole dataset."""
+        """How far the agents' class distributions are from that of the whole dataset."""
         counts = self.class_counts
         shares = counts / counts.sum(axis=1, keepdims=True)
         whole = counts.sum(axis=0) / counts.sum()
@@ -74,10 +74,10 @@ class Skew:
     """Three measures of label skew, each averaged over the agents.
 
     Attributes:
-      classes_per_agent: how many classes an agent has at all.
-      entropy: the entropy of an agent's classes in nats; log C if it has all equally, 0 if it has one.
-      earth_movers_distance: sum_c |p_i(c) - p(c)| between the classes of an agent and of the whole dataset
-        (Zhao et al., 2018); 0 if they agree, at most 2.
+      classes_per_agent: the number of classes that an agent has samples of.
+      entropy: the entropy of an agent's class distribution in nats; log C if uniform, 0 for a single class.
+      earth_movers_distance: sum_c |p_i(c) - p(c)| between the class distributions of an agent and of the
+        whole dataset (Zhao et al., 2018); 0 if they agree, at most 2.
     """
 
     classes_per_agent: float
@@ -91,29 +91,29 @@ class Skew:
         )
 
 
-# The procedure of the QGM lineage divides samples among groups of this many agents, each group from its own
-# slice of the samples,
+# QGM and its successors divide samples among groups of this many agents, each group from its own slice of the
+# samples,
 _GROUP = 10
-# and repeats a group's draw while an agent has less than this part of a fair share.
+# and repeat a group's draw while an agent has less than this fraction of an equal share.
 _LEAST_SHARE = 0.5
-# A thousand draws have been needed; with fewer classes than agents no number of draws may be enough.
+# Up to a thousand draws have been needed; with fewer classes than agents no draw may ever succeed.
 _MAX_DRAWS = 20_000
 
 
 def dirichlet_partition(labels: Any, agents: int, alpha: float = 0.1, seed: int = 0) -> np.ndarray:
     """Splits every class over the agents by one Dirichlet(alpha) draw: the paper's heterogeneity.
 
-    The procedure is exactly that of QGM (Lin et al., 2021), which the code around the paper shares; a plain
-    Dirichlet split does not reproduce it. Samples are shuffled and sliced for groups of ten agents. In a
-    group, an agent that has a full share takes no further class. A draw that leaves an agent with less than
-    half a share is thrown away. Last, the agents' lists are joined and cut into equal blocks, which moves
-    some samples across the borders.
+    The procedure is exactly that of QGM (Lin et al., 2021) and the code derived from it; a plain Dirichlet
+    split does not reproduce it. Samples are shuffled and sliced for groups of ten agents. In a group, an
+    agent with a full share gets no further class, and a draw that leaves an agent with less than half a share
+    is rejected. Finally the agents' lists are concatenated and cut into equal blocks, which moves some
+    samples to the next agent.
 
     Args:
-      labels: [N], whole numbers.
+      labels: [N], integers.
       agents: A, the number of agents.
-      alpha: the concentration, > 0. For ten classes and ten agents, 0.01 gives mostly one or two classes per
-        agent, 0.001 a single one.
+      alpha: the concentration, > 0. With ten classes and ten agents, 0.01 mostly gives one or two classes per
+        agent, and 0.001 a single one.
       seed: the seed of a NumPy RandomState.
 
     Returns:
@@ -138,7 +138,7 @@ def dirichlet_partition(labels: Any, agents: int, alpha: float = 0.1, seed: int 
 def _divide(
     random: np.random.RandomState, by_class: list[np.ndarray], members: int, alpha: float
 ) -> list[np.ndarray]:
-    """Divides a group's samples among its members, and draws again until nobody has too few."""
+    """Divides a group's samples among its members, drawing again until none has too few."""
     full = sum(map(len, by_class)) / members
     sizes = np.zeros(members, int)
     pieces_by_member: list[list[np.ndarray]] = []
@@ -154,14 +154,14 @@ def _divide(
         sizes = np.zeros(members, int)
         for of_class in by_class:
             weights = random.dirichlet(np.repeat(alpha, members))
-            with np.errstate(invalid="ignore"):  # weights that underflowed are not numbers
+            with np.errstate(invalid="ignore"):  # weights that underflowed give NaN
                 shares = weights * (sizes < full)
             total = shares.sum()
             if total > 0:
                 cuts = (np.cumsum(shares / total) * len(of_class)).astype(int)[:-1]
             else:
-                # At tiny alpha the weights underflow, or only full agents have any: 0 / 0. The original code
-                # casts the NaN to an integer, and the whole class goes to the last agent.
+                # 0 / 0: at tiny alpha all weights but those of full agents may underflow. The original code
+                # casts the NaN to an integer, which gives the whole class to the last agent.
                 cuts = np.zeros(members - 1, int)
             pieces = np.split(of_class, cuts)
             for own_pieces, piece in zip(pieces_by_member, pieces, strict=True):
@@ -184,7 +184,7 @@ def shards_partition(labels: Any, agents: int, per_agent: int = 2, seed: int = 0
     labels, agents = _checked(labels, agents)
     per_agent = checks.whole("per_agent", per_agent, at_least=1, at_most=len(labels) // agents)
     random = _random_state(seed)
-    order = random.permutation(len(labels))  # the order of the samples within a class
+    order = random.permutation(len(labels))  # shuffles the samples within a class
     order = order[np.argsort(labels[order], kind="stable")]
     pieces = _equal_blocks(order, agents * per_agent)
     return pieces[random.permutation(agents * per_agent)].reshape(agents, -1)
@@ -193,7 +193,7 @@ def shards_partition(labels: Any, agents: int, per_agent: int = 2, seed: int = 0
 def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float = 0.1, seed: int = 0) -> np.ndarray:
     """Draws for every agent its own mixture of classes from Dirichlet(alpha): int64 [A, N // A].
 
-    As in Hsu et al., 2019, it goes agent by agent and sample by sample, and skips a class that has run out.
+    As in Hsu et al., 2019, samples are drawn agent by agent, without the classes that are used up.
     """
     labels, agents = _checked(labels, agents)
     checks.real("alpha", alpha, above=0.0)
@@ -205,7 +205,7 @@ def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float = 0.1, 
         mixture = _dirichlet(random, alpha, len(stacks))
         for slot in range(samples.shape[1]):
             chances = mixture * [len(stack) > 0 for stack in stacks]
-            if chances.sum() <= 0:  # its classes have run out: any of the others, equally likely
+            if chances.sum() <= 0:  # all its classes are used up: the others, equally likely
                 chances = np.array([len(stack) > 0 for stack in stacks], float)
             samples[agent, slot] = stacks[random.choice(len(stacks), p=chances / chances.sum())].pop()
     return samples
@@ -225,7 +225,7 @@ def quantity_skew(
     random = _random_state(seed)
     order = random.permutation(len(labels))
     shares = _dirichlet(random, alpha, agents)
-    free = len(labels) - agents  # every agent has one sample for certain
+    free = len(labels) - agents  # every agent has at least one sample
     cuts = (np.cumsum(shares)[:-1] * free).astype(int) + np.arange(1, agents)
     pieces = np.split(order, cuts)
     sizes = np.array([len(piece) for piece in pieces])
@@ -260,9 +260,9 @@ def make_partition(partition: str | Spec, labels: Any, agents: int, *, seed: int
 
 
 def given_partition(shares: Sequence[Any], agents: int, labels: np.ndarray | None, size: int) -> Partition:
-    """Makes the partition of data that is divided already: the sample numbers of each agent.
+    """Makes the partition of data that comes with the sample numbers of each agent.
 
-    `labels` are those of all samples [N], N = `size`; None where there are none.
+    `labels` are those of all samples [N], N = `size`; None if there are none.
     """
     if len(shares) != agents:
         raise ArgumentError(f"agents must be {len(shares)} for data that is divided so, got {agents}")
@@ -294,17 +294,17 @@ def _random_state(seed: int) -> np.random.RandomState:
 
 
 def _dirichlet(random: np.random.RandomState, alpha: float, count: int) -> np.ndarray:
-    """Draws shares [count] that add up to one from Dirichlet(alpha), however small alpha is.
+    """Draws shares [count] from Dirichlet(alpha), also for tiny alpha.
 
-    NumPy divides Gamma(alpha) draws by their sum. At a tiny alpha all of them are too small for a float64;
-    then they are drawn again as logarithms: Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
+    NumPy divides Gamma(alpha) draws by their sum. At tiny alpha all of them underflow; then they are drawn
+    again as logarithms: Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
     """
     shares = random.dirichlet(np.repeat(alpha, count))
     if np.isfinite(shares).all():
         return shares
-    with np.errstate(divide="ignore"):  # U may be 0, and its share is then 0
+    with np.errstate(divide="ignore"):  # U may be 0, which gives a share of 0
         logs = np.log(random.standard_gamma(alpha + 1.0, count)) + np.log(random.random_sample(count)) / alpha
-    if not np.isfinite(logs.max()):  # beyond logarithms: all goes to one of them, each as likely
+    if not np.isfinite(logs.max()):  # the logarithms overflow, too: one of them, drawn uniformly, gets all
         return np.eye(count)[random.randint(count)]
     shares = np.exp(logs - logs.max())
     return shares / shares.sum()

@@ -1,6 +1,6 @@
-"""Datasets prepared by tensorflow_datasets, read through its data sources: without TensorFlow.
+"""Datasets prepared by tensorflow_datasets, read through its data sources without TensorFlow.
 
-The folder is checked before it is opened, because the errors of tfds do not say that it is missing.
+The folder is checked first, because the errors of tfds do not say that it is missing.
 """
 
 import concurrent.futures
@@ -18,19 +18,19 @@ import numpy as np
 from saddle_jax.base.errors import short_line
 from saddle_jax.data.dataset import DataError
 
-# ---- features.json may name only classes of tensorflow_datasets itself ----
+# ---- features.json may only name classes of tensorflow_datasets itself ----
 #
-# tfds imports any module that this file names, and a dataset may come from somebody else. So the file is read
-# here before tfds sees it.
+# tfds imports any module that this file names, and a dataset may come from an untrusted source. So the file
+# is checked here before tfds reads it.
 
 
-# The keys whose text tfds takes for a class: in its older files, in its newer ones, and in protobuf's form.
+# The keys whose values tfds takes for classes: in its older files, its newer ones, and in protobuf's JSON.
 _NAMES_A_CLASS = ("type", "pythonClassName", "python_class_name")
 _OWN = re.compile(r"tensorflow_datasets\.core\.features(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
 def check_features(version: pathlib.Path) -> None:
-    """Checks every class that features.json of a prepared version names.
+    """Checks every class that features.json names.
 
     Raises:
       DataError: one of them is not tensorflow_datasets' own, or the file is not JSON.
@@ -58,7 +58,7 @@ def check_features(version: pathlib.Path) -> None:
 
 
 def _inside(text: str, path: pathlib.Path) -> list[Any]:
-    """Returns the content of a text that is JSON itself: tfds unpacks such texts and what they name."""
+    """Parses a text that is JSON itself, since tfds follows such nested JSON, too."""
     try:
         content = json.loads(text)
     except RecursionError as error:
@@ -73,7 +73,7 @@ Resize = Callable[[np.ndarray], np.ndarray]
 
 
 def data_dir_or_default(data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Returns the folder of prepared datasets: the given one, TFDS_DATA_DIR or ~/tensorflow_datasets."""
+    """Returns the folder of prepared datasets: `data_dir`, TFDS_DATA_DIR or ~/tensorflow_datasets."""
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(chosen).expanduser()
 
@@ -92,7 +92,7 @@ def find_version(name: str, data_dir: pathlib.Path) -> pathlib.Path:
 
 
 def list_records(version: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """Lists the files of each split of a prepared version, and raises an error if one is missing."""
+    """Lists the files of each split of a prepared version, or raises an error if one is missing."""
     for needed in ("dataset_info.json", "features.json", "label.labels.txt"):
         if not (version / needed).is_file():
             raise DataError(f"{version} is only half prepared: {needed} is missing; prepare it again")
@@ -116,7 +116,7 @@ def list_records(version: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def class_names(version: pathlib.Path) -> tuple[str, ...]:
-    """Returns the names of the classes, in the order of their numbers."""
+    """Returns the class names in the order of their labels."""
     return tuple((version / "label.labels.txt").read_text().rstrip("\n").split("\n"))
 
 
@@ -135,16 +135,16 @@ def open_split(version: pathlib.Path, split: str, *, decode: bool = True) -> Any
     decoders = None if decode else {"image": tfds.decode.SkipDecoding()}
     try:
         return tfds.builder_from_directory(str(version)).as_data_source(split=split, decoders=decoders)
-    except Exception as error:  # tfds raises whatever its parsers raise
+    except Exception as error:  # tfds passes on errors of its parsers
         raise DataError(f"{version} cannot be opened: {short_line(error)}; prepare it again") from error
 
 
 def read_records(source: Any, what: str, samples: np.ndarray) -> list[dict[str, Any]]:
-    """Reads records by their numbers; the error over a damaged one names it."""
+    """Reads records by number; the error for a damaged record names it."""
     try:
         with _without_advice():
             return source.__getitems__([int(sample) for sample in samples])
-    except Exception as error:  # the decoders of images and records have errors of their own
+    except Exception as error:  # image and record decoders have errors of their own
         for sample in map(int, samples):
             try:
                 source[sample]
@@ -180,7 +180,7 @@ def write_labels(folder: pathlib.Path, source: Any, what: str) -> None:
 
 
 def _chunks(source: Any, what: str, doing: str) -> Iterator[tuple[np.ndarray, list[dict[str, Any]]]]:
-    """Yields all records, some at a time, and shows the progress in a bar."""
+    """Yields all records in chunks, and shows a progress bar."""
     from tqdm import tqdm
 
     # disable=None: a bar in a terminal, nothing in a log file
@@ -192,10 +192,10 @@ def _chunks(source: Any, what: str, doing: str) -> Iterator[tuple[np.ndarray, li
 
 
 def middle_square(size: int) -> Resize:
-    """Returns a function that makes an image's shorter side `size` (bilinear) and cuts the middle square.
+    """Returns a function that resizes an image's shorter side to `size` (bilinear) and crops the centre.
 
-    The sizes are those of torchvision's Resize, which cuts the longer side off to a whole number, and of its
-    CenterCrop, which rounds the corner to the even one of two.
+    It rounds like torchvision: Resize truncates the longer side to an integer, and CenterCrop rounds the
+    corner half to even.
     """
     from PIL import Image
 
@@ -212,7 +212,7 @@ def middle_square(size: int) -> Resize:
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Silences tfds, which recommends OpenCV whenever it decodes with Pillow; the images are the same."""
+    """Silences the advice of tfds to install OpenCV; Pillow decodes the same images."""
     logger = logging.getLogger("absl")
     logger.addFilter(_no_opencv)
     try:
@@ -232,14 +232,14 @@ def _version(path: pathlib.Path) -> tuple[int, ...]:
         return ()
 
 
-# ---- images that do not fit into memory: decoded when they are asked for, by several threads ----
+# ---- images that do not fit into memory: decoded on demand by several threads ----
 
 
 _PER_TASK = 16  # records that one thread decodes at a time
 
 
 class StreamedImages:
-    """Images that look like an array uint8 [N, size, size, 3]: indexing with sample numbers decodes them.
+    """Images that behave like an array uint8 [N, size, size, 3]: indexing decodes them.
 
     `ahead` starts to decode a batch that is needed later.
     """
@@ -247,7 +247,7 @@ class StreamedImages:
     dtype = np.dtype(np.uint8)
 
     def __init__(self, source: Any, what: str, resize: Resize, size: int, chosen: np.ndarray | None = None):
-        """Numbers the records in the order of `chosen`, or all of them where that is None."""
+        """Uses the records `chosen` in that order; None uses all of them."""
         self._source, self._what, self._resize, self._size = source, what, resize, size
         self._chosen = np.arange(len(source)) if chosen is None else chosen
         self.shape = (len(self._chosen), size, size, 3)
@@ -263,7 +263,7 @@ class StreamedImages:
         return self.ahead(np.asarray(samples))()
 
     def subset(self, samples: np.ndarray) -> "StreamedImages":
-        """Returns the images with these sample numbers, streamed too."""
+        """Returns the images with these sample numbers, also streamed."""
         return StreamedImages(self._source, self._what, self._resize, self._size, self._chosen[samples])
 
     def ahead(self, samples: np.ndarray) -> Callable[[], np.ndarray]:

@@ -1,4 +1,4 @@
-"""How the images of a dataset are augmented and normalised: pure functions of a key, on the device."""
+"""Augmentation and normalisation of images: pure functions of a key, on the device."""
 
 import dataclasses
 import math
@@ -28,9 +28,9 @@ def normalise(images: Array, mean: tuple[float, ...], std: tuple[float, ...]) ->
 
 
 def flip_and_crop(key: Key, images: Array, padding: int = 4) -> Array:
-    """Mirrors images at random, then cuts a random window of the same size out of each zero-padded image.
+    """Flips images at random, then takes a random crop of the same size from each zero-padded image.
 
-    Padding comes before normalisation, so it is black and not the mean.
+    Images are padded before normalisation, so the padding is black and not the mean.
     """
     batch, height, width, _ = images.shape
     flip_key, row_key, column_key = jax.random.split(key, 3)
@@ -38,7 +38,7 @@ def flip_and_crop(key: Key, images: Array, padding: int = 4) -> Array:
     rows = jnp.arange(height)[None] + jax.random.randint(row_key, (batch, 1), -padding, padding + 1)
     columns = jnp.arange(width)[None] + jax.random.randint(column_key, (batch, 1), -padding, padding + 1)
     inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]
-    # Mirroring and cropping are one gather: the mirror image's window is read from the original.
+    # Flip and crop are one gather: the crop of the flipped image is read from the original.
     columns = jnp.where(flip, width - 1 - columns, columns)
 
     def crop(image: Array, rows: Array, columns: Array) -> Array:
@@ -49,9 +49,9 @@ def flip_and_crop(key: Key, images: Array, padding: int = 4) -> Array:
 
 
 def flip_and_resized_crop(key: Key, images: Array, size: int) -> Array:
-    """Cuts random windows (8 to 100 % of the area, aspect 3/4 to 4/3), resizes them to `size`, and mirrors.
+    """Takes random crops (8 to 100 % of the area, aspect 3/4 to 4/3), resizes them to `size`, and flips them.
 
-    It follows torchvision's RandomResizedCrop with antialiased bilinear interpolation.
+    This follows torchvision's RandomResizedCrop with antialiased bilinear interpolation.
     """
     batch = images.shape[0]
 
@@ -74,7 +74,7 @@ def flip_and_resized_crop(key: Key, images: Array, size: int) -> Array:
 
 
 def _random_box(key: Key, height: int, width: int) -> tuple[Array, Array, Array, Array]:
-    """Draws a window (top, left, height, width): the first of ten tries that fits, otherwise the largest."""
+    """Draws a crop (top, left, height, width): the first of ten tries that fits, otherwise the largest."""
     area_key, ratio_key, top_key, left_key = jax.random.split(key, 4)
     area = height * width * jax.random.uniform(area_key, (_TRIES,), minval=_SCALE[0], maxval=_SCALE[1])
     low, high = (math.log(ratio) for ratio in _RATIO)
@@ -82,7 +82,7 @@ def _random_box(key: Key, height: int, width: int) -> tuple[Array, Array, Array,
     box_width, box_height = jnp.round(jnp.sqrt(area * ratio)), jnp.round(jnp.sqrt(area / ratio))
     fits = (box_width >= 1) & (box_width <= width) & (box_height >= 1) & (box_height <= height)
     first = jnp.argmax(fits)
-    # As in torchvision, otherwise the middle of the image, as large as the allowed aspect permits.
+    # As in torchvision, otherwise the largest centre crop with an allowed aspect.
     whole_width = min(width, round(height * _RATIO[1]))
     whole_height = min(height, round(width / _RATIO[0]))
     box_width = jnp.where(fits.any(), box_width[first], whole_width)
@@ -99,7 +99,7 @@ def _random_box(key: Key, height: int, width: int) -> tuple[Array, Array, Array,
 
 
 def centre_crop(images: Array, size: int) -> Array:
-    """Cuts the middle [..., size, size, C] out of images [..., H, W, C]."""
+    """Crops the centre [..., size, size, C] of images [..., H, W, C]."""
     top, left = (images.shape[-3] - size) // 2, (images.shape[-2] - size) // 2
     return images[..., top : top + size, left : left + size, :]
 
@@ -110,13 +110,13 @@ AUGMENTATIONS = ("none", "flip_crop", "resized_crop")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How stored uint8 images become what the model sees.
+    """The preprocessing of stored uint8 images.
 
     Attributes:
       mean, std: per channel, for pixels in [0, 1].
-      augmentation: "none"; "flip_crop", a mirror image and a 4-pixel shift (CIFAR); "resized_crop", a
-        mirror image and a random window (Imagenette, ImageNet).
-      size: the height and width that the model sees; None keeps the stored ones.
+      augmentation: "none"; "flip_crop", a random flip and a shift by up to 4 pixels (CIFAR); "resized_crop",
+        a random flip and a random resized crop (Imagenette, ImageNet).
+      size: height and width of the model's input; None keeps those of the stored images.
     """
 
     mean: tuple[float, ...]
@@ -128,7 +128,7 @@ class Recipe:
         checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     def for_training(self, key: Key, images: Array) -> Array:
-        """Augments and normalises one agent's batch: uint8 [B, H, W, C] to float32. The key is consumed."""
+        """Augments and normalises one agent's batch: uint8 [B, H, W, C] to float32."""
         if self.augmentation == "resized_crop":
             images = flip_and_resized_crop(key, images, self.size or images.shape[1])
         else:
@@ -138,7 +138,7 @@ class Recipe:
         return normalise(images, self.mean, self.std)
 
     def for_evaluation(self, images: Array) -> Array:
-        """Normalises images, and cuts out their middle where the model sees less than is stored."""
+        """Normalises images, cropped to their centre if the model's input is smaller."""
         return normalise(self._middle(images), self.mean, self.std)
 
     def _middle(self, images: Array) -> Array:
@@ -147,20 +147,20 @@ class Recipe:
         return centre_crop(images, self.size)
 
     def for_agents(self, key: Key, images: Array) -> Array:
-        """Does `for_training` for all agents, uint8 [A, B, H, W, C], each with its own key."""
+        """Applies `for_training` to all agents' batches, uint8 [A, B, H, W, C], each with its own key."""
         return on_shards(jax.vmap(self.for_training))(agent_keys(key, images.shape[0]), images)
 
 
 def prepared(recipe: Recipe | None, batch: Batch) -> Batch:
-    """Prepares the inputs of a batch [B, ...] for evaluation; without a recipe they are as they are."""
+    """Preprocesses the inputs of a batch [B, ...] for evaluation; None leaves them unchanged."""
     return batch if recipe is None else {**batch, "inputs": recipe.for_evaluation(batch["inputs"])}
 
 
 def measured_recipe(images: np.ndarray) -> Recipe:
-    """Makes a recipe that normalises by the images' own mean and deviation, without augmentation."""
+    """Makes a recipe that normalises by the images' mean and standard deviation, without augmentation."""
     total = np.zeros(images.shape[-1])
     squares = np.zeros(images.shape[-1])
-    for start in range(0, len(images), 1024):  # all of it may be larger than memory
+    for start in range(0, len(images), 1024):  # in chunks: the images may not fit into memory
         pixels = np.asarray(images[start : start + 1024], np.float64).reshape(-1, images.shape[-1]) / 255
         total += pixels.sum(axis=0)
         squares += np.square(pixels).sum(axis=0)

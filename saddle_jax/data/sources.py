@@ -1,4 +1,4 @@
-"""Datasets by name: of the package, of a folder that tfds prepared, or loaded by a user's program."""
+"""Datasets by name: embedded, prepared by tfds, read from files, or loaded by user code."""
 
 import dataclasses
 import os
@@ -29,10 +29,10 @@ _SYNTHETIC_SEED = 0
 
 
 def load_digits() -> Dataset:
-    """Loads 1,797 real handwritten digits, 8x8 grey: the test set of UCI's "optical recognition" data.
+    """Loads 1,797 handwritten digits, 8x8 grey: the test set of UCI's "optical recognition" data.
 
-    They are by E. Alpaydin and C. Kaynak, 1998, CC BY 4.0, as scikit-learn ships them. A fixed permutation
-    splits them into 1,437 for training and 360 for testing.
+    They are by E. Alpaydin and C. Kaynak, 1998, CC BY 4.0, as shipped with scikit-learn. A fixed permutation
+    splits them into 1,437 training and 360 test images.
     """
     with np.load(_DIGITS, allow_pickle=False) as file:
         images, labels = file["images"], file["labels"].astype(np.int32)
@@ -50,9 +50,9 @@ def load_digits() -> Dataset:
 
 
 def load_synthetic() -> Dataset:
-    """Makes ten Gaussian clusters in the pixels of 8x8 grey images, from a fixed seed, for tests.
+    """Generates ten Gaussian clusters of 8x8 grey images, from a fixed seed, for tests.
 
-    Each class has a random mean image; its samples scatter around it with a deviation of 40 grey levels.
+    Each class has a random mean image and a standard deviation of 40 grey levels.
     """
     random = np.random.RandomState(_SYNTHETIC_SEED)
     means = random.uniform(64, 192, size=(10, 8, 8, 1))
@@ -74,11 +74,11 @@ def load_synthetic() -> Dataset:
     )
 
 
-# ---- of files, and what a user's program loads ----
+# ---- from files and user code ----
 
 
 def is_other(name: str) -> bool:
-    """Tells by its form alone whether a dataset is of a file, or a user's FILE.py:NAME or module:NAME."""
+    """Returns whether a name has the form of a path, FILE.py:NAME or module:NAME."""
     return is_code(name) or user_data.is_path(name)
 
 
@@ -91,7 +91,7 @@ def check_name(name: str) -> None:
 
 
 def load_other(name: str) -> Dataset:
-    """Loads a dataset of files, or calls the function that a text names and takes what it returns."""
+    """Loads a dataset from files, or by calling the user's function."""
     if not is_code(name):
         return user_data.from_path(name)
     spec = BUILTIN.parse(name)
@@ -102,10 +102,10 @@ def load_other(name: str) -> Dataset:
 
 
 def dataset_of(data: Any, name: str, **options: Any) -> Dataset:
-    """Returns what a user has as a dataset; options are those of `given.from_samples`.
+    """Converts a user's data to a Dataset; options are those of `user_data.from_samples`.
 
-    It may be a Dataset; a dict with "train" and "test" or a pair (train, test), each of them samples; or a
-    dict of Hugging Face splits.
+    The data may be a Dataset; a dict with "train" and "test" or a pair (train, test) of samples; or a dict of
+    Hugging Face splits.
     """
     if isinstance(data, Dataset):
         return data
@@ -121,7 +121,7 @@ def dataset_of(data: Any, name: str, **options: Any) -> Dataset:
     return user_data.from_samples(*data, name=name, source=name, **options)
 
 
-# What needs no download. A new dataset is a file in this folder and a line here.
+# Datasets that need no download. A new one is a file in this folder and a line here.
 BUILTIN = Registry(
     "dataset",
     {
@@ -132,28 +132,28 @@ BUILTIN = Registry(
     },
     group="saddle_jax.datasets",
 )
-# Our names for datasets that have another name in tfds.
+# Datasets that have another name in tfds.
 TFDS_NAMES = {"imagenette": "imagenette/160px-v2", "imagenet": "imagenet2012"}
 KNOWN = (*BUILTIN, *RECIPES)
 
-_STORED_SIZE = {"imagenette": 32, "imagenet": 256}  # of the middle square
+_STORED_SIZE = {"imagenette": 32, "imagenet": 256}  # side of the centre crop
 _STREAMED = ("imagenet",)
 
 
 def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
-    """Loads a dataset: samples, their classes, and how they are prepared and learned.
+    """Loads a dataset by name.
 
     Args:
       name: "digits" (embedded, real), "synthetic"; "convex", or with options "convex(condition=100)";
         "characters" (embedded, real); "cifar10", "cifar100", "imagenette" (at 32x32),
         "imagenet" (streamed), or the tfds name of any other image classification dataset whose images
-        have one size. Also a file .npz, a folder of images by class (./mine), and what a user's program
-        loads, FILE.py:NAME or module:NAME.
-      data_dir: the folder of datasets that tfds prepared; the default is TFDS_DATA_DIR, or
+        have one size. Also an .npz file, a folder of images by class (./mine), or a user's function,
+        FILE.py:NAME or module:NAME.
+      data_dir: the folder of datasets prepared by tfds; the default is TFDS_DATA_DIR, or
         ~/tensorflow_datasets.
 
     Raises:
-      DataError: says in one line what is missing or damaged, where it was searched, and what to do.
+      DataError: the data is missing or damaged; the message says where it was searched, and what to do.
     """
     checks.instance("dataset", name, str, "'digits' or 'cifar10'")
     if is_builtin(name):
@@ -186,7 +186,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
 
 def is_missing(name: str, data_dir: str | os.PathLike | None = None) -> bool:
-    """Tells whether a dataset is one whose shapes are known, and is not prepared here."""
+    """Returns whether a dataset with known shapes is not prepared on this machine."""
     if name not in RECIPES:
         return False
     try:
@@ -197,12 +197,12 @@ def is_missing(name: str, data_dir: str | os.PathLike | None = None) -> bool:
 
 
 def is_builtin(name: str) -> bool:
-    """Tells whether a name, with or without options in brackets, is in the table of datasets."""
+    """Returns whether a name, with or without options, is a registered dataset."""
     return name.partition("(")[0].strip() in BUILTIN
 
 
 def _made(text: str) -> Dataset:
-    """Makes a dataset of the package, or of an installed one, with the options that its name has."""
+    """Makes a registered dataset with the options in its name."""
     spec = BUILTIN.check(text)
     try:
         loaded = BUILTIN.make(spec)
@@ -214,13 +214,13 @@ def _made(text: str) -> Dataset:
 
 
 def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None) -> dict[str, Any]:
-    """Reads a split: images mapped from the cache, labels in memory."""
+    """Reads a split: images memory-mapped from the cache, labels in memory."""
 
     def write(folder: pathlib.Path) -> None:
         resize = prepared.middle_square(size) if size else None
         prepared.write_images(folder, prepared.open_split(version, split), records[0].name, resize)
 
-    # "cut": versions that rounded the longer side left folders without it
+    # "cut": earlier versions, which rounded the longer side, left folders without this suffix
     folder = cached(version, records, f"{split}-{size}-cut" if size else split, write)
     images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
     return {"inputs": images, "targets": np.load(folder / "labels.npy", allow_pickle=False)}
@@ -229,7 +229,7 @@ def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: 
 def _stream(
     version: pathlib.Path, split: str, records: list[pathlib.Path], size: int | None
 ) -> dict[str, Any]:
-    """Opens a split whose images are decoded on demand; its labels are in memory and in the cache."""
+    """Opens a split whose images are decoded on demand; its labels are cached and in memory."""
     assert size is not None, "streamed images have one size"
     what = records[0].name
 
@@ -249,11 +249,11 @@ def _unknown(name: str, folder: pathlib.Path) -> str:
     )
 
 
-# ---- which datasets there are, whether they are prepared, and how one is prepared ----
+# ---- listing and preparing datasets ----
 
 
 def states(folder: pathlib.Path) -> dict[str, str]:
-    """Returns the state of every known dataset, and of the others that are prepared in `folder`, by name."""
+    """Returns the state of every known dataset and of all others prepared in `folder`, by name."""
     folders = {TFDS_NAMES.get(name, name).partition("/")[0] for name in KNOWN}
     others = [path.name for path in sorted(folder.glob("*")) if path.is_dir() and path.name not in folders]
     return {name: _state(name, folder) for name in (*KNOWN, *others)}
@@ -271,9 +271,9 @@ def _state(name: str, folder: pathlib.Path) -> str:
 
 
 def prepare(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Downloads and prepares a dataset with tfds and TensorFlow; returns the folder that holds it."""
+    """Downloads and prepares a dataset with tfds and TensorFlow, and returns its folder."""
     try:
-        import tensorflow  # noqa: F401  # tfds needs it to prepare, and says so less clearly
+        import tensorflow  # noqa: F401  # required by tfds, whose own error is less clear
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise DataError(
@@ -283,7 +283,7 @@ def prepare(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
     try:
         builder = tfds.builder(TFDS_NAMES.get(name, name), data_dir=str(folder), file_format="array_record")
         builder.download_and_prepare()
-    except Exception as error:  # tfds raises whatever its downloader and parsers do
+    except Exception as error:  # tfds passes on errors of its downloader and parsers
         reason = " ".join(str(error).split())[:300]
         raise DataError(f"{name} could not be prepared in {folder}: {reason}") from error
     return folder

@@ -1,7 +1,7 @@
-"""Datasets of what a user has: arrays, trees of arrays, Hugging Face splits, a file .npz, a folder of images.
+"""Datasets from a user's arrays, Hugging Face splits, .npz files and folders of images.
 
-Samples are given as (inputs, targets), or as any tree of arrays [N, ...] for a loss of one's own; a list of
-these is data that is divided among the agents already.
+Samples are (inputs, targets), or any tree of arrays [N, ...] for a user's own loss; a list of these, one per
+agent, is data that is partitioned already.
 """
 
 import pathlib
@@ -28,19 +28,18 @@ def from_samples(
     class_names: Sequence[str] | None = None,
     objective: str | None = None,
 ) -> Dataset:
-    """Makes a dataset of samples that are at hand, and checks them.
+    """Makes a dataset from samples, and checks them.
 
     Args:
-      train: (inputs, targets), or a tree of arrays [N, ...]; a list of these is data that is divided already,
-        one for each agent. A source of samples that do not fit into memory serves for an array, see
-        `Dataset`. uint8 inputs [N, H, W, C] or [N, H, W] are images: each channel is normalised by the mean
-        and deviation of the training images.
-      test: samples of the same kind, for everybody.
-      name: what the dataset is called.
+      train: (inputs, targets), or a tree of arrays [N, ...]; a list of these, one per agent, is data that is
+        partitioned already. Instead of an array, a leaf may be a source of samples that do not fit into
+        memory, see `Dataset`. uint8 inputs [N, H, W, C] or [N, H, W] are images: each channel is normalised
+        by the mean and standard deviation of the training images.
+      test: test samples with the same structure.
+      name: the dataset's name.
       source: where the samples came from, for the record.
-      class_names: one name for each class; the default is the numbers of whole-number targets [N].
-      objective: what is learned by default; None is classification of targets that are classes, else
-        regression.
+      class_names: the name of each class; by default the class numbers, if the targets are integers [N].
+      objective: the default objective; None is classification if the targets are classes, else regression.
     """
     shares = None
     if isinstance(train, list):
@@ -72,13 +71,13 @@ def from_samples(
 def from_huggingface(
     dataset: Any, *, inputs: str | None = None, targets: str = "label", test: str = "test"
 ) -> Dataset:
-    """Makes a dataset of a Hugging Face DatasetDict with a train and a test split.
+    """Makes a dataset from a Hugging Face DatasetDict with a training and a test split.
 
     Args:
       dataset: a dict of splits, such as `datasets.load_dataset("mnist")` returns.
-      inputs: the column of the inputs; None takes "image", "img", "inputs" or "x", whichever there is.
+      inputs: the column of the inputs; None looks for "image", "img", "inputs" or "x".
       targets: the column of the targets.
-      test: the name of the split to test with.
+      test: the name of the test split.
     """
     for split in ("train", test):
         if split not in dataset:
@@ -103,12 +102,12 @@ def from_huggingface(
 
 
 def is_huggingface(data: Any) -> bool:
-    """Tells whether an object is a dict of Hugging Face splits, without importing their package."""
+    """Returns whether an object is a dict of Hugging Face splits, without importing their package."""
     return isinstance(data, Mapping) and all(hasattr(split, "column_names") for split in data.values())
 
 
 def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
-    """Joins each agent's samples; returns them with the numbers that each agent's have among all."""
+    """Concatenates the agents' samples; returns them with each agent's sample numbers."""
     trees = [_tree(f"train[{agent}]", part) for agent, part in enumerate(parts)]
     if not trees:
         raise DataError("train must list the samples of at least one agent, got an empty list")
@@ -123,7 +122,7 @@ def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
 
 
 def _tree(what: str, samples: Any) -> Tree:
-    """Returns samples as a tree whose leaves are arrays or sources of samples."""
+    """Converts samples to a tree whose leaves are arrays or sources of samples."""
     if isinstance(samples, tuple) and len(samples) == 2:
         inputs, targets = (np.asarray(part) if isinstance(part, list) else part for part in samples)
         samples = {"inputs": inputs, "targets": _counted(targets)}
@@ -132,24 +131,24 @@ def _tree(what: str, samples: Any) -> Tree:
     if not leaves or not all(len(leaf.shape) for leaf in leaves):
         raise DataError(f"{what} must be {_PAIR}, got {type(samples).__name__}")
     for path, leaf in jax.tree.leaves_with_path(tree):
-        if np.dtype(leaf.dtype).kind not in "biufV":  # V: the floats of ml_dtypes
+        if np.dtype(leaf.dtype).kind not in "biufV":  # V: floats of ml_dtypes
             raise DataError(f"{what} must have numbers, got {leaf.dtype} in {_place(path)}")
     return jax.tree.map(lambda leaf: _narrow(what, leaf), tree)
 
 
 def _place(path: Any) -> str:
-    """Names a leaf of a tree of samples, such as "inputs"."""
+    """Returns the name of a leaf in a tree of samples, such as "inputs"."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "its array"
 
 
 def _counted(targets: Any) -> Any:
-    """Returns truths as the classes 0 and 1; other targets as they are."""
+    """Converts boolean targets to the classes 0 and 1."""
     is_truth = np.asarray(targets).dtype == bool if not hasattr(targets, "dtype") else targets.dtype == bool
     return np.asarray(targets, np.int32) if is_truth else targets
 
 
 def _narrow(what: str, leaf: Any) -> Any:
-    """Returns numbers as the program will see them: float32 and int32 in place of 64 bits."""
+    """Converts 64-bit numbers to JAX's default types, float32 and int32."""
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "iuf" or leaf.dtype.itemsize < 8:
         return leaf
     if leaf.dtype.kind == "f":
@@ -174,7 +173,7 @@ def _check_lengths(what: str, tree: Tree) -> None:
 
 
 def _check_alike(one: Tree, other: Tree, what: str = "test") -> None:
-    """Checks that two trees of samples differ in nothing but how many they are."""
+    """Checks that two trees of samples differ only in the number of samples."""
     if not _same_structure(one, other):
         raise DataError(f"{what} must be a tree like train, got {jax.tree.structure(other)}")
     for (path, first), second in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(other), strict=True):
@@ -206,7 +205,7 @@ def _with_channels(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _class_names(train: Tree, test: Tree, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Returns the names of classes, by the targets if none are given; checks that there are no others."""
+    """Returns the class names, by default the class numbers, and checks the targets against them."""
     targets = train.get("targets") if isinstance(train, dict) else None
     if targets is None or targets.ndim != 1 or not np.issubdtype(targets.dtype, np.integer):
         if given:
@@ -227,31 +226,31 @@ def _class_names(train: Tree, test: Tree, given: Sequence[str] | None) -> tuple[
 
 
 def outputs_of(train: Tree) -> int:
-    """Returns how many numbers a prediction of the targets has; 1 where nobody knows."""
+    """Returns the size of a prediction of one sample's targets; 1 if there are no targets."""
     targets = train.get("targets") if isinstance(train, dict) else None
     return int(np.prod(targets.shape[1:], dtype=int)) if targets is not None else 1
 
 
-# ---- a file .npz of arrays, or a folder of images by class ----
+# ---- an .npz file of arrays, or a folder of images by class ----
 
 
-# The names of the four arrays in an .npz: ours, or those of Keras.
+# The names of the four arrays in an .npz file: ours, or those of Keras.
 _ARRAYS = (
     ("train_inputs", "train_targets", "test_inputs", "test_targets"),
     ("x_train", "y_train", "x_test", "y_test"),
 )
 _TEST_FOLDERS = ("test", "val", "validation")
-_GREY = ("L", "1", "LA")  # of Pillow's modes
+_GREY = ("L", "1", "LA")  # Pillow's modes
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
 
 
 def is_path(text: str) -> bool:
-    """Tells by its form alone whether a dataset is a file .npz or a folder, as ./mine, ~/mine or /mine."""
+    """Returns whether a name has the form of an .npz file or a folder, such as ./mine, ~/mine or /mine."""
     return text.endswith(".npz") or text.startswith(("./", "../", "~", "/"))
 
 
 def from_path(text: str) -> Dataset:
-    """Reads the dataset of a file .npz, or of a folder with train/CLASS/IMAGE and test/CLASS/IMAGE."""
+    """Reads a dataset from an .npz file, or from a folder with train/CLASS/IMAGE and test/CLASS/IMAGE."""
     path = pathlib.Path(text).expanduser()
     if path.suffix == ".npz":
         return _from_npz(path)
@@ -261,7 +260,7 @@ def from_path(text: str) -> Dataset:
 
 
 def _from_npz(path: pathlib.Path) -> Dataset:
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe could block
         raise DataError(f"dataset must be a file, got {str(path)!r}")
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -274,11 +273,11 @@ def _from_npz(path: pathlib.Path) -> Dataset:
             classes = [str(name) for name in file["class_names"]] if "class_names" in file else None
     except DataError:
         raise
-    except ValueError as error:  # NumPy advises to unpickle, which nobody should
+    except ValueError as error:  # NumPy suggests unpickling, which is unsafe
         raise DataError(
             f"{path} cannot be read: it must hold arrays of numbers alone, as np.savez writes them"
         ) from error
-    except Exception as error:  # zip and NumPy have errors of their own
+    except Exception as error:  # zipfile and NumPy have errors of their own
         raise DataError(f"{path} cannot be read: {short_line(error)}") from error
     train, test = (arrays[0], arrays[1]), (arrays[2], arrays[3])
     return from_samples(train, test, name=path.stem, source=str(path), class_names=classes)
@@ -340,7 +339,7 @@ def _images(folder: pathlib.Path, classes: list[str]) -> tuple[np.ndarray, np.nd
 
 
 def _check_mode(path: pathlib.Path, mode: str, grey: bool) -> None:
-    """Refuses what would lose something as 8 bits a channel, and folders of both kinds."""
+    """Refuses images with transparency or over 8 bits a channel, and folders that mix grey and colour."""
     if mode.startswith(("I", "F")):
         raise DataError(f"{path} must have 8 bits a channel, got the mode {mode}")
     if (mode in _GREY) != grey:
@@ -349,7 +348,7 @@ def _check_mode(path: pathlib.Path, mode: str, grey: bool) -> None:
 
 
 def _is_grey(path: pathlib.Path) -> bool:
-    """Tells by the first image whether a folder's are grey; images in colour are RGB."""
+    """Returns whether the first image of a folder is grey; colour images are RGB."""
     from PIL import Image
 
     try:

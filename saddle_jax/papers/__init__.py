@@ -1,1 +1,1 @@
-"""Papers whose figures are reproduced, a module or a room each."""
+"""Papers to reproduce, one module or subpackage each."""

@@ -1,7 +1,7 @@
-"""What a reproduced paper is made of: printed figures, settings of the runs behind them, claims, statements.
+"""The description of a paper to reproduce: printed results, the settings behind them, claims and statements.
 
-A paper is one module or folder of `papers/`. Its tables are text, from which entries with settings are made.
-With invented figures:
+A paper is one module or folder of `papers/`. Its tables are text, which is parsed into entries with settings.
+With made-up results:
 
     _SETTINGS = {"cifar10": Hyperparameters(0.1, 0.0, 200, 32, "resnet20", 50_000)}
     _PATH = '''
@@ -13,7 +13,7 @@ With invented figures:
     PAPER = Paper({"1": Experiment("a path of 16 agents", _ENTRIES)}, bases={"relay_sgd": "dpsgd"})
     CLAIMS = (Claim("Table 1", "13 points better", ("13",), PAPER.gains("relay_sgd", "dpsgd", "1"), mean),)
 
-`runs` plans and sizes the runs of such entries at a scale, `evidence` puts what they gave beside the paper.
+`runs` plans the runs of such entries at a scale, and `evidence` compares their results with the paper.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ from saddle_jax.base.registry import parse, split
 from saddle_jax.methods import METHODS
 from saddle_jax.settings.config import Config
 
-# ---- what is printed ----
+# ---- printed results ----
 
 
 class Printed(NamedTuple):
     """One accuracy that a paper prints, in percent."""
 
     mean: float
-    std: float | None = None  # None: the paper gives none
+    std: float | None = None  # None: not printed
     star: bool = False  # one of its runs diverged
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Printed(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a printed table: what was run, and a figure for each column."""
+    """One line of a printed table: the setting, and a result for each column."""
 
     agents: int
     method: str
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 def lines_of(text: str) -> list[Line]:
-    """Parses a table: agents, method, compressor, then figures such as 88.44±0.39, 49.30 or 52.23*."""
+    """Parses a table: agents, method, compressor, then results such as 88.44±0.39, 49.30 or 52.23*."""
 
     def figure(text: str) -> Printed:
         mean, _, std = text.rstrip("*").partition("±")
@@ -66,71 +66,71 @@ def lines_of(text: str) -> list[Line]:
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """What a paper uses on one dataset."""
+    """A paper's hyper-parameters on one dataset."""
 
     learning_rate: float
     rho: float  # SAM's radius
     epochs: int
     batch_size: int  # per agent
     model: str
-    samples: int  # to train with
+    samples: int  # for training
     schedule: str = "step"
 
     def steps(self, agents: int) -> int:
-        """Returns T: epochs times the batches of an agent's share, with the last partial one."""
+        """Returns T: epochs times the batches per agent, including a partial last one."""
         return self.epochs * -(-(self.samples // agents) // self.batch_size)
 
 
-# ---- what is run ----
+# ---- experiments ----
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One figure of a table: the runs behind it differ in the seed only."""
+    """One result of a table, from runs that differ only in the seed."""
 
     agents: int
     dataset: str
-    alpha: float | None  # of the Dirichlet partition; None: data dealt at random (IID)
+    alpha: float | None  # of the Dirichlet partition; None: IID
     method: str
     compressor: str
     gamma: float
     setting: Hyperparameters = dataclasses.field(repr=False)
-    printed: Printed | None  # None: the paper draws it without a number
-    # What a table's Drop column prints, in percentage points: the same entry may be in another table without.
+    printed: Printed | None  # None: only drawn, without a number
+    # The Drop column in percentage points; the same entry may be in another table without one.
     drop: float | None = dataclasses.field(default=None, compare=False)
     topology: str = "ring"
     ascent_every: int = 1
     schedule: str = "step"
-    rho: float | None = None  # None: the dataset's
-    times: int = 1  # how many times as long as the others, with the schedule stretched
+    rho: float | None = None  # None: that of the dataset
+    times: int = 1  # multiple of the usual epochs, with the schedule stretched
 
     @property
     def problem(self) -> tuple[str, str, str]:
-        """Returns dataset, alpha and graph as tables name them; methods are compared on the same one."""
+        """Dataset, alpha and graph as tables name them; methods are compared on the same problem."""
         alpha = "iid" if self.alpha is None else f"{self.alpha:g}"
         return self.dataset, alpha, f"{self.topology} {self.agents}"
 
     @property
     def variant(self) -> str:
-        """Returns the method as tables name it, such as "q_saddle every 5" or "q_saddle rho 0.2"."""
+        """The method as tables name it, such as "q_saddle every 5" or "q_saddle rho 0.2"."""
         return " ".join([self.method, *self._differences("every {}", "rho {:g}", "{} times as long")])
 
     @property
     def name(self) -> str:
-        """Returns a name of its own, and of its folder: cifar10-ring10-alpha0.01-q_saddle-quantize8."""
+        """The unique name, also of its folder: cifar10-ring10-alpha0.01-q_saddle-quantize8."""
         share = "iid" if self.alpha is None else f"alpha{self.alpha:g}"
         parts = [self.dataset, f"{self.topology}{self.agents}", share, self.method, short(self.compressor)]
         return "-".join([*parts, *self._differences("every{}", "rho{:g}", "times{}")])
 
     def _differences(self, every: str, rho: str, times: str) -> list[str]:
-        """Lists in what the entry differs from others of its method and compressor."""
+        """Lists how the entry differs from others of its method and compressor."""
         parts = [every.format(self.ascent_every)] if self.ascent_every > 1 else []
         parts += [self.schedule] if self.schedule != self.setting.schedule else []
         parts += [] if self.rho is None else [rho.format(self.rho)]
         return [*parts, *([times.format(self.times)] if self.times > 1 else [])]
 
     def config(self, seed: int = 0) -> Config:
-        """Returns the settings of a run at full size."""
+        """Returns the settings of a run at the paper's scale."""
         setting = self.setting
         return Config(
             method=self.method,
@@ -148,13 +148,13 @@ class Entry:
             gamma=self.gamma,
             compressor=self.compressor,
             seed=seed,
-            keep_every_epochs=setting.epochs // 4,  # the stages at which sharpness is measured
+            keep_every_epochs=setting.epochs // 4,  # stages for measuring sharpness
             diagnostics=True,
         )
 
 
 def short(compressor: str) -> str:
-    """Writes a compressor without brackets, as names of folders have it: its number follows its name."""
+    """Formats a compressor for folder names: its argument follows its name without brackets."""
     spec = parse("compressor", compressor)
     switches = [f"_{name}" if value is True else f"_{name}{value}" for name, value in spec.kwargs]
     return "".join([spec.name, *map(str, spec.args), *switches])
@@ -175,11 +175,11 @@ def entries_of(
 
     Args:
       text: the table, see `lines_of`.
-      columns: dataset and alpha of each figure of a line.
+      columns: dataset and alpha of each result of a line.
       settings: by dataset.
       gamma: the averaging rate, or a function of method, compressor, dataset and alpha.
-      drops: the Drop columns beside the table, in lines of their own.
-      common: what else all entries are made with.
+      drops: the Drop columns of the table, as separate lines.
+      common: further fields of all entries.
     """
     drops_of = {line[:3]: [drop.mean for drop in line.figures] for line in lines_of(drops)}
     for line in lines_of(text):
@@ -204,12 +204,12 @@ def entries_of(
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A table of a paper, or a figure drawn from runs of its own.
+    """A table of a paper, or a figure with runs of its own.
 
     Attributes:
       title: what is run.
-      entries: its figures.
-      base: the table that has the uncompressed runs, or those of the plain method, if others have them.
+      entries: its results.
+      base: the table with the uncompressed runs, or those of the plain method, if it is another one.
     """
 
     title: str
@@ -217,19 +217,19 @@ class Experiment:
     base: str | None = None
 
 
-# The first minus the second, in percentage points; without a second the first as it is.
+# The first minus the second, in percentage points; without a second, the first itself.
 Difference = tuple[Entry, Entry | None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Paper:
-    """A paper's experiments by name, and which of its entries are compared.
+    """A paper's experiments by name, and comparisons between entries.
 
     Attributes:
       tables: the experiments.
-      numbers: the paper's numbers of tables that have other names here.
-      bases: a proposed method's own method without what is proposed.
-      elsewhere: where tables are that are no experiments, by number.
+      numbers: names of tables by their number in the paper, if these differ.
+      bases: for each proposed method the one that it extends.
+      elsewhere: hints for tables that are not experiments, by number.
     """
 
     tables: Mapping[str, Experiment]
@@ -238,11 +238,11 @@ class Paper:
     elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def entries(self) -> tuple[Entry, ...]:
-        """Lists the entries of all experiments, each once, in their order."""
+        """Lists the entries of all experiments in order, without duplicates."""
         return tuple(dict.fromkeys(entry for table in self.tables.values() for entry in table.entries))
 
     def table_name(self, name: str | None) -> str:
-        """Returns a table by its name or by the paper's number of it; others are an ArgumentError."""
+        """Returns the name of a table from its name or its number in the paper."""
         table = self.numbers.get(name or "", name or "")
         if table in self.tables:
             return table
@@ -252,7 +252,7 @@ class Paper:
         raise ArgumentError(f"table must be one of {listed}, got {got}{hint}")
 
     def choose(self, table: str | None, parts: Sequence[str]) -> list[Entry]:
-        """Returns the rows of a table whose names hold one of these parts (* and ? match), or all rows."""
+        """Returns the rows of a table whose names contain one of these patterns (* and ? match), or all."""
         table = self.table_name(table)
         entries = self.tables[table].entries
         if not all(parts):
@@ -265,16 +265,16 @@ class Paper:
         return chosen
 
     def compared_with(self, table: str, entries: Sequence[Entry]) -> list[Entry]:
-        """Returns what entries of a table are compared with in its base: the same problems' runs there."""
+        """Returns the entries of a table's base on the same problems as these entries."""
         base, problems = self.tables[table].base, {entry.problem for entry in entries}
         return [entry for entry in self.tables[base].entries if entry.problem in problems] if base else []
 
     def variant(self, variant: str, default: str) -> Config:
-        """Returns the settings of one run, as files in configs/ name it: [SCALE/][ROW].
+        """Returns the settings of one run by its name in configs/: [SCALE/][ROW].
 
         Args:
           variant: "", a scale, a row's name, or scale and row: "cpu/ROW".
-          default: the row that runs if the variant names none.
+          default: the row if the variant names none.
         """
         scale, _, row = variant.partition("/")
         if scale not in SCALES:
@@ -289,10 +289,10 @@ class Paper:
         entry = entries[row or default]
         return SCALES[scale].apply(entry.config(), entry.times)
 
-    # ---- pairs of entries; names of several tables have spaces between them ----
+    # ---- pairs of entries; names of several tables are separated by spaces ----
 
     def rows(self, tables: str, method: str, dataset: str = "*") -> list[Entry]:
-        """Lists a method's entries in tables, of one dataset or of all."""
+        """Lists a method's entries in tables, for one dataset or all."""
         every = (entry for table in tables.split() for entry in self.tables[table].entries)
         return [entry for entry in every if entry.method == method and dataset in ("*", entry.dataset)]
 
@@ -306,7 +306,7 @@ class Paper:
         compressed: bool = False,
         base: str | None = None,
     ) -> tuple[Difference, ...]:
-        """Pairs a method's figures with another's, which `base` has if it is given, compressed or not."""
+        """Pairs a method's entries with another method's, from table `base` if given, compressed or not."""
         return tuple(
             (entry, plain)
             for entry in self.rows(tables, one, dataset)
@@ -316,7 +316,7 @@ class Paper:
         )
 
     def drops(self, method: str, tables: str, dataset: str = "*") -> tuple[tuple[Entry, Entry], ...]:
-        """Pairs uncompressed figures, of the table or of the one it is based on, with compressed ones."""
+        """Pairs uncompressed entries, from the table or its base, with compressed ones."""
         return tuple(
             (full, entry)
             for table in tables.split()
@@ -327,21 +327,21 @@ class Paper:
         )
 
 
-# ---- what a paper says ----
+# ---- claims and statements ----
 
 Numbers = tuple[float, ...]
 
 
 class Claim(NamedTuple):
-    """A sentence of the text with a number in it, or the ends of a range.
+    """A claim of the text about a number or a range.
 
     Attributes:
       place: the table or section that it is about.
-      text: what it says, in short.
-      stated: the number as written, or the two ends of a range.
-      differences: what it follows from.
-      reduce: how the number follows from the differences.
-      least: what the text writes for less: where compression gains something, it drops by 0.
+      text: a summary.
+      stated: the number as printed, or both ends of a range.
+      differences: the differences that it summarises.
+      reduce: computes the number from the differences.
+      least: a lower bound of the number: a negative drop is printed as 0.
     """
 
     place: str
@@ -352,9 +352,9 @@ class Claim(NamedTuple):
     least: float = -math.inf
 
     def value(self, means: Mapping[Entry, float]) -> tuple[Numbers | None, int]:
-        """Computes the number from the means of entries, over the differences that they allow.
+        """Computes the number from the means of entries, over the differences whose entries have one.
 
-        Returns the number, or None if they allow no difference, and of how many differences it is.
+        Returns the number, or None without such differences, and the number of differences.
         """
         values = [
             means[one] - (means[other] if other else 0.0)
@@ -364,14 +364,14 @@ class Claim(NamedTuple):
         return (self.reduce(values) if values else None), len(values)
 
     def printed(self) -> Numbers:
-        """Computes the number from the printed tables, as the text would write it."""
+        """Computes the number from the printed tables."""
         every = {entry for pair in self.differences for entry in pair if entry}
         value, _ = self.value({entry: entry.printed.mean for entry in every if entry.printed})
         assert value is not None
         return tuple(max(self.least, number) for number in value)
 
     def verdict(self) -> str:
-        """Tells whether the tables round to what is stated: yes, nearly (within one unit), or no."""
+        """Returns whether the tables round to the stated number: yes, nearly (within one unit), or no."""
         worst = 0.0
         for stated, value in zip(self.stated, self.printed(), strict=True):
             unit = 10.0 ** -len(stated.partition(".")[2])
@@ -381,7 +381,7 @@ class Claim(NamedTuple):
         return "nearly" if worst <= 1.0 else "no"
 
     def written(self, value: Numbers | None) -> str:
-        """Writes a number with one digit more than the text has, at least two; a range as "a to b"."""
+        """Formats a number with one digit more than the text, at least two; a range as "a to b"."""
         if value is None:
             return "-"
         digits = max(2, *(1 + len(stated.partition(".")[2]) for stated in self.stated))
@@ -389,18 +389,17 @@ class Claim(NamedTuple):
 
 
 def mean(values: Sequence[float]) -> Numbers:
-    """Returns the mean of all differences, alone."""
+    """Returns the mean of all values, as a single number."""
     return (statistics.fmean(values),)
 
 
 def ends(values: Sequence[float]) -> Numbers:
-    """Returns the smallest and the largest of them."""
+    """Returns the smallest and the largest value."""
     return min(values), max(values)
 
 
-# What is measured of a run: the last accuracy in percent, or that of its best evaluation; the largest
-# eigenvalue of the Hessian at its end; backward passes, which are counted; or the mean over its logged steps
-# of what diagnostics log.
+# A quantity of a run: the final accuracy in percent, or that of its best evaluation; the largest eigenvalue
+# of the Hessian at the end; the number of backward passes; or the mean of a diagnostic over the logged steps.
 Quantity = Literal[
     "accuracy",
     "best_accuracy",
@@ -414,12 +413,12 @@ Quantity = Literal[
 
 
 class Contrast(NamedTuple):
-    """Runs of one problem to hold against each other.
+    """A comparison of runs on one problem.
 
     Attributes:
       one: the entry that the statement is about.
-      other: what it is compared with.
-      bases: for a difference of differences, what `one` and `other` are first compared with, each.
+      other: the entry to compare it with.
+      bases: for a difference of differences, the baselines of `one` and `other`.
     """
 
     one: Entry
@@ -428,19 +427,19 @@ class Contrast(NamedTuple):
 
     @property
     def entries(self) -> list[Entry]:
-        """Returns the two entries, and then the bases."""
+        """Returns both entries, then the bases."""
         return [self.one, self.other, *(self.bases or ())]
 
 
 class Statement(NamedTuple):
-    """A sentence about which of two is larger, over runs that differ in one thing.
+    """A statement about which of two quantities is larger.
 
     Attributes:
-      name: a word or two for tables and pictures.
-      text: what the paper says, in short; in brackets where it does not say so.
-      quantity: what is compared, seed by seed.
-      sign: 1 if `one` is said to be above `other`, -1 if below.
-      contrasts: where it can be tested.
+      name: a short name for tables and pictures.
+      text: a summary; in brackets if it is not from the paper.
+      quantity: the quantity that is compared seed by seed.
+      sign: 1 if `one` is stated to be above `other`, -1 if below.
+      contrasts: the comparisons that can test it.
     """
 
     name: str
@@ -451,25 +450,25 @@ class Statement(NamedTuple):
 
     @property
     def is_relative(self) -> bool:
-        """Tells whether differences are in percent of the other; accuracies differ in percentage points."""
+        """Whether differences are relative, in percent; those of accuracies are in percentage points."""
         return self.quantity not in ("accuracy", "best_accuracy")
 
 
-# ---- at which size it is run ----
+# ---- scales ----
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """A size of the paper's experiments: same method, graph, alpha and hyper-parameters, less work.
+    """A scale of the paper's experiments: the same method, graph, alpha and hyper-parameters, with less work.
 
     Attributes:
       name: the value of --scale.
-      meaning: what is smaller than in the paper, which every output of `saddle reproduce` states.
+      meaning: what is smaller than in the paper; every output of `saddle reproduce` states it.
       changes: the settings that differ from the paper's.
-      cross_gradient_changes: more of these, for the methods with cross-gradients (NGM, N-SADDLe).
-      batches_per_agent: number of batches per agent in the subset to train on; 0 leaves the subset alone.
-      images: number of images on which sharpness and landscapes are measured.
-      is_comparable: whether the paper's accuracies mean anything beside it.
+      cross_gradient_changes: further changes for methods with cross-gradients (NGM, N-SADDLe).
+      batches_per_agent: number of batches per agent in the training subset; 0 leaves the subset alone.
+      images: number of images for measuring sharpness and landscapes.
+      is_comparable: whether accuracies are comparable with the paper's.
     """
 
     name: str
@@ -481,7 +480,7 @@ class Scale:
     is_comparable: bool = True
 
     def apply(self, config: Config, times: int = 1) -> Config:
-        """Returns the settings of a run at this size, or of one that lasts so many times as long."""
+        """Returns the settings of a run at this scale, for `times` as many epochs."""
         changes = dict(self.changes)
         if "self_gradient" in METHODS.options(config.method):
             changes |= self.cross_gradient_changes
@@ -494,7 +493,7 @@ class Scale:
 
 
 _CPU_IMAGES, _CPU_EPOCHS = 5_000, 10
-# Half as many with cross-gradients: on a ring each step takes three times the gradients.
+# Half as many with cross-gradients, since on a ring each step computes three times the gradients.
 _CPU_CROSS_EPOCHS = 5
 
 _LONG_EPOCHS = 40
@@ -502,7 +501,7 @@ _STUDY_IMAGES, _STUDY_EPOCHS = 5_000, 200
 
 SCALES = {
     "full": Scale("full", "as the paper has it"),
-    # The paper's network on all images, for as long as two cores can run QGM and Q-SADDLe in an hour.
+    # The paper's model on all images, for as many epochs as two cores can run in an hour (QGM, Q-SADDLe).
     "long": Scale(
         "long",
         f"as the paper has it, but {_LONG_EPOCHS} epochs, with the drops of the learning rate at the same "
@@ -555,7 +554,7 @@ SCALES = {
             "eval_every_epochs": 1,
             "eval_agents": "never",
         },
-        batches_per_agent=2,  # fewer, and the Dirichlet partition may never come out even
+        batches_per_agent=2,  # with fewer the Dirichlet partition may never succeed
         images=64,
         is_comparable=False,
     ),

@@ -1,4 +1,4 @@
-"""What runs say beside what a paper prints, claims and states: tables, differences seed by seed, verdicts."""
+"""Comparing runs with a paper's printed results, claims and statements: tables, paired differences, tests."""
 
 import itertools
 import math
@@ -22,20 +22,20 @@ Runs = Mapping[Entry, Mapping[int, Run]]  # by entry and seed
 
 
 def runs_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, dict[int, Run]]:
-    """Reads the runs of a paper's entries at a scale that have ended below a folder, by seed."""
+    """Reads the finished runs below a folder of a paper's entries at a scale, by entry and seed."""
     runs = {entry: load_runs(ended_below(folder, scale, entry)) for entry in paper.entries()}
     return {entry: {run.config.seed: run for run in several} for entry, several in runs.items() if several}
 
 
 def means_below(paper: Paper, folder: pathlib.Path, scale: Scale) -> dict[Entry, float]:
-    """Returns the mean of each entry of a paper whose runs at a scale have ended below a folder."""
+    """Returns the mean score of each entry of a paper with finished runs at a scale below a folder."""
     runs = runs_below(paper, folder, scale)
     means = {entry: cell_of(by_seed.values()).mean for entry, by_seed in runs.items()}
     return {entry: mean for entry, mean in means.items() if mean is not None}
 
 
 def cells_of(runs: Sequence[Planned]) -> dict[Entry, Cell]:
-    """Returns the scores of each entry's runs, of those that have ended."""
+    """Returns the scores of each entry's finished runs."""
     return {
         entry: cell_of(load_runs(run.workdir for run in runs if run.entry == entry and not run.is_missing))
         for entry in dict.fromkeys(run.entry for run in runs)
@@ -43,7 +43,7 @@ def cells_of(runs: Sequence[Planned]) -> dict[Entry, Cell]:
 
 
 def values_of(runs: Mapping[int, Run], quantity: Quantity) -> dict[int, float]:
-    """Returns a quantity of each seed's run that finished and has it."""
+    """Returns a quantity by seed, for the finished runs that have it."""
     values = {seed: _value(run, quantity) for seed, run in runs.items() if run.state == "finished"}
     return {seed: value for seed, value in values.items() if value is not None}
 
@@ -54,7 +54,7 @@ def _value(run: Run, quantity: Quantity) -> float | None:
         return None if score is None else run.headline.factor * score
     if quantity == "lambda_max":
         last = next(reversed(consensus_stages(run)), None)
-        # A model of some epoch before the end says nothing about where the run ended.
+        # A measurement before the end does not count.
         return last["lambda_max"] if last and last["step"] == run.result["steps"] else None
     if quantity == "best_accuracy":
         _, scores = run.curve(run.headline.key)
@@ -66,10 +66,10 @@ def _value(run: Run, quantity: Quantity) -> float | None:
 
 
 class Interpretation(NamedTuple):
-    """Runs of an entry as it is read by default, and under another interpretation.
+    """Results of an entry under the default interpretation and another one.
 
     Attributes:
-      entry: whose runs they are.
+      entry: the entry.
       what: the other interpretation, such as "order=paper".
       default: scores under the default interpretation.
       other: scores under the other one.
@@ -82,7 +82,7 @@ class Interpretation(NamedTuple):
 
 
 def interpreted(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Interpretation]:
-    """Reads the runs of other interpretations below a folder, beside those of the default one."""
+    """Reads the runs of all interpretations below a folder, each paired with the default one."""
     pairs = []
     for entry in paper.entries():
         for suffix in suffixes_below(folder, scale, entry):
@@ -94,7 +94,7 @@ def interpreted(paper: Paper, folder: pathlib.Path, scale: Scale) -> list[Interp
     return sorted(pairs, key=lambda one: one.what)
 
 
-# ---- a table beside ours ----
+# ---- the paper's table beside ours ----
 
 _NO_RESULT = "smoke test, not a result"
 
@@ -104,11 +104,11 @@ class Results(NamedTuple):
 
     Attributes:
       caption: what the table shows, and at which scale.
-      rows: an entry a row, as text.
-      numbers: the same for programs.
-      differences: what methods gain and compression costs, as text; empty where that means nothing.
-      hint: what would have to be run to compare with; empty if nothing.
-      files: what was written.
+      rows: one entry per row, as text.
+      numbers: the rows of the CSV.
+      differences: gains of methods and drops by compression, as text; empty if they mean nothing.
+      hint: the missing runs to compare with; empty if none are.
+      files: the files written.
     """
 
     caption: str
@@ -131,8 +131,8 @@ def write_results(
 ) -> Results:
     """Writes a table of the paper beside ours, the differences and a picture.
 
-    `bases` are runs of other tables that these are compared with, if they were made; `otherwise` is how the
-    runs read what the paper leaves open, such as "order=paper".
+    `bases` are runs of other tables to compare with, if there are any; `otherwise` are the interpretations
+    other than the default, such as "order=paper".
     """
     cells, others = cells_of(runs), cells_of(bases)
     title = paper.tables[table].title
@@ -158,9 +158,9 @@ def write_results(
 def beside_the_paper(
     cells: Mapping[Entry, Cell], scale: Scale, others: Mapping[Entry, Cell] | None = None
 ) -> list[list[str]]:
-    """Lists an entry a row, "paper | ours | difference" in percentage points, as text.
+    """Returns the table "paper | ours | difference" in percentage points, one entry per row.
 
-    Where the paper prints drops they follow, ours from the uncompressed runs in `others`.
+    Drops that the paper prints follow, with ours computed from the uncompressed runs in `others`.
     """
     rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", "paper", "ours", "95 % interval"]]
     rows[0].append("difference")
@@ -184,7 +184,7 @@ def beside_the_paper(
 
 
 def _not_compared(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
-    """Lists what runs gave that only show that everything runs: without the paper's numbers, and marked."""
+    """Returns the table of a scale that is not comparable: marked, and without the paper's numbers."""
     rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", _NO_RESULT]]
     for entry, cell in cells.items():
         rows.append([*entry.problem, entry.variant, entry.compressor, scale.name, f"({cell.text()})"])
@@ -192,7 +192,7 @@ def _not_compared(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
 
 
 def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
-    """Lists an entry a row for programs: the paper's numbers, ours, and ours seed by seed."""
+    """Returns the CSV table with one entry per row: the paper's numbers, ours, and ours by seed."""
     seeds = seeds_of(cells.values())
     rows = [["dataset", "alpha", "graph", "method", "compressor", "ascent_every", "rho", "scale"]]
     rows[0] += [] if scale.is_comparable else ["note"]
@@ -201,7 +201,7 @@ def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
         printed = entry.printed if scale.is_comparable else None
         paper = (None, None) if printed is None else (printed.mean, printed.std)
         drop = entry.drop if scale.is_comparable else None
-        radius = "" if entry.rho is None else f"{entry.rho:g}"  # none: the dataset's
+        radius = "" if entry.rho is None else f"{entry.rho:g}"  # empty: that of the dataset
         row = [*entry.problem, entry.method, entry.compressor, str(entry.ascent_every), radius, scale.name]
         row += [] if scale.is_comparable else [_NO_RESULT]
         row += ["" if value is None else f"{value:g}" for value in (*paper, drop)]
@@ -212,10 +212,10 @@ def numbers(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
 def contrasts(
     paper: Paper, cells: Mapping[Entry, Cell], others: Mapping[Entry, Cell] | None = None
 ) -> list[list[str]]:
-    """Lists what SADDLe gains on its base method, and what compression costs, in the paper and here.
+    """Returns the table of SADDLe's gains over the base methods and of drops by compression, paper and ours.
 
-    Differences between methods survive a change of scale better than accuracies do. `others` are entries of
-    other tables that these may be compared with.
+    Differences between methods depend less on the scale than accuracies. `others` are entries of other tables
+    to compare with.
     """
     rows = [["dataset", "alpha", "graph", "contrast", "paper", "ours", "95 % interval", "seeds"]]
     every = {**(others or {}), **cells}
@@ -231,7 +231,7 @@ def contrasts(
 
 
 def _contrast(paper: Paper, one: Entry, other: Entry) -> str | None:
-    """Names what the difference of two entries shows; None if it shows nothing."""
+    """Describes the difference of two entries; None if they are not comparable."""
     named = f" ({one.compressor})" if one.compressor != "none" else ""
     if paper.bases.get(one.method) == other.method and one.compressor == other.compressor:
         return f"{one.variant} - {other.method}{named}"
@@ -244,14 +244,14 @@ def _contrast(paper: Paper, one: Entry, other: Entry) -> str | None:
 
 
 def _is_uncompressed(one: Entry, other: Entry) -> bool:
-    """Tells whether the second is the first without compression."""
+    """Returns whether the second entry is the first without compression."""
     same = (one.problem, one.method, one.ascent_every, one.schedule)
     others = (other.problem, other.method, other.ascent_every, other.schedule)
     return same == others and one.compressor != "none" and other.compressor == "none"
 
 
 def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike) -> None:
-    """Draws mean and deviation of every entry: the paper's as a grey bar, ours as a blue dot."""
+    """Draws mean and standard deviation of every entry: the paper's as a grey bar, ours as a blue dot."""
     entries = [entry for entry, cell in cells.items() if cell.scores or entry.printed]
     figure, axes = new_figure(width=8, height=1.6 + 0.2 * len(entries))
     for row, entry in enumerate(reversed(entries)):
@@ -266,13 +266,13 @@ def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | o
     save(figure, path)
 
 
-# ---- claims: numbers in the text ----
+# ---- claims: numbers in the paper's text ----
 
 
 def claim_rows(claims: Sequence[Claim], ours: Mapping[Entry, float] | None) -> list[list[str]]:
-    """Lists every claim as text: what the text states, what the tables come to, and, if given, our runs.
+    """Returns the table of claims: the stated number, that from the printed tables and, if given, ours.
 
-    Ours are of as many differences as our runs have, "of" those that the claim is about.
+    Ours uses the differences that our runs have, "of" those that the claim is about.
     """
     rows = [["place", "the text says", "stated", "the tables say", "agrees", "differences"]]
     rows[0] += [] if ours is None else ["ours", "of them"]
@@ -282,7 +282,7 @@ def claim_rows(claims: Sequence[Claim], ours: Mapping[Entry, float] | None) -> l
         row.append(str(len(claim.differences)))
         if ours is not None:
             value, count = claim.value(ours)
-            # What is named one by one must be there one by one.
+            # A claim that lists each value needs all of them.
             whole = value if value and len(value) == len(claim.stated) else None
             row += [claim.written(whole), str(count if whole else 0)]
         rows.append(row)
@@ -292,22 +292,22 @@ def claim_rows(claims: Sequence[Claim], ours: Mapping[Entry, float] | None) -> l
 # ---- statements: which of two is larger ----
 
 SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
-# What is no matter of chance, and what has too few runs to tell.
+# Verdicts for a deterministic quantity, and for too few runs.
 COUNTED, DIVERGED, ONE_SEED = "counted", "diverged", "one seed"
 _WIDEST = 100  # ratios further from 1 than this are cut off in pictures
 _COLOURS = {SHOWN: "#389826", NOT_SHOWN: "#808080", CONTRADICTED: "#cb3c33"}
 
 
 class Finding(NamedTuple):
-    """What the seeds of two entries say of a statement.
+    """The test of a statement on one contrast.
 
     Attributes:
-      statement: what is tested.
-      contrast: on which runs.
-      paper: the difference between the printed accuracies, None where the paper prints none; with a star
-        where one of its runs diverged.
-      by_seed: the differences seed by seed; of relative statements the logarithms of ratios.
-      diverged: how many runs of the contrast diverged; their seeds are not compared.
+      statement: the statement.
+      contrast: the contrast.
+      paper: the difference between the printed accuracies, None without them; with a star if one of the
+        paper's runs diverged.
+      by_seed: the differences by seed; for relative statements the log ratios.
+      diverged: the number of diverged runs, whose seeds are not compared.
     """
 
     statement: Statement
@@ -318,17 +318,17 @@ class Finding(NamedTuple):
 
     @property
     def ours(self) -> Summary:
-        """Returns the differences in short, in percentage points or percent."""
+        """Summary statistics of the differences, in percentage points or percent."""
         return _shown(self.statement, list(self.by_seed.values()))
 
     @property
     def p(self) -> float | None:
-        """Returns how likely such a difference would be by chance; None if it is none of chance."""
+        """The p-value of the difference; None for a deterministic quantity."""
         return None if self.statement.quantity == "passes" else summarise(list(self.by_seed.values())).p
 
     @property
     def verdict(self) -> str:
-        """Tells what the 95 % interval decides, or why it decides nothing."""
+        """What the 95 % interval decides, or why it decides nothing."""
         if not self.by_seed:
             return DIVERGED
         if self.statement.quantity == "passes":
@@ -337,7 +337,7 @@ class Finding(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Names the contrast: problem, method and compressor."""
+        """The name of the contrast: problem, method and compressor."""
         one = self.contrast.one
         return ", ".join([*one.problem, one.variant, *([one.compressor] if one.compressor != "none" else [])])
 
@@ -357,7 +357,7 @@ def _verdict(statement: Statement, ours: Summary) -> str | None:
 
 
 def findings(statements: Iterable[Statement], runs: Runs) -> list[Finding]:
-    """Tests every statement on the contrasts that runs exist for, at least one seed of each entry."""
+    """Tests every statement on the contrasts with at least one seed of each entry."""
     all_findings = []
     for statement in statements:
         for contrast in statement.contrasts:
@@ -368,14 +368,14 @@ def findings(statements: Iterable[Statement], runs: Runs) -> list[Finding]:
                 run.state == "diverged" for entry in contrast.entries for run in runs[entry].values()
             )
             is_printed = statement.quantity == "accuracy"
-            if by_seed or (is_printed and diverged):  # runs that were lost are not left out in silence
+            if by_seed or (is_printed and diverged):  # diverged runs are reported, too
                 paper = _printed(contrast) if is_printed else None
                 all_findings.append(Finding(statement, contrast, paper, by_seed, diverged))
     return all_findings
 
 
 def _by_seed(statement: Statement, contrast: Contrast, runs: Runs) -> dict[int, float]:
-    """Returns one - other for each seed that has all; of relative ones between logarithms."""
+    """Returns one - other for each common seed; for relative statements of logarithms."""
     one, other = (values_of(runs[entry], statement.quantity) for entry in contrast[:2])
     if statement.is_relative:
         one, other = ({seed: math.log(value) for seed, value in each.items()} for each in (one, other))
@@ -396,9 +396,9 @@ def _printed(contrast: Contrast) -> Printed | None:
 
 
 def finding_rows(all_findings: Sequence[Finding]) -> list[list[str]]:
-    """Lists a finding a row, as text: differences in percentage points, or with % in percent.
+    """Returns the table of findings, one per row: differences in percentage points, or with % in percent.
 
-    p is that of the difference by itself, and corrected for the number of all of them.
+    p is given for the single difference, and corrected for multiple comparisons.
     """
     rows = [["statement", "dataset", "alpha", "graph", "method", "compressor"]]
     rows[0] += ["paper", "ours", "95 % interval", "seeds", "verdict", "p", "p of all"]
@@ -416,10 +416,10 @@ def finding_rows(all_findings: Sequence[Finding]) -> list[list[str]]:
 
 
 def statement_rows(all_findings: Sequence[Finding]) -> list[list[str]]:
-    """Lists a statement a row: how many contrasts decide it, and their mean difference over seeds.
+    """Returns the table of statements: the number of contrasts that decide each, and the mean difference.
 
-    The mean over all contrasts with several seeds is taken for each seed that all of them have, and its
-    interval over these.
+    The mean is over contrasts with several seeds, for each seed that all of them have; its interval is over
+    these seeds.
     """
     rows = [["statement", "the paper says", *_COLOURS, "other", "mean of all", "95 % interval", "together"]]
     for statement, ours in _by_statement(all_findings):
@@ -442,15 +442,15 @@ def _by_statement(all_findings: Sequence[Finding]) -> Iterator[tuple[Statement, 
 
 
 def _together(statement: Statement, several: Sequence[Finding]) -> Summary:
-    compared = [one.by_seed for one in several if len(one.by_seed) > 1]  # one seed would leave one of each
+    compared = [one.by_seed for one in several if len(one.by_seed) > 1]  # one seed would leave only itself
     seeds = set.intersection(*(set(by_seed) for by_seed in compared)) if compared else set()
     return _shown(statement, [statistics.fmean(one[seed] for one in compared) for seed in sorted(seeds)])
 
 
 def plot_findings(all_findings: Sequence[Finding], path: pathlib.Path) -> bool:
-    """Draws each statement's differences with their intervals, what it says on the marked side.
+    """Draws each statement's differences with their intervals, and marks the side that agrees with it.
 
-    Tells whether there was an interval to draw, which takes two seeds.
+    Returns whether there was an interval to draw, which requires two seeds.
     """
     groups = [
         [one for one in several if one.verdict in _COLOURS] for _, several in _by_statement(all_findings)
@@ -470,7 +470,7 @@ def plot_findings(all_findings: Sequence[Finding], path: pathlib.Path) -> bool:
 
 
 def _draw(panel: Any, group: Sequence[Finding]) -> None:
-    """Draws differences in percentage points, or ratios on a logarithmic axis, where they lie evenly."""
+    """Draws differences in percentage points, or ratios on a logarithmic axis."""
     statement = group[0].statement
     nothing = 1 if statement.is_relative else 0
     for row, one in enumerate(reversed(group)):
@@ -506,11 +506,11 @@ def _by_ratios(panel: Any) -> None:
     panel.xaxis.set_minor_formatter(NullFormatter())
 
 
-# ---- every entry, and other interpretations ----
+# ---- all entries, and other interpretations ----
 
 
 def accuracy_rows(runs: Runs) -> list[list[str]]:
-    """Lists an entry a row, as text: accuracy and lambda_max at the end over seeds; a star: some diverged."""
+    """Returns the table of final accuracy and lambda_max by entry; a star marks diverged runs."""
     rows = [["run", "test accuracy, %", "95 % interval", "seeds", "lambda_max", "seeds"]]
     for entry, by_seed in sorted(runs.items(), key=lambda item: item[0].name):
         cell = cell_of(by_seed.values())
@@ -528,10 +528,10 @@ def _spread(summary: Summary) -> str:
 
 
 def interpretation_rows(paper: Paper, pairs: list[Interpretation]) -> list[list[str]]:
-    """Lists a cell under another interpretation a row, as text, with what becomes of SADDLe's gain.
+    """Returns the table of other interpretations, one entry per row, with their effect on SADDLe's gain.
 
-    All is over the seeds of both interpretations; differences are in percentage points. The gain is that of a
-    SADDLe method over its base, both by default or both read otherwise.
+    Everything is over the common seeds, with differences in percentage points. The gain is that of a SADDLe
+    method over its base under the same interpretation.
     """
     rows = [["read otherwise", "dataset", "alpha", "graph", "method", "compressor", "default", "otherwise"]]
     rows[0] += ["difference", "95 % interval", "seeds", "gain by default", "gain otherwise"]
@@ -556,7 +556,7 @@ def _place(entry: Entry) -> tuple:
 
 
 def _gains(paper: Paper, one: Interpretation, by_place: Mapping[tuple, Interpretation]) -> list[str]:
-    """Writes SADDLe's gain by default and otherwise, over the seeds that all four have."""
+    """Formats SADDLe's gain under both interpretations, over the seeds that all four entries have."""
     base = paper.bases.get(one.entry.method)
     problem, _, *rest = _place(one.entry)
     other = by_place.get((one.what, problem, base, *rest))

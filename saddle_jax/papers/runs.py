@@ -1,8 +1,8 @@
-"""The runs behind entries: how they read what a paper leaves open, how much work they are, what is missing.
+"""The runs of entries: interpretations of what a paper leaves open, amount of work, and missing runs.
 
-An interpretation that means nothing to a run leaves it as it is: an order of compressed gossip where nothing
-is compressed, a self-gradient of QGM. Such a run is that of the default one, and is not made twice.
-The work of a run is told from its settings: no data is loaded and no step is compiled.
+An interpretation that does not apply leaves a run as it is, such as an order of compressed gossip without
+compression, or a self-gradient in QGM. Such a run equals the default one and is not repeated. The work of a
+run is estimated from its settings: no data is loaded and no step is compiled.
 """
 
 import dataclasses
@@ -35,14 +35,14 @@ from saddle_jax.runs.schema import read_result
 from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import build
 
-# ---- what a paper leaves open, read otherwise than our defaults do ----
+# ---- other interpretations of what a paper leaves open ----
 
-# Settings by which it is; `biased` is another interpretation: whether quantizers are divided by tau.
+# The settings for them; a further interpretation is `biased`: whether quantizers are divided by tau.
 INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
 
 
 def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config:
-    """Returns a run's settings with the interpretations that mean something to it.
+    """Returns a run's settings with the interpretations that apply to it.
 
     Args:
       config: the settings of an entry.
@@ -67,7 +67,7 @@ def _has(config: Config, name: str) -> bool:
 
 
 def reading_suffix(config: Config, default: Config) -> str:
-    """Names what an interpretation changed, for the end of a run's name: "-order=paper"; "" for nothing."""
+    """Returns the suffix of a run's name for its interpretation: "-order=paper"; "" for the default."""
     names = ("compressor", *INTERPRETATIONS)
     changed = {
         name: getattr(config, name) for name in names if getattr(config, name) != getattr(default, name)
@@ -78,19 +78,20 @@ def reading_suffix(config: Config, default: Config) -> str:
 
 
 def written(interpretations: Mapping[str, Any]) -> list[str]:
-    """Writes interpretations as people and folders read them: order=paper, nesterov=false."""
+    """Formats interpretations for people and folder names: order=paper, nesterov=false."""
     return [
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in interpretations.items()
     ]
 
 
-# ---- how much work a run is ----
+# ---- the work of a run ----
 
-# What steps reach of a matrix product's speed: ResNets about 0.7, small networks 0.25 (docs/performance.md).
+# The fraction of a matrix product's speed that a step reaches: ResNets about 0.7, small networks 0.25
+# (docs/performance.md).
 _SHARE = 0.5
 _PRODUCT, _SECONDS = 1024, 0.1  # size of the matrices that are multiplied, and for how long
-# Settings that change neither what a step computes nor what it sends.
+# Settings that affect neither the computation nor the communication of a step.
 _LIKE: dict[str, Any] = {
     "dataset": "digits", "data_dir": "", "subset": 0, "partition": "iid", "seed": 0, "epochs": 1,
     "warmup_epochs": 0, "learning_rate": 0.1, "schedule": "constant", "rho": 0.1, "batch_size": 32,
@@ -109,19 +110,19 @@ class Size:
     steps: int
     passes: float  # forward and backward passes of an agent's batch per step
     evaluations: float  # the same unit, in the whole run
-    bytes_sent: int  # by one agent, in the encodings' exact size
+    bytes_sent: int  # by one agent, in exact encoded size
     operations: float  # of one forward and backward pass of all agents' batches
 
 
 def check_data(config: Config) -> None:
-    """Checks that the dataset of a run is here, without reading it; a DataError tells what to do."""
+    """Checks that the dataset of a run is prepared, without reading it; a DataError says what to do."""
     if not is_builtin(config.dataset):
         folder = prepared.data_dir_or_default(config.data_dir or None)
         prepared.list_records(prepared.find_version(TFDS_NAMES.get(config.dataset, config.dataset), folder))
 
 
 def size_of(config: Config) -> Size:
-    """Returns the size of a run on an embedded dataset, or on one whose shapes are known."""
+    """Returns the size of a run on an embedded dataset, or one with known shapes."""
     data = _data(config.dataset)
     share = (config.subset or data.size) // config.agents
     steps = config.epochs * -(-share // config.batch_size)
@@ -132,7 +133,7 @@ def size_of(config: Config) -> Size:
     return Size(
         steps=steps,
         passes=passes,
-        # An evaluation is a forward pass, a third of a gradient, over the test set.
+        # An evaluation is a forward pass over the test set, a third of the work of a gradient.
         evaluations=evaluations * data.test_size / (config.agents * config.batch_size) / 3,
         bytes_sent=cost.wire_bytes_per_agent(steps),
         operations=3 * _forward(model, data.inputs_of_one) * config.agents * config.batch_size,
@@ -140,14 +141,14 @@ def size_of(config: Config) -> Size:
 
 
 def _like(config: Config) -> Config:
-    """Returns settings with the same step; on a ring of any length an agent computes and sends the same."""
+    """Returns small settings with the same work and communication per agent and step."""
     shorter: dict[str, Any] = {"agents": 3} if config.topology == "ring" and config.agents > 3 else {}
     return dataclasses.replace(config, **_LIKE, **shorter)
 
 
 @functools.cache
 def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, CommCost]:
-    """Traces a step: returns its passes, and the books of what it sends."""
+    """Traces a step, and returns its passes and communication cost."""
     one = _shapes(model, inputs)
     stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
     rate = optax.constant_schedule(config.learning_rate)
@@ -156,7 +157,7 @@ def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, CommCos
 
 
 def seconds_of(size: Size) -> float:
-    """Returns about how long a run of this size takes here."""
+    """Estimates how long a run of this size takes on this machine."""
     work = size.operations * (size.steps * size.passes + size.evaluations)
     return work / (_SHARE * operations_per_second())
 
@@ -196,12 +197,12 @@ def _forward(model: Functions, inputs: Any) -> float:
     return float((analysis or {})["flops"])
 
 
-# ---- what is there, and what is missing ----
+# ---- existing and missing runs ----
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One run: an entry of the paper at a scale, with a seed, in a folder."""
+    """One run: an entry of the paper at a scale, with a seed and a folder."""
 
     entry: Entry
     config: Config
@@ -209,7 +210,7 @@ class Planned:
 
     @property
     def status(self) -> str:
-        """Returns finished, diverged, interrupted, or missing."""
+        """The status: finished, diverged, interrupted, or missing."""
         result = read_result(self.workdir)
         if result is not None:
             return result["status"]
@@ -217,23 +218,23 @@ class Planned:
 
     @property
     def steps_done(self) -> int:
-        """Returns the step of its newest checkpoint, or 0."""
+        """The step of its newest checkpoint, or 0."""
         return max(Checkpoints(self.workdir, 1).steps(), default=0)
 
     @property
     def is_missing(self) -> bool:
-        """Tells whether something of it is left to be run."""
+        """Whether something of it is left to be run."""
         return self.status not in ("finished", "diverged")
 
     def note_paper(self, table: str, scale: Scale) -> None:
-        """Writes paper.json, which names the figure of the paper that this run reproduces.
+        """Writes paper.json, which names the result of the paper that this run reproduces.
 
-        A run that two experiments share keeps what the first of them wrote.
+        A run that two experiments share keeps the file of the first.
         """
         if (self.workdir / "paper.json").exists():
             return
         figure = None if self.entry.printed is None else str(self.entry.printed)
-        name = self.workdir.name.rpartition("-seed")[0]  # with what was read otherwise
+        name = self.workdir.name.rpartition("-seed")[0]  # with the suffix of its interpretation
         about = {"table": table, "row": name, "paper": figure}
         write_json(self.workdir / "paper.json", {**about, "scale": f"{scale.name}: {scale.meaning}"})
 
@@ -246,12 +247,12 @@ def plan(
     data_dir: str,
     otherwise: Mapping[str, Any] | None = None,
 ) -> list[Planned]:
-    """Lists the runs behind some entries, seed by seed, so that a table fills evenly.
+    """Lists the runs of some entries, seed by seed, so that a table fills evenly.
 
-    `otherwise` are interpretations of what the paper leaves open, which folders are named after.
+    `otherwise` are interpretations other than the default, which become part of the folders' names.
 
     Raises:
-      RunError: a folder holds another run than the one that belongs there.
+      RunError: a folder contains a run with other settings.
     """
     runs = []
     for seed in range(seeds):
@@ -270,30 +271,30 @@ def plan(
 
 
 def ended_below(folder: pathlib.Path, scale: Scale, entry: Entry, ending: str = "") -> list[pathlib.Path]:
-    """Lists the folders of an entry's runs that have ended, seed by seed; `ending` is as below."""
+    """Lists the folders of an entry's finished runs by seed; `ending` is one of `suffixes_below`."""
     folders = (folder / scale.name).glob(f"{entry.name}{ending}-seed*")
     return sorted(path for path in folders if (path / "result.json").exists())
 
 
 def suffixes_below(folder: pathlib.Path, scale: Scale, entry: Entry) -> list[str]:
-    """Lists how the names of an entry's runs end that read the paper otherwise, such as "-order=paper"."""
+    """Lists the suffixes of an entry's runs under other interpretations, such as "-order=paper"."""
     folders = (folder / scale.name).glob(f"{entry.name}-*=*-seed*")
     endings = {path.name.removeprefix(entry.name).rpartition("-seed")[0] for path in folders}
-    # Others, such as "-every5-order=paper", are of entries whose names go on.
+    # Others, such as "-every5-order=paper", belong to entries with longer names.
     return sorted(ending for ending in endings if all("=" in part for part in ending[1:].split("-")))
 
 
 class Remaining(NamedTuple):
-    """What is left to run of one entry."""
+    """The remaining runs of one entry."""
 
     name: str
     runs: int
     size: Size  # of one run
-    seconds: float  # of what is left of all runs, estimated
+    seconds: float  # estimated time of all remaining runs
 
 
 def remaining(missing: Sequence[Planned], *, at_once: bool) -> list[Remaining]:
-    """Estimates what is left of each entry; what is to run at once must have its data here."""
+    """Estimates the remaining work of each entry; with `at_once` its data must be prepared."""
     rows: dict[str, Remaining] = {}
     for run in missing:
         name = run.entry.name
@@ -308,7 +309,7 @@ def remaining(missing: Sequence[Planned], *, at_once: bool) -> list[Remaining]:
 
 
 def table_rows(paper: Paper) -> list[list[str]]:
-    """Lists all tables as text, each with its number in the paper."""
+    """Returns the list of all tables, each with its number in the paper."""
     numbers = {name: number for number, name in paper.numbers.items()}
     rows = [["table", "number", "entries", "what"]]
     for name, table in paper.tables.items():
@@ -318,12 +319,12 @@ def table_rows(paper: Paper) -> list[list[str]]:
 
 
 def scale_rows() -> list[list[str]]:
-    """Lists the sizes at which experiments can be run, as text."""
+    """Returns the list of scales."""
     return [["scale", "what it means"], *([scale.name, scale.meaning] for scale in SCALES.values())]
 
 
 def plan_rows(remaining: Sequence[Remaining]) -> list[list[str]]:
-    """Lists what will run as text, and about how long each row will take."""
+    """Returns the table of what will run, with estimated times."""
     rows = [["row", "seeds to run", "steps", "sends per agent", "about"]]
     for name, runs, size, seconds in remaining:
         sends = readable(size.bytes_sent)
@@ -332,7 +333,7 @@ def plan_rows(remaining: Sequence[Remaining]) -> list[list[str]]:
 
 
 def duration(seconds: float) -> str:
-    """Writes about how long something takes."""
+    """Formats an approximate duration."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

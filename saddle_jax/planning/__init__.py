@@ -1,1 +1,1 @@
-"""Whether a run fits devices that need not be here: its memory, its work, what travels."""
+"""Whether a run fits some devices, present or not: its memory, kernels and communication."""

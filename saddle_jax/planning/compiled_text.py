@@ -1,10 +1,10 @@
-"""What a compiled program says of itself: its collectives, its kernels and the windows of its convolutions.
+"""Parsing the text of a compiled XLA program: its collectives, kernels and convolution windows.
 
-XLA prints a compiled program as computations of one instruction a line:
+XLA prints a compiled program as computations with one instruction per line:
 
     %name = f32[3,16]{1,0} opcode(operands), attribute=value, ...
 
-Collectives that run beside other work have a start and a done; only the start counts.
+An asynchronous collective has a start and a done instruction; only the start counts.
 """
 
 import collections
@@ -22,10 +22,10 @@ COLLECTIVES = (
     "ragged-all-to-all",
     "reduce-scatter",
 )
-# Instructions that wait for the host, or send to it.
+# Instructions that transfer data from or to the host.
 HOST = ("infeed", "outfeed", "send", "recv")
 
-# Where a library or a kernel of XLA's own is called, the target says which; anything else keeps its own name.
+# The library or XLA kernel behind the target of a custom call; other targets keep their name.
 _CALLS = {
     "__cudnn$convForward": "convolution",
     "__cudnn$convBiasActivationForward": "convolution",
@@ -52,16 +52,16 @@ _FUSED = re.compile(r"\bfusion\(.*\bcalls=%?([\w.-]+)")
 
 
 class Instruction(NamedTuple):
-    """One line of a program: what it gives, what it does, and the rest of the line."""
+    """One instruction: the shape of its result, its opcode, and the rest of the line."""
 
     shape: str
     opcode: str
     rest: str
-    is_fused: bool  # it is part of another instruction's kernel
+    is_fused: bool  # part of another instruction's kernel
 
 
 class Collective(NamedTuple):
-    """One exchange between devices: its kind, the first of the shapes that arrive, and their bytes."""
+    """One collective: its kind, the first shape received, and the bytes received."""
 
     kind: str
     shape: str
@@ -69,24 +69,24 @@ class Collective(NamedTuple):
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """Yields the instructions of a compiled program, those of its fused kernels too."""
+    """Yields the instructions of a compiled program, also those inside fused kernels."""
     fused = set(_FUSED.findall(text))
     within = ""
     for line in text.splitlines():
-        if opening := _COMPUTATION.match(line):  # only these lines begin at the margin
+        if opening := _COMPUTATION.match(line):  # only these lines are not indented
             within = opening[1]
         elif found := _INSTRUCTION.match(line):
             yield Instruction(found[1], found[2], found[3], within in fused)
 
 
 def collectives(text: str) -> list[Collective]:
-    """Returns the exchanges between devices, in the program's order."""
+    """Returns the collectives in the program's order."""
     found = []
     for one in instructions(text):
         kind = one.opcode.removesuffix("-start")
         if kind in COLLECTIVES:
             shapes = _SHAPE.findall(one.shape)
-            # A start gives its operands, its results and what its done waits for.
+            # The result of a start holds its operands, its results and context for the done.
             arriving = shapes[len(shapes) // 2 :] if one.opcode != kind and len(shapes) > 1 else shapes
             if one.opcode == "collective-permute-start":
                 arriving = shapes[1:2]
@@ -96,10 +96,10 @@ def collectives(text: str) -> list[Collective]:
 
 
 def kernels(text: str) -> dict[str, int]:
-    """Counts what a program calls, by kind, the most frequent first.
+    """Counts the kernels of a program by kind, the most frequent first.
 
-    Convolutions and matrix products also count where they are part of a fused kernel; all other kernels that
-    XLA writes itself are "fused kernel". What a loop calls counts once.
+    Convolutions and matrix products also count inside fused kernels; all other kernels that XLA generates are
+    "fused kernel". A kernel in a loop counts once.
     """
     counted: collections.Counter[str] = collections.Counter()
     for one in instructions(text):
@@ -110,7 +110,7 @@ def kernels(text: str) -> dict[str, int]:
 
 
 def largest_window(text: str) -> int:
-    """Returns the longest side of any convolution's window; 0 where there is no convolution."""
+    """Returns the longest side of any convolution's window; 0 without convolutions."""
     sides = [
         int(side)
         for one in instructions(text)
@@ -121,7 +121,7 @@ def largest_window(text: str) -> int:
 
 
 def _kind(one: Instruction) -> str | None:
-    """Returns the kind of kernel that an instruction is; None where it is none, or an exchange."""
+    """Returns an instruction's kind of kernel; None for collectives and instructions without a kernel."""
     if one.opcode == "custom-call":
         target = _TARGET.search(one.rest)
         name = target[1] if target else "unnamed"

@@ -1,4 +1,4 @@
-"""A run's own step, compiled for devices that may not be there: what it takes there, and whether it fits."""
+"""Forecasts of a run: its step compiled for some devices, present or not, to see whether it fits."""
 
 import collections
 import dataclasses
@@ -26,11 +26,11 @@ from saddle_jax.training.build import Parts, make_each, of_settings
 from saddle_jax.training.memory import Footprint
 from saddle_jax.training.program import Inputs, Program, build
 
-# ---- datasets with the shapes of real ones and nothing in them, for data that is elsewhere ----
+# ---- black images with the shapes of known datasets that are not prepared here ----
 
 
 class _Shape(NamedTuple):
-    """How many images there are to train and to test with, their stored size, and the number of classes."""
+    """The numbers of training and test images, their stored size, and the number of classes."""
 
     train: int
     test: int
@@ -48,7 +48,7 @@ _SHAPES = {
 
 
 class _Stream:
-    """Black images that look like streamed ones."""
+    """Black images with the interface of streamed ones."""
 
     dtype = np.dtype(np.uint8)
 
@@ -66,7 +66,7 @@ class _Stream:
 
 
 def stand_in(name: str) -> Dataset:
-    """Returns black images in place of a known dataset: as many, as large, and of classes of equal size."""
+    """Returns black images with the shapes of a known dataset, in classes of equal size."""
     known = _SHAPES[name]
 
     def samples(count: int) -> dict[str, Any]:
@@ -84,16 +84,16 @@ def stand_in(name: str) -> Dataset:
     )
 
 
-# ---- what to change so that a run fits: tried on the estimate, corrected by what the compiler needed ----
+# ---- changes that make a run fit: tried on the estimate, scaled by the compiler's actual need ----
 
 
 _LAST = ("fewer agents, a smaller model or devices with more memory",)
 
 
 def remedies(program: Program, working: int, room: int) -> tuple[str, ...]:
-    """Returns lines that each say what would suffice.
+    """Returns one line for each change that would make the run fit.
 
-    `working` are the bytes of working memory that the compiler needed, `room` those that each device has.
+    `working` is the working memory that the compiled step needs, `room` that of a device, in bytes.
     """
     excess = working / max(1, memory.estimate(program).working)
 
@@ -110,7 +110,7 @@ _Needed = Callable[[Program], int]
 
 
 def _group(program: Program, needed: _Needed, room: int) -> str:
-    """Says which smaller group suffices, the largest one."""
+    """Returns the largest agents_per_call that fits, as text."""
     at_a_time = program.agents_per_call * program.at_once
     while at_a_time > 1:
         at_a_time //= 2
@@ -122,9 +122,9 @@ def _group(program: Program, needed: _Needed, room: int) -> str:
 
 
 def _devices(program: Program, needed: _Needed, room: int) -> str:
-    """Says how many devices suffice, the fewest."""
+    """Returns the smallest number of devices that fits, as text."""
     config, batch = program.config, program.trial.batches.size
-    if policy.devices_share_memory():  # more of them bring no more of it
+    if policy.devices_share_memory():  # more devices add no memory
         return ""
     used = program.placement.devices * program.placement.batch_devices
 
@@ -135,7 +135,7 @@ def _devices(program: Program, needed: _Needed, room: int) -> str:
     counts = [*range(used + 1, config.agents + 1), *(config.agents * n for n in range(2, batch + 1))]
     counts = [count for count in counts if count > used]
     low, high = 0, len(counts)
-    while low < high:  # more devices never need more of each
+    while low < high:  # memory per device falls with their number
         middle = (low + high) // 2
         low, high = (low, middle) if needed(on(counts[middle])) <= room else (middle + 1, high)
     if low == len(counts):
@@ -146,7 +146,7 @@ def _devices(program: Program, needed: _Needed, room: int) -> str:
 
 
 def _compressor(program: Program, needed: _Needed, room: int) -> str:
-    """Says whether it suffices to compress nothing: methods then remember no public copies of models."""
+    """Suggests no compression if that fits: methods then store no public copies of models."""
     if program.config.compressor == "none":
         return ""
     plain = dataclasses.replace(program.config, compressor="none")
@@ -155,7 +155,7 @@ def _compressor(program: Program, needed: _Needed, room: int) -> str:
 
 
 def _batch(program: Program, needed: _Needed, room: int) -> str:
-    """Says which smaller batch suffices, the largest one; it is the last resort, since it changes the run."""
+    """Returns the largest batch size that fits, as text: a last resort, since it changes the results."""
     size = program.config.batch_size
     while size > 1:
         size //= 2
@@ -177,37 +177,37 @@ def _made_again(program: Program, config: Config) -> Program:
     return Program(config, make_each(config, program.trial.parts), program.placement)
 
 
-# A compiler for TPUs refuses a program that does not fit, and says so: "Used 30.21G of 15.48G hbm".
+# The TPU compiler refuses a program that does not fit with "Used 30.21G of 15.48G hbm".
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# Compiling for a GPU that is not there cannot try kernels out.
+# Without the GPU the compiler cannot autotune kernels.
 _OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_autotune_level": 0}}
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What the compiler says of a run's step on a target; bytes are of each device.
+    """The compiler's report on a run's step on a target; bytes are per device.
 
     Attributes:
       target: the devices.
-      placement: how the agents lie on them, for people.
-      devices: how many of them are used.
-      at_a_time: how many of a device's agents are computed at a time, of all runs.
-      has_data: whether the dataset is here; if not, black images of its shapes stand in for it.
-      models: bytes of the agents' models; of several runs in one program, of all of them, as the state.
-      state: bytes of what the method remembers.
-      data: bytes of the samples to train with and of their order.
-      working: bytes that the step needs beside, from the compiler.
-      donated: bytes of models and state that a call takes over and writes its results to.
-      estimate: what `memory.estimate` told before anything was compiled.
-      memory: bytes that there are; None where nobody tells.
-      sharing: how many devices share that memory.
-      collectives: the exchanges between devices, of one step.
-      kernels: how many of each kind.
+      placement: a description of how agents are placed on them.
+      devices: the number of devices used.
+      at_a_time: the number of agents that a device computes at a time, over all runs.
+      has_data: whether the dataset is here; if not, black images of its shapes replace it.
+      models: bytes of the agents' models; like the state, summed over the runs of the program.
+      state: bytes of the method's state.
+      data: bytes of the training samples and their order.
+      working: bytes of working memory, from the compiler.
+      donated: bytes of models and state that are donated, and reused for the results.
+      estimate: the result of `memory.estimate`, before compilation.
+      memory: bytes that are available; None if unknown.
+      sharing: the number of devices that share that memory.
+      collectives: the collectives of one step.
+      kernels: the number of kernels of each kind.
       largest_window: the longest side of a convolution's window.
-      steps: how many steps one call takes.
-      compile_seconds: what tracing, lowering and compiling took.
-      advice: what would make it fit, if it does not.
+      steps: the number of steps per call.
+      compile_seconds: the time of tracing, lowering and compiling.
+      advice: changes that would make the run fit, if it does not.
     """
 
     target: Target
@@ -232,16 +232,16 @@ class Forecast:
 
     @property
     def total(self) -> int:
-        """Bytes of everything on one device: models, state, data and working memory."""
+        """Bytes of models, state, data and working memory on one device."""
         return self.models + self.state + self.data + self.working
 
     @property
     def fits(self) -> bool:
-        """Tells whether all of it finds room, if it is known how much there is."""
+        """Whether it fits into the memory; True if the memory is unknown."""
         return self.memory is None or self.total * self.sharing <= self.memory
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the same as a dict of plain numbers and texts."""
+        """Returns the forecast as a JSON object."""
         return {
             "target": self.target.text,
             "devices": self.devices,
@@ -274,10 +274,10 @@ class Forecast:
 
 
 def forecast(config: Config, target: Target, shared: Parts | None = None) -> Forecast:
-    """Compiles a run's step for a target and reads what came out.
+    """Compiles a run's step for a target and analyses the result.
 
-    `shared` are the parts that are made already; None loads and makes those that the settings name. Of a
-    known dataset that is not here the shapes suffice.
+    `shared` are the run's parts, if they exist already; None makes them from the settings. For a known
+    dataset that is not prepared here, the shapes suffice.
     """
     has_data = shared is not None or not sources.is_missing(config.dataset, config.data_dir or None)
     if shared is None:
@@ -312,17 +312,17 @@ def program_on(config: Config, target: Target, shared: Parts | None = None) -> P
 
 
 def compile_step(program: Program, options: dict[str, Any] | None = None) -> tuple[Any, int]:
-    """Compiles as many steps as one call takes, from shapes alone; returns the program and that number."""
+    """Compiles the steps of one call from shapes alone; returns the program and the number of steps."""
     steps = min(program.steps_per_dispatch, program.trial.steps)
     first = jax.ShapeDtypeStruct((), np.int32)
-    # Before the mesh is entered: what is computed inside would run on its devices, which may not be there.
+    # Computed before the mesh is entered, whose devices may not exist.
     arguments = program.part_like, input_shapes(program), first, first, steps, program.kind(0, steps)
     with program.placement.active():
         return program.compiled.lower(*arguments).compile(options), steps
 
 
 def input_shapes(program: Program) -> Inputs:
-    """Returns shapes and places of what steps are fed with, see `training.batches`, without any samples."""
+    """Returns shapes and shardings of a step's inputs, see `training.batches`, without loading samples."""
     placement, batches, trials = program.placement, program.trial.batches, program.trials
     is_streamed = program.trial.dataset.is_streamed
     train = program.trial.dataset.train
@@ -342,7 +342,7 @@ def input_shapes(program: Program) -> Inputs:
 
 
 def _before(program: Program, target: Target, has_data: bool) -> Forecast:
-    """Returns what is known before anything is compiled: what a device holds, and what it has room for."""
+    """Returns the forecast before compilation: what a device stores, and its memory."""
     placement, told = program.placement, memory.estimate(program)
     models = memory.size_of(program.carry_shapes.params) // placement.devices
     return Forecast(
@@ -369,10 +369,10 @@ def _before(program: Program, target: Target, has_data: bool) -> Forecast:
 
 
 def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Forecast:
-    """Reads the compiled program of `steps` steps."""
+    """Completes a forecast from the compiled program of `steps` steps."""
     carried = memory.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
     found, text = compiled.memory_analysis(), compiled.as_text()
-    # What is carried is donated: it is an argument and takes no room among the results.
+    # The carry is donated: it counts as an argument and takes no memory as a result.
     beside = found.output_size_in_bytes - found.alias_size_in_bytes
     return dataclasses.replace(
         told,
@@ -386,11 +386,11 @@ def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Foreca
     )
 
 
-# ---- the same as text ----
+# ---- text ----
 
 
 def forecast_lines(found: Forecast) -> tuple[list[str], list[str]]:
-    """Writes what stands above and below the table of memory: the verdict, and what else was found."""
+    """Returns the lines above and below the table of memory: the verdict, and all other findings."""
     above = [
         f"target      {found.target.text}: {found.placement}, {found.at_a_time} at a time",
         f"fits        {_verdict(found)}",
@@ -418,7 +418,7 @@ def _verdict(found: Forecast) -> str:
 
 
 def forecast_rows(found: Forecast) -> list[list[str]]:
-    """Lists the bytes of a device as text: what the compiler said, and our own estimate beside it."""
+    """Returns the table of a device's memory: the compiler's numbers beside our own estimate."""
     told = found.estimate
     rows = [
         ("models and state", found.models + found.state, told.carried),

@@ -1,11 +1,11 @@
-"""Devices that programs can be compiled for, whether they are there or not: "a40x4", "v5e:2x2", "here".
+"""Devices to compile for, present or not: "a40x4", "v5e:2x2", "here".
 
-XLA compiles for a described device. Of a GPU the description is a text, of which the table below has the
-numbers; of TPUs libtpu knows them all. Nothing runs on such devices: a program for them can be read, and it
-says how much memory it takes.
+XLA can compile for a described device. A GPU is described by a text with the numbers in the table below;
+libtpu has the descriptions of all TPUs. Such programs cannot run here, but they can be analysed, for example
+for the memory that they need.
 
-Each description names its sources. Those that are XLA's own were read from such devices by XLA's authors
-(openxla/xla, xla/backends/gpu/target_config/specs); none was read from a device here.
+Each description names its sources. XLA's own (openxla/xla, xla/backends/gpu/target_config/specs) were read
+from real devices by XLA's authors; none was read from a device here.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ HERE = "here"
 
 
 class Gpu(NamedTuple):
-    """What XLA is told of a GPU; a core is what NVIDIA calls a streaming multiprocessor."""
+    """The description of a GPU for XLA; a core is a streaming multiprocessor."""
 
     name: str
     source: str  # of the numbers
@@ -31,16 +31,16 @@ class Gpu(NamedTuple):
     memory: int  # bytes
     bandwidth: int  # bytes per second
     cores: int
-    units: int  # that add and multiply float32, of each core
+    units: int  # float32 units of each core
     clock: float  # GHz
-    cache: int  # bytes of the second level
-    shared: int  # bytes of each core
+    cache: int  # bytes of the L2 cache
+    shared: int  # bytes of shared memory of each core
     threads: int  # of each core
-    extension: str = "NONE"  # of the capability: features that only this very generation has
+    extension: str = "NONE"  # of the compute capability: features of this generation alone
 
 
 class Tpu(NamedTuple):
-    """The memory of a TPU's chip; libtpu knows the rest."""
+    """The memory of a TPU chip; libtpu knows the rest."""
 
     source: str
     memory: int  # bytes
@@ -103,7 +103,7 @@ GPUS = {
         threads=1536,
     ),
 }
-# The rest of a TPU's name says how chips are joined, as 2x2 does.
+# The rest of a TPU's name is the topology of its chips, such as 2x2.
 TPUS = {
     "v5e": Tpu("cloud.google.com/tpu/docs/v5e: 16 GB of HBM2", 16 << 30),
     "v5p": Tpu("cloud.google.com/tpu/docs/v5p: 95 GB of HBM2e", 95 << 30),
@@ -111,10 +111,10 @@ TPUS = {
 }
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-4",  # of the machine, which is none: the target has its own
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",  # a placeholder: the target has its own
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
-# JAX takes this share of a GPU's memory when it starts, unless one of these says otherwise.
+# JAX preallocates this share of a GPU's memory, unless one of these variables is set.
 _GPU_SHARE = "0.75"
 _GPU_SHARES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 
@@ -137,14 +137,14 @@ device_description_str: "{name}"
 
 
 class Target(NamedTuple):
-    """Devices that a program can be compiled for.
+    """Devices to compile a program for.
 
     Attributes:
-      text: as it was asked for.
-      kind: of hardware.
-      description: for people.
-      devices: JAX's devices, such as programs are only compiled for; None stands for those of this machine.
-      memory: bytes of each that a program may use; None where the machine is to be asked.
+      text: the name that the user gave.
+      kind: the kind of hardware.
+      description: a description for people.
+      devices: JAX's devices of a described topology; None stands for those of this machine.
+      memory: bytes that a program may use on each; None: ask the machine.
     """
 
     text: str
@@ -155,17 +155,17 @@ class Target(NamedTuple):
 
 
 def target_of(text: str) -> Target:
-    """Returns the devices that a text names; a RunError tells what must be installed for them."""
+    """Returns the target that a text names; a RunError says what must be installed for it."""
     if text == HERE:
         kind = jax.devices()[0].platform
         described = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
         return Target(text, "gpu" if kind in ("cuda", "rocm") else kind, described, None, None)
     name, grid = _parts(text)
-    from jax.experimental import topologies  # nothing else needs it
+    from jax.experimental import topologies  # imported here alone
 
     if name in TPUS:
         _require("libtpu", "plan-tpu", text)
-        # There is no machine to ask about; without these libtpu asks, and prints that nobody answers.
+        # Without these variables libtpu queries a metadata server, and prints that there is none.
         for variable, value in _NO_TPU.items():
             os.environ.setdefault(variable, value)
         devices = topologies.get_topology_desc(text, "tpu").devices
@@ -179,7 +179,7 @@ def target_of(text: str) -> Target:
 
 
 def _share() -> float:
-    """Returns the share of a GPU's memory that JAX takes."""
+    """Returns the share of a GPU's memory that JAX preallocates."""
     name = next((name for name in _GPU_SHARES if os.environ.get(name)), "")
     text = os.environ.get(name, _GPU_SHARE)
     try:
@@ -189,24 +189,24 @@ def _share() -> float:
 
 
 def described_gpu(gpu: Gpu) -> str:
-    """Writes a GPU as the text, a GpuTargetConfigProto, that XLA compiles for."""
+    """Formats a GPU as the GpuTargetConfigProto text that XLA compiles for."""
     major, minor = gpu.capability
     fields = gpu._asdict() | {"major": major, "minor": minor, "optin": gpu.shared - 1024}
     return _TEXT.format(**fields)
 
 
 def check(text: str) -> str:
-    """Checks the name of a target, whatever is installed; returns which kind of hardware it is."""
+    """Checks the name of a target, without importing its compiler, and returns the kind of hardware."""
     return HERE if text == HERE else "tpu" if _parts(text)[0] in TPUS else "gpu"
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """Returns name and number of GPUs, "1" where none is given, or name and grid of TPUs."""
+    """Returns the name and number of GPUs, by default "1", or the name and topology of TPUs."""
     name, _, grid = text.partition(":")
     if name in TPUS and re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", grid):
         return name, grid
     matched = re.fullmatch(r"(.*?)(?:x([1-9]\d*))?", text)
-    assert matched is not None  # its first half takes anything
+    assert matched is not None  # the first alternative matches anything
     if matched[1] in GPUS:
         return matched[1], matched[2] or "1"
     gpus = ", ".join(GPUS)

@@ -1,1 +1,1 @@
-"""Pictures and tables: they read what others made, and never train."""
+"""Tables, pictures and HTML pages of runs; nothing here trains."""

@@ -1,7 +1,7 @@
-"""What methods and estimators send, compute, remember and require: measured where that is possible.
+"""Communication, computation, memory and requirements of methods and gradient estimators.
 
-A small model on a small ring is enough: a trace of a step computes nothing, and bytes are proportional to the
-model. What cannot be measured stands in the constant ABOUT of each file, see `saddle_jax.base.about`.
+They are measured by tracing a step of a small model on a small ring, since bytes are proportional to the
+model. What cannot be measured is in the constant ABOUT of each file, see `saddle_jax.base.about`.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ from saddle_jax.training import build
 from saddle_jax.training.build import SETTINGS
 
 _AGENTS = 8
-_WEIGHTS = (100, 100)  # so many that single numbers do not show in a count of models
-_GRAPHS = ("ring", "path")  # the first that a method takes
+_WEIGHTS = (100, 100)  # large enough that single scalars vanish in a number of models
+_GRAPHS = ("ring", "path")  # the first one that a method accepts
 _STOCHASTICITY: dict[Stochasticity | None, tuple[str, ...]] = {
     "doubly": ("doubly stochastic",),
     "row": ("rows sum to one",),
@@ -45,27 +45,27 @@ _STOCHASTICITY: dict[Stochasticity | None, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class MethodFacts:
-    """What a method is like, uncompressed and with the options that settings give it."""
+    """Properties of a method, uncompressed and with its default settings."""
 
     name: str
-    sends: str  # per link and step, such as "2/5" models or "1 + a number"
-    bytes_per_model: float  # the same as a number: bytes per link and step over bytes of a model
+    sends: str  # models per link and step, such as "2/5" or "1 + a number"
+    bytes_per_model: float  # bytes per link and step over bytes of a model
     passes: float  # backward passes of an agent in a step
-    state: float  # what an agent remembers between steps, in models
-    exact: bool  # on heterogeneous data, with a constant learning rate
-    requires: str  # what a graph must be, or it is refused
-    theory: str  # what the theorem asks of a graph besides
+    state: float  # an agent's state, in models
+    exact: bool  # reaches the optimum on heterogeneous data with a constant learning rate
+    requires: str  # conditions on the graph; others are refused
+    theory: str  # further assumptions of the theorem
     citation: str
-    graph: str  # on which it was measured
+    graph: str  # the graph of the measurement
 
 
 @dataclasses.dataclass(frozen=True)
 class GradientFacts:
-    """What an estimator is like, with its own defaults."""
+    """Properties of a gradient estimator with its defaults."""
 
     name: str
     passes: float  # backward passes in a step, the mean over a period
-    state: float  # what it remembers of a model, in models
+    state: float  # its state, in models
     citation: str
 
 
@@ -100,22 +100,22 @@ def facts_of_gradient(name: str) -> GradientFacts:
 
 
 def gradients() -> list[str]:
-    """Lists the estimators by the names that settings use: none is the plain gradient."""
+    """Lists the estimators by their names in settings, where "none" is the plain gradient."""
     return ["none" if name == "plain" else name for name in GRADIENTS]
 
 
 def factory_of(estimator: str) -> Callable[..., Any]:
-    """Returns the factory of an estimator, by the spec that settings use."""
+    """Returns the factory of an estimator from its spec in settings."""
     return GRADIENTS.factory("plain" if estimator == "none" else estimator)
 
 
 def method_factory(method: str) -> Callable[..., Method]:
-    """Returns the factory of a method, by its spec."""
+    """Returns the factory of a method from its spec."""
     return METHODS.factory(method)
 
 
 def _on_a_graph(name: str) -> tuple[str, Method]:
-    """Builds a method as the settings do, on the first graph that it takes."""
+    """Builds a method from default settings, on the first graph that it accepts."""
     refusal: ArgumentError | None = None
     for graph in _GRAPHS:
         config = Config(method=name, topology=graph, agents=_AGENTS)
@@ -133,7 +133,7 @@ def _models() -> Tree:
 
 
 def _sent(method: Method) -> tuple[str, float]:
-    """Says what goes over a link in a step, the mean over a period: in models, and in the models' bytes."""
+    """Returns the mean communication per link and step over a period, in models: as text and number."""
     cost, kinds = comm_cost(method, _models()), method.rule.kinds
     model = 4 * math.prod(_WEIGHTS)
     total = sum(cost.wire[kind].link for kind in kinds)
@@ -150,18 +150,18 @@ def _in_models(state: Tree, agents: int) -> float:
     return round(size / (4 * agents * math.prod(_WEIGHTS)), 2)
 
 
-# What a factory's options are, and what they mean: read from its signature and its docstring.
+# The options of a factory, from its signature and docstring.
 
 
-# What a run gives by itself.
+# Arguments that a run passes itself.
 _GIVEN = ("topology", "learning_rate", "share")
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option of a method or estimator; `default` is None and `required` true where a run must give it.
+    """An option of a method or estimator; a `required` one has the default None.
 
-    `is_setting` tells whether a setting of the same name gives it too.
+    `is_setting` says whether a setting of the same name sets it, too.
     """
 
     name: str
@@ -171,20 +171,19 @@ class Option:
     is_setting: bool
 
     def line(self) -> str:
-        """Returns the option and its default as a call shows them."""
+        """Returns the option with its default, as in a call."""
         return self.name if self.required else f"{self.name}={self.default!r}"
 
 
 def options_of(
     factory: Callable[..., Any], settings: Collection[str], others: Iterable[Callable[..., Any]] = ()
 ) -> list[Option]:
-    """Lists a factory's options with their meanings.
+    """Lists a factory's options with their descriptions.
 
     Args:
       factory: makes a method or an estimator.
-      settings: the settings that give options of the same name, and whose meaning holds where no docstring
-        says another.
-      others: factories whose docstrings say what the factory's own does not, the nearest first.
+      settings: the settings that set options of the same name, and describe them if no docstring does.
+      others: factories whose docstrings describe options that the factory's own does not, the nearest first.
     """
     fields = dataclasses.fields(Config)
     meanings: dict[str, str] = {
@@ -206,12 +205,12 @@ def options_of(
 
 
 def _arguments(docstring: str) -> dict[str, str]:
-    """Returns what the part "Args:" of a docstring says of each argument, in one line each."""
+    """Returns the description of each argument in the "Args:" section of a docstring, on one line each."""
     _, _, text = docstring.partition("Args:\n")
     found: dict[str, str] = {}
     name = ""
     for line in text.splitlines():
-        if not line.startswith("  "):  # an empty line, or the next part
+        if not line.startswith("  "):  # an empty line, or the next section
             break
         if begins := re.fullmatch(r"  (\w+): (.*)", line):
             name, found[begins.group(1)] = begins.groups()
@@ -220,7 +219,7 @@ def _arguments(docstring: str) -> dict[str, str]:
     return found
 
 
-# Methods and estimators in words: a table of all of them, and a page of text for each.
+# Tables of methods and estimators, and a page of text for each.
 
 
 _LEGEND = (
@@ -234,7 +233,7 @@ _WIDTH = 80
 
 
 def options_of_method(name: str) -> list[Option]:
-    """Lists the options of a method; what its own docstring leaves out, those of its relatives say."""
+    """Lists the options of a method; related factories describe those that its own docstring leaves out."""
     factory = method_factory(name)
     ours = [METHODS[each] for each in METHODS.ours]
     relatives = [each for each in ours if each.__module__ == getattr(factory, "__module__", None)]
@@ -242,12 +241,12 @@ def options_of_method(name: str) -> list[Option]:
 
 
 def options_of_gradient(name: str) -> list[Option]:
-    """Lists the options of an estimator; SAM's radius alone is a setting of the same name, too."""
+    """Lists the options of an estimator; only SAM's radius is also a setting."""
     return options_of(factory_of(name), {"rho"} if name == "sam" else set())
 
 
 def method_rows(methods: Sequence[MethodFacts]) -> list[list[str]]:
-    """Lists methods, one a row, as text under a heading."""
+    """Returns the table of methods, one per row, with a heading."""
     rows = [["method", "sends", "passes", "state", "exact", "requires", "citation"]]
     for m in methods:
         requires = f"{m.requires} (theory for: {m.theory})" if m.theory else m.requires
@@ -263,7 +262,7 @@ def about_methods() -> str:
 
 
 def gradient_rows(gradients: Sequence[GradientFacts]) -> list[list[str]]:
-    """Lists estimators, one a row, with their options, as text under a heading."""
+    """Returns the table of estimators, one per row, with their options and a heading."""
     rows = [["gradient", "passes", "state", "options", "citation"]]
     for a in gradients:
         options = ", ".join(option.line() for option in options_of_gradient(a.name)) or "-"
@@ -272,13 +271,13 @@ def gradient_rows(gradients: Sequence[GradientFacts]) -> list[list[str]]:
 
 
 def about_gradients() -> str:
-    """Says what the columns of the table of estimators mean."""
+    """Explains the columns of the table of estimators."""
     told = "passes: backward passes per gradient; state: models that it remembers."
     return f"\n{told}\nsaddle gradients NAME tells more."
 
 
 def describe_method(name: str) -> str:
-    """Writes a method's equations, what it costs and requires, its options and an example."""
+    """Describes a method: its equations, costs, requirements and options, with an example."""
     facts, factory = facts_of_method(name), method_factory(name)
     modules = dict.fromkeys(_module_doc(each) for each in (factory, inspect.unwrap(factory)))
     costs = [
@@ -307,7 +306,7 @@ def describe_method(name: str) -> str:
 
 
 def describe_gradient(name: str) -> str:
-    """Writes an estimator's equations, what it costs, its options and an example."""
+    """Describes an estimator: its equations, costs and options, with an example."""
     facts, options = facts_of_gradient(name), options_of_gradient(name)
     doc = inspect.getdoc(factory_of(name)) or ""
     parts = [doc.splitlines()[0] if name == "none" else _module_doc(factory_of(name))]
@@ -329,7 +328,7 @@ def _list(options: Sequence[Option]) -> str:
 
 
 def _call(name: str, options: Sequence[Option]) -> str:
-    """Writes a call with the first option that only a spec can give, for a shell."""
+    """Returns a spec with the first option that is not a setting, quoted for a shell."""
     for option in options:
         if not option.is_setting and isinstance(option.default, str | int | float):
             return f"'{name}({option.name}={option.default})'"

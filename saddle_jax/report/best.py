@@ -1,4 +1,4 @@
-"""The best setting of every group of runs, with its neighbours on the grid of all that were tried."""
+"""The best settings of each group of runs, with their neighbours on the grid."""
 
 import dataclasses
 import pathlib
@@ -15,28 +15,28 @@ from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPELT
 
-# Settings that were tried, each with what its seeds reached: the material of tables of sweeps.
+# Settings and their results over seeds, for tables of sweeps.
 
 
 BETTER = ("higher", "lower")
 
 
 class Candidate(NamedTuple):
-    """One setting of all that were tried, and what its seeds reached."""
+    """One combination of settings, and its results over seeds."""
 
     settings: Mapping[str, Any]
     cell: Cell
 
 
 class Gathered(NamedTuple):
-    """The runs that have ended, and a line for everything that is left out."""
+    """The runs that have ended, and a line for each one that is left out."""
 
     runs: list[Run]
     left_out: list[str]
 
 
 def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
-    """Reads runs from folders; what is damaged, unfinished or there twice is left out."""
+    """Reads runs from folders; damaged, unfinished and duplicate ones are left out."""
     runs: list[Run] = []
     left_out: list[str] = []
     seen: dict[Any, str] = {}
@@ -58,10 +58,10 @@ def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
 
 
 def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Measure:
-    """Returns the number by which runs are compared; without a name, the first of their objective.
+    """Returns the metric by which runs are compared, by default their headline.
 
     Raises:
-      ArgumentError: no run has it, runs have several objectives, or nobody knows what is better.
+      ArgumentError: no run has it, the runs' headlines differ, or its direction is unknown.
     """
     metrics = [run.measures for run in runs]
     headlines = list(dict.fromkeys(each[0].key for each in metrics))
@@ -87,7 +87,7 @@ def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Mea
 
 
 def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) -> list[Candidate]:
-    """Groups runs by their settings, apart from the seed; adds to `left_out` those without the metric."""
+    """Groups runs by their settings apart from the seed; adds those without the metric to `left_out`."""
     having = []
     for run in runs:
         if run.state != "diverged" and run.value(measure.key) is None:
@@ -101,10 +101,10 @@ def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) ->
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-    """Returns the settings that decide a run's numbers, apart from the seed.
+    """Returns the settings that affect a run's results, apart from the seed.
 
-    Options that a spec gives stand by themselves, as method.mu, and those without a meaning are left out.
-    Of a run that was made of Python objects, "computes" tells its step from others with the same names.
+    Options in a spec are separate entries, such as method.mu, and settings without effect are left out. For a
+    run made from Python objects, "computes" is a hash of its step.
     """
     settings: dict[str, Any] = {}
     for name, value in run.config.to_json().items():
@@ -132,14 +132,14 @@ def _heading(measure: Measure) -> str:
 
 
 def written(value: Any) -> str:
-    """Writes a setting's value in a table; None stands for one that a method does not have."""
+    """Formats a setting's value for a table; None, a setting that the method does not have, is "-"."""
     if value is None:
         return "-"
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measure, list[str]]:
-    """Lists what every setting of a sweep reached; returns it with its metric and what is left out."""
+    """Returns the table of a sweep's results, its metric, and a line for each run left out."""
     runs, left_out = gather_ended(workdirs)
     if not runs:
         raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
@@ -154,7 +154,7 @@ def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measu
 
 
 def _is_of(name: str, metric: str) -> bool:
-    """Tells whether a number in a run's files is a metric: on test or training data, or the agents' mean."""
+    """Returns whether a number is a metric: on test or training data, or as the agents' mean."""
     return name in (f"test_{metric}", f"train_{metric}", f"agent_{metric}_mean")
 
 
@@ -166,37 +166,37 @@ def _key(settings: Mapping[str, Any]) -> Hashable:
 PROBLEM = ("dataset", "subset", "partition", "partition.alpha", "agents", "model")
 
 
-_NUDGE = 1e-6  # how far beyond the edge of a grid a setting is tried, to see whether it could go on
+_NUDGE = 1e-6  # relative step beyond the edge of a grid, to see whether larger or smaller values are valid
 
 
 class Line(NamedTuple):
-    """The candidates that differ from the best in one number alone, next to it, and where the grid ends."""
+    """Neighbours of the best candidate along one numeric setting, and whether it is at the grid's edge."""
 
     setting: str
     value: float
     below: tuple[float, Candidate] | None
     above: tuple[float, Candidate] | None
-    edge: str  # below or above: nothing was tried there, and it could be; empty: neither
+    edge: str  # below or above: values there are valid and were not tried; empty: neither
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What was chosen in one group of candidates."""
+    """The best candidate of one group."""
 
     group: Mapping[str, Any]
     candidates: Sequence[Candidate]
     best: Candidate | None  # None: all of them diverged
-    tied: int  # how many others are exactly as good
+    tied: int  # the number of others that are exactly as good
     lines: Sequence[Line]
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Returns the best setting, as far as the group's candidates differ."""
+        """The settings of the best candidate that vary within the group."""
         return {name: self.best.settings.get(name) for name in varied(self.candidates)} if self.best else {}
 
 
 def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
-    """Checks the settings by which groups are made; adds those that differ and make another problem."""
+    """Checks the settings to group by, and adds those that differ and define the problem."""
     own = {name for candidate in candidates for name in candidate.settings}
     known = sorted({field.name for field in dataclasses.fields(Config)} | own)
     for name in by:
@@ -208,7 +208,7 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
 
 
 def choose(candidates: Sequence[Candidate], names: Sequence[str], measure: Measure) -> list[Choice]:
-    """Chooses the best candidate of every group; those with a seed that diverged come last."""
+    """Chooses the best candidate of every group; candidates with diverged seeds rank last."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(tuple(written(candidate.settings.get(name)) for name in names), []).append(
@@ -256,7 +256,7 @@ def _first(pair: tuple[float, Candidate]) -> float:
 
 
 def _could_go_on(name: str, value: Any, side: str) -> bool:
-    """Tells whether a setting may have a value beyond this one: a momentum below zero may not be."""
+    """Returns whether values of a setting beyond this one are valid; a momentum below zero is not."""
     if name not in Config.__dataclass_fields__:
         return True
     size = 1 if isinstance(value, int) else _NUDGE * (abs(value) or 1.0)
@@ -273,7 +273,7 @@ def _is_number(value: Any) -> bool:
 
 
 def rows_of(choices: Sequence[Choice], measure: Measure) -> list[list[str]]:
-    """Lists the choices as text: group, best setting, value, seeds, neighbours, and edges of the grid."""
+    """Returns the table of choices: group, best settings, value, seeds, neighbours, and edges of the grid."""
     names = list(choices[0].group)
     header = [*names, "best setting", _heading(measure), "seeds", "neighbours", "edge of the grid"]
     return [header, *([*map(written, one.group.values()), *_row(one)] for one in choices)]
@@ -307,7 +307,7 @@ def _beside(line: Line) -> str:
 
 
 def as_json(choices: Sequence[Choice], measure: Measure, left_out: Sequence[str]) -> dict[str, Any]:
-    """Returns the choices as plain values, with every candidate."""
+    """Returns the choices and all candidates as a JSON object."""
     return {
         "metric": measure.key,
         "better": measure.better,

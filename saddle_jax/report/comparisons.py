@@ -1,4 +1,4 @@
-"""Tables of runs that are compared: a grid of scores, what differs seed by seed, new metrics of old runs."""
+"""Tables of comparisons: scores on a grid, paired differences over seeds, and later evaluations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,14 +22,14 @@ def cells_of(runs: Iterable[Run], grid: Grid) -> dict[tuple[Any, ...], Cell]:
 
 
 def _places(grid: Grid) -> list[dict[str, Any]]:
-    """Lists the settings of all cells, row by row."""
+    """Lists the varied settings of all cells, row by row."""
     return [{**row, **column} for row in grid.rows() for column in grid.columns()]
 
 
 def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
-    """Lists the scores as text: a method (on a graph) a row, everything else that varies a column.
+    """Returns the table of scores: methods (and graphs) as rows, all other varied settings as columns.
 
-    If compressors alone vary, each has beside it how much the score drops from the first.
+    If only compressors vary, a column beside each shows the drop of the score from the first.
     """
     rows, columns = grid.rows(), grid.columns()
     only_compressors = list(columns[0]) == ["compressor"]
@@ -49,7 +49,7 @@ def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
 
 
 def _label(column: Mapping[str, Any], grid: Grid) -> str:
-    """Names a column; a single compressor of all is not worth a word where something else varies."""
+    """Returns a column's label; a compressor that all columns share is left out if something else varies."""
     parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
     parts += [column["gradient"]] if "gradient" in column else []
     parts += [f"drop {number(column[DROP])}"] if DROP in column else []
@@ -57,7 +57,7 @@ def _label(column: Mapping[str, Any], grid: Grid) -> str:
 
 
 def intervals(cells: Cells, grid: Grid) -> list[list[str]]:
-    """Lists a cell a row as text: mean, standard deviation and 95 % interval of the mean over its seeds."""
+    """Returns a table with one cell per row: mean, standard deviation and 95 % interval over seeds."""
     table = [[*grid.axes, "mean", "deviation", "95 % interval", "seeds"]]
     for place in _places(grid):
         cell = _at(cells, grid, place)
@@ -71,9 +71,9 @@ def intervals(cells: Cells, grid: Grid) -> list[list[str]]:
 
 
 def differences(cells: Cells, grid: Grid) -> list[list[str]]:
-    """Lists what each setting changes against the first of its list, all others alike, as text.
+    """Returns the table of differences between each setting and the first of its list, all others equal.
 
-    The differences are over the seeds that both have, with the 95 % interval of their mean.
+    The differences are over common seeds, with the 95 % interval of their mean.
     """
     places = _places(grid)
     first = {axis: places[0][axis] for axis in grid.axes}
@@ -95,7 +95,7 @@ def differences(cells: Cells, grid: Grid) -> list[list[str]]:
 
 
 def numbers(cells: Cells, grid: Grid, headline: Measure) -> list[list[str]]:
-    """Lists a cell a row for programs: its settings, NUMBERS of its scores, and the scores seed by seed."""
+    """Returns the CSV table with one cell per row: settings, NUMBERS of the scores, and each seed's score."""
     seeds = seeds_of(cells.values())
     table = [[*grid.axes, "metric", *NUMBERS, *(f"seed {seed}" for seed in seeds)]]
     for place in _places(grid):
@@ -116,7 +116,7 @@ def _written(axis: str, value: Any) -> str:
 def evaluation_rows(
     records: Sequence[Mapping[str, Any]], measures: Mapping[str, evaluation.Measure], trial: Trial
 ) -> list[list[str]]:
-    """Lists a metric a row and a model a column; the numbers of a list have rows of their own."""
+    """Returns a table with a row per metric and a column per model; each entry of a list has its own row."""
     table = [["metric", *map(_heading, records)]]
     for name, measure in measures.items():
         values = [record["metrics"][name] for record in records]

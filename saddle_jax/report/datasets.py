@@ -1,4 +1,4 @@
-"""Datasets and partitions in words: counts, shapes, and who holds what."""
+"""Descriptions of datasets and partitions: counts, shapes, and classes per agent."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from saddle_jax.data.partition import Partition
 
 
 def describe_dataset(dataset: Dataset) -> str:
-    """Describes a dataset in four lines: classes, both splits, and what a model sees."""
+    """Describes a dataset in four lines: classes, both splits, and a model's input."""
     classes = f"{len(dataset.class_names)} classes" if dataset.class_names else "no classes"
     lines = [f"{dataset.name}: {classes}, for {dataset.objective}, from {dataset.source}"]
     what = "samples" if dataset.recipe is None else "images"
@@ -35,7 +35,7 @@ def _per_class(samples: Any, dataset: Dataset) -> str:
 
 
 def dataset_record(dataset: Dataset) -> dict[str, Any]:
-    """Returns the same for programs: plain numbers and texts."""
+    """Returns the description of a dataset as a JSON object."""
     splits = {"train": dataset.train, "test": dataset.test}
     return {
         "name": dataset.name,
@@ -48,7 +48,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
 
 
 def partition_rows(partition: Partition, class_names: Sequence[str]) -> list[list[str]]:
-    """Lists the agents of a partition as text, each with its number of samples and its largest classes."""
+    """Returns the table of a partition: each agent's number of samples and largest classes."""
     rows = [["agent", "samples", "its largest classes"]]
     for agent, counts in enumerate(partition.class_counts):
         largest = [label for label in np.argsort(-counts, kind="stable")[:4] if counts[label]]
@@ -58,7 +58,7 @@ def partition_rows(partition: Partition, class_names: Sequence[str]) -> list[lis
 
 
 def partition_record(partition: Partition, class_names: Sequence[str]) -> dict[str, Any]:
-    """Returns a partition for programs: its fingerprint, its skew, and every agent's counts by class."""
+    """Returns a partition as a JSON object: its fingerprint, skew, and class counts per agent."""
     return {
         "name": partition.name,
         "fingerprint": partition.fingerprint,

@@ -1,6 +1,6 @@
-"""The paper's figures from run folders: what compression does, what it costs, who holds what.
+"""The paper's figures from run folders: compression errors, communication costs, partitions and curves.
 
-Runs that differ in the seed alone are one line, see `seeds`.
+Runs that differ only in the seed are one curve, see `saddle_jax.runs.table.seeds_together`.
 """
 
 import math
@@ -53,10 +53,10 @@ def draw(
     x: str | None = None,
     with_paper: bool = False,
 ) -> None:
-    """Draws a figure of KINDS; runs that did not record what it shows are a RunError.
+    """Draws a figure of KINDS; a RunError if runs did not record its data.
 
-    `x` is what curves are drawn against, one of `curves.AXES`; None: epochs. `with_paper` draws the paper's
-    final figures across them.
+    `x` is the x-axis of curves, one of `AXES`; None: epochs. `with_paper` adds horizontal lines at the
+    paper's final results.
     """
     if kind == "curves":
         plot_curves(workdirs, path, x, with_paper=with_paper)
@@ -65,7 +65,7 @@ def draw(
 
 
 def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws the compression error and what was compressed, over training.
+    """Draws the compression error and the norm of what is compressed, over training.
 
     For models (Comp QGM, Comp Q-SADDLe) these are ||Q(theta) - theta|| and ||theta|| = ||x_i - x-hat_i||. For
     gradients (Comp NGM, Comp N-SADDLe) they are sums over the layers of compression errors and norms.
@@ -100,7 +100,7 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
         for axes, (name, label) in zip(cells, panels, strict=True):
             curves = [Curve(*over_seeds(group, name), *looks[groups.index(group)]) for group in members]
             heights = np.concatenate([curve.mean for curve in curves])
-            # A run that diverges would press the others flat.
+            # On a linear axis a diverging run would flatten the others.
             draw_curves(axes, curves, "log" if heights.max() > 1e4 * heights.min() else "linear")
             finish(axes, "epoch", label)
             if axes.get_yscale() == "linear":
@@ -139,13 +139,13 @@ def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws the consensus model's metric against what was sent, one line per method."""
+    """Draws the consensus model's metric against the bytes sent, one line per method."""
     headline = same([run.measures for run in runs])
     groups = [[run for run in group if run.score() is not None] for group in seeds_together(runs)]
     groups = [group for group in groups if group]
     if not groups:
         raise RunError("bits needs finished runs, got none")
-    # What a line shares: all settings but the compressor and what goes with it.
+    # A line shares all settings but the compressor and those that depend on it.
     free = ("compressor", "gamma", "order")
     lines: dict[str, list[list[Run]]] = {}
     for group, label in zip(groups, labels(groups, free), strict=True):
@@ -172,7 +172,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def _apart(places: Iterable[float]) -> list[float]:
-    """Returns the places on a logarithmic axis whose labels do not lie upon that of the one before."""
+    """Returns the places on a logarithmic axis whose labels do not overlap the previous one."""
     found: list[float] = []
     every = sorted(set(places))
     for place in every:
@@ -182,7 +182,7 @@ def _apart(places: Iterable[float]) -> list[float]:
 
 
 def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws the consensus model's metric against SAM's radius; methods without one are lines across."""
+    """Draws the consensus model's metric against SAM's radius; methods without one are horizontal lines."""
     headline = same([run.measures for run in runs])
     groups = [[run for run in group if run.score() is not None] for group in seeds_together(runs)]
     groups = [group for group in groups if group]
@@ -215,7 +215,7 @@ def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
 def _error_bars(
     axes: Any, points: Sequence[tuple[float, float, float]], label: str, colour: Any, line: str
 ) -> None:
-    """Draws points (x, mean, deviation) with bars, and a line through them."""
+    """Draws points (x, mean, standard deviation) with error bars, and a line through them."""
     x, mean, spread = zip(*points, strict=True)
     style = {"marker": "o", "markersize": 3, "linewidth": 1, "capsize": 2}
     axes.errorbar(x, mean, yerr=spread, label=label, color=colour, linestyle=line, **style)
@@ -231,9 +231,9 @@ def _scores(group: Sequence[Run]) -> tuple[float, float]:
 
 
 def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws lambda_max of consensus models, as `saddle sharpness` measured it: a bar a method, over seeds.
+    """Draws lambda_max of consensus models from `saddle sharpness`, one bar per method, over seeds.
 
-    If all methods have stages in common, these are drawn, and otherwise every stage.
+    It draws the stages that all methods share, or else every stage.
     """
     groups = [[run for run in group if consensus_stages(run)] for group in seeds_together(runs)]
     groups = [group for group in groups if group]
@@ -241,7 +241,7 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
     stages_of = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
     epochs = sorted(set.intersection(*stages_of) or set.union(*stages_of))
-    texts = labels(groups, ("gamma",))  # which goes with the compressor
+    texts = labels(groups, ("gamma",))  # gamma depends on the compressor
     texts = texts if len(set(texts)) == len(texts) else labels(groups)
     colours = [colour for colour, _ in in_matplotlib(groups)]
     heights = [
@@ -257,7 +257,7 @@ def _lambdas(group: Sequence[Run], epoch: float) -> list[float]:
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """Draws each partition's class allocation; data without classes have none."""
+    """Draws each partition's class allocation; a dataset must have classes."""
     plots: dict[str, tuple[str, np.ndarray, Sequence[str]]] = {}
     for run in runs:
         title = str(run.fact("partition", "name") or run.name)
@@ -270,7 +270,7 @@ def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 
 def _bits_per_number(run: Run) -> float:
-    """Returns 8 bytes / (steps x listeners x parameters): 32 for plain QGM, 64 for NGM's two messages."""
+    """Returns the bits sent per step, neighbour and parameter: 32 for plain QGM, 64 for NGM."""
     topology = topology_of(run)
     if topology is None:
         raise RunError(f"bits needs graphs that were recorded, got {run.name}, whose graph is too large")
@@ -296,15 +296,15 @@ _DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {
 KINDS = (*_DRAWN, "curves")
 
 
-# Loss and test metric over a run, or over several for comparison: against epochs, or what they cost.
+# Training curves of one or several runs: against epochs, or against their costs.
 
 
 class Axis(NamedTuple):
-    """What a curve may be drawn against."""
+    """An x-axis of curves."""
 
     metric: str
     title: str
-    missing: str  # what to do about runs that did not record it
+    missing: str  # advice for runs that did not record it
 
 
 AXES = {
@@ -342,15 +342,15 @@ def plot_curves(
     names: Sequence[str] | None = None,
     with_paper: bool = False,
 ) -> None:
-    """Draws training loss, the metric of the test and consensus distance; seeds as mean and band.
+    """Draws training loss, test metric and consensus distance, as mean and band over seeds.
 
-    Against epochs; or against what `x` names, one of AXES. Left open, the metric is drawn once more against
-    bytes and backward passes, if a step of one run costs more than that of another, and against simulated
-    seconds, if they were simulated. `names` are those of the folders, in place of their own. `with_paper`
-    draws lines across at the paper's final figures of these runs.
+    The x-axis is `x`, one of AXES. By default it is epochs, and the metric is drawn again against bytes and
+    backward passes if their cost per step differs between runs, and against simulated seconds if these were
+    simulated. `names` replace those of the folders. `with_paper` adds horizontal lines at the paper's final
+    results for these runs.
 
     Raises:
-      RunError: a run did not record what it is drawn against, or none of them reproduces a figure.
+      RunError: a run did not record the x-axis, or no run reproduces a result of the paper.
     """
     runs = load_runs(workdirs, names, MOST_LINES)
     groups = seeds_together(runs)
@@ -364,7 +364,7 @@ def plot_curves(
     elif x is None and len({_costs(run) for run in runs}) > 1 and None not in map(_costs, runs):
         panels += [panels[1]._replace(x=AXES[name]) for name in ("step", "bytes", "passes")]
     rows = len(panels) // 3
-    legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # below the panels
+    legend = 0.14 * max(0, (len(groups) + 1) // 2 - 3)  # height of the legend below the panels
     figure, axes = new_figure(width=10, height=3.2 * rows + legend, rows=rows, columns=3)
     for cell, panel in zip(axes.ravel(), panels, strict=True):
         _draw(cell, panel, groups, texts)
@@ -377,7 +377,7 @@ def plot_curves(
 
 
 def _costs(run: Run) -> tuple[float, float] | None:
-    """Returns the bytes and backward passes of a step; None if they were not recorded."""
+    """Returns bytes and backward passes per step; None if they were not recorded."""
     sent, passes = (run.curve(AXES[name].metric, "step") for name in ("bytes", "passes"))
     if not sent[0] or not passes[0]:
         return None

@@ -1,7 +1,7 @@
-"""Drawings of graphs that stand in a page as they are: SVG text, readable without a script.
+"""Drawings of graphs: inline SVG for pages, and image files.
 
-Graphs that take turns are drawn side by side, one per step. Where motion is welcome, the page's script shows
-them one after the other in one place.
+The graphs of a time-varying topology are drawn side by side, one per step. Unless the reader prefers reduced
+motion, the page's script animates them.
 """
 
 import math
@@ -21,16 +21,16 @@ from saddle_jax.report.plots import new_figure, save
 from saddle_jax.runs.table import Run
 from saddle_jax.settings.config import build_topology
 
-# What is still worth drawing; for larger ones the page says so in words.
+# Limits for drawing; for larger graphs the page has a sentence instead.
 _MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_TURNS = 200, 2000, 24, 32
 
 Places = list[tuple[float, float]]
 
 
 def edges(graphs: Graphs) -> list[tuple[int, int, float] | tuple[int, int, float, int]]:
-    """Lists who hears whom, (i, j, w_ij), with the turn where graphs take turns; nothing if that is too much.
+    """Lists the edges (i, j, w_ij), with the step's index for time-varying graphs; empty if too many.
 
-    An undirected link is listed once, i < j.
+    An undirected edge is listed once, i < j.
     """
     if sum(len(graph.links.weight) for graph in graphs.graphs) > 2 * _MOST_EDGES + graphs.size:
         return []
@@ -40,7 +40,7 @@ def edges(graphs: Graphs) -> list[tuple[int, int, float] | tuple[int, int, float
 
 
 def links_of(topology: Topology) -> list[tuple[int, int, float]]:
-    """Lists who hears whom in one graph, (i, j, w_ij); an undirected link once, i < j."""
+    """Lists the edges (i, j, w_ij) of one graph; an undirected edge once, i < j."""
     return [
         (i, j, w)
         for i, j, w in zip(*(part.tolist() for part in topology.links), strict=True)
@@ -49,13 +49,13 @@ def links_of(topology: Topology) -> list[tuple[int, int, float]]:
 
 
 def own_weights(topology: Topology) -> list[float]:
-    """Returns the weight of each agent for itself, w_ii."""
+    """Returns the self-weights w_ii."""
     own: list[float] = topology.weights[:, 0].tolist()
     return own
 
 
 def graph(graphs: Graphs) -> str:
-    """Draws the agents on a circle, those of a torus on a grid; a link's width is its weight."""
+    """Draws the agents on a circle, or on a grid for a torus; an edge's width is its weight."""
     links = [links_of(one) for one in graphs.graphs]
     many = max(map(len, links)) > _MOST_EDGES or graphs.size > _MOST_AGENTS
     if many or not any(links):
@@ -75,7 +75,7 @@ def graph(graphs: Graphs) -> str:
 
 
 def _drawing(topology: Topology, where: tuple[Places, float, float], largest: float, label: str) -> str:
-    """Draws one graph as SVG, in which the largest weight of all has the widest line."""
+    """Draws one graph as SVG, with widths relative to the largest weight of all graphs."""
     (points, width, height), directed = where, topology.is_directed
     arrow = ' marker-end="url(#arrow)"' if directed else ""
     parts = [
@@ -84,7 +84,7 @@ def _drawing(topology: Topology, where: tuple[Places, float, float], largest: fl
     ]
     labels = []
     for i, j, weight in links_of(topology):
-        (x1, y1), (x2, y2) = points[j], points[i]  # i hears j: the arrow points to i
+        (x1, y1), (x2, y2) = points[j], points[i]  # i receives from j: the arrow points to i
         length = math.hypot(x2 - x1, y2 - y1)
         bend = bend_of(points, i, j, directed)
         cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
@@ -108,7 +108,7 @@ def _drawing(topology: Topology, where: tuple[Places, float, float], largest: fl
 
 
 def places(graphs: Graphs) -> tuple[Places, float, float]:
-    """Returns where the agents stand, and the drawing's width and height."""
+    """Returns the agents' positions, and the drawing's width and height."""
     if match := re.fullmatch(r"torus\((\d+), (\d+)\)", graphs.name):
         rows, columns = int(match[1]), int(match[2])
         grid = [(60.0 + 70 * (n % columns), 60.0 + 70 * (n // columns)) for n in range(rows * columns)]
@@ -121,12 +121,12 @@ def places(graphs: Graphs) -> tuple[Places, float, float]:
 
 
 def bend_of(points: Sequence[tuple[float, float]], i: int, j: int, directed: bool) -> float:
-    """Returns how far a link is bent: those that pass over other agents, and arrows, which come in pairs."""
+    """Returns the curvature of an edge: arrows come in pairs, and other edges may pass over agents."""
     return 0.3 if _passes_over(points, i, j) else 0.15 if directed else 0.0
 
 
 def _passes_over(points: Sequence[tuple[float, float]], i: int, j: int) -> bool:
-    """Tells whether the straight line between two agents goes over a third."""
+    """Returns whether the straight line between two agents passes over a third."""
     (x1, y1), (x2, y2) = points[i], points[j]
     length = math.hypot(x2 - x1, y2 - y1)
     for agent, (x, y) in enumerate(points):
@@ -137,11 +137,11 @@ def _passes_over(points: Sequence[tuple[float, float]], i: int, j: int) -> bool:
     return False
 
 
-# The graph of a run that is read from its folder: nothing of a user's own is imported for it.
+# The graph of a run, read from its folder without importing user code.
 
 
 def topology_of(run: Run) -> Graphs | None:
-    """Returns the graph of a run; of one that is not ours what was recorded, None if it was too large."""
+    """Returns the graph of a run; for user code the recorded graph, or None if it was too large to record."""
     if GRAPHS.is_ours(run.config.topology):
         return build_topology(run.config)
     links = run.fact("topology", "graphs")
@@ -154,17 +154,17 @@ def topology_of(run: Run) -> Graphs | None:
         raise RunError(f"{run.name}: topology of config.json cannot be read: {error}") from error
 
 
-# Pictures of graphs with their weights, as image files: of graphs that take turns, one panel per step.
+# Image files of graphs with their weights, one panel per step of a time-varying topology.
 
 
-# What can still be told apart on a page.
+# Limits for a legible picture.
 _PICTURE_AGENTS, _PICTURE_EDGES, _PICTURE_LABELS, _PICTURE_TURNS, _IN_A_ROW = 500, 10_000, 40, 64, 8
 
 
 def plot_graph(graphs: Graphs, path: str | os.PathLike) -> None:
-    """Draws who hears whom: a line's width is its weight, arrows point to the agent that hears.
+    """Draws the edges of a graph: a line's width is its weight, and arrows point to the receiving agent.
 
-    Beside each agent is its weight for itself. A few links have their weights written on them.
+    Each agent has its self-weight beside it. Weights of edges are labelled if there are few.
     """
     most = max(int(graph.degree.sum()) for graph in graphs.graphs)
     too_large = graphs.size > _PICTURE_AGENTS or most > 2 * _PICTURE_EDGES
@@ -200,7 +200,7 @@ def _draw(panel: Any, topology: Topology, where: Places, largest: float) -> None
         bend = bend_of(where, i, j, directed)
         arrow = FancyArrowPatch(
             where[j],
-            where[i],  # i hears j
+            where[i],  # i receives from j
             arrowstyle="-|>" if directed else "-",
             connectionstyle=f"arc3,rad={bend:g}",
             mutation_scale=9,
@@ -217,7 +217,7 @@ def _draw(panel: Any, topology: Topology, where: Places, largest: float) -> None
             _write(panel, middle, f"{weight:.3g}", "#333333")
     points = np.array(where)
     panel.scatter(*points.T, s=110, color="#4063d8", zorder=3)
-    away = points - points.mean(axis=0)  # outwards there is room on a circle, aslant on a grid
+    away = points - points.mean(axis=0)  # outwards on a circle, diagonally on a grid
     far = np.hypot(*away.T)[:, None]
     away = np.where(far < 0.99 * far.max(), np.sqrt(0.5), away / np.maximum(far, 1e-9))
     for agent, own in enumerate(own_weights(topology)):

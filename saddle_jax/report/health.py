@@ -1,4 +1,4 @@
-"""Whether everything works on this machine: what was found, what is missing, and what would help."""
+"""Checks of the installation: what works on this machine, what is missing, and how to fix it."""
 
 import importlib.metadata
 import importlib.util
@@ -17,19 +17,19 @@ from saddle_jax.base.errors import short_line
 from saddle_jax.devices import machine
 from saddle_jax.version import __version__
 
-# Without what is broken nothing can be trained; what is missing makes something slower or impossible.
+# "broken" prevents training; "missing" makes a feature slower or unavailable.
 State = Literal["ok", "missing", "broken"]
 _NEEDED = ("jax", "jaxlib", "numpy", "optax", "scipy", "networkx", "absl-py", "lazy_loader")
-_MOST_FILES = 100_000  # of a cache that are counted
+_MOST_FILES = 100_000  # files of a cache to count
 
 
 class Finding(NamedTuple):
-    """What one look at the machine has found.
+    """The result of one check.
 
     Attributes:
-      what: what was looked at.
+      what: what was checked.
       state: whether it works.
-      seen: what was found, in a line.
+      seen: what was found, in one line.
       remedy: what to do about it; empty if nothing.
     """
 
@@ -40,11 +40,11 @@ class Finding(NamedTuple):
 
 
 def examine(optional: Mapping[str, Sequence[str]], data_dir: str | None = None) -> list[Finding]:
-    """Looks at everything; a look that fails is a finding, too.
+    """Runs all checks; a check that raises an error is a finding, too.
 
     Args:
-      optional: the modules that each extra brings, by the name of the extra.
-      data_dir: folder of prepared datasets; None is TFDS_DATA_DIR or its default.
+      optional: the modules of each optional extra, by its name.
+      data_dir: the folder of prepared datasets; None is TFDS_DATA_DIR or its default.
     """
     looks: dict[str, Callable[[], Sequence[Finding]]] = {
         "versions": _versions,
@@ -59,9 +59,9 @@ def examine(optional: Mapping[str, Sequence[str]], data_dir: str | None = None) 
     found: list[Finding] = []
     for what, look in looks.items():
         try:
-            with warnings.catch_warnings(action="ignore"):  # the table is what tells
+            with warnings.catch_warnings(action="ignore"):  # the table reports instead
                 found += look()
-        except ModuleNotFoundError as error:  # of an extra: what it lacks is told above
+        except ModuleNotFoundError as error:  # of an extra: reported above
             is_needed = error.name not in {name for names in optional.values() for name in names}
             state: State = "broken" if is_needed else "missing"
             found.append(Finding(what, state, f"cannot be looked at without {error.name}"))
@@ -112,7 +112,7 @@ def _extras(optional: Mapping[str, Sequence[str]]) -> list[Finding]:
 def _is_there(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
@@ -174,7 +174,7 @@ def _caches() -> list[Finding]:
 
 
 def _is_writable(folder: pathlib.Path) -> bool:
-    """Tells whether files can be made in a folder, or in the first one above it that exists."""
+    """Returns whether files can be created in a folder, or in its nearest parent that exists."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -192,7 +192,7 @@ def _size(folder: pathlib.Path) -> str:
             count += 1
             try:
                 total += os.lstat(os.path.join(path, name)).st_size
-            except OSError:  # it went away
+            except OSError:  # it was removed meanwhile
                 continue
         if count > _MOST_FILES:
             return f"more than {readable(total)}"

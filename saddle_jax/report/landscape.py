@@ -1,4 +1,4 @@
-"""Pictures of loss surfaces [runs, n, m], and the page on which they can be turned.
+"""Pictures of loss surfaces [runs, n, m], and an interactive page to rotate them.
 
 loss[r, i, j] is run r's loss at x[i] along its first direction and y[j] along its second.
 """
@@ -20,9 +20,9 @@ _COLORS = ("#4063d8", "#c0392b", "#389826", "#9558b2", "#b8860b", "#008b8b")
 def save_numbers(
     x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path, trial: int | None = None
 ) -> None:
-    """Writes landscape.npz: the places x [n], which are also y, losses [runs, n, n] and the runs' names.
+    """Writes landscape.npz: coordinates x [n], used for both axes, losses [runs, n, n] and the runs' names.
 
-    Each run of a folder that holds several, a trial, has its own file.
+    Each trial of a folder with several has its own file.
     """
     with in_one_go(folder / f"landscape{'' if trial is None else f'-{trial}'}.npz") as partial:
         np.savez(partial, x=x, y=x, loss=loss, names=np.array(names))
@@ -31,9 +31,9 @@ def save_numbers(
 def write_all(
     x: np.ndarray, loss: np.ndarray, names: Sequence[str], folder: pathlib.Path, picture: str = "png"
 ) -> list[pathlib.Path]:
-    """Writes the surfaces [runs, n, n] over x [n] as numbers, as four pictures and as a page.
+    """Writes the surfaces [runs, n, n] over x [n] as numbers, four pictures and a page; returns the files.
 
-    `picture` is the ending of the pictures. Returns the files.
+    `picture` is the file format of the pictures.
     """
     save_numbers(x, loss, names, folder)
     plots = {"landscape": plot_surfaces, "panels": plot_panels}
@@ -48,7 +48,7 @@ def write_all(
 def plot_surfaces(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Draws two runs a panel, as in the paper's Figure 1: the first a surface, the second a mesh over it."""
+    """Draws two runs per panel, as in the paper's Figure 1: the first as a surface, the second as a mesh."""
     load_matplotlib()
     from matplotlib.lines import Line2D
 
@@ -76,7 +76,7 @@ def plot_surfaces(
 def plot_panels(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Draws a run a panel, as in the paper's Figures 8 and 9, all with the same axis of losses."""
+    """Draws one run per panel, as in the paper's Figures 8 and 9, with a common loss axis."""
     columns = min(len(names), 2)
     rows = -(-len(names) // columns)
     figure, _ = new_figure(width=4.2 * columns, height=3.8 * rows)
@@ -98,7 +98,7 @@ def plot_panels(
 def plot_contours(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Draws contours, a panel for each run, all with the same levels."""
+    """Draws contours, one panel per run, with common levels."""
     figure, cells = new_figure(width=0.8 + 3.2 * len(names), height=3.2, columns=len(names))
     finite = np.where(np.isfinite(loss), loss, np.nan)
     low, high = np.nanmin(finite), np.nanmax(finite)
@@ -123,7 +123,7 @@ def plot_contours(
 def plot_sections(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Draws the loss along each direction through the model itself, a line for each run."""
+    """Draws the loss along each direction through the model, one line per run."""
     figure, cells = new_figure(width=7, height=3.2, columns=2)
     middle = len(x) // 2
     panels = ((x, loss[:, :, middle], "first direction"), (y, loss[:, middle, :], "second direction"))
@@ -138,9 +138,9 @@ def plot_sections(
 def write_page(
     x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Writes one self-contained HTML file, with the data in it as JSON."""
+    """Writes one self-contained HTML file with the data as JSON."""
     values = np.array(loss, dtype=object)
-    values[~np.isfinite(loss)] = None  # JSON knows no infinity
+    values[~np.isfinite(loss)] = None  # JSON has no infinity
     data = {
         "x": x.tolist(),
         "y": y.tolist(),

@@ -1,8 +1,8 @@
 """One HTML page for a run or a comparison of several: it opens from disk, without network or server.
 
-`saddle serve` sends the same page and keeps it up to date. Names in a run's folder may come from anybody.
-They reach the page as escaped text or inside one JSON element whose < > & are escaped; the script only ever
-sets textContent; and a content security policy lets no script run but the one whose hash the page states.
+`saddle serve` sends the same page and keeps it up to date. Names in a run's folder are untrusted. They are
+escaped in the page's text and in its JSON element; the script only sets textContent; and a content security
+policy allows no script but the one whose hash it states.
 """
 
 import base64
@@ -40,8 +40,8 @@ from saddle_jax.runs.table import (
 )
 from saddle_jax.version import __version__
 
-_MOST_IN_ALL = 60_000  # lines of a kind in one page
-_FEWEST = 500  # lines of a kind of each run, however many runs there are
+_MOST_IN_ALL = 60_000  # lines of each kind on one page, over all runs
+_FEWEST = 500  # lines of each kind for every run, however many runs there are
 _SCRIPTS = (
     *("page_charts.js", "page_heat.js", "page_agents.js", "page_measured.js", "page_live.js"),
     "page.js",
@@ -49,10 +49,10 @@ _SCRIPTS = (
 
 
 class Page(NamedTuple):
-    """The parts of a page that differ: whoever fills them escapes texts."""
+    """The variable parts of a page, in which all texts must be escaped."""
 
     title: str
-    header: dict[str, str]  # elements by their ids, in their order
+    header: dict[str, str]  # elements by id
     main: dict[str, str]
     scripts: Sequence[str]  # names of files, see `asset`
     data: str = ""  # a JSON element, if there is one
@@ -68,26 +68,26 @@ class Page(NamedTuple):
 def write_page(
     workdirs: Sequence[str | pathlib.Path], path: pathlib.Path, names: Sequence[str] | None = None
 ) -> None:
-    """Writes the page of one or more runs, in one go; `names` go before those of their folders."""
+    """Writes the page of one or more runs atomically; `names` replace those of their folders."""
     folders = workdirs_of(workdirs)
     text = page(load_runs(folders, names, most_lines(len(folders))))
     with in_one_go(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may be no UTF-8
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8
 
 
 def most_lines(count: int) -> int:
-    """Returns how many lines of a kind a page of so many folders has of each."""
+    """Returns the number of lines of each kind that a page of `count` folders shows for each."""
     return max(_FEWEST, min(MOST_LINES, _MOST_IN_ALL // max(1, count)))
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Returns the whole page as text, which needs nothing else."""
+    """Returns the whole self-contained page."""
     made = run_page(runs)
     return filled(made, meta_element(made.script, asset("page.css")))
 
 
 def run_page(runs: Sequence[Run]) -> Page:
-    """Returns the parts of the page of these runs."""
+    """Makes the parts of a page for these runs."""
     title = runs[0].name if len(runs) == 1 else f"comparison of {len(runs)} runs"
     shown = sections(runs)
     links = " ".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in shown)
@@ -108,7 +108,7 @@ def section_element(section: Section) -> str:
 
 
 def filled(made: Page, meta: str = "") -> str:
-    """Returns the text of a page; `meta` is the element that states its policy, where no server does."""
+    """Renders a page; `meta` is the element with its security policy, if no server sends that."""
     return string.Template(asset("page.html")).substitute(
         policy=meta,
         title=made.title,
@@ -123,14 +123,13 @@ def filled(made: Page, meta: str = "") -> str:
 
 
 def asset(name: str) -> str:
-    """Returns the text of a file that lies beside this one."""
+    """Reads a file of this package's folder."""
     return (importlib.resources.files("saddle_jax.report") / name).read_text(encoding="utf-8")
 
 
-# What a page may do: a content security policy that lets nothing run but the page's own script.
+# The content security policy of a page, which allows only the page's own script.
 #
-# Scripts and styles are known by their hashes. Nothing is fetched; a page that a server keeps up to date may
-# ask that server, and no other.
+# Scripts and styles are allowed by hash. Nothing is fetched; a served page may only query its own server.
 
 
 _IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
@@ -138,10 +137,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def policy(script: str, style: str, is_served: bool = False) -> str:
-    """Returns the policy of a page with this script and this style, each the text of one element.
+    """Returns the policy for a page with this script and style, each the text of one element.
 
-    They are hashed as our own files have them, never as they stand in a page: what a name in a run's folder
-    might smuggle into the page must not be allowed to run.
+    They are hashed from our own files and not from the page, so that code injected through a name in a run's
+    folder is not allowed.
     """
     own = "'self'" if is_served else "'none'"
     return "; ".join(
@@ -158,19 +157,19 @@ def policy(script: str, style: str, is_served: bool = False) -> str:
 
 
 def meta_element(script: str, style: str) -> str:
-    """Returns the element by which a page that is a file states its policy."""
+    """Returns the meta element with the policy of a page that is a file."""
     return f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(script, style))}">'
 
 
 def embed(content: Any) -> str:
-    """Encodes JSON that may stand inside a script element, whatever its texts say."""
+    """Encodes JSON so that it is safe inside a script element."""
     return _IN_SCRIPT.sub(_escaped, as_json(content))
 
 
 def as_json(content: Any) -> str:
-    """Encodes JSON as text that has an encoding, as half a pair of surrogates, in a name, has none."""
+    """Encodes JSON with lone surrogates escaped, which names may contain and UTF-8 cannot encode."""
     text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return _SURROGATES.sub(lambda found: "\\" + _escaped(found), text)  # the page's text spells it so, too
+    return _SURROGATES.sub(lambda found: "\\" + _escaped(found), text)  # as in the page's text
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -181,10 +180,10 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# What a page's script draws and writes as CSV: numbers of runs, by column, and their means over seeds.
+# The data that a page's script draws and exports as CSV: metrics of runs by column, and means over seeds.
 
 
-# The curves that have a place of their own: metric, title, logarithmic at first, factor to what is drawn.
+# Curves with a fixed place: metric, title, whether the axis starts logarithmic, factor for display.
 _PANELS = (
     ("consensus_distance", "Consensus distance", True, 1),
     ("messages_lost", "Share of messages lost, %", False, 100),
@@ -196,13 +195,13 @@ _PANELS = (
     ("gradient_compression_error", "Compression error ‖Q(θ) - θ‖ of gradients", True, 1),
     ("gradient_compression_input", "‖θ‖ before compression, of gradients", True, 1),
 )
-_MOST_NAMES = 200  # metrics of a page; a run of ours has some forty
-# What curves are drawn against.
+_MOST_NAMES = 200  # metrics on a page; our runs have about forty
+# The x-axes of curves.
 _AXES = {axis.metric: axis.title for axis in AXES.values()}
 
 
 def panels(measures: Sequence[Measure]) -> list[tuple[str, str, bool, int]]:
-    """Lists the curves that have a place of their own, for runs with these metrics."""
+    """Lists the curves with a fixed place for runs with these metrics."""
     first: list[tuple[str, str, bool, int]] = [("train_loss", "Training loss", True, 1)]
     for one in measures:
         title = f"Test {one.title} of the consensus model{one.unit}"
@@ -217,7 +216,7 @@ def panels(measures: Sequence[Measure]) -> list[tuple[str, str, bool, int]]:
 
 
 def page_data(runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns what the script draws and writes as CSV."""
+    """Returns the data that the script draws and exports as CSV."""
     every = dict.fromkeys(name for run in runs for record in run.metrics() for name in record)
     names = _most_telling(runs, every)
     shown = _panels_of(runs, names)
@@ -243,7 +242,7 @@ def page_data(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _most_telling(runs: Sequence[Run], every: Collection[str]) -> list[str]:
-    """Returns the names of the metrics that a page has, of too many those that it knows first."""
+    """Returns the names of the metrics on a page; if there are too many, known ones come first."""
     if len(every) <= _MOST_NAMES:
         return list(every)
     known = {*_AXES, *(name for run in runs for name, *_ in panels(run.measures))}
@@ -279,22 +278,22 @@ def _run_data(run: Run, shown: Sequence[str]) -> dict[str, Any]:
 
 
 def _panels_of(runs: Sequence[Run], metrics: Sequence[str]) -> list[tuple[str, str, bool, int]]:
-    """Lists the curves of these metrics: first those with a place of their own."""
+    """Lists the curves of these metrics, those with a fixed place first."""
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     left_out = {*_AXES, *(f"agent_{one.name}_std" for one in known)}
     curves = [name for name in metrics if name not in left_out and _is_scalar(runs, name)]
     for name in [f"agent_{one.name}_mean" for one in known]:
         if all(len(run.curve(name)[0]) < 2 for run in runs):
-            curves = [curve for curve in curves if curve != name]  # the results say it
+            curves = [curve for curve in curves if curve != name]  # shown in the results
     placed = [panel for panel in panels(known) if panel[0] in curves]
     others = [(name, name, False, 1) for name in curves if name not in {panel[0] for panel in placed}]
     return [*placed, *others]
 
 
 def _mean(runs: Sequence[Run], group: Sequence[Run], name: str) -> dict[str, Any] | None:
-    """Returns the mean of a curve over seeds, its deviation, and where it is, on every axis; None of one.
+    """Returns mean and standard deviation of a curve over seeds, with its x-values on every axis, or None.
 
-    Seeds that diverged are not in it, nor are those that still run beside several that have ended.
+    Seeds that diverged are left out, and so are running ones if several others have ended.
     """
     having = [run for run in group if run.state != "diverged" and run.curve(name)[0]]
     ended = [run for run in having if run.state != "running"]
@@ -304,7 +303,7 @@ def _mean(runs: Sequence[Run], group: Sequence[Run], name: str) -> dict[str, Any
     with np.errstate(all="ignore"):
         _, mean, spread = over_seeds(members, name)
     if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
-        return None  # each seed by itself is finite, their sum is not
+        return None  # the sum of finite values overflowed
     places = {axis: list(over_seeds(members, name, axis)[0]) for axis in _AXES if has(members, axis)}
     return {
         "runs": [runs.index(run) for run in members],

@@ -1,4 +1,4 @@
-"""Pictures of data and partitions, as PNG files."""
+"""Plots with matplotlib: partitions, images, curves and bars, with common colours and legends."""
 
 import colorsys
 import contextlib
@@ -14,16 +14,16 @@ from saddle_jax.base.statistics import Summary
 from saddle_jax.data.partition import Partition
 from saddle_jax.runs.table import Run, settings_without
 
-SPREAD = "± standard deviation"  # what stands behind a mean, in pictures, pages and tables alike
+SPREAD = "± standard deviation"  # the label of what follows a mean, in pictures, pages and tables
 
 
 def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
-    """Draws the paper's bubble plot: agents against classes, a bubble's area the number of samples."""
+    """Draws the paper's bubble plot: agents against classes, with area proportional to samples."""
     plot_counts([(f"{partition.name}\n{partition.skew}", partition.class_counts, class_names)], path)
 
 
 def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: str | os.PathLike) -> None:
-    """Draws bubble plots one below the other, each of a title, counts [A, C] and class names."""
+    """Draws bubble plots below each other, each from a title, counts [A, C] and class names."""
     most_agents = max(counts.shape[0] for _, counts, _ in plots)
     most_classes = min(max(counts.shape[1] for _, counts, _ in plots), 40)
     height = len(plots) * (1.8 + 0.32 * most_classes)
@@ -34,7 +34,7 @@ def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: st
         step = 0.32 * 72  # points between two agents
         area = (0.95 * step) ** 2 * counts[rows, columns] / counts.max()
         apart = 0.32 * 72 * min(classes, 40) / classes
-        area = np.maximum(area * min(1.0, (apart / step) ** 2), 1.5)  # a single sample is still a dot
+        area = np.maximum(area * min(1.0, (apart / step) ** 2), 1.5)  # a single sample must be visible
         axes.scatter(rows, columns, s=area, color="#4063d8", linewidths=0)
         axes.set_xticks(range(agents), range(agents), fontsize=7)
         if classes <= 40:
@@ -51,7 +51,7 @@ def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: st
 def plot_contact_sheet(
     images: Any, labels: np.ndarray, class_names: Sequence[str], path: str | os.PathLike
 ) -> None:
-    """Draws ten images of each of up to ten classes, one class a row."""
+    """Draws ten images of each of up to ten classes, one class per row."""
     classes = min(len(class_names), 10)
     figure, axes = new_figure(width=7, height=0.6 * classes + 0.6, rows=classes, columns=10)
     for row in range(classes):
@@ -75,7 +75,7 @@ def plot_contact_sheet(
 
 
 def labels(names: Iterable[str]) -> list[str]:
-    """Shortens names of runs for a legend: drops what all of them share, and keeps dollars as dollars.
+    """Shortens names of runs for a legend: drops the parts that all share, and escapes dollar signs.
 
     cifar10-ring10-qgm-none-seed0 and cifar10-ring10-q_saddle-none-seed0 are "qgm" and "q_saddle".
     """
@@ -85,20 +85,20 @@ def labels(names: Iterable[str]) -> list[str]:
         telling = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
         shorter = ["-".join(part[i] for i in telling) for part in parts]
         texts = shorter if len(set(shorter)) == len(set(texts)) and all(shorter) else texts
-    return [name.replace("$", r"\$") for name in texts]  # between dollars matplotlib reads mathematics
+    return [name.replace("$", r"\$") for name in texts]  # matplotlib would parse mathematics
 
 
 def save(figure: Any, path: str | os.PathLike) -> None:
-    """Writes a picture in one go, in the format that the ending says; letters of a PDF are TrueType."""
+    """Writes a picture atomically, in the format of its suffix; PDFs have TrueType fonts."""
     import matplotlib
 
-    # matplotlib would embed Type 3, which the submission checks of many venues refuse.
+    # By default matplotlib embeds Type 3 fonts, which many venues refuse.
     with in_one_go(path) as partial, matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(partial, dpi=150)
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
-    """Makes a figure and its axes, without a window, through matplotlib's object interface."""
+    """Makes a figure and its axes without pyplot."""
     load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -109,10 +109,10 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
 
 
 def load_matplotlib() -> None:
-    """Imports matplotlib though MPLBACKEND may name a backend that is not installed: we need none of them.
+    """Imports matplotlib even if MPLBACKEND names a backend that is not installed, since none is needed.
 
-    Jupyter sets that variable for commands, too. A program that comes to use pyplot has its backend all the
-    same, where there is such a one.
+    Jupyter sets that variable for subprocesses, too. A program that uses pyplot later still gets its backend,
+    if it is installed.
     """
     if "matplotlib" in sys.modules:
         return
@@ -123,31 +123,31 @@ def load_matplotlib() -> None:
         if backend is not None:
             os.environ["MPLBACKEND"] = backend
     if backend:
-        with contextlib.suppress(ValueError):  # as matplotlib refuses one that is not there
+        with contextlib.suppress(ValueError):  # raised for a backend that is not installed
             matplotlib.rcParams["backend"] = backend
 
 
-# Colours and lines that pair a method with its SADDLe version: the same hue, another shade, another dash.
+# A method and its SADDLe version have the same hue, with another shade and line style.
 
 
-# Methods that are another one with SAM's gradients.
+# Methods that are another method with SAM's gradients.
 PLAIN = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm", "dfedsam": "dfedavgm"}
-# The settings of an estimator: what differs in these alone is a pair.
+# The settings of an estimator: groups that differ only in these share a hue.
 _OF_GRADIENT = ("method", "gradient", "rho", "ascent_every", "ascent_reuse")
 DASHES = ("-", "--", ":", "-.")
-# How much of a hue there is in each shade; the rest is white. The page's script has the same.
+# The fraction of colour in each shade; the rest is white. The page's script has the same numbers.
 _SHADES = (1.0, 0.58, 0.78, 0.4)
 
 
 class Look(NamedTuple):
-    """How the line of a group of runs looks: shade 0 is a full colour and a solid line."""
+    """The style of a group's line: shade 0 is the full colour and a solid line."""
 
     hue: int
     shade: int = 0
 
 
 def looks(groups: Sequence[Sequence[Run]]) -> list[Look]:
-    """Returns the look of each group; groups that differ in the estimator alone share the hue."""
+    """Returns the style of each group; groups that differ only in the estimator share the hue."""
     families = [_family(group[0]) for group in groups]
     hues = list(dict.fromkeys(families))
     if any(families.count(family) > len(DASHES) for family in hues):
@@ -160,14 +160,14 @@ def looks(groups: Sequence[Sequence[Run]]) -> list[Look]:
 
 
 def in_matplotlib(groups: Sequence[Sequence[Run]]) -> list[tuple[Any, str]]:
-    """Returns colour and line style of each group, as matplotlib has them."""
+    """Returns matplotlib's colour and line style of each group."""
     found = looks(groups)
     count = 1 + max((look.hue for look in found), default=0)
     return [(shaded(colour_of(look.hue, count), look.shade), DASHES[look.shade]) for look in found]
 
 
 def shaded(colour: Any, shade: int) -> Any:
-    """Returns a colour with as much white as its shade has."""
+    """Mixes a colour with white according to its shade."""
     if not shade:
         return colour
     load_matplotlib()
@@ -177,9 +177,9 @@ def shaded(colour: Any, shade: int) -> Any:
 
 
 def colour_of(number: int, count: int) -> Any:
-    """Returns the colour of a line: one of matplotlib's ten, or, of more lines, a hue of its own.
+    """Returns the colour of a line: one of matplotlib's ten, or a distinct hue if there are more lines.
 
-    Neighbours on the circle of hues differ in lightness, too.
+    Neighbouring hues differ in lightness, too.
     """
     if count <= 10:
         return f"C{number}"
@@ -192,14 +192,14 @@ def _family(run: Run) -> tuple[str, str]:
 
 
 def _is_sharp(run: Run) -> bool:
-    """Tells whether a run takes sharpness-aware gradients, by its method or by its estimator."""
+    """Returns whether a run uses sharpness-aware gradients, through its method or its estimator."""
     if run.config.gradient == "auto":
         return run.config.method.partition("(")[0] in PLAIN
     return run.config.gradient != "none"
 
 
 class Curve(NamedTuple):
-    """A line of a picture: the means over seeds, and one standard deviation to both sides."""
+    """A line of a plot: means over seeds, with a band of one standard deviation."""
 
     x: Sequence[float]
     mean: np.ndarray
@@ -210,10 +210,10 @@ class Curve(NamedTuple):
 
 
 def draw_curves(axes: Any, curves: Sequence[Curve], scale: str) -> None:
-    """Draws lines with their bands, on a logarithmic axis only where all means are above zero.
+    """Draws lines with their bands, on a logarithmic axis only if all means are positive.
 
-    There a band is to first order the deviation of the logarithm: mean * exp(+-spread / mean), which never
-    falls below zero.
+    There a band is mean * exp(+-spread / mean), the standard deviation of the logarithm to first order, which
+    stays positive.
     """
     if curves and all(np.min(one.mean, initial=np.inf) > 0 for one in curves):
         axes.set_yscale(scale)
@@ -227,7 +227,7 @@ def draw_curves(axes: Any, curves: Sequence[Curve], scale: str) -> None:
 
 
 def legend_below(figure: Any, columns: int = 2) -> None:
-    """Lists all that is drawn in a figure's panels, each label once, below them."""
+    """Draws one legend of all panels below them, each label once."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         found, texts = axes.get_legend_handles_labels()
@@ -243,7 +243,7 @@ def plot_bars(
     colours: Sequence[Any] | None = None,
     scale: str = "linear",
 ) -> None:
-    """Draws lambda_max of consensus models: a group of bars for each epoch, in it one for each label."""
+    """Draws lambda_max of consensus models: a group of bars per epoch, with one bar per label."""
     figure, axes = new_figure(width=max(5.0, 1.2 + 0.35 * len(epochs) * len(heights)), height=3.6)
     width = 0.8 / len(heights)
     colours = colours or [colour_of(number, len(heights)) for number in range(len(heights))]
@@ -261,7 +261,7 @@ def plot_bars(
 
 
 def name_bands(figure: Any, groups: Sequence[Sequence[Run]]) -> None:
-    """Says below a picture what lines and bands are, where several seeds are drawn as one line."""
+    """Explains lines and bands below a picture, if a line stands for several seeds."""
     counts = sorted({len(group) for group in groups if len(group) > 1})
     if counts:
         seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
@@ -270,7 +270,7 @@ def name_bands(figure: Any, groups: Sequence[Sequence[Run]]) -> None:
 
 
 def finish(axes: Any, x: str, y: str) -> None:
-    """Names the axes, in small letters."""
+    """Sets the axis labels and small fonts."""
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
     axes.tick_params(which="both", labelsize=7)

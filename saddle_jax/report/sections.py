@@ -1,4 +1,4 @@
-"""The sections of a page, in their order; one that has nothing to show is not there."""
+"""The sections of a page in order; empty ones are left out."""
 
 import json
 import math
@@ -29,11 +29,11 @@ from saddle_jax.runs.table import (
 from saddle_jax.settings.config import IRRELEVANT
 from saddle_jax.training.describe import of_faults, of_timing
 
-_ONE_BY_ONE = 4  # runs of several seeds that are listed at once
+_ONE_BY_ONE = 4  # runs of several seeds that are listed without a click
 
 
 class Section(NamedTuple):
-    """A part of the page with a heading."""
+    """A section of the page."""
 
     name: str
     title: str
@@ -41,13 +41,13 @@ class Section(NamedTuple):
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
-    """Returns the sections that these runs fill."""
+    """Returns the non-empty sections for these runs."""
     found = [Section(name, title, content(runs)) for name, title, content in _SECTIONS]
     return [section for section in found if section.text]
 
 
 def _results(runs: Sequence[Run]) -> str:
-    """Returns the means over seeds first, if there are any, and every run by itself."""
+    """Returns the table of means over seeds, if there are any, and that of every run."""
     means, each = seeds(runs), results(runs)
     if means and len(runs) > _ONE_BY_ONE:
         each = f"<details><summary>Every run by itself ({len(runs)})</summary>{each}</details>"
@@ -100,7 +100,7 @@ def _contraction(runs: Sequence[Run]) -> str:
 
 
 def _more(runs: Sequence[Run]) -> str:
-    """Returns what would show more of these runs: the commands and settings that measure it."""
+    """Returns the commands and settings that would show more of these runs."""
     hints = []
     if not any(run.sharpness for run in runs):
         hints.append(("how sharp the minima are", "saddle sharpness DIR"))
@@ -115,18 +115,18 @@ def _more(runs: Sequence[Run]) -> str:
     return f"<p>Not measured in these runs, and how to:</p><ul>{items}</ul>"
 
 
-# Drawings that stand in a page as they are: SVG text, readable without a script.
+# Inline SVG drawings, which need no script.
 #
 # Everything that comes from a run's folder goes through `html.escape`.
 
 
-# What is still worth drawing; for larger ones the page says so in words.
+# Limits for drawing; for larger ones the page has a sentence instead.
 _MOST_BUBBLES = 40_000
 _MOST_BARS = 10_000
 
 
 def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
-    """Draws the class allocation [A, C]: agents against classes, a bubble's area the number of samples."""
+    """Draws the class allocation [A, C]: agents against classes, with area proportional to samples."""
     agents, classes = counts.shape
     places = np.argwhere(counts > 0)
     if len(places) > _MOST_BUBBLES:
@@ -159,7 +159,7 @@ def bubbles(counts: np.ndarray, names: Sequence[str]) -> str:
 
 
 def agent_bars(scores: Sequence[float], consensus: float | None, measure: Measure) -> str:
-    """Draws each agent's result as a bar, the consensus model's as a line."""
+    """Draws each agent's result as a bar and the consensus model's as a line."""
     if len(scores) > _MOST_BARS:
         return f"<p>{len(scores):,} agents are too many to draw.</p>"
     step = 22.0 if len(scores) <= 40 else 8.0
@@ -204,7 +204,7 @@ def _short(name: str) -> str:
 
 
 def sparkline(values: Sequence[float], meaning: str) -> str:
-    """Draws a line without axes, as small as a word: how a number went; nothing if there are no two."""
+    """Draws a sparkline; nothing if there are fewer than two values."""
     if len(values) < 2:
         return ""
     wide, high = 96.0, 22.0
@@ -222,21 +222,21 @@ def sparkline(values: Sequence[float], meaning: str) -> str:
     )
 
 
-# The tables of a page, which need no script, as HTML text.
+# HTML tables, which need no script.
 #
 # Everything that comes from a run's folder goes through `html.escape`.
 
 
 _MOST_EVALUATIONS = 1000  # in one table
-_LONG = 44  # letters from which on a text takes several lines
-# What stands at the right of a column: numbers, intervals of them, or that there is none.
+_LONG = 44  # characters from which a text is wrapped
+# Right-aligned cells: numbers, intervals, or "-".
 _LIKE_NUMBER = re.compile(r"-|[-+]?[\d.,]+|\[.*\]|")
 
 
 def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
-    """Makes an HTML table with a header; a cell is text, or (text, the number that its CSV has).
+    """Makes an HTML table with a header; a cell is text, or (text, the value for its CSV).
 
-    Columns of numbers are aligned at the right.
+    Columns of numbers are right-aligned.
     """
     head, *body = rows
     columns = list(zip(*body, strict=True)) if body else [()] * len(head)
@@ -263,7 +263,7 @@ def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
 
 
 def notes(runs: Sequence[Run]) -> Iterable[str]:
-    """Yields what a reader must know first: runs that did not come to their end."""
+    """Yields warnings about runs that did not finish."""
     for run in runs:
         if run.state == "finished":
             continue
@@ -288,7 +288,7 @@ def _exact(value: Any, text: str = "{:.4g}") -> Any:
 
 
 def results(runs: Sequence[Run]) -> str:
-    """Makes the table of how every run ended, beside the published figure where it reproduces one."""
+    """Makes the table of final results, with the published figure of runs that reproduce one."""
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     headlines = list(dict.fromkeys(run.headline for run in runs))
     others = [one for one in known if one not in headlines]
@@ -320,7 +320,7 @@ def _last_evaluation(run: Run) -> dict[str, Any]:
 
 
 def seeds(runs: Sequence[Run]) -> str:
-    """Makes the table of means over seeds, the best first, where there are several."""
+    """Makes the table of means over seeds, the best first; empty without several seeds."""
     groups = [group for group in seeds_together(runs) if len(group) > 1]
     if not groups:
         return ""
@@ -339,7 +339,7 @@ def seeds(runs: Sequence[Run]) -> str:
 
 
 def _rank(group: Sequence[Run]) -> tuple[bool, float]:
-    """Returns what puts groups with the better mean first, and those without any last."""
+    """Returns a sort key: groups with better means first, those without a mean last."""
     cell = cell_of(group)
     return cell.mean is None, cell.measure.ranked(cell.mean or 0.0)
 
@@ -349,7 +349,7 @@ _PROBLEM = ("dataset", "subset", "objective", "partition", "agents")
 
 
 def _between(groups: Sequence[Sequence[Run]]) -> str:
-    """Makes the table of differences over shared seeds, within each problem from its first group."""
+    """Makes the table of differences over common seeds, from the first group of each problem."""
     problems: dict[Any, list[tuple[Sequence[Run], str]]] = {}
     for group, label in zip(groups, labels(groups), strict=True):
         config, headline = group[0].config, group[0].headline
@@ -370,7 +370,7 @@ def _between(groups: Sequence[Sequence[Run]]) -> str:
 
 
 def _samples(run: Run) -> tuple[Any, Any]:
-    """Returns how many samples a run had: data from Python objects may share a name."""
+    """Returns the numbers of samples, since data from Python objects may share a name."""
     dataset = run.fact("dataset")
     return (dataset.get("train"), dataset.get("test")) if isinstance(dataset, dict) else (None, None)
 
@@ -380,7 +380,7 @@ def _text(value: Any) -> str:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Returns versions, devices and the like in one flat table."""
+    """Returns versions, devices and similar facts by name."""
     flat = {"devices": ", ".join(map(str, run.about["devices"])) or "not recorded"}
     for part in ("dataset", "objective", "partition", "topology", "versions"):
         for name, value in run.about[part].items():
@@ -390,7 +390,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def settings(runs: Sequence[Run]) -> str:
-    """Makes tables of settings: what differs run by run, what they share once."""
+    """Makes the tables of settings: those that differ by run, and the common ones."""
     parts = []
     for title, name, many in (
         ("Settings", "settings", [run.config.to_json() for run in runs]),
@@ -410,22 +410,22 @@ def settings(runs: Sequence[Run]) -> str:
 
 
 def evaluations(runs: Sequence[Run]) -> str:
-    """Makes the table of evaluations, for readers who do not look at curves; of many, some of each run."""
+    """Makes the table of evaluations, an alternative to curves; a selection if there are many."""
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     rows = [["run", "epoch", *(f"test {one.title}" for one in known), "consensus distance"]]
     for run in runs:
         records = [r for r in run.metrics() if r.get(run.headline.key) is not None]
         every = -(-len(records) * len(runs) // _MOST_EVALUATIONS) or 1
-        for r in records[::-every][::-1]:  # the last one always
+        for r in records[::-every][::-1]:  # always with the last one
             scores = [_score(one, r.get(one.key)) for one in known]
             rows.append([run.name, f"{r['epoch']:g}", *scores, _exact(r.get("consensus_distance"))])
     return table("evaluations", rows)
 
 
 def traffic(runs: Sequence[Run]) -> str:
-    """Makes the table of bytes sent, and of what the network loses and how long it takes, if it says so.
+    """Makes the table of bytes sent, with lost messages and simulated time if these were simulated.
 
-    Runs that differ in the seed alone are one row, with their means.
+    Runs that differ only in the seed are one row of means.
     """
     groups = distinct_seeds(runs)
     lossy = [of_faults(group[0].config) or "-" for group in groups]
@@ -456,20 +456,20 @@ def traffic(runs: Sequence[Run]) -> str:
 
 
 def _spent(group: Sequence[Run], name: str) -> float | None:
-    """Returns how much of something the runs had spent in the end, their mean; None if none says it."""
+    """Returns the mean of a cumulative metric at the end of the runs; None if none recorded it."""
     ends = [{**(run.metrics()[-1] if run.metrics() else {}), **run.result} for run in group]
     ends = [{**end, "step": end.get("steps", end.get("step"))} for end in ends]
     return summarise([end[name] for end in ends if end.get(name) is not None]).mean
 
 
 def _lost(group: Sequence[Run]) -> Any:
-    """Returns the share of messages that were lost in the steps that were logged."""
+    """Returns the fraction of messages lost in the logged steps."""
     mean = summarise([share for run in group for share in run.curve("messages_lost")[1]]).mean
     return "-" if mean is None else (f"{100 * mean:.1f} %", mean)
 
 
 def sharpness(runs: Sequence[Run]) -> str:
-    """Makes the table of every stage at which a Hessian was measured; nothing if none was."""
+    """Makes the table of all measurements of Hessians; empty if there are none."""
     measured = [run for run in runs if run.sharpness]
     if not measured:
         return ""
@@ -483,24 +483,24 @@ def sharpness(runs: Sequence[Run]) -> str:
     return table("sharpness", rows)
 
 
-# The figures of a page that need no script: agents, graphs and partitions, as HTML text.
+# HTML figures that need no script: agents, graphs and partitions.
 #
 # Everything that comes from a run's folder goes through `html.escape`.
 
 
 _LARGEST_MATRIX = 16
-_MOST_OPEN = 6  # charts of agents that are open at first
+_MOST_OPEN = 6  # charts of agents that are shown without a click
 _TOO_LARGE = "<p>Not drawn: the graph is too large to be recorded.</p>"
 
 
 def has_agents(run: Run) -> bool:
-    """Tells whether the agents' own models of a run were evaluated one by one, at the end or before."""
+    """Returns whether a run has evaluations of each agent's model."""
     name = f"agent_{run.headline.name}_each"
     return any(_is_list(record.get(name)) for record in (run.result, *run.metrics()))
 
 
 def agents(runs: Sequence[Run]) -> str:
-    """Draws every agent's own result at the end, a small chart for each run; nothing if none was recorded."""
+    """Draws the final result of each agent, one small chart per run; empty if none was recorded."""
     parts = []
     for run in runs:
         scores = run.result.get(f"agent_{run.headline.name}_each")
@@ -521,7 +521,7 @@ def _is_list(values: Any) -> bool:
 
 
 def _grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> list[tuple[list[Run], str]]:
-    """Groups the runs with equal keys, each with the text that names its runs; one group has none."""
+    """Groups the runs by key, each group with a text that names its runs, empty if there is only one."""
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
@@ -534,7 +534,7 @@ def _tiles(figures: Iterable[str]) -> str:
 
 
 def _matrices(graphs: Graphs) -> str:
-    """Makes the tables of a small graph's mixing matrix, one for each turn, which open on a click."""
+    """Makes collapsible tables of a small graph's mixing matrices, one per step of a period."""
     if graphs.size > _LARGEST_MATRIX or graphs.period > _LARGEST_MATRIX:
         return ""
     parts = []
@@ -553,7 +553,7 @@ def _matrices(graphs: Graphs) -> str:
 
 
 def graphs(runs: Sequence[Run]) -> str:
-    """Draws each graph once, with the runs that used it."""
+    """Draws each distinct graph with the runs that use it."""
 
     def key(run: Run) -> bytes:
         topology = topology_of(run)
@@ -579,7 +579,7 @@ def graphs(runs: Sequence[Run]) -> str:
 
 
 def partitions(runs: Sequence[Run]) -> str:
-    """Draws each partition once, with the runs that used it; nothing if none was recorded."""
+    """Draws each distinct partition with the runs that use it; empty if none was recorded."""
     figures = []
     for group, users in _grouped(runs, lambda run: str(run.fact("partition", "fingerprint") or run.name)):
         run = group[0]
@@ -601,7 +601,7 @@ def partitions(runs: Sequence[Run]) -> str:
 
 
 def _skew(run: Run) -> str:
-    """Describes how unequal a run's agents are, as far as it was recorded."""
+    """Describes the label skew of a run's partition, if it was recorded."""
     measures = {
         "classes_per_agent": "classes per agent",
         "entropy": "nats of entropy",

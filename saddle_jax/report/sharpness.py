@@ -1,4 +1,4 @@
-"""sharpness.json as a table and as pictures: lambda_max at stages of training, and the spectral density."""
+"""Tables and plots of sharpness.json: lambda_max at stages of training, and the spectral density."""
 
 import os
 import pathlib
@@ -14,17 +14,17 @@ from saddle_jax.report.plots import labels, new_figure, save
 from saddle_jax.runs.table import run_names
 from saddle_jax.settings.sweep import name_of as trial_name
 
-# One run's entries of "stages"; the pictures show one model of each run, the consensus model.
+# The "stages" of one run; plots show the consensus model.
 Stages = Sequence[Mapping[str, Any]]
 
 
 class Sharp(NamedTuple):
-    """What is known of the sharpness of one run.
+    """The sharpness measurements of one run.
 
     Attributes:
-      name: of the run, as "folder (seed 1)" where its folder holds several.
-      family: of the runs that differ in the seed alone, as "folder".
-      setting: what tells it from the others of its folder.
+      name: the run's name, such as "folder (seed 1)" in a folder of several.
+      family: the common name of runs that differ only in the seed, such as "folder".
+      setting: the seed and swept settings that identify it in its folder.
       stages: its entries of sharpness.json.
     """
 
@@ -35,7 +35,7 @@ class Sharp(NamedTuple):
 
 
 def sharp_runs(runs: Sequence[Opened], stages: Sequence[Stages]) -> list[Sharp]:
-    """Names runs by their folders, and by what tells them apart inside of these."""
+    """Names runs by their folder and, in a folder of several, by their seed and swept settings."""
     workdirs = list(dict.fromkeys(run.workdir for run in runs))
     folders = dict(zip(workdirs, run_names(workdirs), strict=True))
     found = []
@@ -48,7 +48,7 @@ def sharp_runs(runs: Sequence[Opened], stages: Sequence[Stages]) -> list[Sharp]:
 
 
 def stage_rows(runs: Sequence[Sharp]) -> list[list[str]]:
-    """Lists the stages of all runs as rows of text, under a header."""
+    """Returns the table of all runs' stages."""
 
     def number(value: float | None) -> str:
         return "not finite" if value is None else f"{value:.4g}"
@@ -63,7 +63,7 @@ def stage_rows(runs: Sequence[Sharp]) -> list[list[str]]:
 
 
 def seed_rows(runs: Sequence[Sharp]) -> list[list[str]]:
-    """Lists lambda_max of the consensus models over seeds, under a header; nothing where seeds are single."""
+    """Returns the table of the consensus models' lambda_max over several seeds."""
     rows = [["run", "epoch", "lambda_max", "95 % interval", "seeds"]]
     for (family, epoch), found in over_seeds(runs).items():
         if found.std is not None:
@@ -73,7 +73,7 @@ def seed_rows(runs: Sequence[Sharp]) -> list[list[str]]:
 
 
 def over_seeds(runs: Sequence[Sharp]) -> dict[tuple[str, float], Summary]:
-    """Summarises lambda_max of the consensus models by family and epoch, as far as it is finite."""
+    """Summarises finite values of the consensus models' lambda_max by family and epoch."""
     values: dict[tuple[str, float], list[float]] = {}
     for run in runs:
         for entry in run.stages:
@@ -85,9 +85,9 @@ def over_seeds(runs: Sequence[Sharp]) -> dict[tuple[str, float], Summary]:
 def draw(
     runs: Sequence[Sharp], workdir: pathlib.Path, output: pathlib.Path | None, density: bool
 ) -> list[pathlib.Path]:
-    """Draws bars for several runs or where a file is named, and densities where they are asked for.
+    """Draws bars if there are several runs or an output file, and densities on request; returns the paths.
 
-    `workdir` is the first run's. Returns the pictures' paths.
+    `workdir` is that of the first run.
     """
     compares = len({run.family for run in runs}) > 1 or output is not None
     bars = output or workdir.resolve().parent / "sharpness.png"
@@ -103,7 +103,7 @@ def draw(
 
 
 def plot_stages(runs: Sequence[Sharp], path: str | os.PathLike) -> None:
-    """Draws the paper's figure: a group of bars for each stage, in it a bar for each run or its seeds."""
+    """Draws the paper's figure: a group of bars per stage, with one bar per run or group of seeds."""
     found = over_seeds(runs)
     families = list(dict.fromkeys(run.family for run in runs))
     epochs = sorted({entry["epoch"] for run in runs for entry in run.stages if entry["whose"] == CONSENSUS})
@@ -112,7 +112,7 @@ def plot_stages(runs: Sequence[Sharp], path: str | os.PathLike) -> None:
 
 
 def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
-    """Draws the density of the Hessian's eigenvalues, a panel for each stage, a line for each run."""
+    """Draws the spectral density of the Hessian, one panel per stage and one line per run."""
     epochs = sorted({e["epoch"] for stages in runs.values() for e in stages if e["density"]})
     figure, grid = new_figure(width=1 + 3.2 * max(len(epochs), 1), height=3.2, columns=max(len(epochs), 1))
     cells = np.atleast_1d(np.asarray(grid, dtype=object)).ravel()

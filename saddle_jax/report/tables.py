@@ -1,4 +1,4 @@
-"""Tables of results, read from run folders: as text, Markdown, CSV and LaTeX."""
+"""Formatting tables as text, Markdown, CSV and LaTeX."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from typing import Any
 from saddle_jax.base.errors import printable
 from saddle_jax.base.files import in_one_go
 
-# Methods as papers write them.
+# Names of methods in papers.
 NAMES = {
     "dpsgd": "DPSGD",
     "d_saddle": "D-SADDLe",
@@ -22,7 +22,7 @@ NAMES = {
 
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows with aligned columns; control characters of names are spelt out."""
+    """Formats rows with aligned columns, and escapes control characters."""
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
@@ -33,9 +33,9 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 def as_records(rows: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Turns rows into one dict each, by their heading: numbers are numbers, and what is not there is None.
+    """Converts rows to dicts by their heading, with numbers parsed and missing values as None.
 
-    `texts` are columns that stay text, whatever they look like.
+    Columns in `texts` are not parsed.
     """
 
     def plain(name: str, cell: str) -> Any:
@@ -71,7 +71,7 @@ _LATEX = {
 
 
 def as_latex(rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows as a LaTeX tabular with the rules of booktabs, methods by the names of the paper."""
+    """Formats rows as a LaTeX tabular with booktabs rules and the methods' names in papers."""
 
     def written(cell: str) -> str:
         method, space, rest = cell.partition(" ")
@@ -88,7 +88,7 @@ FORMS = ("txt", "md", "csv", "tex")
 
 
 def in_form(rows: Sequence[Sequence[str]], form: str, caption: str = "") -> str:
-    """Formats rows for a file of one of FORMS; only the CSV, which programs read, has no caption."""
+    """Formats rows in one of FORMS; all but the CSV may have a caption."""
     above = f"{caption}\n\n" if caption else ""
     if form == "csv":
         return as_csv(rows)
@@ -106,7 +106,7 @@ def write_all(
     caption: str = "",
     numbers: Sequence[Sequence[str]] | None = None,
 ) -> list[pathlib.Path]:
-    """Writes NAME.txt, .md, .csv and .tex in a folder; `numbers` are what the CSV has instead of the rows."""
+    """Writes NAME.txt, .md, .csv and .tex into a folder; `numbers` replace the rows in the CSV."""
     paths = [folder / f"{name}.{form}" for form in FORMS]
     for path, form in zip(paths, FORMS, strict=True):
         content = numbers if form == "csv" and numbers else rows

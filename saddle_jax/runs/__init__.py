@@ -1,1 +1,1 @@
-"""Runs as Python objects, for scripts and notebooks; `saddle_jax.training` offers their names."""
+"""The folders of runs: their files, checkpoints and metrics, and tables of many runs."""

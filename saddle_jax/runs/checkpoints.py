@@ -1,9 +1,10 @@
-"""Checkpoints: written by orbax, sealed with a list of hashes, and moved into place at the end.
+"""Checkpoints: written by orbax, sealed with a list of hashes, and renamed into place at the end.
 
     checkpoints/00000500/state/       orbax's files
-    checkpoints/00000500/seal.json    size and SHA-256 of each of them, the step, and whose they are
+    checkpoints/00000500/seal.json    size and SHA-256 of each file, the step, and the identity of the run
 
-A checkpoint whose files do not match its seal, or that is of another run or step, is reported and skipped.
+A checkpoint whose files do not match its seal, or that belongs to another run or step, is skipped with a
+message.
 """
 
 import contextlib
@@ -31,15 +32,15 @@ from saddle_jax.runs import source_files
 from saddle_jax.settings.config import IRRELEVANT, Config
 from saddle_jax.version import RUN_FORMAT
 
-# ---- whose a checkpoint is: what its seal says of the run, and config.json beside it ----
+# ---- the run that a checkpoint belongs to, by its seal and by config.json ----
 
 
 class Identity(NamedTuple):
-    """What tells the runs of two folders apart.
+    """What identifies a run.
 
     Attributes:
-      settings: a hash of all settings that can change a number, apart from the epochs.
-      epochs: those of the settings, and before them those that the run had before it went on for longer.
+      settings: a hash of all settings that affect the results, apart from the epochs.
+      epochs: the number of epochs, preceded by earlier numbers if the run was continued for longer.
       partitions: the fingerprint of the partition of each trial.
     """
 
@@ -48,13 +49,13 @@ class Identity(NamedTuple):
     partitions: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what a seal says: of the epochs, those that the run has now."""
+        """Returns the identity as a seal records it, with the current number of epochs."""
         return {**self._asdict(), "epochs": self.epochs[-1:]}
 
     def fault(self, sealed: Any) -> str:
-        """Says why a checkpoint with this seal is of another run; nothing does if the text is empty.
+        """Returns why a checkpoint with this seal belongs to another run; "" if it does not.
 
-        Seals of earlier versions do not say whose they are, and are taken.
+        Seals of earlier versions have no identity, and are accepted.
         """
         if sealed is None:
             return ""
@@ -70,8 +71,7 @@ class Identity(NamedTuple):
 def identity_of(workdir: pathlib.Path) -> Identity | None:
     """Returns the identity of the run in a folder, from its config.json; None if there is none.
 
-    Settings that have their defaults are left out of the hash, so that a setting which is new in a version
-    does not make a run another one.
+    The hash leaves out settings at their defaults, so that it survives new settings in later versions.
     """
     content = read_object(workdir / "config.json")
     if content is None or not isinstance(content.get("config"), dict):
@@ -95,8 +95,8 @@ def _get(content: Any, *path: str) -> Any:
     return content
 
 
-_FRESH = 600  # seconds; most runs save oftener than that
-_LOOKS = 20  # how often a run that goes on is looked at for a checkpoint that stays
+_FRESH = 600  # seconds; most runs save more often
+_LOOKS = 20  # attempts to read a checkpoint of a running run
 
 
 class Checkpoints:
@@ -110,23 +110,23 @@ class Checkpoints:
         agent_axis: int = 0,
         check: Callable[[], None] = lambda: None,
     ):
-        """Reads and writes nothing yet; `check` is called before each write, and raises if it must not be."""
+        """Accesses no files; `check` is called before each write, and raises if writing is not allowed."""
         self._workdir, self._check = workdir, check
-        self._agent_axis = agent_axis  # of every array that is not a scalar
+        self._agent_axis = agent_axis  # of all arrays but scalars
         self._folder = workdir / "checkpoints"
         self._keep = keep
         self._keep_every = keep_every
 
     @functools.cached_property
     def _identity(self) -> Identity | None:
-        """Whose checkpoints these are; None where there is no config.json."""
+        """The identity of the run; None without a config.json."""
         return identity_of(self._workdir)
 
     def save(self, step: int, tree: Any, notes: dict[str, Any] | None = None) -> None:
-        """Writes a checkpoint, then removes those that are no longer needed.
+        """Writes a checkpoint, then removes old ones.
 
         Raises:
-          RunError: it could not be written; the others have not changed.
+          RunError: it could not be written; the other checkpoints are unchanged.
         """
         final = self._folder / f"{step:08d}"
         partial = self._folder / f".writing-{step:08d}"
@@ -175,12 +175,12 @@ class Checkpoints:
     def restore_newest(
         self, like: Any, report: Callable[[str], None], *, set_aside: bool
     ) -> tuple[int, Any, dict[str, Any]] | None:
-        """Restores step, tree and notes of the newest complete checkpoint; returns None if there is none.
+        """Restores step, tree and notes from the newest intact checkpoint; returns None if there is none.
 
         Args:
           like: a tree of the same shapes, dtypes and shardings.
-          report: called with one line about each checkpoint that had to be skipped.
-          set_aside: whether those are renamed to "damaged-...", so that they do not count any more.
+          report: called with one line about each checkpoint that was skipped.
+          set_aside: whether to rename those to "damaged-...", so that they are not read again.
         """
         check_spelt(self._folder)
         for step in reversed(hosts.one_for_all(self.steps)):
@@ -202,13 +202,13 @@ class Checkpoints:
     def look_at_newest(
         self, like: Any, report: Callable[[str], None]
     ) -> tuple[int, Any, dict[str, Any]] | None:
-        """Restores the newest checkpoint of a run that may be going on, and removing the ones we look at.
+        """Restores the newest checkpoint of a run that may be running, and removing checkpoints meanwhile.
 
         Raises:
-          RunError: there were always others before one had been read.
+          RunError: every checkpoint was removed before it had been read.
         """
-        # What is removed while tensorstore reads it may leave it with threads that call back too late: what
-        # may be removed is copied before. Then all of them are read where they are, the older ones, too.
+        # Removing files while tensorstore reads them may leave threads that call back too late, so the
+        # checkpoints that may be removed are copied first. Then all are read in place, also the older ones.
         first = [True] if self._is_fresh() else []
         for look, is_copied in enumerate([*first, False, *[True] * _LOOKS]):
             steps, faults = self.steps(), list[str]()
@@ -218,7 +218,7 @@ class Checkpoints:
                 for fault in faults:
                     report(fault)
                 return found
-            if found:  # what was wrong with others is that they were being removed
+            if found:  # others were skipped because they were being removed
                 return found
         raise RunError(
             f"{self._workdir} is being trained, and its checkpoints are replaced before they can be read: "
@@ -226,7 +226,7 @@ class Checkpoints:
         )
 
     def _is_fresh(self) -> bool:
-        """Tells whether the newest checkpoint is so young that its run may be going on."""
+        """Returns whether the newest checkpoint is so recent that the run may be running."""
         steps = self.steps()
         try:
             return bool(steps) and time.time() - (self._folder / f"{steps[-1]:08d}").stat().st_mtime < _FRESH
@@ -234,7 +234,7 @@ class Checkpoints:
             return True
 
     def restore(self, step: int, like: Any) -> Any:
-        """Restores the tree of one step's checkpoint; `like` is as above.
+        """Restores the tree of one step's checkpoint; `like` has the same shapes, dtypes and shardings.
 
         Raises:
           DamagedError: the checkpoint is missing or damaged.
@@ -251,7 +251,7 @@ class Checkpoints:
         return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
     def _check_seal(self, step: int, folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:
-        """Checks files against their seal, whose they are and their shapes; returns the notes of the seal."""
+        """Checks a checkpoint's files, run and shapes against its seal; returns the notes in the seal."""
         seal = _read_seal(folder / "seal.json")
         if seal["format"] != RUN_FORMAT:
             raise ValueError(f"it is in format {seal['format']}, and this version reads format {RUN_FORMAT}")
@@ -270,12 +270,12 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def _copied(checkpoints: Checkpoints, steps: list[int]) -> Iterator[Checkpoints]:
-    """Gives copies of checkpoints that nobody removes; to copy takes less time than to read."""
+    """Yields temporary copies of checkpoints, since copying is faster than restoring."""
     with tempfile.TemporaryDirectory(prefix="saddle-") as name:
         still = copy.copy(checkpoints)
         still._folder = pathlib.Path(name)
         for step in steps:
-            with contextlib.suppress(OSError, shutil.Error):  # it has been removed meanwhile
+            with contextlib.suppress(OSError, shutil.Error):  # it was removed meanwhile
                 shutil.copytree(checkpoints._folder / f"{step:08d}", still._folder / f"{step:08d}")
         yield still
 
@@ -307,7 +307,7 @@ def _read(folder: pathlib.Path, shapes: Any) -> Any:
     import orbax.checkpoint as ocp
 
     with ocp.StandardCheckpointer() as checkpointer:
-        # Not strict: there may be more or fewer rows of idle agents than these devices need.
+        # Not strict: the number of padding rows depends on the number of devices.
         return checkpointer.restore(folder.absolute(), shapes, strict=False)
 
 
@@ -316,7 +316,7 @@ def _shapes(tree: Any) -> list[list[int]]:
 
 
 def _differ_in_idle_rows_alone(stored: list[list[int]], expected: list[list[int]], axis: int) -> bool:
-    """Returns whether two trees' shapes differ at most in the number of agents, the length of `axis`."""
+    """Returns whether two trees' shapes differ at most in the length of the agent axis `axis`."""
 
     def without(shapes: list[list[int]]) -> list[list[int]]:
         return [shape[:axis] + shape[axis + 1 :] for shape in shapes]
@@ -329,7 +329,7 @@ def _differ_in_idle_rows_alone(stored: list[list[int]], expected: list[list[int]
 
 
 def _read_seal(path: pathlib.Path) -> dict[str, Any]:
-    """Reads a seal; what is none, or has no list of files, is a ValueError."""
+    """Reads a seal; an invalid one is a ValueError."""
     try:
         seal = read_object(path)
     except DamagedError:
@@ -343,7 +343,7 @@ def _read_seal(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _run_error(message: str, error: Exception) -> RunError:
-    """Returns an error of the run, which all processes have met if they have all met its cause."""
+    """Makes a RunError that all processes share if they share its cause."""
     return (hosts.AgreedError if isinstance(error, hosts.AgreedError) else RunError)(message)
 
 
@@ -352,7 +352,7 @@ def _abstract(x: Any) -> Any:
 
 
 def _fingerprints(folder: pathlib.Path) -> dict[str, list]:
-    """Returns size and hash of every file, by its path; what is no file is left out."""
+    """Returns size and hash of every regular file by its path."""
 
     def digest(path: pathlib.Path) -> list:
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""Long metrics.jsonl as lines few enough to be drawn: no peak is lost, and a file that grows is followed.
+"""Downsampling a long metrics.jsonl for plots: it keeps all peaks, and can follow a growing file.
 
-The lines of a kind are divided into stretches of equal length, a power of two. Of each stretch the first line
-stays, and of each number the lines with the lowest and the highest value. So a drawing of these lines looks
-like one of all of them. Runs that log alike have the first lines of their stretches in common.
+The lines of a kind are divided into buckets of equal length, a power of two. Each bucket keeps its first
+line, and for each number the lines with its minimum and maximum. So a plot of these lines looks like one of
+all lines. Runs with the same logging interval share the first lines of their buckets.
 """
 
 import dataclasses
@@ -21,18 +21,18 @@ from saddle_jax.base.reading import open_to_read, read_object, reading
 from saddle_jax.runs.metrics import FILE, LONGEST, Record, check_short, read_metrics, record_of
 from saddle_jax.runs.run_folder import all_ended, check_same, read_about, read_config
 
-MOST_BYTES = 2**23  # of the lines that a page or a drawing keeps; in memory it is ten times as much
-_KINDS = 16  # kinds of lines that are downsampled by themselves; files of ours have three
+MOST_BYTES = 2**23  # of the lines kept for a page or a plot; they take about ten times as much memory
+_KINDS = 16  # kinds of lines that are downsampled separately; our own files have three
 _PLACES = ("step", "epoch")
 
 
 @dataclasses.dataclass(frozen=True)
 class Downsampled:
-    """Some lines of a file: of each kind of line the first, the last, and those with extreme values.
+    """A selection of a file's lines: of each kind the first, the last, and those with extreme values.
 
     Attributes:
-      records: the lines that were kept, in their order.
-      lines: how many complete lines the file has.
+      records: the selected lines in order.
+      lines: the number of complete lines in the file.
     """
 
     records: list[Record]
@@ -40,15 +40,15 @@ class Downsampled:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no line was left out, as it is with all but long files."""
+        """Whether no line was left out, as for all but long files."""
         return len(self.records) == self.lines
 
 
 def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Downsampled:
-    """Reads at most twice `most` lines of each kind, fewer of long ones: memory does not grow with the file.
+    """Reads at most twice `most` lines of each kind, fewer if they are long, in bounded memory.
 
-    Lines of the same names are of a kind: logged steps, evaluations and measured curvatures are downsampled
-    by themselves, so that a few evaluations are not lost among many steps.
+    Lines with the same names are of one kind. Logged steps, evaluations and measured curvatures are
+    downsampled separately, so that a few evaluations are not lost among many steps.
 
     Raises:
       DamagedError: as `logged.read_metrics` does.
@@ -57,7 +57,7 @@ def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES)
 
 
 class Following:
-    """A metrics.jsonl that may be growing: each update reads what is new in it, and no line twice."""
+    """A reader of a metrics.jsonl that may grow: each update reads the new lines only."""
 
     def __init__(self, workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> None:
         self._path, self._asked, self._most_bytes = workdir / FILE, max(1, most), most_bytes
@@ -70,11 +70,11 @@ class Following:
 
     @property
     def size(self) -> int:
-        """How many bytes the lines have that are kept."""
+        """The size of the selected lines in bytes."""
         return sum(kind.size for kind in list(self._kinds.values()))
 
     def update(self) -> Downsampled:
-        """Reads the lines that have been added since the last time; of a file that was replaced, all.
+        """Reads the lines added since the last update; all lines if the file was replaced.
 
         Raises:
           DamagedError: as `logged.read_metrics` does.
@@ -92,7 +92,7 @@ class Following:
             try:
                 self._read(file)
             except BaseException:
-                self._begin(None)  # whoever asks again is told again
+                self._begin(None)  # the next update raises the error again
                 raise
         kept = sorted(
             (each for kind in self._kinds.values() for each in kind.kept()), key=lambda each: each[0]
@@ -107,18 +107,18 @@ class Following:
             if record:
                 self._take(record, len(line))
             elif not line.endswith(b"\n"):
-                return  # somebody is writing it
+                return  # it is being written
             self._offset += len(line)
             self._lines += 1
 
     def _take(self, record: Record, size: int) -> None:
-        if size > self._most_bytes // 4:  # too few would be left
+        if size > self._most_bytes // 4:  # too few lines would be left
             raise ValueError(
                 f"a line has {size:,} bytes; where so much is shown it may have a quarter of "
                 f"{self._most_bytes:,}"
             )
         if self._size + size > self._most_bytes:
-            self._size = self.size  # some kinds may have been downsampled since
+            self._size = self.size  # some kinds may have been downsampled
         while self._size + size > self._most_bytes:
             if self._most == 1:
                 raise ValueError(f"the lines that are kept of it have more than {self._most_bytes:,} bytes")
@@ -129,7 +129,7 @@ class Following:
         self._size += size
         names = frozenset(record)
         if names not in self._kinds and len(self._kinds) >= _KINDS:
-            names = frozenset()  # no file of ours: all other kinds together
+            names = frozenset()  # not one of our files: the other kinds are merged
         if names not in self._kinds:
             self._kinds[names] = _Kind(self._most)
         self._kinds[names].take(self._count, record, size)
@@ -137,15 +137,15 @@ class Following:
 
 
 class _Kind:
-    """Lines of one kind; where they become more than twice `most`, they are downsampled to at most `most`."""
+    """Lines of one kind, downsampled to at most `most` whenever they exceed twice as many."""
 
     def __init__(self, most: int) -> None:
         self._most, self._length, self._seen = most, 1, 0
-        self._entries: list[tuple[int, int, Record, int]] = []  # place in the kind, in the file, line, bytes
+        self._entries: list[tuple[int, int, Record, int]] = []  # index in kind, in file, line, bytes
         self.size = 0  # in bytes
 
     def take(self, number: int, record: Record, size: int) -> None:
-        """Takes in the next line, with its number in the file and its length."""
+        """Adds the next line, with its index in the file and its length."""
         if len(self._entries) >= 2 * self._most:
             self._thin()
         self._entries.append((self._seen, number, record, size))
@@ -153,11 +153,11 @@ class _Kind:
         self._seen += 1
 
     def kept(self) -> list[tuple[int, Record]]:
-        """Returns the lines that are kept, the last one among them, with their numbers."""
+        """Returns the selected lines, including the last one, with their indices."""
         return [(number, record) for _, number, record, _ in self._entries]
 
     def thin_to(self, most: int) -> None:
-        """Thins the lines to at most `most`, from now on."""
+        """Downsamples to at most `most` lines, now and from now on."""
         self._most = most
         if len(self._entries) > most:
             self._thin()
@@ -174,15 +174,15 @@ class _Kind:
 
 
 def extremes(stretch: np.ndarray, values: np.ndarray) -> list[int]:
-    """Returns which lines to keep: of each stretch the first, and the lowest and highest of each number.
+    """Returns the lines to keep: of each bucket the first, and the minimum and maximum of each number.
 
     Args:
-      stretch: to which stretch each line belongs, int [N], never falling.
-      values: the numbers of each line [N, F]; NaN where there is none.
+      stretch: the bucket of each line, int [N], non-decreasing.
+      values: the numbers of each line [N, F]; NaN if missing.
     """
     starts = np.flatnonzero(np.diff(stretch, prepend=-1))
     kept = {*starts.tolist()}
-    group = np.cumsum(np.isin(np.arange(len(stretch)), starts)) - 1  # the stretches that occur, numbered
+    group = np.cumsum(np.isin(np.arange(len(stretch)), starts)) - 1  # buckets renumbered without gaps
     for sign in (1.0, -1.0):
         signed = np.where(np.isnan(values), np.inf, sign * values)
         lowest = np.minimum.reduceat(signed, starts, axis=0)
@@ -194,7 +194,7 @@ def extremes(stretch: np.ndarray, values: np.ndarray) -> list[int]:
 
 
 def _numbers(records: list[Record]) -> np.ndarray:
-    """Returns the numbers of lines [N, F] that may have peaks, those of each trial by themselves."""
+    """Returns the numbers of the lines [N, F], one column for each metric and trial."""
     names = [name for name in records[0] if name not in _PLACES]
     columns: list[list[Any]] = []
     for name in names:
@@ -210,29 +210,29 @@ def _numbers(records: list[Record]) -> np.ndarray:
     return table.T
 
 
-# Runs as small open files that can be kept beside a text: settings, results, and metrics in means.
+# Small copies of runs that can be published with a paper: settings, results, and averaged metrics.
 #
-# A run's folder has checkpoints of megabytes and a line for every few steps. What tables and most pictures
-# need is little: config.json, result.json, paper.json and sharpness.json as they are, and metrics.jsonl with
-# one line in place of several.
+# A run's folder has megabytes of checkpoints and a line for every few steps. Tables and most pictures only
+# need config.json, result.json, paper.json and sharpness.json, and metrics.jsonl with several lines averaged
+# into one.
 
 
 _COPIED = ("result.json", "paper.json", "sharpness.json")
-_DIGITS = 6  # that are kept of a number, all that pictures and tables can show
-# Where a run had come to at the last of some lines: these are not averaged.
+_DIGITS = 6  # significant digits, as many as pictures and tables show
+# Progress counters: the last of some lines counts, not their mean.
 _LAST_OF = ("step", "epoch", "learning_rate", "simulated_seconds")
 _COUNTS = "bytes_sent_per_agent"
-_LISTS = "_by_layer"  # as long as a network is deep: left out
+_LISTS = "_by_layer"  # lists with an entry per layer are left out
 
 
 def downsample(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathlib.Path:
-    """Writes the small files of a run that has ended into a folder of its name below another; returns it.
+    """Writes a small copy of a finished run into a folder of its name below `folder`; returns its path.
 
-    Means are of `every` logged lines each; evaluations are kept one by one. A copy that is there already is
-    replaced. config.json says how many lines became one, and no longer where the data lay.
+    Each `every` logged lines are averaged; evaluations are copied one by one. An existing copy is replaced.
+    config.json records `every`, and the data's source without its location on disk.
 
     Raises:
-      RunError: the run has not ended, the copy would replace it, or another run's copy is there.
+      RunError: the run has not ended, the copy would replace it, or there is a copy of another run.
     """
     all_ended([workdir])
     copy = folder / workdir.resolve().name
@@ -248,7 +248,7 @@ def downsample(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathl
     for name in _COPIED:
         content = read_object(workdir / name)
         if content is None:
-            (copy / name).unlink(missing_ok=True)  # of the copy before: it is not this run's
+            (copy / name).unlink(missing_ok=True)  # left over from the previous copy
         else:
             _write(copy / name, [content])
     _write(copy / FILE, means(read_metrics(workdir), every))
@@ -256,13 +256,13 @@ def downsample(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathl
 
 
 def _placeless(source: str) -> str:
-    """Returns what data is from without the place where it lay: of DIR/cifar10/3.0.2 the last two names."""
+    """Returns a dataset's source without its location: the last two names of DIR/cifar10/3.0.2."""
     path = pathlib.PurePath(source)
     return "/".join(path.parts[-2:]) if path.is_absolute() else source
 
 
 def means(records: Sequence[Record], every: int) -> list[Record]:
-    """Returns one line for each `every` lines of training, evaluations between them where they stood."""
+    """Averages each `every` lines of training into one; evaluations keep their places between them."""
     training = [record for record in records if "train_loss" in record]
     found = [_mean(training[start : start + every]) for start in range(0, len(training), every)]
     found += [_short(record) for record in records if "train_loss" not in record]
@@ -283,7 +283,7 @@ def _is_place(name: str) -> bool:
 
 
 def _averaged(values: Sequence[Any]) -> Any:
-    """Returns the mean, of lists number by number; None if one is missing: a mean must not hide it."""
+    """Returns the mean, elementwise for lists; None if a value is missing, which a mean must not hide."""
     if any(value is None for value in values):
         return None
     if isinstance(values[0], list):

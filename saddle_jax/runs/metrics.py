@@ -1,9 +1,9 @@
-"""Reading metrics.jsonl, all of it or its newest lines, and writing TensorBoard's event files.
+"""Reading metrics.jsonl, all of it or its newest lines, and writing TensorBoard event files.
 
-A line is an object with `step` and `epoch`; its other values are numbers or null. Lists are allowed where
-names end in _by_layer, _each or _by_trial. A long run has millions of lines, so nothing but `read_metrics`
-holds all of them in memory; `downsample` reads few. What a crash may leave, half a line or none of ours, is
-passed over. A line of ours with other values than these is damage, and reported.
+A line is an object with `step` and `epoch`; its other values are numbers or null, or lists if their names end
+in _by_layer, _each or _by_trial. A long run has millions of lines, so only `read_metrics` holds all of them
+in memory; `downsample` reads few. Lines that are not complete objects, which a crash may leave, are skipped.
+Complete lines with other values are reported as damage.
 """
 
 import functools
@@ -19,14 +19,14 @@ from saddle_jax.base.errors import one_line
 from saddle_jax.base.reading import TOO_LARGE, damaged, open_to_read, parse, reading
 
 FILE = "metrics.jsonl"
-LONGEST = 2**22  # bytes of a line; one with a number of each of 10,000 agents has 200,000
-_BLOCK = 2**16  # bytes that are read at once from the end
+LONGEST = 2**22  # bytes of a line; one with a number for each of 10,000 agents has 200,000
+_BLOCK = 2**16  # bytes per read from the end
 
 Record = dict[str, Any]
 
 
 def read_metrics(workdir: pathlib.Path) -> list[Record]:
-    """Reads all complete lines of metrics.jsonl as a list of records; there may be no file.
+    """Reads all complete lines of metrics.jsonl; none if there is no file.
 
     Raises:
       DamagedError: the file cannot be read, or a line is not what a run writes.
@@ -35,14 +35,14 @@ def read_metrics(workdir: pathlib.Path) -> list[Record]:
 
 
 def newest(workdir: pathlib.Path, having: str = "") -> Iterator[Record]:
-    """Yields the complete lines from the last one to the first, without reading more of them than asked for.
+    """Yields the complete lines from last to first, reading only as many as are consumed.
 
     Args:
       workdir: the run's folder.
-      having: a name; lines in which it does not appear are skipped unread.
+      having: a name; lines without it are skipped before parsing.
 
     Raises:
-      DamagedError: as above, once the iterator comes to such a line.
+      DamagedError: as `read_metrics`, when the iterator reaches such a line.
     """
     path = workdir / FILE
     try:
@@ -57,7 +57,7 @@ def newest(workdir: pathlib.Path, having: str = "") -> Iterator[Record]:
 
 
 def last_evaluation(workdir: pathlib.Path) -> Record:
-    """Returns the numbers of the newest evaluation and `evaluated_at_step`, or nothing if there was none."""
+    """Returns the newest evaluation's numbers and `evaluated_at_step`; empty if there was none."""
     for record in newest(workdir, "test_loss"):
         if record.get("test_loss") is not None:
             numbers = {name: value for name, value in record.items() if name not in ("step", "epoch")}
@@ -66,7 +66,7 @@ def last_evaluation(workdir: pathlib.Path) -> Record:
 
 
 def sampled(workdir: pathlib.Path, count: int) -> Iterator[Record]:
-    """Yields about `count` complete lines from evenly spaced places of the file, however long it is.
+    """Yields about `count` complete lines from evenly spaced places in the file.
 
     Raises:
       DamagedError: as `read_metrics` does, for the lines that it meets.
@@ -124,18 +124,16 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
 
 
 def check_short(line: bytes) -> None:
-    """Checks that a line is none that never ends."""
+    """Checks that a line is not too long."""
     if len(line) >= LONGEST:
         raise ValueError(f"a line has more than {LONGEST:,} bytes")
 
 
 def record_of(line: bytes, path: pathlib.Path, where: str) -> Record | None:
-    """Returns the object of a line, None of what is none; numbers that are not finite become None.
-
-    So do those that are too large to compute with.
+    """Parses a line; None if it is not a complete object. Infinite, NaN and huge numbers become None.
 
     Raises:
-      DamagedError: it is a line of a run with other values than those; `where` says which line.
+      DamagedError: an object has values that no run writes; `where` says in which line.
     """
     try:
         found = parse(line)
@@ -155,46 +153,46 @@ def record_of(line: bytes, path: pathlib.Path, where: str) -> Record | None:
 
 @functools.lru_cache(maxsize=256)
 def _depth(name: str) -> int:
-    """Returns how many lists may be around a number: one per trial, one of layers or agents."""
+    """Returns how deeply numbers may be nested in lists: one level for trials, one for layers or agents."""
     alone = name.removesuffix("_by_trial")
     return (alone != name) + alone.endswith(("_by_layer", "_each"))
 
 
 def _checked(name: str, value: Any, depth: int) -> Any:
-    if type(value) is float and not depth:  # by far the most
+    if type(value) is float and not depth:  # the most frequent case
         return value if -TOO_LARGE < value < TOO_LARGE else None
     if value is None:
         return None
     if isinstance(value, list) and depth:
         return [_checked(name, one, depth - 1) for one in value]
-    is_bare = name.endswith("_by_trial") and depth > 0  # a number where each trial must have one
+    is_bare = name.endswith("_by_trial") and depth > 0  # a single number in place of one per trial
     if is_bare or isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name[:40]!r} must be {'a list' if is_bare else 'a number'}, got {_shown(value)}")
     return value if -TOO_LARGE < value < TOO_LARGE else None
 
 
 def _shown(value: Any) -> str:
-    """Returns a value as a message shows it, which may be long, or lists in lists."""
+    """Formats a value for an error message, in a bounded length."""
     return repr(str(value)[:40]) if not isinstance(value, list | dict) else f"a {type(value).__name__}"
 
 
-# ---- TensorBoard's event files, without a thread: a full disk is an error of whoever writes ----
+# ---- TensorBoard event files, written without a thread, so that the writer sees errors like a full disk ----
 
 
-_EVERY = 30.0  # seconds after which what was written becomes visible to others
+_EVERY = 30.0  # seconds between flushes
 
 
 class Events:
-    """A writer of one event file. Numbers of one step are one event."""
+    """A writer of one event file, with one event per step."""
 
     def __init__(self, folder: pathlib.Path, purge_step: int):
-        """Makes the file; TensorBoard hides what earlier files say of `purge_step` and later steps."""
+        """Creates the file; TensorBoard hides events of earlier files from `purge_step` on."""
         from tensorboardX import RecordWriter
         from tensorboardX.proto.event_pb2 import Event, SessionLog
 
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
-        # An absolute path, which is never taken for an address such as gs:...
+        # An absolute path cannot be mistaken for a URL such as gs:...
         self._records = RecordWriter(os.path.abspath(folder / name))
         self._flushed = 0.0
         version = "brain.Event:2"
@@ -203,7 +201,7 @@ class Events:
         self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Appends one event: the numbers of a step, by name."""
+        """Appends the numbers of a step by name, as one event."""
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.proto.summary_pb2 import Summary
 
@@ -213,7 +211,7 @@ class Events:
             self.flush()
 
     def flush(self) -> None:
-        """Writes to disk what was appended so far."""
+        """Writes buffered events to disk."""
         self._records.flush()
         self._flushed = time.monotonic()
 

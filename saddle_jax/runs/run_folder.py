@@ -28,26 +28,26 @@ from saddle_jax.runs.schema import ConfigFile, checked, read_result
 from saddle_jax.settings.config import Config, from_json
 from saddle_jax.version import RUN_FORMAT
 
-# ---- the lock: one process trains in a folder, and knows when it was taken from it ----
+# ---- the lock: only one process trains in a folder, and notices if the folder is replaced ----
 
 
-_PATIENCE = 1.0  # seconds in which a lock may become free
-# The folders in which a run writes or removes files.
+_PATIENCE = 1.0  # seconds to wait for a lock
+# The subfolders in which a run writes or removes files.
 FOLDERS = ("checkpoints", "tensorboard", "trace", source_files.FOLDER)
 
 
 class FolderLock:
-    """The lock on a run's folder that this process holds."""
+    """This process's lock on a run's folder."""
 
     def __init__(self, workdir: pathlib.Path, descriptor: int | None):
-        """Remembers the open file that is locked; None where the system has no such locks."""
+        """Stores the descriptor of the locked file; None if the system has no file locks."""
         self._workdir, self._descriptor = workdir, descriptor
 
     def check(self) -> None:
-        """Checks that the folder is still the one that was locked, before anything is written into it.
+        """Checks, before a write, that the folder is still the one that was locked.
 
         Raises:
-          RunError: it was deleted, and perhaps another run has made it anew.
+          RunError: it was deleted, and perhaps created again by another run.
         """
         if self._descriptor is None:
             return
@@ -63,7 +63,7 @@ class FolderLock:
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[FolderLock]:
-    """Locks the folder for this process. The system releases the lock when the process ends."""
+    """Locks the folder for this process; the system releases the lock when the process ends."""
     check_spelt(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def locked(workdir: pathlib.Path) -> Iterator[FolderLock]:
 
 
 def _lock_patiently(lock: Callable[[], None]) -> None:
-    """Tries for a second: whoever looks whether a folder is locked locks it for a moment, see `is_locked`."""
+    """Retries for a second, since `is_locked` of another process holds the lock for a moment."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -122,7 +122,7 @@ def is_locked(workdir: pathlib.Path) -> bool:
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
-    """Writes a JSON file atomically: whoever reads it sees either the old content or the new one."""
+    """Writes a JSON file atomically."""
     with in_one_go(path) as partial, partial.open("w") as file:
         file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
         file.flush()
@@ -133,7 +133,7 @@ def read_config(workdir: pathlib.Path) -> Config:
     """Reads the settings of the run in a folder.
 
     Raises:
-      RunError: there is none, it is of another format, or config.json is damaged.
+      RunError: there is no run, it has another format, or config.json is damaged.
     """
     settings = read_about(workdir)["config"]
     with reading(workdir / "config.json"):
@@ -141,10 +141,10 @@ def read_config(workdir: pathlib.Path) -> Config:
 
 
 def read_about(workdir: pathlib.Path) -> dict[str, Any]:
-    """Reads config.json: the settings, and with what they were run, see `schema.ConfigFile`.
+    """Reads config.json: the settings and the environment of the run, see `schema.ConfigFile`.
 
     Raises:
-      RunError: as above.
+      RunError: as `read_config`.
     """
     path = workdir / "config.json"
     content = read_object(path)
@@ -160,9 +160,9 @@ def read_about(workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Lists the folders of all runs below a folder, in the order of their paths.
+    """Lists the folders of all runs below a folder, sorted by path.
 
-    It does not look into the folders that a run writes to, whose files come and go while it is trained.
+    It skips the subfolders of runs, whose files come and go during training.
     """
     found = []
     for path, folders, files in os.walk(folder):
@@ -173,7 +173,7 @@ def folders_below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
-    """Checks that runs have the same model and dataset, so that their losses can be compared."""
+    """Checks that runs have the same model and dataset, which makes their losses comparable."""
     configs = [read_config(workdir) for workdir in workdirs]
     for name in ("model", "norm", "dataset", "objective"):
         first = getattr(configs[0], name)
@@ -186,7 +186,7 @@ def same_problem(workdirs: Sequence[pathlib.Path]) -> None:
 
 
 def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
-    """Checks that runs have ended, so that their last models can be compared."""
+    """Checks that runs have ended, which makes their last models comparable."""
     for workdir in workdirs:
         read_config(workdir)
         result = read_result(workdir)
@@ -195,7 +195,7 @@ def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
 
 
 def check_same(workdir: pathlib.Path, config: Config) -> None:
-    """Checks that the run in a folder has these settings, apart from those that do not change its result."""
+    """Checks that the run in a folder has these settings, apart from those that cannot change its results."""
     differing = differences(read_config(workdir), config)
     if differing:
         _refuse(workdir, differing)
@@ -214,9 +214,9 @@ def claim(
     kept: Sequence[source_files.SavedSource] = (),
     continued: dict[str, Any] | None = None,
 ) -> None:
-    """Writes config.json and copies of what is brought, or checks that the existing ones are of this run.
+    """Writes config.json and copies of user files, or checks that existing ones belong to this run.
 
-    With `continued`, which says how far it had come, that run has other settings from here on.
+    With `continued`, which records the progress so far, the run changes to these settings.
     """
     path = workdir / "config.json"
     if not path.exists():
@@ -241,9 +241,9 @@ def claim(
 
 
 def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict[str, Any]) -> None:
-    """Refuses a run whose samples, step or graph are no longer those that it began with."""
+    """Refuses to resume a run whose samples, step or graph have changed."""
 
-    def links(about: dict[str, Any]) -> list[Any] | None:  # the weights may be rounded otherwise
+    def links(about: dict[str, Any]) -> list[Any] | None:  # without the weights, whose rounding may differ
         graphs = about.get("topology", {}).get("graphs")
         return [graph[:2] for graph in graphs] if isinstance(graphs, list) else None
 
@@ -251,7 +251,7 @@ def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict
     samples = [about.get("dataset", {}).get("samples") for about in both]
     traced_by = [
         (about.get("versions"), about.get("devices", [])[:1]) for about in both
-    ]  # another JAX: others
+    ]  # they depend on JAX's version
     others = {
         "on other samples: choose another workdir, or bring the data back": samples[0] != samples[1]
         and "dataset" in stored,
@@ -268,7 +268,7 @@ def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict
 
 
 class Metrics:
-    """A writer that appends to metrics.jsonl and to TensorBoard's event files."""
+    """A writer of metrics.jsonl and TensorBoard event files."""
 
     def __init__(
         self,
@@ -277,10 +277,10 @@ class Metrics:
         last_step: int,
         check: Callable[[], None] = lambda: None,
     ):
-        """Opens the files, and drops what an interrupted run wrote after the step at which it resumes.
+        """Opens the files, and removes what an interrupted run wrote after the step from which it resumes.
 
-        The evaluation and sharpness of the last step come after its checkpoint, so they are measured again.
-        `check` is called before each write, and raises if it must not be.
+        The evaluation and sharpness of the last step follow its checkpoint, so they are measured again.
+        `check` is called before each write, and raises if writing is not allowed.
         """
         path = workdir / "metrics.jsonl"
         measured_again = {"test_loss", "lambda_max"}
@@ -298,7 +298,7 @@ class Metrics:
         self._file = path.open("a")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a record of numbers and lists, with `step`. Numbers that are not finite become null."""
+        """Appends a record of numbers and lists, with `step`; infinities and NaN become null."""
         self._check()
         finite = {name: _finite(value) for name, value in record.items()}
         with naming(self._path):
@@ -311,7 +311,7 @@ class Metrics:
             self._events.write(record["step"], numbers)
 
     def flush(self) -> None:
-        """Writes the event files to disk too, so that nothing is lost however the process ends."""
+        """Flushes the event files, so that nothing is lost if the process is killed."""
         with naming(self._event_folder):
             self._events.flush()
 
@@ -322,7 +322,7 @@ class Metrics:
 
 
 class NoMetrics(Metrics):
-    """The metrics of a process that does not write, because another one does."""
+    """The metrics of a process other than process 0, which alone writes."""
 
     def __init__(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""In which settings runs differ, and the name of a run's folder that follows from its settings."""
+"""Names of runs' folders from their settings, and the settings in which runs differ."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from saddle_jax.settings.config import IRRELEVANT, Config
 
 
 def run_name(config: Config) -> str:
-    """Joins what tells runs apart at a glance; other settings that are not the defaults give a short hash."""
+    """Joins the most important settings; others that are not at their defaults add a short hash."""
     names = {name: source_files.short(name, value) for name, value in config.to_json().items()}
     parts = [names["dataset"], *([] if config.model == "auto" else [names["model"]]), names["method"]]
     parts += [] if config.compressor == "none" else [names["compressor"]]
@@ -29,13 +29,13 @@ def run_name(config: Config) -> str:
 
 
 def sweep_name(settings: Mapping[str, Any]) -> str:
-    """Names the folder of several runs after what they vary, and after all settings by a short hash."""
+    """Names the folder of a sweep after the settings that it varies and a short hash of all settings."""
     names = [part.partition(":")[0] for part in split(settings["sweep"], " ")]
     return "-".join(map(safe, [settings["dataset"], "sweep", *names, _short_hash(_changed(settings))]))
 
 
 def _changed(settings: Mapping[str, Any], *without: str) -> dict[str, Any]:
-    """Returns the settings that are not the defaults and can change a number."""
+    """Returns the settings that are not at their defaults and affect the results."""
     defaults = Config().to_json()
     return {
         name: value
@@ -49,7 +49,7 @@ def _short_hash(settings: Mapping[str, Any]) -> str:
 
 
 def safe(text: str) -> str:
-    """Writes a setting such as gut(mu=0.5, point=mixed) for a folder: gut_mu=0.5,point=mixed."""
+    """Makes a file name from a setting: gut(mu=0.5, point=mixed) becomes gut_mu=0.5,point=mixed."""
     return re.sub(r"[^\w.,=+-]", "_", re.sub(r"[\s'\"]", "", text)).rstrip("_")
 
 
@@ -65,7 +65,7 @@ def differing(one: Config, other: Config) -> list[str]:
 
 
 def differences(one: Config, other: Config) -> list[str]:
-    """Lists the same as text, with the values."""
+    """Lists the settings in which two runs differ, with their values, as text."""
     return [
         f"{name} {json.dumps(getattr(one, name))} -> {json.dumps(getattr(other, name))}"
         for name in differing(one, other)

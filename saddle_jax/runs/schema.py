@@ -1,8 +1,8 @@
-"""What the JSON files of a run's folder say: a dataclass declares each, and `read` reads and checks them all.
+"""Schemas of the JSON files in a run's folder, as dataclasses; `read` reads and checks all of them.
 
-The type of a field is what may stand at its name, and a field without a default must be there. What is not
-declared stays as it is in config.json; in result.json it is a metric: a number, or a list of numbers where
-its name ends in _each. Where there may be no number, NaN is read as None; one too large is damage.
+A field's type is what its value may be, and a field without a default is required. Undeclared names are kept
+as they are in config.json; in result.json they are metrics: numbers, or lists of numbers if the name ends in
+_each. NaN is read as None if the type allows None; a number that is too large is damage.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from saddle_jax.base.reading import TOO_LARGE, damaged, read_object, reading
 
 @dataclasses.dataclass
 class ConfigFile:
-    """config.json: the settings, and with what they were run; it also has single numbers and texts."""
+    """config.json: the settings and the environment of a run; it also has undeclared numbers and texts."""
 
     config: dict[str, Any]
     versions: dict[str, Any] = field(default_factory=dict)
@@ -28,15 +28,15 @@ class ConfigFile:
     dataset: dict[str, Any] = field(default_factory=dict)
     objective: dict[str, Any] = field(default_factory=dict)  # its metrics are read by `measures`
     partition: dict[str, Any] = field(default_factory=dict)
-    partitions: list[Any] = field(default_factory=list)  # of each of several runs
+    partitions: list[Any] = field(default_factory=list)  # one for each trial
     topology: dict[str, Any] = field(default_factory=dict)
-    layers: list[Any] = field(default_factory=list)  # what the _by_layer metrics are of
-    continued: list[Any] = field(default_factory=list)  # from which settings it went on
+    layers: list[Any] = field(default_factory=list)  # the names of the layers in _by_layer metrics
+    continued: list[Any] = field(default_factory=list)  # the earlier settings of a continued run
 
 
 @dataclasses.dataclass
 class LastFinite:
-    """The last logged step of a run that diverged whose loss was finite; empty if there is none."""
+    """The last logged step with a finite loss of a run that diverged; empty if there is none."""
 
     step: int
     train_loss: float
@@ -44,7 +44,7 @@ class LastFinite:
 
 @dataclasses.dataclass
 class End:
-    """How one run ended; its last evaluation's metrics stand beside these."""
+    """How one run ended, beside the metrics of its last evaluation."""
 
     status: Literal["finished", "diverged", "interrupted"]
     diverged_at_step: int = 0
@@ -54,7 +54,7 @@ class End:
 
 @dataclasses.dataclass(kw_only=True)
 class ResultFile(End):
-    """result.json: the end of a run or, of several, the means of their ends, and each of them."""
+    """result.json: how a run ended; for several trials their means, and each of them."""
 
     steps: int
     seconds: float
@@ -68,19 +68,19 @@ class ResultFile(End):
     settings: list[dict[str, float]] = field(default_factory=list)  # means over the seeds of each combination
 
 
-# What a folder of several runs says of all of them alike, none of it below zero.
+# Non-negative numbers that all trials of a folder share.
 _COUNTS = ("steps", "seconds", "ready_seconds", "bytes_sent_per_agent", "paper_bytes_sent_per_agent")
 OF_ALL = (*_COUNTS, "profile")
 
 
 @dataclasses.dataclass
 class Stage:
-    """The Hessian of one model, an entry of sharpness.json."""
+    """Measurements of one model's Hessian, an entry of sharpness.json."""
 
     step: int
     epoch: float
     whose: Literal["consensus"] | int
-    density: dict[str, list[float | None]] | None = None  # of the eigenvalues: y at x
+    density: dict[str, list[float | None]] | None = None  # of the spectrum: y at x
     lambda_max: float | None = None
     lambda_min: float | None = None
     residual: float | None = None
@@ -90,14 +90,14 @@ class Stage:
 
 @dataclasses.dataclass
 class SharpnessFile:
-    """sharpness.json: the Hessians that were measured, and on what."""
+    """sharpness.json: measurements of Hessians, and their settings."""
 
     stages: list[Stage]
 
 
 @dataclasses.dataclass
 class PaperFile:
-    """paper.json: which published figure a run reproduces."""
+    """paper.json: the published figure that a run reproduces."""
 
     table: Any = None
     row: Any = None
@@ -107,9 +107,9 @@ class PaperFile:
 
 @dataclasses.dataclass
 class Evaluation:
-    """Metrics of one model, computed later."""
+    """Metrics of one model, computed after training."""
 
-    run: dict[str, Any]  # seed and swept numbers, of one of several runs
+    run: dict[str, Any]  # seed and swept settings of a trial
     whose: Literal["consensus"] | int
     step: int
     metrics: dict[str, Any]
@@ -117,16 +117,16 @@ class Evaluation:
 
 @dataclasses.dataclass
 class EvaluationFile:
-    """evaluation.json: what `saddle evaluate` has computed."""
+    """evaluation.json: the results of `saddle evaluate`."""
 
     evaluations: list[Evaluation]
 
 
 def read(path: pathlib.Path, schema: type, remedy: str = "") -> dict[str, Any] | None:
-    """Reads a JSON file as it is declared; returns None if there is no such file.
+    """Reads and checks a JSON file; returns None if there is no such file.
 
     Raises:
-      DamagedError: it says something else; `remedy` is what to do then.
+      DamagedError: it does not match the schema; `remedy` says what to do.
     """
     content = read_object(path)
     if content is None:
@@ -136,7 +136,7 @@ def read(path: pathlib.Path, schema: type, remedy: str = "") -> dict[str, Any] |
 
 
 def checked(content: dict[str, Any], schema: type) -> dict[str, Any]:
-    """Returns an object as it is declared; a ValueError says what is otherwise."""
+    """Checks an object against a schema; a ValueError says what is wrong."""
     hints, needed = _declared(schema)
     if missing := [name for name in needed if name not in content]:
         raise ValueError(f"{', '.join(missing)} must be there")
@@ -149,7 +149,7 @@ def checked(content: dict[str, Any], schema: type) -> dict[str, Any]:
 
 @functools.cache
 def _declared(schema: type) -> tuple[dict[str, Any], list[str]]:
-    """Returns the type of each name that is declared, and the names that must be there."""
+    """Returns the declared types by name, and the required names."""
     empty, fields = dataclasses.MISSING, dataclasses.fields(schema)
     return get_type_hints(schema), [f.name for f in fields if f.default is f.default_factory is empty]
 
@@ -158,7 +158,7 @@ _WORDS = {int: "a whole number", float: "a number", str: "text", dict: "an objec
 
 
 def _parsed(value: Any, hint: Any, name: str) -> Any:
-    """Returns what stands at a name, if it is of the type; None for a NaN where there may be None."""
+    """Checks a value against a type; NaN becomes None if the type allows it."""
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind is Any or (kind is Literal and value in inner):
         return value
@@ -181,14 +181,14 @@ def _parsed(value: Any, hint: Any, name: str) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """Returns numbers, in lists too, with None in place of those that nothing can be computed with."""
+    """Replaces infinite, NaN and huge numbers by None, also in lists."""
     if isinstance(value, list):
         return [finite(one) for one in value]
     return value if value is None or -TOO_LARGE < value < TOO_LARGE else None
 
 
 def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
-    """Reads result.json, the ends of several runs too; returns None where the run has not ended."""
+    """Reads result.json, for one or several trials; returns None if the run has not ended."""
     path, remedy = workdir / "result.json", "remove it to continue from the newest checkpoint"
     result = read(path, ResultFile, remedy)
     if result is None:
@@ -204,7 +204,7 @@ def read_result(workdir: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_sharpness(path: pathlib.Path) -> dict[str, Any] | None:
-    """Reads a file of Hessians; what of a stage was not measured is None."""
+    """Reads sharpness.json; what was not measured is None."""
     remedy = "remove it to measure again"
     content = read(path, SharpnessFile, remedy)
     if content is None:
@@ -216,23 +216,23 @@ def read_sharpness(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_evaluations(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Reads the evaluations that a folder keeps; there may be none."""
+    """Reads the evaluations in evaluation.json; none if there is no file."""
     found = read(path, EvaluationFile, "remove it to write a new one") or {"evaluations": []}
     evaluations: list[dict[str, Any]] = found["evaluations"]
     return evaluations
 
 
-# The metrics of a run as its config.json names them: what they are called, and how they are written.
+# The metrics of a run as recorded in its config.json: their names and formats.
 
 
 class Measure(NamedTuple):
-    """A metric of an evaluation, or another number by which runs are compared."""
+    """An evaluation metric, or another number by which runs are compared."""
 
     name: str
     better: str  # "higher" or "lower"
     title: str
-    percent: bool  # whether it is a share, shown in percent
-    other: str = ""  # the number's name in the run's files; empty: test_NAME, the consensus model's
+    percent: bool  # whether it is a fraction, shown in percent
+    other: str = ""  # the number's name in the run's files; empty: test_NAME, of the consensus model
 
     @property
     def key(self) -> str:
@@ -241,39 +241,39 @@ class Measure(NamedTuple):
 
     @property
     def form(self) -> str:
-        """How a shown number is formatted, without its unit."""
+        """The format of the number, without its unit."""
         return ".2f" if self.percent else ".4g"
 
     def ranked(self, value: float) -> float:
-        """Returns a number that is the smaller, the better the value is."""
+        """Returns a sort key that puts better values first."""
         return -value if self.better == "higher" else value
 
     @property
     def factor(self) -> int:
-        """By what a number is multiplied to be shown."""
+        """The factor for display: 100 for percentages."""
         return 100 if self.percent else 1
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between what a shown number always lies: a share between 0 and 100 %."""
+        """The range of displayed values: 0 to 100 for percentages."""
         return (0.0, 100.0) if self.percent else (-math.inf, math.inf)
 
     @property
     def unit(self) -> str:
-        """What stands behind the name where numbers follow without a sign."""
+        """The unit in headings, for numbers without a percent sign."""
         return ", %" if self.percent else ""
 
     def text(self, value: float) -> str:
-        """Writes a number as people read it, such as "95.28 %" or "12.04"."""
+        """Formats a value with its unit, such as "95.28 %" or "12.04"."""
         return f"{self.digits(value)} %" if self.percent else self.digits(value)
 
     def digits(self, value: float) -> str:
-        """Writes a number without its unit, such as "95.28" or "12.04"."""
+        """Formats a value without its unit, such as "95.28" or "12.04"."""
         return f"{self.factor * value:{self.form}}"
 
 
 _MOST = 100  # metrics of a run
-# What runs are about whose config.json does not say it.
+# The objective of runs whose config.json does not record it.
 CLASSIFICATION = (
     Measure("accuracy", "higher", "accuracy", True),
     Measure("loss", "lower", "loss", False),
@@ -303,7 +303,7 @@ def measures(about: dict[str, Any], where: str) -> tuple[Measure, ...]:
 
 
 def same(many: Sequence[tuple[Measure, ...]]) -> Measure:
-    """Returns the headline of runs that are compared by one number; others are a RunError."""
+    """Returns the headline metric that runs share; a RunError if they differ."""
     headlines = {one[0] for one in many}
     if len(headlines) > 1:
         names = ", ".join(sorted(one.title for one in headlines))

@@ -1,8 +1,8 @@
-"""Code and graphs of a user's own in a run's folder: the files they came from, copies of these, consent.
+"""A user's code and graph files in a run's folder: their hashes, copies, and consent to import them.
 
-config.json lists under "code" what is brought, with the file that it came from and its hash. The folder code/
-holds a copy of each file. A run that goes on must find the same files. Who opens a run again says which file
-may be imported: what a folder names is never imported, for the folder may be somebody else's.
+config.json lists under "code" the user's files with their hashes, and the folder code/ holds a copy of each.
+A run that resumes must find the same files. To open a run later, the user names the files that may be
+imported: nothing is imported because a folder says so, since the folder may come from another person.
 """
 
 import dataclasses
@@ -44,24 +44,24 @@ SETTINGS = (
 
 
 class SourceRef(NamedTuple):
-    """What a setting names of a user's own: code, a graph in a file, or an object of a Python program."""
+    """A setting that refers to user code, a graph file, or an object of a Python program."""
 
     setting: str
     spec: Spec
 
     @property
     def text(self) -> str:
-        """The spec as it is written."""
+        """The spec as text."""
         return str(self.spec)
 
     @property
     def is_data(self) -> bool:
-        """Whether it is a file that is read, and not imported."""
+        """Whether it is a data file, which is not imported."""
         return self.setting != "dataset" and self.spec.is_path
 
     @property
     def place(self) -> str:
-        """The file or the module that it is in."""
+        """The file or module."""
         return self.spec.name if self.is_data else self.spec.name.rpartition(":")[0]
 
     @property
@@ -71,14 +71,14 @@ class SourceRef(NamedTuple):
 
 
 class SavedSource(NamedTuple):
-    """A thing that a run uses, the file that it came from, and the files beside that one that it imports."""
+    """What a setting refers to, its file, and the sibling files that it imports."""
 
     ref: SourceRef
     source: Source
     beside: tuple[Source, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what config.json says of it."""
+        """Returns the entry in config.json."""
         own, *beside = [
             {"file": each.path.name, "sha256": each.sha256, "copy": f"{FOLDER}/{each.copy_name}"}
             for each in (self.source, *self.beside)
@@ -91,11 +91,11 @@ class SavedSource(NamedTuple):
         }
 
     def changed(self, entry: dict[str, Any]) -> tuple[dict[str, Any], Source] | None:
-        """Returns the first file that is another one than a run recorded, with what it recorded."""
+        """Returns the recorded entry and the current version of the first changed file, or None."""
         recorded = [entry, *entry["beside"]]
         found = [self.source, *self.beside]
         for one, source in itertools.zip_longest(recorded, found):
-            if one is None or source is None:  # it imports more or less than it did: so another file changed
+            if one is None or source is None:  # a sibling was added or removed, so the file itself changed
                 break
             if one["sha256"] != source.sha256:
                 return one, source
@@ -103,7 +103,7 @@ class SavedSource(NamedTuple):
 
 
 def source_refs(config: "Config") -> list[SourceRef]:
-    """Lists what the settings of a run bring; nothing is imported or read."""
+    """Lists the user code, files and objects in a run's settings, without reading them."""
     return [
         each
         for name in SETTINGS
@@ -114,7 +114,7 @@ def source_refs(config: "Config") -> list[SourceRef]:
 
 
 def short(setting: str, value: Any) -> Any:
-    """Returns the value of a setting with the names of files in place of their paths: files may move."""
+    """Returns a setting's value with file names in place of paths, since files may move."""
     if setting not in SETTINGS or not isinstance(value, str):
         return value
     for spec in _specs(setting, value):
@@ -124,7 +124,7 @@ def short(setting: str, value: Any) -> Any:
 
 
 def collect(config: "Config") -> list[SavedSource]:
-    """Returns what the settings bring, with the files; objects of a Python program have none."""
+    """Reads the files that the settings refer to; objects of a Python program have none."""
     return [_saved(ref) for ref in source_refs(config) if not ref.spec.is_object]
 
 
@@ -139,7 +139,7 @@ def write_copies(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
 
 
 def check_unchanged(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
-    """Checks that a run which goes on has the files that it began with; they may have moved."""
+    """Checks that a resumed run has the same files as before, possibly in another place."""
     recorded = {(each.setting, each.short): entry for each, entry in _recorded(workdir)} if kept else {}
     for each in kept:
         entry = recorded.get((each.ref.setting, each.ref.short))
@@ -150,14 +150,14 @@ def check_unchanged(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
 
 
 def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
-    """Returns the settings of a run that is opened again, with code from the files that this user names.
+    """Returns the settings of an existing run, with user code replaced by files that the user trusts.
 
     Args:
-      workdir: the run's folder, which may be somebody else's.
+      workdir: the run's folder, which may come from another person.
       config: its settings.
       given: FILE.py or modules that may be imported; each must be what the run was trained with.
 
-    Graphs in files are read from their copies in the folder.
+    Graph files are read from their copies in the folder.
     """
     if not source_refs(config):
         return config
@@ -185,7 +185,7 @@ def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "
 
 
 def _specs(setting: str, text: str) -> list[Spec]:
-    """Returns the spec of a setting; names of datasets need not be specs."""
+    """Returns the specs of a setting; a dataset's name need not be one."""
     try:
         return [parse(setting, text)]
     except ArgumentError:
@@ -205,12 +205,12 @@ def _saved(ref: SourceRef) -> SavedSource:
     if ref.is_data:
         return SavedSource(ref, user_code.read(ref.setting, ref.place), ())
     source = user_code.source(ref.setting, ref.spec.name)
-    is_file = ref.place.endswith(".py")  # a module is in a package, which has versions
+    is_file = ref.place.endswith(".py")  # modules belong to packages, which have versions
     return SavedSource(ref, source, tuple(siblings(ref.setting, source).values()) if is_file else ())
 
 
 def _recorded(workdir: pathlib.Path) -> list[tuple[SourceRef, dict[str, Any]]]:
-    """Reads what config.json says of the code of a run; it may be anything."""
+    """Reads and checks the entries for user code in config.json."""
     path = workdir / "config.json"
     content = read_object(path) or {}
     with reading(path):
@@ -232,7 +232,7 @@ def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:
 
 
 def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
-    """Returns the copy of a graph's file, after a check that it is the file that the run was trained with."""
+    """Returns the path of a graph file's copy, after checking its hash."""
     path = _copy(workdir, entry)
     try:
         with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
@@ -245,7 +245,7 @@ def _copy_of(workdir: pathlib.Path, entry: dict[str, Any]) -> str:
 
 
 def _allowed(workdir: pathlib.Path, ref: SourceRef, entry: dict[str, Any], given: Sequence[str]) -> str:
-    """Returns the place of a thing in the file or the module that the user named, and that matches."""
+    """Returns the spec of user code in the matching file or module among those that the user trusts."""
     names = (os.path.basename(ref.place), _copy(workdir, entry).name)
     is_file = ref.place.endswith(".py")
     other = None

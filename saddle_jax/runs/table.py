@@ -1,11 +1,11 @@
-"""All runs as one table: a record for each run and seed, a line for each logged step, means over seeds.
+"""Tables of runs: a record for each run and seed, a line for each logged step, and means over seeds.
 
-    runs = load_runs(["runs"])                  # of a folder, and of all below it
+    runs = load_runs(["runs"])             # in a folder and below it
     runs.frame()                           # a pandas.DataFrame: settings, state and results, a row per run
-    runs[0].metrics().frame()              # the same of one run's lines
+    runs[0].metrics().frame()              # one run's metrics, a row per line
     cells_by(runs, lambda run: run.config.method)["qgm"].summary
 
-Of a folder, config.json and result.json are read at once, and all else when it is asked for.
+config.json and result.json are read at once, all other files on demand.
 """
 
 import dataclasses
@@ -42,10 +42,10 @@ from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 
 
 class Records(list[dict[str, Any]]):
-    """Rows of a table, each with its columns by name."""
+    """Rows of a table, as dicts by column name."""
 
     def frame(self) -> Any:
-        """Returns them as a pandas.DataFrame; without pandas that is an ImportError."""
+        """Returns a pandas.DataFrame; an ImportError without pandas."""
         try:
             import pandas
         except ModuleNotFoundError as error:
@@ -55,19 +55,19 @@ class Records(list[dict[str, Any]]):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """One run, and what its folder holds.
+    """One run, read from its folder.
 
     Attributes:
-      name: the folder's, or its path where two have the same.
+      name: the folder's name, or its path if two have the same name.
       config: the settings.
-      about: what else config.json says: versions, devices, dataset, partition, ...
-      state: finished, diverged, interrupted (stopped in order), running, or unfinished (it was killed).
-      result: result.json; empty where the run has not ended.
-      measures: the metrics of its evaluations, the one that tables show first.
+      about: the rest of config.json: versions, devices, dataset, partition, ...
+      state: finished, diverged, interrupted (after a checkpoint), running, or unfinished (killed).
+      result: result.json; empty if the run has not ended.
+      measures: the evaluation metrics, the headline first.
       path: the folder.
-      number: of the run, in a folder that holds several.
-      family: the name that was given to it and to all runs of its folder; "" if none was.
-      read_lines: reads metrics.jsonl, all lines or some.
+      number: the index of the run in a folder of several.
+      family: the name that the caller gave to all runs of the folder; "" without one.
+      read_lines: reads metrics.jsonl, or a selection of its lines.
     """
 
     name: str
@@ -83,15 +83,15 @@ class Run:
 
     @property
     def headline(self) -> Measure:
-        """Returns the metric that tables show first."""
+        """The metric that tables show first."""
         return self.measures[0]
 
     def score(self) -> float | None:
-        """Returns the headline's number of a run that finished; None if it has none."""
+        """The headline metric of a run that finished; None if there is none."""
         return self.result.get(self.headline.key) if self.state == "finished" else None
 
     def value(self, name: str) -> float | None:
-        """Returns a number of result.json, or the last one of metrics.jsonl where only that has it."""
+        """Returns a number from result.json, or else the last one in metrics.jsonl."""
         found = self.result.get(name)
         if name not in self.result:
             lines = (of_trial(line, self.number or 0).get(name) for line in newest(self.path, name))
@@ -105,24 +105,24 @@ class Run:
 
     @property
     def lines(self) -> int:
-        """Returns how many lines metrics.jsonl has."""
+        """The number of lines in metrics.jsonl."""
         return self.read_lines().lines
 
     def fact(self, *path: str) -> Any:
-        """Returns what config.json says at a path beside the settings; None where it says nothing there."""
+        """Returns an entry of config.json beside the settings, by its path; None if there is none."""
         value: Any = self.about
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
     def record(self) -> dict[str, Any]:
-        """Returns the run as one row: its name, folder and state, its settings, its numbers at the end."""
+        """Returns the run as one row: name, folder, state, settings and final metrics."""
         numbers = {name: value for name, value in self.result.items() if not isinstance(value, list | dict)}
         place = {"run": self.name, "path": str(self.path), "state": self.state}
         return place | self.config.to_json() | {n: v for n, v in numbers.items() if n != "status"}
 
     def metrics(self) -> Records:
-        """Returns the lines of metrics.jsonl, of several runs this one's part, and what was spent by then."""
+        """Returns this run's part of metrics.jsonl, with the communication and passes spent so far."""
         return self._metrics
 
     @functools.cached_property
@@ -137,20 +137,20 @@ class Run:
         return [point[0] for point in points], [point[1] for point in points]
 
     def file(self, name: str) -> pathlib.Path:
-        """Returns where a measurement of this run stands: name.json or, of several runs, name-1.json."""
+        """Returns the path of a file of this run: name.json or, in a folder of several, name-1.json."""
         stem, dot, ending = name.partition(".")
         return self.path / (name if self.number is None else f"{stem}-{self.number}{dot}{ending}")
 
     @functools.cached_property
     def sharpness(self) -> dict[str, Any] | None:
-        """The Hessians of sharpness.json; None if none was measured."""
+        """The content of sharpness.json; None if nothing was measured."""
         content = read_sharpness(self.file("sharpness.json"))
         about = {name: str((content or {}).get(name)) for name in ("data", "images", "iterations")}
         return content and {**about, "stages": [{**s, "whose": str(s["whose"])} for s in content["stages"]]}
 
     @functools.cached_property
     def landscape(self) -> dict[str, list] | None:
-        """x [n], y [n] and loss [n, n], a row for each y; of a large one some of how many `points`."""
+        """x [n], y [n] and loss [n, n], one row per y; a large one is subsampled from `points`."""
         return _landscape(self.file("landscape.npz"))
 
     @functools.cached_property
@@ -161,7 +161,7 @@ class Run:
         return found and {name: "-" if value is None else str(value) for name, value in named.items()}
 
     def check(self) -> None:
-        """Reads all files at once; what is damaged is an error here, and nowhere later."""
+        """Reads all files, so that damaged ones raise an error now and not later."""
         class_counts(self)
         for part in (self.metrics(), self.sharpness, self.landscape, self.paper):
             del part
@@ -179,12 +179,12 @@ class Runs(list[Run]):
         return self.records().frame()
 
 
-_MOST_POINTS = 120  # of a landscape along one side, as many cells as a page draws
+_MOST_POINTS = 120  # of a landscape along one side, as many as a page draws
 
-# Lines of a kind that are read, twice as many at most, for drawings and pages.
+# Lines of a kind to read for plots and pages, at most twice as many.
 MOST_LINES = 4096
 
-# Reads the lines of a folder, all or some.
+# Reads the lines of a folder, or a selection.
 Reader = Callable[[pathlib.Path], Downsampled]
 
 
@@ -194,13 +194,13 @@ def load_runs(
     most: int | None = None,
     read: Reader | None = None,
 ) -> Runs:
-    """Reads the runs in folders and below them, one for each seed and swept number.
+    """Reads the runs in folders and below them, one for each seed and swept setting.
 
     Args:
-      folders: the folder of each run, or folders with runs below; where there is none is a RunError.
-      names: of the folders of runs, in place of their own.
-      most: how many lines of a kind to read, twice as many at most; None reads all of them.
-      read: reads the lines, in place of that.
+      folders: folders of runs, or folders with runs below; a RunError if there are none.
+      names: names for the runs' folders, instead of their own.
+      most: the number of lines of a kind to select, at most twice as many; None reads all lines.
+      read: a function that reads the lines, instead of `most`.
     """
     workdirs = workdirs_of(folders)
     read = read or (_whole if most is None else functools.partial(read_thinned, most=most))
@@ -217,7 +217,7 @@ def load_runs(
 
 
 def workdirs_of(folders: Iterable[str | pathlib.Path]) -> list[pathlib.Path]:
-    """Lists the folders of runs among these and below them; one that has none below stays, to be told."""
+    """Lists the run folders among these and below them; folders without runs are kept, to fail when read."""
     found: list[pathlib.Path] = []
     for folder in map(pathlib.Path, folders):
         is_run = (folder / "config.json").exists()
@@ -231,7 +231,7 @@ def _whole(workdir: pathlib.Path) -> Downsampled:
 
 
 def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
-    """Yields the runs of one folder, several if they were one program."""
+    """Yields the runs of one folder, several if it has several trials."""
     about = read_about(workdir)
     with reading(workdir / "config.json"):
         config = from_json(about["config"])
@@ -255,14 +255,14 @@ def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
 
 
 def _partition(about: dict[str, Any], number: int) -> dict[str, Any]:
-    """Returns the partition of one of several runs; the first one's where each has not its own."""
+    """Returns the partition of a trial; the first trial's if it has none of its own."""
     own = about["partitions"][number : number + 1]
     found: dict[str, Any] = own[0] if own and isinstance(own[0], dict) else about["partition"]
     return found
 
 
 def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list[dict[str, Any]]:
-    """Returns how each run of a folder ended: its own part of result.json and the shared one, or nothing."""
+    """Returns the results of each run in a folder, including the shared ones; empty if it has not ended."""
     if result is None or "trials" not in result:
         return [result or {}] * count
     if len(result["trials"]) != count:
@@ -272,13 +272,13 @@ def _ends(result: dict[str, Any] | None, count: int, path: pathlib.Path) -> list
 
 
 def consensus_stages(run: Run) -> list[dict[str, Any]]:
-    """Lists the stages at which the sharpness of a run's consensus model was measured, in their order."""
+    """Lists a run's sharpness measurements of the consensus model, by step."""
     stages = [stage for stage in (run.sharpness or {}).get("stages", []) if stage["whose"] == "consensus"]
     return sorted(stages, key=lambda stage: stage["step"])
 
 
 def class_counts(run: Run) -> np.ndarray | None:
-    """Returns how many samples of each class each agent holds, int [A, C]; None where it was not recorded."""
+    """Returns the number of samples of each agent and class, int [A, C]; None if it was not recorded."""
     counts = run.fact("partition", "class_counts")
     if counts is None:
         return None
@@ -294,7 +294,7 @@ def class_counts(run: Run) -> np.ndarray | None:
 
 
 def class_names(run: Run, classes: int) -> list[str]:
-    """Returns a name per class; the classes' numbers where the names were not recorded."""
+    """Returns the class names, or the class numbers if names were not recorded."""
     names = run.fact("dataset", "class_names")
     if isinstance(names, list) and len(names) >= classes:
         return [str(name) for name in names[:classes]]
@@ -302,10 +302,10 @@ def class_names(run: Run, classes: int) -> list[str]:
 
 
 def _metrics(lines: Sequence[Record], result: Mapping[str, Any], number: int, passes: Any) -> Records:
-    """Returns the lines, of several runs one's part, with how much had been sent and computed by then.
+    """Returns one run's part of the lines, with the bytes sent and backward passes so far.
 
-    Lines of older versions may not say what had been sent: each step costs the same, and the last count gives
-    all. So do the backward passes of a step, the mean over its agents and kinds.
+    Lines of earlier versions may lack the bytes sent: they are interpolated from the last count, since each
+    step costs the same. Backward passes follow from their number per step, a mean over agents and kinds.
     """
     records = Records(of_trial(record, number) for record in lines)
     ends = [*records, *([result] if result else [])]
@@ -323,7 +323,7 @@ def _metrics(lines: Sequence[Record], result: Mapping[str, Any], number: int, pa
 
 
 def _landscape(path: pathlib.Path) -> dict[str, list] | None:
-    """Reads what `saddle landscape` left in a run's folder; the page wants a row of losses for each y."""
+    """Reads landscape.npz of `saddle landscape`, transposed to one row of losses per y."""
     arrays = read_arrays(path, ("x", "y", "loss"))
     if arrays is None:
         return None
@@ -340,21 +340,21 @@ def _landscape(path: pathlib.Path) -> dict[str, list] | None:
     }
 
 
-# The runs below a folder and how far each has come.
+# The runs below a folder and their progress.
 
 
-_LETTERS = 200  # of a setting in a list of runs
+_LETTERS = 200  # of a setting's text in a list of runs
 
 
 class Listed(NamedTuple):
-    """One folder in a list of runs; what one that cannot be read does not say is None."""
+    """One folder in a list of runs; unknown fields of an unreadable one are None."""
 
-    run: str  # its folder, from where the list begins
+    run: str  # its folder, relative to the list's root
     state: str  # running, finished, diverged, interrupted, or unreadable
     step: int | None = None
-    metric: str | None = None  # what it is judged by, such as "accuracy"
-    value: float | None = None  # the newest; a share, not a percentage; None of a sweep
-    text: str = "-"  # the same as people read it
+    metric: str | None = None  # the headline metric, such as "accuracy"
+    value: float | None = None  # its newest value, as a fraction; None for a sweep
+    text: str = "-"  # the value as text
     method: str | None = None
     compressor: str | None = None
     seed: str | None = None  # or seeds, such as "0,1,2"
@@ -362,7 +362,7 @@ class Listed(NamedTuple):
 
 
 def runs_below(folder: pathlib.Path) -> list[Listed]:
-    """Reads every run below `folder`, in the order of their paths; one that cannot be read says why."""
+    """Lists every run below `folder`, sorted by path; an unreadable one has a reason."""
     found = []
     for workdir in folders_below(folder):
         label = str(workdir.relative_to(folder)) or "."
@@ -374,12 +374,12 @@ def runs_below(folder: pathlib.Path) -> list[Listed]:
 
 
 def listed(workdir: pathlib.Path, label: str) -> tuple[Listed, int]:
-    """Returns the row of one folder, and how many steps it takes, 0 where that is not recorded."""
+    """Returns the row of one folder, and its total number of steps, 0 if that is not recorded."""
     about = read_about(workdir)
     with reading(workdir / "config.json"):
         settings = check_each(about["config"])
     headline, steps = measures(about, label)[0], about.get("steps")
-    del about  # it may be large, as result.json may be
+    del about  # free the memory: result.json may be large, too
     result, key = read_result(workdir), headline.key
     step = next((record["step"] for record in newest(workdir)), 0)
     last: Mapping[str, Any] = result or {}
@@ -388,7 +388,7 @@ def listed(workdir: pathlib.Path, label: str) -> tuple[Listed, int]:
     score, text = last.get(key), "-"
     if score is not None:
         text = f"{headline.title} {headline.text(score)}"
-    if settings["sweep"]:  # numbers of different settings have no mean
+    if settings["sweep"]:  # a mean over different settings means nothing
         each = [end.get(key) for end in last["trials"]] if "trials" in last else last.get(f"{key}_by_trial")
         numbers = [value for value in each or () if isinstance(value, float)]
         spread = f"{headline.digits(min(numbers))} to {headline.text(max(numbers))}" if numbers else "-"
@@ -418,19 +418,19 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
     return rows
 
 
-# Runs that differ in the seed alone: one line, their mean, with a band of one standard deviation.
+# Groups of runs that differ only in the seed: one curve of their mean, with a band of one standard deviation.
 
 
 def settings_without(run: Run, *names: str) -> str:
-    """Returns a run's settings as text, without some and without those that cannot change a number."""
+    """Returns a run's settings as text, without `names` and those that cannot affect the results."""
     left_out = {"seed", *IRRELEVANT, *names}
     settings = {name: value for name, value in run.config.to_json().items() if name not in left_out}
-    # What settings do not tell of a run that is made of objects, its name and its fingerprint do.
+    # Runs made from Python objects differ in their name and in the fingerprint of their step.
     return json.dumps([run.family, str(run.fact("computes")), settings])
 
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
-    """Groups the runs that differ in the seed alone, in the order given."""
+    """Groups the runs that differ only in the seed, in their order."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(settings_without(run), []).append(run)
@@ -438,7 +438,7 @@ def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def distinct_seeds(runs: Sequence[Run]) -> list[list[Run]]:
-    """Groups the runs as above, but each by itself where a seed was run twice: those are no two samples."""
+    """Groups runs as `seeds_together`, but separates repeated seeds, which are not independent samples."""
     several = []
     for group in seeds_together(runs):
         is_once = len({run.config.seed for run in group}) == len(group)
@@ -447,14 +447,14 @@ def distinct_seeds(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def has(group: Sequence[Run], name: str) -> bool:
-    """Tells whether there is a line to draw: epochs at which all seeds logged a metric."""
+    """Returns whether there are epochs at which all seeds logged a metric."""
     return bool(common(group, name)[0])
 
 
 def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]]]:
     """Returns the epochs at which all seeds logged a metric, and its values [seeds, epochs, ...] there.
 
-    A seed that diverged has no part in the others' mean; `labels` says so.
+    Seeds that diverged are left out of the mean; `labels` says so.
     """
     whole = [run for run in group if run.state != "diverged"] or group
     curves = [dict(zip(*run.curve(name), strict=True)) for run in whole]
@@ -467,7 +467,8 @@ def over_seeds(
 ) -> tuple[list[float], np.ndarray, np.ndarray]:
     """Returns epochs, mean and standard deviation over seeds; layers are summed.
 
-    In place of epochs, `x` may name a metric that all lines have, such as "simulated_seconds": its mean.
+    Instead of epochs, `x` may name a metric that all lines have, such as "simulated_seconds", averaged over
+    seeds.
     """
     epochs, values = common(group, name)
     table = np.asarray(values, np.float64)
@@ -483,13 +484,13 @@ def over_seeds(
 
 
 def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Lists the names under which these have different values, or some of them none."""
+    """Lists the keys whose values differ or are missing in some of the mappings."""
     names, absent = dict.fromkeys(name for one in many for name in one), object()
     return [name for name in names if any(one.get(name, absent) != many[0].get(name, absent) for one in many)]
 
 
 def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
-    """Labels groups by method, by compressor if there is any, and by whatever else differs between them."""
+    """Labels groups by method, compressor if there is one, and the other settings that differ."""
     many = [group[0].config.to_json() for group in groups]
     compressed = any(one["compressor"] != "none" for one in many)
     always = ("method", "compressor") if compressed else ("method",)
@@ -508,7 +509,7 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
 
 
 def group_labels(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """Names groups on a page: a run by its own name, several seeds by what tells them from other groups."""
+    """Labels groups on a page: a single run by its name, others by how they differ from each other."""
     named = [
         group[0].name if len(group) == 1 else (group[0].family or text)
         for group, text in zip(groups, labels(groups), strict=True)
@@ -518,36 +519,36 @@ def group_labels(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What runs that differ in the seed alone have reached: a number for each seed that did not diverge."""
+    """Results of runs that differ only in the seed: one value for each seed that did not diverge."""
 
     values: tuple[float, ...]
     diverged: int = 0
     measure: Measure = CLASSIFICATION[0]
-    seeds: tuple[int, ...] = ()  # of the values, in their order; empty: not known
+    seeds: tuple[int, ...] = ()  # one for each value; empty: unknown
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """Returns the values as they are shown: shares in percent."""
+        """The values as displayed: fractions in percent."""
         return tuple(self.measure.factor * value for value in self.values)
 
     @property
     def summary(self) -> Summary:
-        """Returns mean, deviation and interval of the scores."""
+        """Summary statistics of the scores."""
         return summarise(self.scores).within(self.measure.bounds)
 
     @property
     def mean(self) -> float | None:
-        """Returns the mean score; None if there is none."""
+        """The mean score; None if there is none."""
         return self.summary.mean
 
     @property
     def by_seed(self) -> dict[int, float]:
-        """Returns the scores by seed; none if a seed has several."""
+        """The scores by seed; empty if a seed occurs twice."""
         once = len(set(self.seeds)) == len(self.values)
         return dict(zip(self.seeds, self.scores, strict=True)) if once and self.seeds else {}
 
     def of(self, seeds: Container[int]) -> "Cell":
-        """Returns the cell of these seeds alone."""
+        """Returns the cell restricted to these seeds."""
         once = len(set(self.seeds)) == len(self.values)
         kept = [pair for pair in zip(self.seeds, self.values, strict=True) if once and pair[0] in seeds]
         return dataclasses.replace(
@@ -555,7 +556,7 @@ class Cell:
         )
 
     def minus(self, other: "Cell") -> Summary:
-        """Returns the difference over the seeds of both; without any, that of the means, counted as 0."""
+        """Summarises differences over common seeds; without any, the difference of means, with 0 seeds."""
         found = paired(self.by_seed, other.by_seed)
         if not found.seeds and self.mean is not None and other.mean is not None:
             return Summary(0, self.mean - other.mean)
@@ -572,11 +573,11 @@ class Cell:
 
     @property
     def count(self) -> str:
-        """Writes how many seeds there are, and how many diverged."""
+        """Formats the numbers of seeds and of those that diverged."""
         return f"{len(self.values)}" + (f", {self.diverged} diverged" if self.diverged else "")
 
     def numbers(self, seeds: Sequence[int]) -> list[str]:
-        """Lists NUMBERS, then the score of each of these seeds, as a CSV has them; empty: none."""
+        """Returns a CSV row: NUMBERS, then the score of each of these seeds, empty if missing."""
         summary, by_seed = self.summary, self.by_seed
         found = [summary.seeds, *summary[1:], self.diverged, *(by_seed.get(seed) for seed in seeds)]
         return ["" if value is None else f"{value:.12g}" for value in found]
@@ -586,7 +587,7 @@ NUMBERS = ("n", "mean", "std", "low", "high", "diverged")
 
 
 def cell_of(runs: Iterable[Run], measure: Measure | None = None) -> Cell:
-    """Returns the cell of runs that differ in the seed only; by their headline, or by another number."""
+    """Returns the cell of runs that differ only in the seed, for their headline or another number."""
     runs = list(runs)
     measure = measure or (headline_of(runs) if runs else CLASSIFICATION[0])
     values = {run: run.value(measure.key) for run in runs if run.state == "finished"}
@@ -598,7 +599,7 @@ def cell_of(runs: Iterable[Run], measure: Measure | None = None) -> Cell:
 def cells_by(
     runs: Iterable[Run], key: Callable[[Run], Hashable], measure: Measure | None = None
 ) -> dict[Any, Cell]:
-    """Returns the cells of runs by what tells them apart, in the order given."""
+    """Groups runs by a key, in their order, and returns the cell of each group."""
     runs = list(runs)
     measure = measure or (headline_of(runs) if runs else None)
     groups: dict[Any, list[Run]] = {}
@@ -608,7 +609,7 @@ def cells_by(
 
 
 def headline_of(runs: Iterable[Run]) -> Measure:
-    """Returns the metric by which runs are compared; runs of different ones are a RunError."""
+    """Returns the headline metric that runs share; a RunError if they differ."""
     return same([run.measures for run in runs])
 
 
@@ -618,6 +619,6 @@ def seeds_of(cells: Iterable[Cell]) -> list[int]:
 
 
 def run_names(workdirs: Sequence[pathlib.Path]) -> list[str]:
-    """Names runs in tables and pictures: by their folders, or by whole paths if two are alike."""
+    """Names runs by their folders, or by their paths if two folders have the same name."""
     names = [workdir.resolve().name for workdir in workdirs]
     return names if len(set(names)) == len(names) else [str(workdir) for workdir in workdirs]

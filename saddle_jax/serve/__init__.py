@@ -1,1 +1,1 @@
-"""A local page over all runs of a folder, kept up to date while they are trained."""
+"""A local web page of all runs in a folder, updated during training."""

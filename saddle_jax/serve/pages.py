@@ -1,4 +1,4 @@
-"""What is served: the list of runs, the report of those that were ticked, and what is new in either."""
+"""The served pages: the list of runs, the report of selected runs, and updates of either."""
 
 import contextlib
 import dataclasses
@@ -19,23 +19,23 @@ from saddle_jax.runs.downsample import MOST_BYTES, Downsampled, Following
 from saddle_jax.runs.table import Run, load_runs
 from saddle_jax.serve.scan import Entry, Runs, version_of
 
-MOST_RUNS = 200  # in one page
-_FOLLOWED = 2 * MOST_RUNS  # files whose lines are remembered
-_LINES = MOST_BYTES  # bytes of all lines that are remembered
+MOST_RUNS = 200  # on one page
+_FOLLOWED = 2 * MOST_RUNS  # files whose lines are cached
+_LINES = MOST_BYTES  # bytes of all cached lines
 
 
 class Answer(NamedTuple):
-    """What a server sends: a status, a kind of content, and the content."""
+    """A response: status, content type, and content."""
 
     status: int
     kind: str
     text: str
-    version: str = ""  # of a content that is asked for again and again
+    version: str = ""  # the entity tag of content that is polled
     policy: str = "default-src 'none'"
 
 
 class Site:
-    """The pages of a folder of runs; it reads, and never writes."""
+    """The pages of a folder of runs, which is never written to."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._runs = Runs(folder)
@@ -43,7 +43,7 @@ class Site:
         self._followed: OrderedDict[tuple[pathlib.Path, int, int], Following] = OrderedDict()
 
     def page(self, keys: Sequence[str]) -> Answer:
-        """Returns the list, or the page of the runs with these keys."""
+        """Returns the page of the runs with these keys, or the list without keys."""
         made, _, version = self._made(keys)
         address = address_of(keys, "/updates")
         back = "" if not keys else '<a href="/">all runs</a>'
@@ -54,7 +54,7 @@ class Site:
         return Answer(200, "text/html", filled(made), policy=allowed)
 
     def updates(self, keys: Sequence[str], known: str) -> Answer:
-        """Returns what the list or the page shows by now, or 304 if that is what the browser knows."""
+        """Returns the current content of the list or page, or 304 if the browser has it."""
         version = version_of(self._chosen(keys))
         if known == _quoted(version):
             return Answer(304, "application/json", "", _quoted(version))
@@ -69,7 +69,7 @@ class Site:
         return Answer(200, "application/json", as_json(content), _quoted(version))
 
     def _made(self, keys: Sequence[str]) -> tuple[Page, list[Run], str]:
-        """Returns the parts of a page, its runs, and of which version it is or, if in doubt, was before."""
+        """Returns the parts of a page, its runs, and its version, which is never newer than the content."""
         entries = self._chosen(keys)
         version = version_of(entries)
         if not keys:
@@ -91,7 +91,7 @@ class Site:
         return made._replace(header={**made.header, "notes": notes}), runs, version
 
     def _chosen(self, keys: Sequence[str]) -> list[Entry]:
-        """Returns the runs with these keys, of those that are there now; without keys all of them.
+        """Returns the current runs with these keys; all of them without keys.
 
         Raises:
           KeyError: there is no run with such a key.
@@ -101,10 +101,10 @@ class Site:
         return [found[key] for key in dict.fromkeys(keys)] if keys else entries
 
     def _read(self, entries: Sequence[Entry]) -> tuple[list[Run], dict[str, str]]:
-        """Returns the runs, by their names in the list; and why the others cannot be read."""
+        """Returns the runs, named as in the list, and the reasons why others cannot be read."""
         most, most_bytes = most_lines(len(entries)), _LINES >> (len(entries) - 1).bit_length()
         runs, refusals = [], {}
-        room = LARGEST  # of the files of one run, or of those of all runs
+        room = LARGEST  # bytes of JSON for all runs together
         for entry in entries:
             try:
                 self._runs.check(entry.workdir)
@@ -116,7 +116,7 @@ class Site:
                 )
                 for run in found:
                     run.check()
-                    topology_of(run)  # refuses what is no graph
+                    topology_of(run)  # raises an error for an invalid graph
             except RunError as error:
                 refusals[entry.row.run] = printable(str(error))
                 continue
@@ -126,7 +126,7 @@ class Site:
         return runs, refusals
 
     def _lines(self, workdir: pathlib.Path, most: int, most_bytes: int) -> Downsampled:
-        """Reads what is new in a run's lines; of the lines that it knows it forgets the oldest."""
+        """Reads the new lines of a run, and evicts the least recently used files from the cache."""
         asked = workdir, most, most_bytes
         following = self._followed.pop(asked, None) or Following(workdir, most, most_bytes)
         self._followed[asked] = following
@@ -142,10 +142,10 @@ def _quoted(version: str) -> str:
     return f'"{version}"'
 
 
-# The list of runs as a page: a table that can be read, sorted, filtered and ticked.
+# The page with the list of runs: a table to sort, filter and select from.
 
 
-# Heading, whether it is a number, whether narrow windows do without it.
+# Heading, whether it is a number, whether narrow windows hide it.
 _COLUMNS = (
     ("run", False, False),
     ("state", False, False),
@@ -166,7 +166,7 @@ def address_of(keys: Sequence[str], path: str = "/runs") -> str:
 
 
 def list_page(folder: str, entries: Sequence[Entry]) -> Page:
-    """Returns the parts of the page that lists these runs of a folder."""
+    """Makes the parts of the page that lists these runs."""
     counts = Counter(entry.row.state for entry in entries)
     said = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     several = "1 run" if len(entries) == 1 else f"{len(entries):,} runs"
@@ -233,7 +233,7 @@ def _row(entry: Entry) -> str:
 
 
 def _day(seconds: float) -> str:
-    """Returns when something was, by the clock of this machine; nothing of times that no clock shows."""
+    """Formats a time in this machine's time zone; empty for invalid times."""
     with contextlib.suppress(OverflowError, ValueError, OSError):
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
     return ""

@@ -1,7 +1,7 @@
-"""The runs below a folder and how far each has come; what has not changed on disk is not read again.
+"""The runs below a folder and their progress; files that have not changed are not read again.
 
-A folder may be somebody else's: links that lead out of it are not followed, and a run that cannot be read
-says why and spoils no other.
+A folder may come from another person: links that lead out of it are not followed, and a run that cannot be
+read is listed with the reason, without affecting the others.
 """
 
 import contextlib
@@ -19,30 +19,30 @@ from saddle_jax.runs.metrics import sampled
 from saddle_jax.runs.run_folder import folders_below, is_locked
 from saddle_jax.runs.table import Listed, listed
 
-# All that is read of a run's folder; where it holds several runs, some files have a number.
+# All files that are read in a run's folder; in a folder of several runs some have a number.
 FILES = ("config.json", "metrics.jsonl", "result.json", "sharpness.json", "landscape.npz", "paper.json")
 _NUMBERED = re.compile(r"(sharpness-\d+\.json|landscape-\d+\.npz)")
-_POINTS = 24  # of a small line
-_PATIENCE = 1.0  # seconds that one question waits for another
+_POINTS = 24  # of a sparkline
+_PATIENCE = 1.0  # seconds that a request waits for another one
 
-# By file: when it changed, its size and its number; None where there is none. And whether somebody trains.
+# For each file the time of change, size and inode, or None; and whether the run is being trained.
 Signature = tuple[Any, ...]
 
 
 class Entry(NamedTuple):
-    """What the list says of one folder."""
+    """One folder in the list."""
 
-    key: str  # by which the page asks for it: it says nothing of the path
+    key: str  # identifies it in URLs, without revealing the path
     workdir: pathlib.Path
     row: Listed
-    steps: int = 0  # it takes; 0 where that is not recorded
+    steps: int = 0  # total number; 0 if that is not recorded
     losses: tuple[float, ...] = ()
     changed: float = 0.0  # when its files changed last, in seconds since 1970
-    signature: Signature = ()  # of the files that this was read from
+    signature: Signature = ()  # of the files when they were read
 
 
 class Runs:
-    """The runs below a folder, looked up again whenever somebody asks."""
+    """The runs below a folder, scanned again at every request."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder.resolve()
@@ -51,9 +51,9 @@ class Runs:
         self.reading = threading.RLock()  # one folder is read at a time: each may need a lot of memory
 
     def entries(self) -> list[Entry]:
-        """Lists the runs, in the order of their paths; only those that changed are read.
+        """Lists the runs sorted by path, reading only those that changed.
 
-        While somebody else's question takes long, as many as that one has read by now.
+        While another request is still scanning, this returns the runs that it has read so far.
         """
         if not self._lock.acquire(timeout=_PATIENCE):
             return sorted(self._known.values(), key=lambda entry: entry.workdir)
@@ -71,11 +71,11 @@ class Runs:
             self._lock.release()
 
     def signature(self, workdir: pathlib.Path) -> Signature:
-        """Returns what tells whether a run's files are still those that were read."""
+        """Returns a value that changes when a run's files change."""
         return (*(_mark(workdir / name) for name in _files_of(workdir)), is_locked(workdir))
 
     def check(self, workdir: pathlib.Path) -> None:
-        """Checks that all that is read of a run lies in the folder that is served.
+        """Checks that all files of a run lie in the served folder.
 
         Raises:
           DamagedError: a file is a link that leads out of it.
@@ -86,7 +86,7 @@ class Runs:
                 raise DamagedError(f"{name} is a link that leads out of the folder: it is not read")
 
     def size(self, workdir: pathlib.Path) -> int:
-        """Returns how many bytes the JSON of a run has, apart from its lines."""
+        """Returns the size of a run's JSON files in bytes, without metrics.jsonl."""
         marks = [_mark(workdir / name) for name in _files_of(workdir) if name.endswith(".json")]
         return sum(mark[1] for mark in marks if mark)
 
@@ -109,7 +109,7 @@ class Runs:
 
 
 def _files_of(workdir: pathlib.Path) -> list[str]:
-    """Lists the names of the files that are read of a run's folder, whether they are there or not."""
+    """Lists the names of the files to read in a run's folder, whether they exist or not."""
     numbered: list[str] = []
     with contextlib.suppress(OSError), os.scandir(workdir) as found:
         numbered = sorted(entry.name for entry in found if _NUMBERED.fullmatch(entry.name))
@@ -117,7 +117,7 @@ def _files_of(workdir: pathlib.Path) -> list[str]:
 
 
 def _mark(path: pathlib.Path) -> tuple[int, int, int] | None:
-    """Returns when a file changed, its size and its number; None where there is no such file."""
+    """Returns a file's time of change, size and inode; None if there is no such file."""
     try:
         found = os.lstat(path)
         if stat.S_ISLNK(found.st_mode):
@@ -128,6 +128,6 @@ def _mark(path: pathlib.Path) -> tuple[int, int, int] | None:
 
 
 def version_of(entries: Sequence[Entry]) -> str:
-    """Returns a text that is another one as soon as one of these runs has changed, come or gone."""
+    """Returns a text that changes when one of these runs changes, appears or disappears."""
     listed = [(entry.key, entry.signature) for entry in entries]
     return hashlib.sha256(repr(listed).encode()).hexdigest()[:24]

@@ -1,8 +1,8 @@
-"""A small server for one machine: it answers GET and HEAD, reads and never writes, and trusts no other site.
+"""A small local web server: it answers GET and HEAD, never writes, and refuses requests from other sites.
 
-A page of another site that is open in the same browser can send requests here, and by a name whose address it
-changes (DNS rebinding) could even read the answers. So the Host of a request must be one of this server's own
-names, and an Origin, if there is one, must be this server's.
+A page of another site in the same browser can send requests here, and with DNS rebinding could even read the
+answers. So the Host of a request must be one of this server's names, and an Origin, if there is one, must be
+this server.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from urllib.parse import parse_qs, urlsplit
 from saddle_jax.serve.pages import MOST_RUNS, Answer, Site
 from saddle_jax.version import __version__
 
-_MOST_CONNECTIONS = 256  # at once; each has a thread and a file
+_MOST_CONNECTIONS = 256  # simultaneous connections; each has a thread and a file descriptor
 _PAUSE = 0.1  # seconds
-_SILENCE = 3.0  # seconds without a request, after which a connection may have to make room
+_SILENCE = 3.0  # seconds without a request, after which a connection may be closed
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
@@ -36,7 +36,7 @@ _ALWAYS = {
 
 
 def names_of(host: str) -> frozenset[str]:
-    """Returns the names by which a browser may ask for a server on this host; "*" stands for any address."""
+    """Returns the allowed Host names for a server on this host; "*" stands for any IP address."""
     own = {host.lower().strip("[]")}
     if is_everywhere(host):
         with contextlib.suppress(OSError):
@@ -45,12 +45,12 @@ def names_of(host: str) -> frozenset[str]:
 
 
 def is_everywhere(host: str) -> bool:
-    """Tells whether a host stands for all addresses of this machine."""
+    """Returns whether a host stands for all addresses of this machine."""
     return host.strip("[]") in ("", "0.0.0.0", "::")
 
 
 def refusal(headers: Message, names: frozenset[str]) -> str:
-    """Says why a request with these headers is not answered; an empty text if it is."""
+    """Returns why a request with these headers is refused; an empty text if it is not."""
     hosts = headers.get_all("Host") or []
     if len(hosts) != 1 or not _is_own(hosts[0], names):
         return "this server does not answer for that host"
@@ -76,26 +76,26 @@ def _is_own(host: str, names: frozenset[str]) -> bool:
     if "*" not in names:
         return False
     with contextlib.suppress(ValueError):
-        return bool(ipaddress.ip_address(name))  # no name, so nobody can have redirected it
+        return bool(ipaddress.ip_address(name))  # an IP address cannot be rebound
     return False
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request after the other of a connection."""
+    """Answers the requests of a connection one after another."""
 
     protocol_version = "HTTP/1.1"
     server_version = f"saddle_jax/{__version__}"
     sys_version = ""
-    timeout = 30.0  # seconds that a browser may leave us waiting
+    timeout = 30.0  # seconds to wait for a browser
     server: "Server"
 
     def handle_one_request(self) -> None:
-        """Waits for a request, and answers it."""
+        """Waits for a request and answers it."""
         self.server.waiting[self.connection] = time.monotonic()
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """Answers with a page, or with what is new; a bug is told here and, with its traceback, there."""
+        """Answers with a page or an update; a bug is a status 500, and its traceback is printed here."""
         self.server.waiting.pop(self.connection, None)
         try:
             answer = self._answer()
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             if parts.path == "/updates":
                 return site.updates(keys, self.headers.get("If-None-Match", ""))
             if parts.path == "/runs" or (parts.path == "/" and not keys):
-                return site.page(keys)  # without keys, as a form without ticks sends it, the list
+                return site.page(keys)  # without keys, from a form without a selection, the list
         except KeyError:
             return _plain(404, "there is no such run")
         return _plain(404, "there is no such page")
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers what is no request of ours, with the same headers as any other."""
+        """Answers an invalid request, with the usual headers."""
         self.close_connection = True
         if not getattr(self, "command", None):
             self.command = ""
@@ -158,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_plain(code, "the request cannot be read"))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Prints nothing: whoever started the server wants to see the page."""
+        """Prints nothing, to keep the terminal free of requests."""
 
 
 def _connections() -> int:
-    """Returns how many connections there may be: half of the files that may be open are left for reading."""
+    """Returns the maximal number of connections, which leaves half of the file descriptors for reading."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -176,9 +176,9 @@ def _plain(status: int, text: str) -> Answer:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a folder on a host and a port; port 0 takes any that is free.
+    """Serves a folder on a host and a port; port 0 takes any free one.
 
-    Connections that it has no room for wait, in the system's queue, until others are closed.
+    Connections beyond the limit wait in the system's queue until others are closed.
     """
 
     daemon_threads = True
@@ -186,21 +186,21 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, site: Site, host: str, port: int) -> None:
         self.site, self.names = site, names_of(host)
-        self.waiting: dict[socket.socket, float] = {}  # connections without a whole request, and since when
+        self.waiting: dict[socket.socket, float] = {}  # those without a complete request, since when
         self._room = threading.BoundedSemaphore(_connections())
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host.strip("[]"), port), _Handler)
 
     def server_bind(self) -> None:
-        """Takes the port, without asking anybody for this machine's name as the base class would."""
+        """Binds the port without a DNS query for this machine's name, as the base class would make."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Takes a connection when there is room for one; if the system has none, it waits before the next."""
+        """Accepts a connection if the limit allows; pauses if the system has no resources for it."""
         if not self._room.acquire(timeout=_PAUSE):
             self._part_with_the_silent()
-            raise BlockingIOError("all connections are in use")  # serve_forever asks again
+            raise BlockingIOError("all connections are in use")  # serve_forever tries again
         try:
             return super().get_request()
         except OSError as error:
@@ -210,7 +210,7 @@ class Server(ThreadingHTTPServer):
             raise
 
     def _part_with_the_silent(self) -> None:
-        """Lets go of connections on which nobody has asked for a while, as others wait for their places."""
+        """Closes idle connections when others are waiting."""
         latest = time.monotonic() - _SILENCE
         for request, since in list(self.waiting.items()):
             if since < latest:
@@ -218,7 +218,7 @@ class Server(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        """Closes a connection, and makes room for another one."""
+        """Closes a connection and frees its place."""
         self.waiting.pop(request, None)
         try:
             super().shutdown_request(request)
@@ -226,6 +226,6 @@ class Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Lets go of browsers that have gone; anything else is a bug, and told."""
+        """Ignores closed connections; any other error is a bug and is printed."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)

@@ -1,4 +1,4 @@
-"""What is learned: losses, metrics and, where it is known, the optimum."""
+"""Objectives: losses, metrics and, if it is known, the optimum."""
 
 from saddle_jax.base.registry import Registry
 

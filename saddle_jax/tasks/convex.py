@@ -1,6 +1,6 @@
-"""Convex tasks: the loss of ridge or logistic regression, and how far a model is from the known optimum.
+"""Ridge and logistic regression, with metrics that measure the distance to the known optimum.
 
-The metrics are of the model alone, in float64: no sample is held out, because nothing is to be predicted.
+The metrics depend on the model alone, in float64: there is no test set, because the task is optimisation.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ _METRICS = (
 
 
 def ridge(model: Functions) -> Objective:
-    """Makes the objective of ridge regression: half the squared error, and the samples' own penalty."""
+    """Makes the objective of ridge regression: half the squared error plus the dataset's penalty."""
     return _objective("ridge", model)
 
 
 def logistic(model: Functions) -> Objective:
-    """Makes the objective of logistic regression with targets +1 and -1, and the samples' own penalty."""
+    """Makes the objective of logistic regression with targets +1 and -1 plus the dataset's penalty."""
     return _objective("logistic", model)
 
 
@@ -76,7 +76,7 @@ def _zeros(shape: Any) -> Array:
 
 
 def _losses(kind: Kind, context: TaskContext) -> list[convex.Loss]:
-    """Returns the agents' own losses in a run, weight decay included."""
+    """Returns the agents' losses, weight decay included."""
     train = context.dataset.train
     samples = Samples(
         kind, train["inputs"], train["targets"], context.partition.labels, float(train["penalty"][0])
@@ -85,7 +85,7 @@ def _losses(kind: Kind, context: TaskContext) -> list[convex.Loss]:
 
 
 def _distances(kind: Kind, context: TaskContext) -> Any:
-    """Returns the function that tells how far one model is from the optimum of a run."""
+    """Returns a function that measures the distance of one model to the optimum."""
     losses = _losses(kind, context)
     whole, optimum = convex.whole_loss(losses), convex.solve(losses)
 

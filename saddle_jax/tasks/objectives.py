@@ -1,7 +1,7 @@
-"""What is learned, and how well: the loss of one agent, and the metrics of a model on a whole test set.
+"""Objectives: the loss of one agent, and the metrics of one model on the test set.
 
-Nothing here knows of agents. An objective is made for a model, see `saddle_jax.models.functions`: by its name
-in OBJECTIVES, or of a loss of your own by `own_loss`.
+Nothing here depends on the other agents. An objective is made for a model, see `saddle_jax.models.functions`:
+by its name in OBJECTIVES, or from your own loss by `own_loss`.
 """
 
 import dataclasses
@@ -27,20 +27,20 @@ from saddle_jax.models.precision import products
 from saddle_jax.tasks import OBJECTIVES
 
 Better = Literal["higher", "lower"]
-_BATCH = 500  # test samples in one compiled call
+_BATCH = 500  # test samples per compiled call
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """A number that tells how good a model is.
+    """An evaluation metric of a model.
 
     Attributes:
-      name: in metrics.jsonl and result.json it is test_NAME.
+      name: recorded as test_NAME in metrics.jsonl and result.json.
       better: "higher" or "lower".
-      function: (params, batch) -> the mean over a batch, or each sample's number [B], for a metric of your
-        own; None for one that the objective computes itself.
-      title: what tables and pictures call it; the default is its name.
-      percent: whether it is a share, which is shown in percent.
+      function: (params, batch) -> the mean over a batch, or the value of each sample [B], for a metric of
+        your own; None for one that the objective computes itself.
+      title: its name in tables and pictures; the default is `name`.
+      percent: whether it is a fraction, which is shown in percent.
 
     >>> worst = lambda params, batch: jnp.max(jnp.abs(params["w"] - batch))
     >>> sj.Metric("worst", "lower", worst).name
@@ -59,13 +59,13 @@ class Metric:
         checks.choice(f"better of metric {self.name}", self.better, ("higher", "lower"))
 
     def record(self) -> dict[str, Any]:
-        """Returns what config.json says of the metric."""
+        """Returns the entry of the metric in config.json."""
         title = self.title or self.name.replace("_", " ")
         return {"name": self.name, "better": self.better, "title": title, "percent": self.percent}
 
 
 class TaskContext(NamedTuple):
-    """What the metrics of a model alone may depend on: one run's data, and what it adds to the loss."""
+    """The data and weight decay of a run, on which metrics of a model alone may depend."""
 
     dataset: Dataset
     partition: Partition
@@ -74,22 +74,22 @@ class TaskContext(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Objective:
-    """A loss to train with and metrics to compare by.
+    """A training loss and evaluation metrics.
 
     Attributes:
       name: such as "classification".
-      metrics: the metrics of an evaluation, the one that tables show first; one of them is "loss".
+      metrics: the evaluation metrics, the headline first; one of them is "loss".
       loss: (params, batch) -> (scalar, aux) of one agent. A batch is a tree of samples [B, ...], with "mask"
-        [B] if the objective is `masked`: the loss is the mean over the samples whose mask is one. The numbers
+        [B] if the objective is `masked`: the loss is the mean over the samples whose mask is one. The values
         in aux are logged as train_NAME.
-      score: (params, batch) -> means over a batch, by name; a batch has no mask.
-      finish: turns the means over the test set into the metrics, such as a perplexity.
-      of_model: context -> (params -> numbers by name): metrics that need no samples, such as the distance to
-        a known optimum. None: there are none.
-      facts: context -> numbers about the task, for the heading and config.json, such as known constants.
-      masked: whether the loss reads the mask. If it does not, batches are whole: what is left of an epoch
-        after the last whole batch is not seen in it.
-      check: (what the model gives for inputs [1, ...], dataset) -> None, or an ArgumentError if it cannot be.
+      score: (params, batch) -> means over a batch, by name; this batch has no mask.
+      finish: converts the means over the test set to the metrics, such as a perplexity.
+      of_model: context -> (params -> metrics by name): metrics that need no samples, such as the distance to
+        a known optimum; None if there are none.
+      facts: context -> constants of the task by name, for the run's heading and config.json.
+      masked: whether the loss uses the mask. If not, an epoch ends with the last full batch, and the
+        remaining samples are skipped.
+      check: (outputs for inputs [1, ...], dataset) -> None; raises an ArgumentError if they do not fit.
 
     >>> sj.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
     'regression'
@@ -111,26 +111,26 @@ class Objective:
         return self.metrics[0]
 
     def record(self) -> dict[str, Any]:
-        """Returns what config.json says of the objective."""
+        """Returns the entry of the objective in config.json."""
         return {"name": self.name, "metrics": [metric.record() for metric in self.metrics]}
 
 
 def masked_mean(values: Array, batch: Batch) -> Array:
-    """Returns the mean of numbers [B] over the samples whose mask is one."""
+    """Returns the mean of values [B] over the samples whose mask is one."""
     return jnp.sum(values * batch["mask"]) / jnp.maximum(jnp.sum(batch["mask"]), 1)
 
 
 def evaluate(
     objective: Objective, params: Params, samples: Tree, recipe: Recipe | None, mesh: Mesh | None = None
 ) -> dict[str, float]:
-    """Evaluates one model on samples [n, ...] as they are stored; every sample counts exactly once.
+    """Evaluates one model on samples [n, ...]; every sample counts exactly once.
 
     Args:
-      objective: what is learned.
-      params: one model's.
+      objective: the objective, whose metrics are returned.
+      params: of one model.
       samples: as the dataset stores them.
-      recipe: how they become what the model sees.
-      mesh: devices that share the samples, if the objective scores each sample by itself; None is one device.
+      recipe: their preprocessing.
+      mesh: devices to split batches over, if the objective scores samples independently; None: one device.
     """
     count = int(jax.tree.leaves(samples)[0].shape[0])
     score = _score(objective, recipe, mesh, params, jax.tree.map(lambda leaf: leaf[:1], samples))
@@ -146,7 +146,7 @@ def evaluate(
 def _score(
     objective: Objective, recipe: Recipe | None, mesh: Mesh | None, params: Params, one: Batch
 ) -> Callable[[Batch], Mapping[str, Any]]:
-    """Returns the function that scores a batch: on one device, or on several a part of the samples each."""
+    """Returns a function that scores a batch on one device, or split over several."""
     if mesh is None or not _scores_each(objective, recipe, params, one):
         return lambda batch: jax.device_get(scored(objective, recipe, params, batch))
     everywhere = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
@@ -154,7 +154,7 @@ def _score(
 
     def score(batch: Batch) -> Mapping[str, Any]:
         size = int(jax.tree.leaves(batch)[0].shape[0])
-        filled = np.arange(-(-size // mesh.size) * mesh.size) % size  # repeats some, which are cut off again
+        filled = np.arange(-(-size // mesh.size) * mesh.size) % size  # repeats samples as padding
         parts = jax.device_put(jax.tree.map(lambda leaf: leaf[filled], batch), by_samples)
         scored = jax.device_get(in_turn(_scored_in_parts, objective, recipe, mesh, everywhere, parts))
         return {name: value[:size] for name, value in scored.items()}
@@ -163,7 +163,7 @@ def _score(
 
 
 def _scores_each(objective: Objective, recipe: Recipe | None, params: Params, one: Batch) -> bool:
-    """Tells whether a batch's scores are numbers of its samples [B], which do not depend on the others."""
+    """Returns whether the objective scores samples independently, as arrays [B]."""
     two = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape[1:]), leaf.dtype), one)
     scores = jax.eval_shape(functools.partial(scored, objective, recipe), params, two)
     return all(score.shape == (2,) for score in scores.values())
@@ -171,7 +171,7 @@ def _scores_each(objective: Objective, recipe: Recipe | None, params: Params, on
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def scored(objective: Objective, recipe: Recipe | None, params: Params, batch: Batch) -> dict[str, Any]:
-    """Returns the scores of a batch [B, ...] as it is stored: means, or numbers of its samples [B]."""
+    """Returns the scores of a stored batch [B, ...]: means, or the values of its samples [B]."""
     seen = prepared(recipe, batch)
     with products():
         own = {m.name: m.function(params, seen) for m in objective.metrics if m.function is not None}
@@ -190,20 +190,20 @@ def _scored_in_parts(
     return parts
 
 
-# ---- a loss of your own ----
+# ---- your own loss ----
 
 
 def own_loss(
     loss: Callable[[Params, Batch], Any], metrics: Sequence[Metric] = (), name: str | None = None
 ) -> Objective:
-    """Makes an objective of (params, batch) -> loss, or -> (loss, aux), of one agent.
+    """Makes an objective from the loss of one agent, (params, batch) -> loss or (loss, aux).
 
     Args:
-      loss: the mean over a batch of samples [B, ...]; there is no mask, batches are whole. Numbers in aux, a
-        dict, are logged as train_NAME, and measured on the test set too.
-      metrics: the metrics of an evaluation, the one that tables show first; one without a function is a
-        number of aux. "loss" is added where it is not named.
-      name: what the objective is called; the default is the loss's own name.
+      loss: the mean over a batch of samples [B, ...]; batches are full, without a mask. If aux is a dict, its
+        values are logged as train_NAME, and are metrics of the test set, too.
+      metrics: the evaluation metrics, the headline first; a metric without a function is a value of aux.
+        "loss" is added if it is not named.
+      name: the objective's name; the default is that of the loss function.
 
     >>> objective = sj.own_loss(lambda params, batch: jnp.mean((params["w"] - batch) ** 2), name="mean")
     >>> objective.name, [metric.name for metric in objective.metrics]
@@ -240,7 +240,7 @@ def own_loss(
 
 
 def is_loss(thing: Any) -> bool:
-    """Tells whether a function is a loss of (params, batch); one of `apply` alone makes such a loss."""
+    """Returns whether a function is a loss (params, batch) rather than a factory that takes `apply`."""
     parameters = parameters_of(thing).values()
     needed = [each for each in parameters if each.default is each.empty and each.kind != each.KEYWORD_ONLY]
     return len(needed) == 2
@@ -250,18 +250,18 @@ def _is_named(aux: Any) -> bool:
     return isinstance(aux, Mapping) and all(isinstance(key, str) for key in aux)
 
 
-# ---- objectives by name, and whatever settings or a script mean by one ----
+# ---- objectives from names, losses and factories ----
 
 
 @functools.lru_cache(maxsize=64)
 def make(name: str, model: Functions) -> Objective:
-    """Makes a named objective for a model; the same one again for equal models, which compile once."""
+    """Makes a named objective for a model, cached so that equal models share compiled programs."""
     made: Objective = OBJECTIVES.make(name, model=model)
     return made
 
 
 def make_objective(text: str, model: Functions) -> Objective:
-    """Makes the objective that a text names: one of ours, or a user's own loss or function that makes one."""
+    """Makes the objective that a text names: a registered one, or a user's loss or factory."""
     spec = OBJECTIVES.parse(text)
     if not spec.is_code:
         return make(text, model)
@@ -275,14 +275,14 @@ def make_objective(text: str, model: Functions) -> Objective:
 def objective_of(
     thing: Any, model: Functions, metrics: Sequence[Metric] = (), name: str | None = None
 ) -> Objective:
-    """Returns what a user means by a loss as an objective for a model.
+    """Converts a user's objective or loss to an Objective for a model.
 
     Args:
-      thing: the name of an objective; an Objective; a loss (params, batch); or a function that makes a loss
-        or an Objective of the model's `apply`.
-      model: what learns.
-      metrics: metrics that go before the objective's own.
-      name: what a loss is called; the default is its own name.
+      thing: the name of an objective; an Objective; a loss (params, batch); or a function that takes the
+        model's `apply` and returns a loss or an Objective.
+      model: the model to train.
+      metrics: metrics to put before the objective's own.
+      name: the name for a loss; the default is that of the function.
     """
     if callable(thing) and not isinstance(thing, Objective) and not is_loss(thing):
         thing = thing(model.apply)

@@ -1,4 +1,4 @@
-"""The tasks of labelled samples: classification, regression, and language modelling."""
+"""Supervised tasks: classification, regression and language modelling."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ LOSS = Metric("loss", "lower")
 
 
 def classification(model: Functions) -> Objective:
-    """Makes the objective of a model that gives logits [B, C] for inputs with classes as targets [B]."""
+    """Makes the objective of a classifier: logits [B, C] for targets [B]."""
 
     def score(params: Params, batch: Batch) -> dict[str, Array]:
         losses, hits = losses_and_hits(model.apply(params, batch["inputs"]), batch["targets"])
@@ -27,11 +27,11 @@ def classification(model: Functions) -> Objective:
 
 
 def cross_entropy(model: Any) -> LossFn:
-    """Returns the loss function of one agent for any model that `models.functions` takes.
+    """Returns the cross-entropy of one agent, a loss function of any model that `models.functions` takes.
 
-    A batch has "inputs" [B, ...], "targets" [B] and "mask" [B]. The loss is the mean over the entries whose
-    mask is one; so is "accuracy", which it returns as well. Targets of texts are [B, T], and the mean is over
-    their places too.
+    A batch has "inputs" [B, ...], "targets" [B] and "mask" [B]. The loss and the auxiliary "accuracy" are
+    means over the entries whose mask is one. For texts the targets are [B, T], and the means are over
+    positions, too.
     """
     apply = functions(model).apply
 
@@ -43,7 +43,7 @@ def cross_entropy(model: Any) -> LossFn:
 
 
 def losses_and_hits(logits: Array, targets: Array) -> tuple[Array, Array]:
-    """Returns each sample's cross-entropy [B], and the share [B] of its targets that are the likeliest."""
+    """Returns each sample's cross-entropy [B] and accuracy [B]."""
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
     hits = jnp.argmax(logits, axis=-1) == targets
     places = tuple(range(1, targets.ndim))
@@ -51,7 +51,7 @@ def losses_and_hits(logits: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def check_logits(outputs: Any, dataset: Dataset) -> None:
-    """Checks that what a model gives for one sample has one number for each class."""
+    """Checks that a model has one output per class."""
     targets = dataset.train["targets"]
     shape, places = tuple(outputs.shape), tuple(targets.shape[1:])
     if shape[:-1] != (1, *places) or shape[-1] < dataset.num_outputs:
@@ -60,13 +60,13 @@ def check_logits(outputs: Any, dataset: Dataset) -> None:
         raise ArgumentError(f"model must give logits [B{letters}] for {dataset.name}, got [B{got}]")
 
 
-# ---- regression: the mean squared error, and its square root over a test set ----
+# ---- regression: the mean squared error, and its square root over the test set ----
 
 
 def regression(model: Functions) -> Objective:
-    """Makes the objective of a model that predicts targets [B, ...]; [B, 1] serves for [B] as well.
+    """Makes the objective of a regression model: predictions of targets [B, ...]; [B, 1] also fits [B].
 
-    The loss of a sample is the mean over its targets of (prediction - target)^2.
+    The loss of a sample is the mean of (prediction - target)^2 over its targets.
     """
 
     def errors(params: Params, batch: Batch) -> Array:
@@ -98,7 +98,7 @@ def _check_predictions(outputs: Any, dataset: Dataset) -> None:
 
 
 def language(model: Functions) -> Objective:
-    """Makes the objective of a model that gives logits [B, T, V] for tokens [B, T] with targets [B, T].
+    """Makes the objective of a language model: logits [B, T, V] for tokens [B, T] and targets [B, T].
 
     The loss is in nats per token, and the perplexity is exp of its mean over the test set.
     """

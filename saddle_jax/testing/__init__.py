@@ -1,12 +1,12 @@
-"""Invariants that hold for all things of a kind, to be tried on anything that is plugged in.
+"""Invariants of methods, graphs, models and so on, to test your own implementations.
 
     from saddle_jax import testing
 
     def test_my_method():
         testing.check_method(my_method)  # an AssertionError has a line for each invariant that fails
 
-The names stand in `__init__.pyi`. Each is imported when it is first asked for: whoever checks a method needs
-no network and no data.
+The names are in `__init__.pyi`, and each is imported on first use: checking a method needs no model and no
+data.
 """
 
 import lazy_loader

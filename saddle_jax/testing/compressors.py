@@ -1,4 +1,4 @@
-"""The invariants of compressors: what is decoded, how long it is, and where its random numbers come from."""
+"""The invariants of compressors: decoding, encoded length, contraction and randomness."""
 
 import functools
 import math
@@ -33,12 +33,12 @@ def check_compressor(
 
 
 def it_is_an_operator_with_an_encoding(made: Callable[[], Compressor]) -> str:
-    """Checks that the factory makes what can be compressed with, and counted."""
+    """Checks that the factory makes an operator with an encoding and a cost."""
     return str(made())
 
 
 def decoding_gives_the_compressed_tensor_and_its_length_is_booked(made: Callable[[], Compressor]) -> str:
-    """Checks encodings of tensors of several shapes and dtypes, drawn, of zeros, and of equal numbers."""
+    """Checks encodings of random, zero and constant tensors of several shapes and dtypes."""
     for dtype in (jnp.float32, jnp.float64, jnp.bfloat16):
         for shape in SHAPES:
             for x in (_drawn(shape), jnp.zeros(shape), jnp.full(shape, -2.0)):
@@ -47,7 +47,7 @@ def decoding_gives_the_compressed_tensor_and_its_length_is_booked(made: Callable
 
 
 def check_payload(operator: Compressor, x: Array, key: Key) -> None:
-    """Checks that an operator decodes what it encodes, keeps shape and dtype, and books the exact length."""
+    """Checks that decoding an encoding gives Q(x), in the same shape and dtype, and that bits are exact."""
     compressed, data, decoded = _through_bytes(operator, x, key)
     what = f"of a tensor {x.dtype}{list(x.shape)}"
     if (compressed.shape, compressed.dtype) != (x.shape, x.dtype):
@@ -72,7 +72,7 @@ def _through_bytes(operator: Compressor, x: Array, key: Key) -> tuple[Array, Arr
 
 
 def zeros_stay_zeros_and_derivatives_are_finite(made: Callable[[], Compressor]) -> str:
-    """Checks that nothing is divided by a norm of zero, one tensor at a time and many at once."""
+    """Checks that nothing is divided by a norm of zero, for single and for stacked tensors."""
     operator, key = made(), jax.random.key(0)
 
     @compiled
@@ -90,7 +90,7 @@ def zeros_stay_zeros_and_derivatives_are_finite(made: Callable[[], Compressor]) 
 
 
 def random_numbers_come_from_the_key_and_from_nothing_else(made: Callable[[], Compressor]) -> str:
-    """Checks that `stochastic` tells the truth, that keys decide, and that nothing is drawn without one."""
+    """Checks that `stochastic` is right, that results depend on the key, and that one is required."""
     operator, x, keys = made(), _drawn((40, 30)), [jax.random.key(seed) for seed in (1, 1, 2, 3, 4)]
     draws = draws_of(jax.make_jaxpr(operator.compress)(x, keys[0]), [False, True])
     if draws.constant:
@@ -112,7 +112,7 @@ def random_numbers_come_from_the_key_and_from_nothing_else(made: Callable[[], Co
 
 
 def agents_and_tensors_are_compressed_each_on_its_own(made: Callable[[], Compressor]) -> str:
-    """Checks that stacked tensors, of agents and of pairs, become what each one becomes alone."""
+    """Checks that stacked tensors, of agents and of pairs, give the same results as separate ones."""
     operator, key = made(), jax.random.key(5)
     for lead in ((4,), (4, 3)):
         scales = 10.0 ** jnp.arange(4).reshape(4, *[1] * (len(lead) + 1))
@@ -129,7 +129,7 @@ def agents_and_tensors_are_compressed_each_on_its_own(made: Callable[[], Compres
 
 
 def it_contracts_as_it_promises(made: Callable[[], Compressor]) -> str:
-    """Checks E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 on drawn tensors, where a zeta is promised."""
+    """Checks E||Q(x) - x||^2 <= (1 - zeta) ||x||^2 on random tensors, if the operator has a zeta."""
     promised = [check_contraction(made(), np.asarray(_drawn(shape))) for shape in ((), (7,), (4, 5))]
     if not any(promised):
         raise InapplicableError("it promises no contraction")
@@ -137,14 +137,14 @@ def it_contracts_as_it_promises(made: Callable[[], Compressor]) -> str:
 
 
 def check_contraction(operator: Compressor, x: np.ndarray) -> float | None:
-    """Checks the contraction that an operator promises on one tensor; returns zeta, None if there is none."""
+    """Checks the contraction of an operator on one tensor; returns zeta, or None if it has none."""
     zeta = operator.contraction(x.shape)
     if zeta is None or x.size == 0 or not x.any():
         return zeta
     if not 0 < zeta <= 1:
         raise InvariantError(f"contraction must be a zeta in (0, 1], got {zeta} for {list(x.shape)}")
     draws = _DRAWS if operator.stochastic else 1
-    x = x / np.abs(x).max()  # the errors are squared
+    x = x / np.abs(x).max()  # errors are squared and may overflow
     errors = _squared_errors(operator, x, jax.random.split(jax.random.key(0), draws))
     norm = np.sum(np.square(x, dtype=np.float64))
     noise = 5 * np.std(errors) / math.sqrt(draws) + 1e-5 * norm

@@ -1,4 +1,4 @@
-"""The invariants of datasets: trees of samples that fit together, and that agents can be dealt."""
+"""The invariants of datasets: consistent trees of samples that can be partitioned among agents."""
 
 import functools
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from saddle_jax.data.sources import dataset_of
 from saddle_jax.testing.invariants import InapplicableError, InvariantError, Result, results_of, verify
 
 _AGENTS = 5
-_CHUNK = 4096  # samples that are looked at together
+_CHUNK = 4096  # samples per check
 
 
 class DatasetTrial:
-    """A trial of the dataset that a function loads, or of one that is there already."""
+    """The dataset under test, or the function that loads it."""
 
     def __init__(self, source: Any, options: dict[str, Any]):
         self._source, self._options = source, options
 
     def load(self) -> Dataset:
-        """Loads the dataset anew, if a function loads it."""
+        """Loads the dataset again, if it comes from a function."""
         source = self._source
         name = str(getattr(source, "__name__", getattr(source, "name", "data")))
         loads = callable(source) and not isinstance(source, Dataset)
@@ -33,17 +33,17 @@ class DatasetTrial:
 
     @functools.cached_property
     def dataset(self) -> Dataset:
-        """The dataset that is on trial."""
+        """The dataset under test."""
         return self.load()
 
     @property
     def trees(self) -> tuple[tuple[str, Tree], ...]:
-        """The samples to train and to test with, by name."""
+        """The training and test samples, by name."""
         return ("train", self.dataset.train), ("test", self.dataset.test)
 
 
 def all_arrays_have_as_many_samples(trial: DatasetTrial) -> str:
-    """Checks that there are samples, and that the arrays of a tree have equally many."""
+    """Checks that there are samples, and that all arrays of a tree have the same length."""
     for name, tree in trial.trees:
         leaves = jax.tree.leaves_with_path(tree)
         if not leaves:
@@ -57,7 +57,7 @@ def all_arrays_have_as_many_samples(trial: DatasetTrial) -> str:
 
 
 def train_and_test_are_of_one_kind(trial: DatasetTrial) -> str:
-    """Checks that both have the same tree, shapes and dtypes, so that one model takes both."""
+    """Checks that training and test samples have the same tree, shapes and dtypes."""
     (_, train), (_, test) = trial.trees
     kind: Any = jax.tree.structure(train)
     other_kind: Any = jax.tree.structure(test)
@@ -71,7 +71,7 @@ def train_and_test_are_of_one_kind(trial: DatasetTrial) -> str:
 
 
 def every_number_is_finite(trial: DatasetTrial) -> str:
-    """Checks real numbers for NaN and infinity; samples that are streamed are looked at only in part."""
+    """Checks floats for NaN and infinity; of streamed samples only a part."""
     for name, tree in trial.trees:
         for path, leaf in jax.tree.leaves_with_path(tree):
             if not np.issubdtype(leaf.dtype, np.inexact):
@@ -87,7 +87,7 @@ def every_number_is_finite(trial: DatasetTrial) -> str:
 
 
 def classes_are_numbers_from_zero_on(trial: DatasetTrial) -> str:
-    """Checks that classes lie inside the names that there are for them, and that none is empty."""
+    """Checks that every label has a class name, and that no class is empty."""
     dataset = trial.dataset
     labels, names = dataset.labels, dataset.class_names
     if labels is None:
@@ -108,7 +108,7 @@ def classes_are_numbers_from_zero_on(trial: DatasetTrial) -> str:
 
 
 def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
-    """Checks that an array of sample numbers is an index, and that what a model sees is finite."""
+    """Checks that samples can be indexed by an array, and that preprocessed inputs are finite."""
     dataset = trial.dataset
     numbers = np.array([dataset.size - 1, 0, 0])
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[numbers]), dataset.train)
@@ -127,7 +127,7 @@ def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
 
 
 def agents_can_be_dealt_samples(trial: DatasetTrial) -> str:
-    """Checks that five agents get samples, by their classes if there are some."""
+    """Checks that samples can be partitioned among five agents, by class if there are classes."""
     dataset = trial.dataset
     if dataset.shares is not None:
         if not all(len(share) for share in dataset.shares):
@@ -141,7 +141,7 @@ def agents_can_be_dealt_samples(trial: DatasetTrial) -> str:
 
 
 def loaded_again_it_is_the_same(trial: DatasetTrial) -> str:
-    """Checks that a resumed run meets the same samples."""
+    """Checks that loading is deterministic, so that a resumed run has the same samples."""
     again = trial.load()
     for (name, tree), other in zip(trial.trees, (again.train, again.test), strict=True):
         for (path, one), two in zip(jax.tree.leaves_with_path(tree), jax.tree.leaves(other), strict=True):
@@ -171,8 +171,8 @@ INVARIANTS = (
 def check_dataset(
     dataset: Any, options: dict[str, Any] | None = None, *, tell: Callable[[str], None] | None = None
 ) -> list[Result]:
-    """Checks every invariant of a dataset, or of what a function of these options loads.
+    """Checks every invariant of a dataset, or of one loaded by a function with these options.
 
-    It may be anything that `data.others.dataset_of` takes: a Dataset, or samples to train and to test with.
+    It may be anything that `data.sources.dataset_of` accepts: a Dataset, or training and test samples.
     """
     return verify(results_of(INVARIANTS, DatasetTrial(dataset, options or {}), tell, gates=1))

@@ -1,4 +1,4 @@
-"""The invariants of estimators: of one model by itself, and of a method that takes its gradients so."""
+"""The invariants of gradient estimators, for a single model and within a method."""
 
 import dataclasses
 import functools
@@ -23,18 +23,18 @@ _RADIUS = 0.25
 
 @dataclasses.dataclass(eq=False)
 class EstimatorTrial:
-    """A trial of the estimator that `factory(**options)` makes."""
+    """The estimator under test, made by `factory(**options)`."""
 
     factory: Callable[..., GradientEstimator[Any]]
     options: dict[str, Any]
 
     @functools.cached_property
     def estimator(self) -> GradientEstimator[Any]:
-        """The estimator that is on trial."""
+        """The estimator under test."""
         return self.make()
 
     def make(self, **options: Any) -> GradientEstimator[Any]:
-        """Makes the estimator, with other values of some options."""
+        """Makes the estimator with some options changed."""
         estimator = self.factory(**{**self.options, **options})
         if not isinstance(estimator, GradientEstimator):
             raise InvariantError(f"the factory must return a GradientEstimator, got {estimator!r:.80}")
@@ -42,7 +42,7 @@ class EstimatorTrial:
 
     @functools.cached_property
     def radius(self) -> str:
-        """The name of the first option if it is a radius, as that of most estimators is; "" otherwise."""
+        """The name of the first option if it is a radius, as for most estimators; "" otherwise."""
         first = next(iter(parameters_of(self.factory)), "")
         return first if first.startswith("rho") else ""
 
@@ -55,7 +55,7 @@ def check_gradient(
 ) -> list[Result]:
     """Checks every invariant of the estimator that `factory(**options)` makes.
 
-    Those of a step are invariants of methods, tried on NGM: it takes gradients of each pair of neighbours.
+    Invariants of a step are checked within NGM, which computes gradients for each pair of neighbours.
     """
     on_trial = EstimatorTrial(factory, options or {})
 
@@ -86,7 +86,7 @@ def gradients_and_states_keep_their_shapes_in_every_kind_of_step(on_trial: Estim
 
 
 def a_gradient_that_vanishes_stays_zero(on_trial: EstimatorTrial) -> str:
-    """Checks that nothing is divided by a norm of zero: at a minimum nothing moves."""
+    """Checks that nothing is divided by a norm of zero, so that a minimum is a fixed point."""
     estimator, model = on_trial.estimator, {"x": jnp.ones(3)}
     state = estimator.init(model)
     for kind in estimator.kinds:
@@ -100,12 +100,12 @@ def a_gradient_that_vanishes_stays_zero(on_trial: EstimatorTrial) -> str:
 
 
 def a_radius_of_zero_is_the_plain_gradient(on_trial: EstimatorTrial) -> str:
-    """Checks the radius zero where it is swept: both radii are one program, and the other one climbs."""
+    """Checks a traced radius: in one program, zero gives the plain gradient and another value does not."""
     if not on_trial.radius:
         raise InapplicableError("its first option is no radius rho")
 
     def descent(radius: Any) -> Array:
-        """Returns the models [T, 3] of two periods: what an estimator remembers begins with nothing."""
+        """Returns the models [T, 3] of two periods, because the initial state is empty."""
         estimator = on_trial.make(**{on_trial.radius: radius})
         model, state, models = _model(), estimator.init(_model()), []
         for t in range(2 * estimator.period):
@@ -141,7 +141,7 @@ def _losses(params: Params, batch: Array) -> Array:
 
 
 def _plain() -> GradientFn:
-    """Returns all that an estimator may ask for."""
+    """Returns the gradient function with all inputs that an estimator may use."""
     return GradientFn(jax.grad(_loss), _losses, jax.random.key(0), jnp.int32(3))
 
 

@@ -1,4 +1,4 @@
-"""The invariants of graphs: W and the tables of neighbours say the same, and what W keeps it keeps."""
+"""The invariants of graphs: W agrees with the tables of neighbours and with its stochasticity."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def check_graph(
 ) -> list[Result]:
     """Checks every invariant of the graph that `factory(**options)` makes.
 
-    A factory whose first parameter is `n` is given 8 agents, unless the options say how many.
+    A factory whose first parameter is `n` gets 8 agents, unless the options set it.
     """
     arguments = dict(options or {})
     if next(iter(parameters_of(factory)), "") == "n":
@@ -31,7 +31,7 @@ def check_graph(
 
 
 class _Maker:
-    """Makes the graph on trial, and knows how many agents it was asked for."""
+    """Makes the graph under test, with the number of agents that it should have."""
 
     def __init__(self, factory: Callable[..., Graphs], options: dict[str, Any]):
         self.options = options
@@ -49,7 +49,7 @@ class _Maker:
 
 
 def the_graph_has_the_agents_that_were_asked_for(maker: _Maker) -> str:
-    """Checks the number of agents, and that the graph's name can be read."""
+    """Checks the number of agents, and that the graph's name is a valid spec."""
     graph = maker.graph
     asked = maker.options.get("n")
     if asked is not None and graph.size != asked:
@@ -60,14 +60,14 @@ def the_graph_has_the_agents_that_were_asked_for(maker: _Maker) -> str:
 
 
 def the_tables_say_what_w_says(maker: _Maker) -> str:
-    """Checks neighbours, weights and degrees of every turn against the matrix W."""
+    """Checks neighbours, weights and degrees of every graph in the period against W."""
     for graph in maker.graph.graphs:
         check_tables(graph)
     return f"{maker.graph.slots - 1} neighbours at most"
 
 
 def check_tables(graph: Topology) -> None:
-    """Checks that the table of neighbours of one graph says exactly what W says."""
+    """Checks that the table of neighbours of one graph agrees with W."""
     w, rebuilt = graph.mixing, np.zeros((graph.size, graph.size))
     if w.dtype != np.float64 or (w < 0).any() or not np.isfinite(w).all():
         raise InvariantError(f"W of {graph.name} must be float64, finite and not negative, got {w.dtype}")
@@ -107,7 +107,7 @@ def check_sums(graph: Topology) -> None:
 
 
 def everybody_is_heard_by_everybody_in_the_end(maker: _Maker) -> str:
-    """Checks that the graph is connected, over all of its turns together."""
+    """Checks that the union of the graphs in a period is connected."""
     if not any(graph.degree.any() for graph in maker.graph.graphs):
         raise InapplicableError("it has no links: its agents are alone on purpose")
     if not are_connected(*maker.graph.graphs):
@@ -116,7 +116,7 @@ def everybody_is_heard_by_everybody_in_the_end(maker: _Maker) -> str:
 
 
 def a_message_back_finds_its_slot(maker: _Maker) -> str:
-    """Checks that `back` of an undirected graph leads from every neighbour's table back to the agent."""
+    """Checks that `back` of an undirected graph gives the agent's slot in each neighbour's table."""
     if maker.graph.is_directed:
         raise InapplicableError("it is directed: a link has no way back")
     for graph in maker.graph.graphs:
@@ -125,7 +125,7 @@ def a_message_back_finds_its_slot(maker: _Maker) -> str:
 
 
 def check_back(graph: Topology) -> None:
-    """Checks that `back` leads back in the tables of one undirected graph."""
+    """Checks `back` in the tables of one undirected graph."""
     for i, k in zip(*np.nonzero(graph.occupied), strict=True):
         j, slot = graph.neighbours[i, k], graph.back[i, k]
         if graph.neighbours[j, slot] != i or (slot == 0) != (i == j):
@@ -133,7 +133,7 @@ def check_back(graph: Topology) -> None:
 
 
 def made_twice_it_is_the_same_graph(maker: _Maker) -> str:
-    """Checks that a graph follows from its options alone: a resumed run must meet the same one."""
+    """Checks that a graph is a function of its options, so that a resumed run has the same one."""
     again = maker.make()
     same = again.period == maker.graph.period and all(
         np.array_equal(one.mixing, other.mixing)

@@ -1,7 +1,7 @@
-"""Invariants: whether each holds for a thing, fails, or does not apply, and what was seen.
+"""Invariants: each holds, fails, or does not apply to an object under test.
 
-An invariant is a function of a trial, and its name is the invariant, word by word. It returns what it saw in
-one line, and raises an InvariantError or an InapplicableError.
+An invariant is a function of a trial whose name states the invariant. It returns its observation in one line,
+or raises an InvariantError or an InapplicableError.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,18 +14,18 @@ Invariant = Callable[[Any], str]
 
 
 class Result(NamedTuple):
-    """What one invariant says of one thing."""
+    """The result of one invariant."""
 
     invariant: str  # a sentence, such as "a seed gives one model"
     status: Literal["holds", "fails", "does not apply"]
-    seen: str  # in one line; why, if it does not apply
+    seen: str  # the observation, or why the invariant does not apply, in one line
 
 
 class InvariantError(AssertionError):
-    """An invariant does not hold: one line says what was seen; of a whole check a line for each that fails.
+    """One or several invariants fail, with one line for each.
 
     Attributes:
-      results: of a whole check, what every invariant says.
+      results: the results of all invariants of a check.
     """
 
     def __init__(self, message: str, results: Iterable[Result] = ()):
@@ -34,24 +34,24 @@ class InvariantError(AssertionError):
 
 
 class InapplicableError(Exception):
-    """An invariant says nothing of a thing; the message says in one line why."""
+    """An invariant does not apply; the message says why in one line."""
 
 
 def name_of(invariant: Invariant) -> str:
-    """Returns an invariant as a sentence, the words of its function's name."""
+    """Returns an invariant as a sentence, from its function's name."""
     return invariant.__name__.replace("_", " ")
 
 
 def results_of(
     invariants: Iterable[Invariant], thing: Any, tell: Callable[[str], None] | None = None, gates: int = 0
 ) -> list[Result]:
-    """Tries one invariant after another on a thing.
+    """Checks invariants one after another.
 
     Args:
-      invariants: are tried in this order.
-      thing: what every invariant is given.
-      tell: is called with the name of each invariant before it is tried.
-      gates: how many of the first ones the others build upon: if one of them fails, the others do not apply.
+      invariants: the invariants in order.
+      thing: the argument of every invariant.
+      tell: called with the name of each invariant before it is checked.
+      gates: the number of first invariants that are prerequisites: if one fails, the others do not apply.
     """
     results: list[Result] = []
     for invariant in invariants:
@@ -70,13 +70,13 @@ def results_of(
             results.append(Result(name, "fails", str(error)))
         except ArgumentError as error:
             results.append(Result(name, "fails", short_line(error)))
-        except Exception as error:  # whatever a user's code raises is what was seen of it
+        except Exception as error:  # any error of the user's code is a failure
             results.append(Result(name, "fails", f"{type(error).__name__}: {short_line(error)}"))
     return results
 
 
 def verify(results: list[Result]) -> list[Result]:
-    """Returns the results if no invariant fails, and raises an InvariantError with all of them otherwise."""
+    """Returns the results if no invariant fails, or raises an InvariantError with all of them."""
     failing = [f"{each.invariant}: {each.seen}" for each in results if each.status == "fails"]
     if failing:
         raise InvariantError("\n".join(failing), results)

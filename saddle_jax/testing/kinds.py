@@ -1,4 +1,4 @@
-"""Of which kind a thing is, by what it is or what its name stands for, and the check of that kind."""
+"""Finding out what kind of object a user's code is, and running the checks of that kind."""
 
 import functools
 import inspect
@@ -44,20 +44,20 @@ _MADE = {
     Objective: "objective",
     Operator: "compressor",
 }
-# What a factory is given for an option that it cannot do without and that its spec leaves open.
+# Values for required options that a spec does not set.
 _USUAL = {"rho": 0.1}
 
 
 class Surroundings(NamedTuple):
-    """What a thing is tried with: graphs with so many agents, models and losses on a dataset."""
+    """The context of a check: the number of agents for graphs, dataset and model for objectives."""
 
     agents: int = 8
     dataset: str = "digits"
-    model: str = ""  # of an objective; "" is the dataset's own
+    model: str = ""  # for an objective; "" is the dataset's default
 
 
 def kind_of(text: str) -> str:
-    """Returns the kind of what a text names, by the registries or by what it is; it may be imported."""
+    """Returns the kind of object that a text names, from the registries or by importing it."""
     name = parse("thing", text).name
     if is_code(name):
         kind = guess(user_code.load("thing", name))
@@ -78,7 +78,7 @@ def kind_of(text: str) -> str:
 
 
 def guess(thing: Any) -> str | None:
-    """Tells the kind of an object, or of what a function makes; it is called only if it needs nothing."""
+    """Returns the kind of an object, or of a function's result if it can be called without arguments."""
     if (made := _kind_of_made(thing)) is not None:
         return made
     if not callable(thing):
@@ -117,7 +117,7 @@ def check(
     around: Surroundings,
     tell: Callable[[str], None] | None = None,
 ) -> list[Result]:
-    """Checks the invariants of a kind on what a text names, ours or a user's own."""
+    """Checks the invariants of a kind on the object that a text names."""
     checks.choice("kind", kind, KINDS)
     if kind in ("method", "gradient", "compressor", "graph"):
         factory, options = _factory(kind, text, around)
@@ -140,7 +140,7 @@ def check(
 
 
 def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Returns what makes a thing of a kind that has a factory, and what it is given."""
+    """Returns the factory that a text names, and its options."""
     registry = _REGISTRIES[kind]
     if is_code(parse(kind, text).name):
         thing, options = _users(kind, text)
@@ -154,7 +154,7 @@ def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., 
 
 
 def _users(kind: str, text: str) -> tuple[Any, dict[str, Any]]:
-    """Loads a user's own thing, with the options that it is given."""
+    """Loads user code, and returns it with its options."""
     registry = _REGISTRIES[kind]
     spec = parse(kind, text)
     thing = user_code.load(kind, spec.name)
@@ -192,6 +192,6 @@ def _kind_of_data(thing: Any) -> str | None:
 
 
 def _is_module(kind: type) -> bool:
-    """Tells whether a class is one of flax's modules, without importing flax."""
+    """Returns whether a class is one of flax's modules, without importing flax."""
     names = [(each.__module__.partition(".")[0], each.__name__) for each in kind.__mro__]
     return ("flax", "Module") in names

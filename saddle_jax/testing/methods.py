@@ -1,4 +1,4 @@
-"""The invariants of methods: each holds for every method, the paper's, the others, and those to come."""
+"""The invariants of methods, which hold for all methods of the package and should for yours."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -41,14 +41,14 @@ from saddle_jax.testing.trial import (
     start,
 )
 
-_CLOSE = 1e-9  # what rounding of float64 may come to in a run
+_CLOSE = 1e-9  # bound on float64 rounding errors in a run
 
 
-# ---- how it begins, and shapes ----
+# ---- initial state and shapes ----
 
 
 def the_learning_rate_may_be_a_schedule(trial: Trial) -> str:
-    """Checks that the method takes what the command line hands it, a function of the step."""
+    """Checks that the method accepts a function of the step, as from the command line."""
     refusal, of_a_number = _refusal(trial, optax.constant_schedule(RATE)), _refusal(trial, RATE)
     if refusal is None:
         return "a schedule, or a number" if of_a_number is None else f"a schedule; a number: {of_a_number}"
@@ -77,8 +77,8 @@ def every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar(trial: Trial) -> str
 
 
 def a_step_keeps_shapes_and_dtypes(trial: Trial) -> str:
-    """Checks that a step returns models and a state like those that it got, in three dtypes."""
-    key, traced = trials.key_of(0), trial.traces_rate  # which is found out in float64
+    """Checks that a step keeps the shapes and dtypes of models and state, in three dtypes."""
+    key, traced = trials.key_of(0), trial.traces_rate  # determined in float64
     for dtype in (jnp.bfloat16, jnp.float32, jnp.float64):
         with jax.enable_x64(dtype == jnp.float64):
             snapshot = jax.eval_shape(trial.begin, trials.start(dtype=dtype))
@@ -91,7 +91,7 @@ def a_step_keeps_shapes_and_dtypes(trial: Trial) -> str:
 
 
 def a_second_step_does_not_compile_again(trial: Trial) -> str:
-    """Checks that what a step returns has the very types of what it got."""
+    """Checks that a step's outputs have exactly the types of its inputs."""
     steps, again = len(trial.history) - 1, trial.watched[1]
     if again:
         raise InvariantError(f"{again + 1} programs were compiled for {steps} equal steps")
@@ -120,7 +120,7 @@ def a_run_that_was_stopped_goes_on_the_same_bit_for_bit(trial: Trial) -> str:
 
 
 def every_random_number_follows_from_the_step(trial: Trial) -> str:
-    """Checks that no number is drawn from a key which is the same in every step."""
+    """Checks that no random number is drawn from a key that is the same in every step."""
     draws = draws_of(trial.traced, trial.changing)
     if draws.constant:
         shapes = ", ".join(sorted(set(draws.constant.values())))
@@ -130,11 +130,11 @@ def every_random_number_follows_from_the_step(trial: Trial) -> str:
     return f"{len(draws.all)} draws, each from the step's key or number" if draws.all else "it draws none"
 
 
-# ---- what travels ----
+# ---- communication ----
 
 
 def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
-    """Checks that agents meet nowhere but in the network, where everything that travels is booked."""
+    """Checks that agents communicate only through the network, which counts all messages."""
     trial.check_rounds()
     snapshot = Snapshot(trials.start(), trial.deaf.init(trials.start()))
     for t in range(trial.length):
@@ -146,7 +146,7 @@ def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
 
 
 def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
-    """Checks that in one step nobody hears of agents that are more links away than there are rounds."""
+    """Checks that in one step information travels at most one link per round."""
     trial.check_rounds()
     hops = _hops(trial)
     tried = 0
@@ -166,7 +166,7 @@ def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
 
 
 def no_more_arrives_than_is_booked(trial: Trial) -> str:
-    """Checks that over a link no more numbers arrive in a step than the books say."""
+    """Checks that no more numbers cross a link in a step than the rounds count."""
     trial.check_rounds()
     trial.check_uncompressed()
     most = 0
@@ -184,7 +184,7 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
 
 
 def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
-    """Checks that the cost counts what the network was handed, each message as it is packed."""
+    """Checks that the communication cost is the encoded size of all messages."""
     trial.check_rounds()
     method = trial.method
     cost, crossed = comm_cost(method, trials.start()), []
@@ -201,9 +201,9 @@ def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
 
 
 def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
-    """Checks that gossip keeps the mean, for rules that demand a W which keeps it and are linear in models.
+    """Checks that gossip preserves the mean, for rules that require a doubly stochastic W and are linear.
 
-    Agents that all start at the mean tell where it goes without gossip: a method may decay weights.
+    It is compared with a run in which all agents start at the mean, since a method may decay weights.
     """
     if trial.method.rule.requires != "doubly":
         raise InapplicableError("its rule does not demand a graph that keeps the average")
@@ -223,7 +223,7 @@ def the_mean_of_all_models_stays_where_gradients_vanish(trial: Trial) -> str:
 
 
 def permuting_the_agents_permutes_the_result(trial: Trial) -> str:
-    """Checks that no agent is special: turned round, the graph is the same, and so must the run be."""
+    """Checks equivariance: reversing the agents maps the graph onto itself, and must reverse the result."""
     if draws_of(trial.traced, trial.changing).all:
         raise InapplicableError("it draws random numbers, which are each agent's own")
     first = trial.begin(jax.tree.map(lambda leaf: leaf[REVERSED], trials.start()))
@@ -241,7 +241,7 @@ def permuting_the_agents_permutes_the_result(trial: Trial) -> str:
 
 
 def four_devices_give_the_same_numbers(trial: Trial) -> str:
-    """Checks that agents may be cut over devices, and that models and states stay cut so."""
+    """Checks that agents may be sharded over devices, and that models and states stay sharded."""
     seen = f"{SPREAD // trials.DEVICES} agents on each"
     if _apart(trial.spread[0], trial.history) <= _CLOSE:
         return seen
@@ -251,7 +251,7 @@ def four_devices_give_the_same_numbers(trial: Trial) -> str:
 
 
 def idle_agents_change_nothing(trial: Trial) -> str:
-    """Checks that agents which only fill up the devices are not heard."""
+    """Checks that agents added as padding for the devices have no influence."""
     seen = f"{SPREAD - AGENTS} idle agents beside {AGENTS}"
     if len(jax.devices()) >= trials.DEVICES and _apart(trial.spread[0], trial.history) <= _CLOSE:
         return seen
@@ -261,7 +261,7 @@ def idle_agents_change_nothing(trial: Trial) -> str:
 
 
 def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
-    """Checks the compiled program for collectives: a collective-permute moves rows, others move all."""
+    """Checks the compiled program's collectives: only a collective-permute moves single rows."""
     trial.check_rounds()
     collectives = compiled_text.collectives(trial.spread[1])
     if others := sorted(
@@ -275,7 +275,7 @@ def only_rows_that_the_graph_asks_for_cross_devices(trial: Trial) -> str:
 
 
 def replicas_run_in_one_program_with_a_learning_rate_each(trial: Trial) -> str:
-    """Checks that a traced learning rate and an axis of runs change nothing."""
+    """Checks that a traced learning rate under vmap gives the same results."""
     for (rate, _), run in zip(RUNS[:2], trial.runs[:2], strict=True):
         alone = trial.history if rate == RATE else trial.run(trial.begin(), rate=rate)
         gap = max(distance(one, other) for one, other in zip(run, alone[1:], strict=True))
@@ -285,7 +285,7 @@ def replicas_run_in_one_program_with_a_learning_rate_each(trial: Trial) -> str:
 
 
 def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
-    """Checks that SAM with a radius of zero, computed all the same, gives the method's own run."""
+    """Checks that SAM with a traced radius of zero gives the method's own run."""
     _check_plain(trial)
     gap = max(distance(one, other) for one, other in zip(trial.runs[0], trial.history[1:], strict=True))
     if gap > _CLOSE:
@@ -294,7 +294,7 @@ def saddle_with_rho_zero_is_the_method(trial: Trial) -> str:
 
 
 def the_saddle_version_runs(trial: Trial) -> str:
-    """Checks that the method takes sharpness-aware gradients: its numbers change, and are finite."""
+    """Checks that the method works with sharpness-aware gradients: its results change and are finite."""
     _check_plain(trial)
     end = trial.runs[2][-1]
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(end.params)):
@@ -318,14 +318,14 @@ def _text(closed: Any) -> str:
 
 
 def _hops(trial: Trial) -> np.ndarray:
-    """Counts the links from agent 0 to each agent, int [A]."""
+    """Returns the distance from agent 0 to each agent in links, int [A]."""
     hears = (trial.topology.mixing > 0).astype(int)
     ways = [np.linalg.matrix_power(hears, links)[:, 0] for links in range(AGENTS)]
-    return np.argmax(np.array(ways) > 0, axis=0)  # the first that is long enough
+    return np.argmax(np.array(ways) > 0, axis=0)  # the shortest walk that reaches it
 
 
 def _apart(run: list[Snapshot], other: list[Snapshot]) -> float:
-    """Returns how far two runs are from each other, idle agents left out."""
+    """Returns the largest distance between two runs, without idle agents."""
     pairs = zip(run, other, strict=True)
     return max(distance(rows(one), rows(two)) for one, two in pairs)
 
@@ -336,19 +336,19 @@ def _check_plain(trial: Trial) -> None:
 
 
 def _refusal(trial: Trial, rate: Any) -> str | None:
-    """Returns why the method begins on no graph of the trial; None if it does on one."""
+    """Returns why the method accepts no graph of the trial; None if it accepts one."""
     refusal = None
     for graph in graphs():
         try:
             method = trial.factory(graph, learning_rate=rate, **trial.options)
             jax.eval_shape(method.init, start())  # which traces a step
             return None
-        except Exception as error:  # whatever a brought thing raises is what was seen of it
+        except Exception as error:  # any error of the user's code is a failure
             refusal = refusal or f"{type(error).__name__}: {short_line(error)}"
     return refusal
 
 
-_GATES = (  # without which there is no run for the others to look at
+_GATES = (  # prerequisites: without them there is no run to check
     the_learning_rate_may_be_a_schedule,
     every_leaf_of_a_state_is_of_agents_of_pairs_or_a_scalar,
 )
@@ -384,9 +384,9 @@ def check_method(
 
     Args:
       factory: (topology, learning_rate, **options) -> Method.
-      options: what the factory is given beside the graph and the learning rate.
-      invariants: those that are tried; if one of _GATES fails, the others do not apply.
-      tell: is called with each invariant before it is tried.
+      options: further arguments of the factory.
+      invariants: the invariants to check; if one of _GATES fails, the others do not apply.
+      tell: called with each invariant before it is checked.
     """
     return verify(step_results(Trial(factory, options or {}), invariants, tell))
 
@@ -394,6 +394,6 @@ def check_method(
 def step_results(
     trial: Trial, invariants: Sequence[Invariant], tell: Callable[[str], None] | None = None
 ) -> list[Result]:
-    """Tries invariants of a step on a method."""
+    """Checks invariants of a step on a method."""
     with jax.enable_x64(True):
         return results_of(invariants, trial, tell, gates=sum(each in _GATES for each in invariants))

@@ -1,4 +1,4 @@
-"""The invariants of models, functions of one agent's parameters and inputs, on the data to learn."""
+"""The invariants of models: functions of one agent's parameters and inputs."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ from saddle_jax.testing.invariants import Invariant, InvariantError, Result, res
 from saddle_jax.testing.randomness import draws_of
 from saddle_jax.testing.trial import compiled
 
-DATASET = "digits"  # what a model is tried on if nothing is said
+DATASET = "digits"  # the default dataset
 _SAMPLES = 4
 _CLOSE = 1e-4  # in float32, through a network
 
 
 class ModelTrial:
-    """A trial of one model on a few samples of a dataset; it is made when the first invariant asks for it."""
+    """The model under test with a few samples of a dataset, made on first use."""
 
     def __init__(self, model: Any, dataset: Dataset | None, options: dict[str, Any]):
         self._thing, self._options = model, options
@@ -34,7 +34,7 @@ class ModelTrial:
 
     @functools.cached_property
     def model(self) -> Functions:
-        """The model as two functions; a class or a function is given `num_classes` if it takes it."""
+        """The model as two functions; a class or factory gets `num_classes` if it has that parameter."""
         thing = self._thing
         if not (isinstance(thing, type) or (callable(thing) and not hasattr(thing, "apply"))):
             return functions(thing)
@@ -45,11 +45,11 @@ class ModelTrial:
 
     @functools.cached_property
     def objective(self) -> Objective:
-        """What the dataset has models learn."""
+        """The dataset's default objective."""
         return objectives.make(self.dataset.objective, self.model)
 
     def init(self, seed: int = 0) -> Params:
-        """Draws the parameters that a run with this seed begins with."""
+        """Initialises parameters as a run with this seed does."""
         return initialise(self.model, self.dataset.inputs_of_one, jax.random.key(seed))
 
     @functools.cached_property
@@ -69,14 +69,14 @@ class ModelTrial:
 
 
 def batch_of(dataset: Dataset, objective: Objective) -> Batch:
-    """Returns the first training samples of a dataset as a loss sees them, with a mask if it reads one."""
+    """Returns the first training samples as the loss sees them, with a mask if it uses one."""
     few = np.arange(min(_SAMPLES, dataset.size))
     batch = dataset.prepared(jax.tree.map(lambda leaf: jnp.asarray(leaf[few]), dataset.train))
     return {**batch, "mask": jnp.ones(len(few))} if objective.masked else batch
 
 
 def outputs_fit_what_is_learned(trial: ModelTrial) -> str:
-    """Checks the shapes of outputs, for one sample and for several, and that parameters are real numbers."""
+    """Checks the shapes of outputs for one sample and for several, and that parameters are floats."""
     one = trial.dataset.inputs_of_one
     params = jax.eval_shape(lambda: trial.init())
     for path, leaf in jax.tree.leaves_with_path(params):
@@ -96,7 +96,7 @@ def outputs_fit_what_is_learned(trial: ModelTrial) -> str:
 
 
 def agents_are_an_axis_that_vmap_adds(trial: ModelTrial) -> str:
-    """Checks that the gradients of several agents' models can be taken at once."""
+    """Checks that gradients of several agents' models can be computed with vmap."""
     samples = trial.batch
     params, batch = jax.eval_shape(lambda: (replicate(trial.init(), 3), replicate(samples, 3)))
     gradients, _ = jax.eval_shape(jax.vmap(jax.grad(trial.objective.loss, has_aux=True)), params, batch)
@@ -106,7 +106,7 @@ def agents_are_an_axis_that_vmap_adds(trial: ModelTrial) -> str:
 
 
 def a_seed_gives_one_model(trial: ModelTrial) -> str:
-    """Checks that a key decides how a run begins, and nothing else does."""
+    """Checks that the initial parameters are a function of the key."""
     if not _same(trial.params, trial.init()):
         raise InvariantError("one seed gives two models: draw from the key alone")
     inputs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), trial.dataset.inputs_of_one)
@@ -122,7 +122,7 @@ def a_seed_gives_one_model(trial: ModelTrial) -> str:
 
 
 def one_input_gives_one_output(trial: ModelTrial) -> str:
-    """Checks that a model draws nothing when it is used, as dropout does: evaluations are compared."""
+    """Checks that a model is deterministic, unlike dropout: evaluations are compared."""
     closed = jax.make_jaxpr(trial.model.apply)(trial.params, _inputs(trial.batch))
     if draws_of(closed, [True] * len(closed.jaxpr.invars)).all:
         raise InvariantError("it draws random numbers when it is used")
@@ -130,7 +130,7 @@ def one_input_gives_one_output(trial: ModelTrial) -> str:
 
 
 def samples_of_a_batch_do_not_see_each_other(trial: ModelTrial) -> str:
-    """Checks that a sample's output does not depend on the others, as it does with batch statistics."""
+    """Checks that a sample's output does not depend on the rest of the batch, unlike with batch norm."""
     inputs = _inputs(trial.batch)
     together = trial.apply(trial.params, inputs)
     other = jax.tree.map(lambda x: x.at[1:].set(x[:1]), inputs)
@@ -145,7 +145,7 @@ def samples_of_a_batch_do_not_see_each_other(trial: ModelTrial) -> str:
 
 
 def gradients_are_finite_and_so_are_products_with_the_hessian(trial: ModelTrial) -> str:
-    """Checks derivatives at the first model: those that train it, and those that tell how sharp it is."""
+    """Checks gradients and Hessian-vector products at the initial parameters."""
 
     @compiled
     def derivatives(params: Params) -> tuple[Params, Params]:
@@ -172,7 +172,7 @@ def _same(one: Params, other: Params) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True))
 
 
-# These compute nothing, and so cost nothing for a large network.
+# These only trace, which is cheap for a large model, too.
 SHAPES = (outputs_fit_what_is_learned, agents_are_an_axis_that_vmap_adds)
 INVARIANTS = (
     *SHAPES,
@@ -194,11 +194,11 @@ def check_model(
     """Checks every invariant of a model.
 
     Args:
-      model: anything that `models.functions` takes, or a class or function that makes it, which is given
-        `num_classes` if it takes it.
-      options: what a class or function is given beside.
-      dataset: what the model is to learn; the digits by default.
-      invariants: those that are tried; if the first fails, the others do not apply.
-      tell: is called with each invariant before it is tried.
+      model: anything that `models.functions` accepts, or a class or function that makes it, which gets
+        `num_classes` if it has that parameter.
+      options: further arguments of the class or function.
+      dataset: the training data; the digits by default.
+      invariants: the invariants to check; if the first fails, the others do not apply.
+      tell: called with each invariant before it is checked.
     """
     return verify(results_of(invariants, ModelTrial(model, dataset, options or {}), tell, gates=1))

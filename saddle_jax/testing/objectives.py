@@ -1,4 +1,4 @@
-"""The invariants of objectives: one loss of one agent, and metrics that an evaluation finds."""
+"""The invariants of objectives: the loss of one agent, and the metrics of an evaluation."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _CLOSE = 1e-5  # in float32
 
 
 class ObjectiveTrial:
-    """A trial of an objective with a model on a dataset; it is made when the first invariant asks for it."""
+    """The objective under test with a model and a dataset, made on first use."""
 
     def __init__(self, objective: Any, model: Any, dataset: Dataset | None):
         self._objective = objective
@@ -35,19 +35,19 @@ class ObjectiveTrial:
 
     @functools.cached_property
     def model(self) -> Functions:
-        """The model that learns: the dataset's own if none was given."""
+        """The model, by default the dataset's."""
         if self._model is None:
             return make_model(self.dataset.model, self.dataset.num_outputs, "evonorm", "fast")
         return ModelTrial(self._model, self.dataset, {}).model
 
     @functools.cached_property
     def objective(self) -> Objective:
-        """The objective that is on trial, made for the model."""
+        """The objective under test, made for the model."""
         return objective_of(self._objective, self.model)
 
     @functools.cached_property
     def params(self) -> Params:
-        """The model's parameters, as a run begins."""
+        """The model's initial parameters."""
         return initialise(self.model, self.dataset.inputs_of_one, jax.random.key(0))
 
     @functools.cached_property
@@ -62,7 +62,7 @@ class ObjectiveTrial:
 
 
 def the_loss_is_one_finite_number_with_a_gradient(trial: ObjectiveTrial) -> str:
-    """Checks loss and gradient on a few samples, and that the loss is a function of nothing else."""
+    """Checks loss and gradient on a few samples, and that the loss is deterministic."""
     shape, _ = jax.eval_shape(trial.objective.loss, trial.params, trial.batch)
     if shape.shape != ():
         raise InvariantError(f"the loss must be one number, got {list(shape.shape)}")
@@ -79,7 +79,7 @@ def the_loss_is_one_finite_number_with_a_gradient(trial: ObjectiveTrial) -> str:
 
 
 def agents_are_an_axis_that_vmap_adds(trial: ObjectiveTrial) -> str:
-    """Checks that the losses of several agents can be computed at once."""
+    """Checks that losses of several agents can be computed with vmap."""
     inputs = trial.params, trial.batch
     stacked = jax.eval_shape(lambda: replicate(inputs, 3))
     losses, _ = jax.eval_shape(jax.vmap(trial.objective.loss), *stacked)
@@ -89,7 +89,7 @@ def agents_are_an_axis_that_vmap_adds(trial: ObjectiveTrial) -> str:
 
 
 def the_order_of_the_samples_does_not_matter(trial: ObjectiveTrial) -> str:
-    """Checks that the loss is a mean over samples, whichever comes first."""
+    """Checks that the loss does not depend on the order of the samples."""
     turned = jax.tree.map(lambda leaf: leaf[::-1], trial.batch)
     (one, _), (other, _) = (trial.loss(trial.params, batch)[0] for batch in (trial.batch, turned))
     if abs(float(one - other)) > _CLOSE * max(1.0, abs(float(one))):
@@ -100,7 +100,7 @@ def the_order_of_the_samples_does_not_matter(trial: ObjectiveTrial) -> str:
 
 
 def samples_that_the_mask_leaves_out_do_not_count(trial: ObjectiveTrial) -> str:
-    """Checks that a batch which is filled up has the loss of the samples that are in it."""
+    """Checks that a padded batch has the loss of its valid samples."""
     if not trial.objective.masked:
         raise InapplicableError("it reads no mask: its batches are whole")
     mask = jnp.zeros_like(trial.batch["mask"]).at[0].set(1.0)
@@ -115,7 +115,7 @@ def samples_that_the_mask_leaves_out_do_not_count(trial: ObjectiveTrial) -> str:
 
 
 def an_evaluation_finds_every_metric(trial: ObjectiveTrial) -> str:
-    """Checks that the test set gives a finite number for each metric, one of which is the loss."""
+    """Checks that every metric of the test set is finite, and that the loss is among them."""
     objective, dataset = trial.objective, trial.dataset
     names = [metric.name for metric in objective.metrics]
     if "loss" not in names:
@@ -150,10 +150,10 @@ def check_objective(
     """Checks every invariant of an objective.
 
     Args:
-      objective: a name; an Objective; a loss (params, batch); or a function that makes a loss or an Objective
-        of the model's `apply`.
-      model: what learns, see `check_model`; by default the model that the dataset names.
-      dataset: what is learned; the digits by default.
-      tell: is called with each invariant before it is tried.
+      objective: a name; an Objective; a loss (params, batch); or a function that takes the model's `apply`
+        and returns a loss or an Objective.
+      model: the model, see `check_model`; by default that of the dataset.
+      dataset: the training data; the digits by default.
+      tell: called with each invariant before it is checked.
     """
     return verify(results_of(INVARIANTS, ObjectiveTrial(objective, model, dataset), tell, gates=1))

@@ -1,36 +1,36 @@
-"""Where the random numbers of a program come from, read off the program itself.
+"""Dataflow analysis of a jaxpr that finds random numbers drawn from a constant key.
 
-A number that is drawn from a key which no input of the step has touched is the same in every step. No run can
-tell it from a constant of the algorithm, but its jaxpr does: each draw is an operation, and what its key was
-made of can be followed back.
+A number drawn from a key that does not depend on the step's inputs is the same in every step. A run cannot
+tell it from a constant of the algorithm, but in the jaxpr each draw is an operation whose key can be traced
+back.
 """
 
 from typing import Any, NamedTuple, TypeAlias
 
 from jax.extend.core import ClosedJaxpr, Literal
 
-# The operations that turn a key into numbers; splitting a key or folding into it draws nothing.
+# The operations that draw from a key; splitting and folding in draw nothing.
 _DRAWS = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform", "random_gamma")
 
-Place: TypeAlias = tuple[int, ...]  # the way to an operation, by its numbers from the outside inwards
+Place: TypeAlias = tuple[int, ...]  # the path to an operation: its indices from the outermost jaxpr inwards
 
 
 class Draws(NamedTuple):
-    """The places of a program that draw random numbers, and those of them whose key never changes."""
+    """The places of a program that draw random numbers, and those whose key is constant."""
 
     all: set[Place]
-    constant: dict[Place, str]  # with the shape that is drawn
+    constant: dict[Place, str]  # with the shape drawn
 
 
 def draws_of(closed: Any, changing: list[bool]) -> Draws:
-    """Finds the draws of a closed jaxpr, given which of its inputs change from step to step."""
+    """Finds the draws of a closed jaxpr, where `changing` says which inputs vary from step to step."""
     draws = Draws(set(), {})
     _follow(closed.jaxpr, changing, draws, ())
     return draws
 
 
 def _follow(jaxpr: Any, changing: list[bool], draws: Draws, place: Place) -> list[bool]:
-    """Returns which outputs of a jaxpr depend on changing inputs, and notes the draws on the way."""
+    """Returns which outputs of a jaxpr depend on changing inputs, and records its draws."""
     changes = dict(zip(jaxpr.invars, changing, strict=True))
 
     def depends(variable: Any) -> bool:
@@ -41,7 +41,7 @@ def _follow(jaxpr: Any, changing: list[bool], draws: Draws, place: Place) -> lis
         here = (*place, number)
         if equation.primitive.name in _DRAWS:
             draws.all.add(here)
-            # In a loop a key may begin as a constant, and change then.
+            # In a loop a key may start as a constant and change later.
             draws.constant.pop(here, None)
             if not any(inputs):
                 draws.constant[here] = str(equation.outvars[-1].aval)
@@ -51,7 +51,7 @@ def _follow(jaxpr: Any, changing: list[bool], draws: Draws, place: Place) -> lis
 
 
 def _through(equation: Any, inputs: list[bool], draws: Draws, place: Place) -> list[bool]:
-    """Returns which outputs of an operation depend on inputs that change."""
+    """Returns which outputs of an operation depend on changing inputs."""
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
     if name == "cond":
         branches = enumerate(params["branches"])
@@ -66,7 +66,7 @@ def _through(equation: Any, inputs: list[bool], draws: Draws, place: Place) -> l
         parts = (inputs[:constants], inputs[constants : constants + carried], inputs[constants + carried :])
         return _loop(params["jaxpr"].jaxpr, *parts, draws, place)
     for value in params.values():
-        if (jaxpr := _jaxpr(value)) is not None:  # a function that is called: the first is its own program
+        if (jaxpr := _jaxpr(value)) is not None:  # a called function, whose first jaxpr is its body
             fits = len(jaxpr.invars) == len(inputs)
             outputs = _follow(
                 jaxpr, inputs if fits else [any(inputs)] * len(jaxpr.invars), draws, (*place, 0)
@@ -78,7 +78,7 @@ def _through(equation: Any, inputs: list[bool], draws: Draws, place: Place) -> l
 def _loop(
     jaxpr: Any, constants: list[bool], carried: list[bool], each: list[bool], draws: Draws, place: Place
 ) -> list[bool]:
-    """Follows a loop until what it carries depends on nothing more."""
+    """Analyses a loop until the dependencies of its carry reach a fixed point."""
     while True:
         outputs = _follow(jaxpr, [*constants, *carried, *each], draws, (*place, 0))
         more = [old or new for old, new in zip(carried, outputs, strict=False)]

@@ -1,4 +1,4 @@
-"""Files to begin with: a small thing of each kind that works, and a test of its invariants."""
+"""Templates for your own code: a small working example of each kind, and a test of its invariants."""
 
 import importlib.util
 import keyword
@@ -9,7 +9,7 @@ import sys
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 
-# The setting that takes a thing of each kind; the templates have the names of the kinds.
+# The setting for each kind; the templates are named after the kinds.
 SETTINGS = {
     "method": "method",
     "gradient": "gradient",
@@ -19,14 +19,14 @@ SETTINGS = {
     "dataset": "dataset",
     "objective": "objective",
 }
-_CLASSES = ("compressor", "model")  # what is a class, and so is written Like This
+_CLASSES = ("compressor", "model")  # kinds that are classes, named in CamelCase
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 
 
 def write(kind: str, name: str, folder: pathlib.Path) -> list[str]:
-    """Writes NAME.py and NAME_test.py into a folder; returns commands to go on with.
+    """Writes NAME.py and NAME_test.py into a folder; returns the next commands to run.
 
-    Nothing that is there is overwritten.
+    Existing files are not overwritten.
     """
     checks.choice("kind", kind, list(SETTINGS))
     _check_name(name)
@@ -41,7 +41,7 @@ def write(kind: str, name: str, folder: pathlib.Path) -> list[str]:
         if os.path.lexists(path):
             raise ArgumentError(f"name must be one whose files are not there, got {str(path)!r}, which is")
     for path, text in texts.items():
-        with path.open("x") as file:  # "x": also if somebody else was faster
+        with path.open("x") as file:  # "x": fails if another process created it
             file.write(text)
     spec = f"{folder / name}.py:{name_in(kind, name)}"
     return [
@@ -52,7 +52,7 @@ def write(kind: str, name: str, folder: pathlib.Path) -> list[str]:
 
 
 def name_in(kind: str, name: str) -> str:
-    """Returns the name of the thing inside its file: classes are written LikeThis."""
+    """Returns the name of the function or class in the file; classes are in CamelCase."""
     if kind not in _CLASSES:
         return name
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
@@ -76,5 +76,5 @@ def _is_installed(name: str) -> bool:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
-    # What lies in the folder from which Python started is a file of the user's.
+    # Files in the current folder belong to the user.
     return spec is not None and os.path.dirname(spec.origin or "") != os.getcwd()

@@ -1,8 +1,8 @@
-"""A method on trial: a small problem, a graph that the method takes, and programs that are compiled once.
+"""A method under test: a small problem, a graph that the method accepts, and programs that compile once.
 
-Most invariants compare runs of one program with each other. So a trial compiles four programs: the step, the
-step where nobody hears anybody, the step on four devices beside idle agents, and that of several runs.
-All numbers are float64, in which rounding is told from mistakes.
+Most invariants compare runs of the same program. So a trial compiles four programs: the step, the step
+without communication, the step on four devices with idle agents, and that of several runs under vmap. All
+numbers are float64, to tell rounding from errors.
 """
 
 import dataclasses
@@ -31,28 +31,28 @@ from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam.sam import sam
 from saddle_jax.testing.invariants import InapplicableError, InvariantError
 
-AGENTS, SPREAD, DEVICES = 10, 12, 4  # with two idle agents there are three on each of four devices
+AGENTS, SPREAD, DEVICES = 10, 12, 4  # with two idle agents each of four devices has three
 RATE = 0.1
 RUNS = ((RATE, 0.0), (2 * RATE, 0.0), (RATE, 0.2))  # learning rates and radii of SAM
-# Turning the order of the agents round maps the graphs below on themselves.
+# Reversing the order of the agents maps the graphs below onto themselves.
 REVERSED = np.arange(AGENTS)[::-1]
 _LINKS = {(0, 1): 0.3, (1, 2): 0.2, (2, 3): 0.25, (3, 4): 0.15, (4, 5): 0.35, (0, 9): 0.2, (2, 7): 0.1}
 
-# Trials compile more than they compute.
+# Trials spend more time compiling than computing.
 compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 class Snapshot(NamedTuple):
-    """A moment of a run is what is carried from one step to the next."""
+    """The carry of a run: models and state."""
 
     params: Params
     state: MethodState
 
 
 def graphs() -> tuple[Topology, ...]:
-    """Returns the graphs of a trial, of which a method gets the first that it takes.
+    """Returns the graphs of a trial; a method gets the first one that it accepts.
 
-    The first is a ring with a chord: weights and degrees differ, and four hops are needed to cross it.
+    The first is a ring with a chord: weights and degrees vary, and its diameter is four.
     """
     matrix = np.zeros((AGENTS, AGENTS))
     for (i, j), weight in _LINKS.items():
@@ -63,13 +63,13 @@ def graphs() -> tuple[Topology, ...]:
 
 
 def loss_fn(params: Params, batch: Batch) -> Array:
-    """Returns the loss of one agent: regression through tanh, where each sample has a weight [B]."""
+    """Returns the loss of one agent: regression through tanh with sample weights [B]."""
     errors = jnp.tanh(batch["x"] @ params["w"] + params["b"][None]) - batch["y"]
     return jnp.mean(batch["weight"][:, None] * errors**2)
 
 
 def start(agents: int = AGENTS, dtype: Any = np.float64) -> Params:
-    """Draws models of 8 numbers for the agents, each another one, [A, ...]."""
+    """Draws different models of 8 numbers for the agents, [A, ...]."""
     random = np.random.default_rng(0)
     return {
         "b": jnp.asarray(random.normal(size=(agents, 2)), dtype),
@@ -78,7 +78,7 @@ def start(agents: int = AGENTS, dtype: Any = np.float64) -> Params:
 
 
 def batch_of(t: int, agents: int = AGENTS, dtype: Any = np.float64, weight: float = 1.0) -> Batch:
-    """Draws the batches of step t, three samples for each agent, [A, B, ...]."""
+    """Draws the batches of step t, three samples per agent, [A, B, ...]."""
     random = np.random.default_rng(1 + t)
     return {
         "weight": jnp.full((agents, 3), weight, dtype),
@@ -94,13 +94,13 @@ def key_of(t: int) -> Key:
 
 @dataclasses.dataclass(eq=False)
 class Trial:
-    """A trial of the method that `factory(topology, learning_rate, **options)` makes."""
+    """The method under test, made by `factory(topology, learning_rate, **options)`."""
 
     factory: Callable[..., Method]
     options: dict[str, Any]
 
     def make(self, rate: Any, topology: Topology | None = None) -> Method:
-        """Makes the method as the command line does, with a schedule; its value may be traced."""
+        """Makes the method as the command line does, with a schedule, whose value may be traced."""
         graph = self.topology if topology is None else topology
         method = self.factory(graph, learning_rate=optax.constant_schedule(rate), **self.options)
         if not isinstance(method, Method):
@@ -109,7 +109,7 @@ class Trial:
 
     @functools.cached_property
     def topology(self) -> Topology:
-        """The first graph that the method takes."""
+        """The first graph that the method accepts."""
         refusals = []
         for graph in graphs():
             try:
@@ -121,65 +121,65 @@ class Trial:
 
     @functools.cached_property
     def method(self) -> Method:
-        """The method with a learning rate that is not traced."""
+        """The method with a constant learning rate."""
         return self.make(RATE)
 
     @functools.cached_property
     def length(self) -> int:
-        """The number of steps of a run, in which every kind of step occurs twice."""
+        """The number of steps of a run, enough for two steps of each kind."""
         rule, estimator = self.method.rule, self.method.gradient
         return min(len(rule.first_kinds) + max(4, 2 * len(rule.kinds), 2 * estimator.period), 12)
 
     def rounds(self, t: int) -> tuple[Round, ...]:
-        """Lists the rounds in the books of step t."""
+        """Returns the communication rounds of step t."""
         traces = dict(zip(self.method.rule.all_kinds, self.method.trace(start()), strict=True))
         return traces[self.method.rule.kind(t)].rounds
 
     @functools.cached_property
     def all_rounds(self) -> tuple[Round, ...]:
-        """The rounds of steps of all kinds."""
+        """The communication rounds of all kinds of steps."""
         return tuple(each for trace in self.method.trace(start()) for each in trace.rounds)
 
     def check_rounds(self) -> None:
-        """Checks that agents meet by links alone: an exact average of all has no links."""
+        """Checks that agents communicate over links, unlike in an exact global average."""
         if any(each.everyone for each in self.all_rounds):
             raise InapplicableError("all agents take an exact average, not over links")
 
     def check_uncompressed(self) -> None:
-        """Checks that all messages are sent as they are."""
+        """Checks that no message is compressed."""
         if any(packed is not None for each in self.all_rounds for packed in each.packings):
             raise InapplicableError("messages are compressed")
 
     # ---- programs ----
 
     def stepper(self, rate: Any, snapshot: Snapshot, batch: Batch, key: Key) -> Snapshot:
-        """Takes a step; the function that is compiled, with a traced learning rate where that works."""
+        """Takes a step: the function to compile, with a traced learning rate if the method allows it."""
         method = self.make(rate) if self.traces_rate else self.method
         return _take(method, snapshot, batch, key)
 
     @functools.cached_property
     def traces_rate(self) -> bool:
-        """Whether the factory takes a learning rate that is traced."""
+        """Whether the factory accepts a traced learning rate."""
         try:
             jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)
-        except Exception:  # the invariant of runs tells it
+        except Exception:  # the invariant of runs reports it
             return False
         return True
 
     @functools.cached_property
     def traced(self) -> Any:
-        """The step as a closed jaxpr of JAX."""
+        """The step as a closed jaxpr."""
         return self.trace()
 
     def trace(self) -> Any:
-        """Traces the step anew, and returns it as a closed jaxpr."""
+        """Traces the step again, and returns its closed jaxpr."""
         return jax.make_jaxpr(lambda *arguments: self.stepper(*arguments))(
             RATE, self.begin(), batch_of(0), key_of(0)
         )
 
     @functools.cached_property
     def changing(self) -> list[bool]:
-        """Which inputs of the traced step change: not the rate, nor what a step returns as it got it."""
+        """Which inputs of the traced step change: not the rate, nor those that a step returns unchanged."""
         inputs, outputs = self.traced.jaxpr.invars, self.traced.jaxpr.outvars
         return [n > 0 and not (n <= len(outputs) and outputs[n - 1] is x) for n, x in enumerate(inputs)]
 
@@ -189,7 +189,7 @@ class Trial:
         return compiled(self.stepper)
 
     def begin(self, params: Params | None = None) -> Snapshot:
-        """Returns the moment before the first step."""
+        """Returns the snapshot before the first step."""
         params = start() if params is None else params
         return Snapshot(params, self.method.init(params))
 
@@ -201,7 +201,7 @@ class Trial:
         rate: float = RATE,
         times: Sequence[int] | None = None,
     ) -> list[Snapshot]:
-        """Returns the moments of a run of the compiled step at these times, the first one included."""
+        """Returns the snapshots of a run of the compiled step over these times, with the initial one."""
         snapshots = [first]
         for t in range(self.length) if times is None else times:
             batch = batch_of(t, weight=weight)
@@ -212,7 +212,7 @@ class Trial:
 
     @functools.cached_property
     def watched(self) -> tuple[list[Snapshot], int]:
-        """The run that most invariants look at, and how often its step was compiled after the first one."""
+        """The reference run, and how often its step was compiled again."""
         snapshots = self.run(self.begin(), times=[0])
         with compilations() as programs:
             snapshots += self.run(snapshots[-1], times=range(1, self.length))[1:]
@@ -220,12 +220,12 @@ class Trial:
 
     @property
     def history(self) -> list[Snapshot]:
-        """The run that most invariants compare with."""
+        """The snapshots of the reference run."""
         return self.watched[0]
 
     @functools.cached_property
     def deaf(self) -> Method:
-        """The method where nobody hears anybody: messages are lost, or, if it refuses that, no links."""
+        """The method without communication: all messages are lost or, if it refuses that, without links."""
         lost = Faults(arrived=np.eye(AGENTS, dtype=bool)[None])
         alone = isolated(AGENTS).widened(self.topology.slots)
         refusals = []
@@ -240,14 +240,14 @@ class Trial:
 
     @functools.cached_property
     def deaf_step(self) -> Any:
-        """The compiled step where nobody hears anybody."""
+        """The compiled step without communication."""
         return compiled(lambda *arguments: _take(self.deaf, *arguments))
 
     @functools.cached_property
     def runs(self) -> list[list[Snapshot]]:
-        """The runs of `RUNS` in one program, where SAM is put into a method that is plain."""
+        """The runs of `RUNS` in one program, with SAM in a method with plain gradients."""
         if not self.traces_rate:
-            jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)  # raises what there is to see
+            jax.eval_shape(lambda rate: self.make(rate).init(start()), RATE)  # raises the method's error
 
         def one(rate: Any, rho: Any, snapshot: Snapshot, batch: Batch, key: Key) -> Snapshot:
             method = self.make(rate)
@@ -270,15 +270,15 @@ class Trial:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the method takes plain gradients."""
+        """Whether the method uses plain gradients."""
         return self.method.gradient.is_linear
 
     # ---- devices ----
 
     def padded(self, devices: int) -> tuple[list[Snapshot], str]:
-        """Runs the method beside idle agents on a number of devices; returns moments and the program's text.
+        """Runs the method with idle agents on several devices; returns snapshots and the program's text.
 
-        Idle agents hold copies of the first agent's models and data, which would be noticed.
+        Idle agents hold copies of the first agent's models and data, so that an influence would be visible.
         """
         topology = self.topology.padded(SPREAD)
         mesh = lifting.agent_mesh(devices)
@@ -304,14 +304,14 @@ class Trial:
 
     @functools.cached_property
     def spread(self) -> tuple[list[Snapshot], str]:
-        """The run on four devices beside idle agents, and the text of its program."""
+        """The run on four devices with idle agents, and the text of its program."""
         if len(jax.devices()) < DEVICES:
             raise InapplicableError(f"it needs {DEVICES} devices, and there are {len(jax.devices())}")
         return self.padded(DEVICES)
 
     @functools.cached_property
     def beside_idle(self) -> list[Snapshot]:
-        """The run on one device beside idle agents."""
+        """The run on one device with idle agents."""
         return self.padded(1)[0]
 
 
@@ -325,7 +325,7 @@ def _pad(tree: Tree) -> Tree:
 
 
 def row(tree: Tree, agent: int) -> Tree:
-    """Returns one agent's slice of a stacked tree; scalars stay, which all agents share."""
+    """Returns one agent's slice of a stacked tree; scalars, which all agents share, stay."""
     return jax.tree.map(lambda leaf: leaf[agent] if jnp.ndim(leaf) else leaf, tree)
 
 
@@ -335,7 +335,7 @@ def rows(tree: Tree, count: int = AGENTS) -> Tree:
 
 
 def distance(one: Tree, other: Tree) -> float:
-    """Returns the largest difference between two trees, relative to numbers above one."""
+    """Returns the largest difference between two trees, relative for numbers above one."""
     worst = 0.0
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         a, b = np.asarray(numbers(a), np.float64), np.asarray(numbers(b), np.float64)
@@ -346,23 +346,23 @@ def distance(one: Tree, other: Tree) -> float:
 
 
 def numbers(leaf: Any) -> Any:
-    """Returns a leaf as an array of numbers, also if it is a key."""
+    """Returns a leaf as a numeric array, also if it is a key."""
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
-# ---- what reaches whom in a step: one agent is changed, and the others are watched ----
+# ---- the flow of information in a step: one agent is changed, and the others are compared ----
 
 StepFn = Callable[[Snapshot, Any, Any], Snapshot]  # (snapshot, batch, key) -> snapshot
 
-_UNTOUCHED = 1e-13  # far below what a changed agent would do, above nothing at all
-_SMALL_STEP = 1e-5  # of a central difference, whose error is its square
-_RANK = 1e-6  # singular values below this share of the largest are rounding
+_UNTOUCHED = 1e-13  # far below the effect of a changed agent, above rounding errors
+_SMALL_STEP = 1e-5  # step of a central difference, whose error is its square
+_RANK = 1e-6  # singular values below this fraction of the largest count as zero
 
 
 def changes_elsewhere(step: StepFn, snapshot: Snapshot, t: int, watched: Sequence[int] | None = None) -> str:
-    """Says what else changes in step t if agent 0 has another model, state and batch; "" if nothing does.
+    """Describes what else changes in step t if agent 0 has another model, state and batch; "" if nothing.
 
-    Numbers that all agents share must not change either: they would tell everybody of agent 0.
+    Numbers that all agents share must not change either, since they would pass on information of agent 0.
     """
     batch, key = batch_of(t), key_of(t)
     estimator, rule = jax.tree.map(_scaled, (snapshot.state.gradient, snapshot.state.rule))
@@ -383,9 +383,10 @@ def changes_elsewhere(step: StepFn, snapshot: Snapshot, t: int, watched: Sequenc
 def arrivals(step: StepFn, snapshot: Snapshot, t: int) -> int:
     """Counts the numbers of agent 1 that reach agent 0 in step t.
 
-    That is the rank of the derivative of agent 0's model and its part of the rule's state after the step with
-    respect to agent 1's model and batch. What agent 1 remembers is left out: its neighbours may know it from
-    earlier messages. So are the estimator's states: in a network those of a pair are with who has the batch.
+    This is the rank of the derivative of agent 0's model and rule state after the step with respect to agent
+    1's model and batch. Agent 1's state is left out, because its neighbours may know it from earlier
+    messages, and so are the estimator's states, because in a real network those of a pair are stored by the
+    agent with the batch.
     """
     batch, key = batch_of(t), key_of(t)
     arguments = {"params": snapshot.params, "batch": batch}
@@ -404,7 +405,7 @@ def arrivals(step: StepFn, snapshot: Snapshot, t: int) -> int:
 
 
 def _of(stacked: Tree, agent: int) -> Tree:
-    """Returns what an agent has of stacked trees; what all share is left out."""
+    """Returns an agent's slices of a stacked tree, without shared scalars."""
     return row([leaf for leaf in jax.tree.leaves(stacked) if jnp.ndim(leaf)], agent)
 
 
@@ -413,7 +414,7 @@ def _altered(tree: Tree) -> Tree:
 
 
 def _scaled(leaf: Any) -> Any:
-    """Returns a leaf of a state with the first agent's numbers scaled; they may have to stay positive."""
+    """Returns a state's leaf with the first agent's numbers scaled, which keeps their signs."""
     if not jnp.ndim(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     return leaf.at[0].multiply(1.3)
@@ -432,20 +433,20 @@ def _flat(tree: Tree) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in floating])
 
 
-# ---- what crosses a link: each message that a network is handed is encoded, and its bytes counted ----
+# ---- the bytes that cross a link: each message is encoded and its size recorded ----
 
-_LINK = (2, 1)  # agent 2, and its first neighbour
+_LINK = (2, 1)  # from agent 2 to its first neighbour
 
 
 class WeighingNetwork(Network):
-    """A network that keeps for each round the bytes of its messages, as agent 2 sends them over one link."""
+    """A network that records the encoded bytes of each round that agent 2 sends over one link."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._bytes: dict[int, int] = {}
 
     def record(self, sent: Message | Sequence[Message], axes: int = 1) -> None:
-        """Writes a round into `rounds`, and encodes its messages."""
+        """Records a round, and encodes its messages."""
         super().record(sent, axes)
         messages = [sent] if isinstance(sent, Message) else list(sent)
         encoded: Any = [
@@ -457,12 +458,12 @@ class WeighingNetwork(Network):
 
     @property
     def weighed(self) -> int:
-        """The bytes of all rounds that were recorded."""
+        """The bytes of all recorded rounds."""
         return sum(self._bytes[id(entry)] for entry in self.rounds)
 
 
 def encoded_bytes(method: Method, snapshot: Snapshot, t: int) -> int:
-    """Returns the bytes that cross a link in step t, from the encodings of the real messages."""
+    """Returns the bytes that cross a link in step t, from the encodings of the messages."""
     weighed = 0
 
     def take(snapshot: Snapshot, key: Any) -> Any:

@@ -1,14 +1,14 @@
-"""One agent in a process of its own, which meets its neighbours through torch.distributed, by gloo.
+"""One agent as a process, which communicates with its neighbours through torch.distributed with gloo.
 
-So the published programs of QGM and NGM are written: a process has one model and one batch. Its models travel
-as one flat vector, by an isend to each neighbour and an irecv from each. N-SADDLe's agents send their models,
-take gradients of the models that they receive on their own batch, and send these back.
+The published code of QGM and NGM is written like this: a process has one model and one batch, and sends its
+model as one flat vector, by an isend to each neighbour and an irecv from each. N-SADDLe's agents also compute
+gradients of the received models on their own batch and send these back.
 
     python -m benchmarks.baselines.pytorch.agent FOLDER RANK
 
-`Processes` starts it, writes FOLDER/RANK.pt before, and says over standard input what to do, a line of JSON
-at a time. A line of standard output answers each: the seconds of processor time that it took. When standard
-input ends, the process ends, whatever it is doing.
+`Processes` writes FOLDER/RANK.pt, starts the process, and sends commands over standard input, one line of
+JSON each. The process answers each on standard output with the CPU seconds that it took. It ends as soon as
+standard input is closed.
 """
 
 import datetime
@@ -30,14 +30,14 @@ import torch.distributed as dist
 from benchmarks.baselines.pytorch.methods import METHODS, Gradients, make_loss, one_by_one
 from benchmarks.baselines.pytorch.models import NETWORKS, NORMS, Layout, Tensor
 
-_PATIENCE = datetime.timedelta(seconds=300)  # that an agent has with its neighbours
+_PATIENCE = datetime.timedelta(seconds=300)  # timeout for communication
 
 
 class Peers:
-    """The gossip of an agent that is alone in its process; models and gradients are [1, P].
+    """The gossip of an agent in its own process; models and gradients are [1, P].
 
     Args:
-      ranks: the neighbours' processes.
+      ranks: the neighbours' ranks.
       weights: W's row: the agent's own weight, then those of the neighbours.
     """
 
@@ -49,14 +49,14 @@ class Peers:
         return self._weighed([x, *self._exchange([x] * len(self._ranks))])
 
     def cross(self, gradients: Gradients, x: Tensor, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes W's mean of this model's gradients on the neighbours' batches, and the row of W x."""
+        """Averages this model's gradients on the neighbours' batches with W, and computes the row of W x."""
         heard = self._exchange([x] * len(self._ranks))
         gradient = gradients(x, images, labels)
         returned = self._exchange([gradients(other, images, labels) for other in heard])
         return self._weighed([gradient, *returned]), self._weighed([x, *heard])
 
     def _exchange(self, messages: Sequence[Tensor]) -> list[Tensor]:
-        """Sends each neighbour its message and returns what came from each."""
+        """Sends each neighbour its message, and returns those received."""
         received = [torch.empty_like(message) for message in messages]
         requests: list[Any] = [
             dist.irecv(buffer, rank) for buffer, rank in zip(received, self._ranks, strict=True)
@@ -74,8 +74,8 @@ class Peers:
 
 
 def main(folder: pathlib.Path, rank: int) -> None:
-    """Joins the other agents, then does as it is told until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when it ends
+    """Joins the other agents, then runs commands until standard input is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process decides when it ends
     commands = _listen()
     torch.set_num_threads(1)
     work = torch.load(folder / f"{rank}.pt", weights_only=True)
@@ -104,7 +104,7 @@ def _gradients(work: dict[str, Any], layout: Layout, norm: str = "few passes") -
 
 
 def _listen() -> "queue.SimpleQueue[dict[str, Any]]":
-    """Reads commands in a thread of its own, which ends the process when nobody can give another one."""
+    """Reads commands in a thread, which ends the process when standard input is closed."""
     commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def read() -> None:

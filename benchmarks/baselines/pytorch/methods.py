@@ -1,7 +1,7 @@
-"""Q-SADDLe and N-SADDLe in PyTorch: matrices [A, P], one row for each agent that is here.
+"""Q-SADDLe and N-SADDLe in PyTorch on matrices [A, P], one row for each agent of the process.
 
-With Nesterov momentum, coupled weight decay and gamma = 1, as `saddle_jax.q_saddle` and `n_saddle`. All are
-here in one program, or a single one in a process of its own; its `Gossip` says how it meets the others.
+With Nesterov momentum, coupled weight decay and gamma = 1, like `saddle_jax.q_saddle` and `n_saddle`. A
+process has all agents or a single one; its `Gossip` is how agents communicate.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _NORM_FLOOR = 1e-12
 
 
 def make_loss(network: Network, layout: Layout) -> Loss:
-    """Returns the cross-entropy of a batch as a function of one model's flat vector."""
+    """Returns the cross-entropy of a batch as a function of one model's parameter vector."""
 
     def loss(x: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(network(layout.tensors(x), images), labels)
@@ -55,20 +55,20 @@ def sharpness_aware(gradients: Gradients, rho: float) -> Gradients:
 
 
 class Gossip(Protocol):
-    """What the agents that are here learn from their neighbours."""
+    """Communication between agents."""
 
     def mix(self, x: Tensor) -> Tensor:
         """Computes W x, models [A, P]."""
 
     def cross(self, gradients: Gradients, x: Tensor, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes W's mean of each model's gradients on its neighbours' batches [A, P], and W x."""
+        """Averages each model's gradients on its neighbours' batches with W [A, P], and computes W x."""
 
 
 class Step:
-    """Models and momentum [A, P], and how a step changes them.
+    """A step of a method, with models and momentum [A, P].
 
     Attributes:
-      gradients: how gradients are taken; it may be exchanged between steps.
+      gradients: computes the gradients; it may be replaced between steps.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class QSaddle(Step):
 
 
 class NSaddle(Step):
-    """The N-SADDLe step: NGM with sharpness-aware gradients, each pair of agents with its own estimator."""
+    """The N-SADDLe step: NGM with sharpness-aware gradients of each pair of agents."""
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         """Takes one step on images [A, B, C, H, W] and returns the new models [A, P]."""

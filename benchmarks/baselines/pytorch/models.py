@@ -1,6 +1,6 @@
 """The networks of `saddle_jax.models` as functions of named tensors; images [B, C, H, W].
 
-Names are those of our parameters, such as "stage1_block1/conv1/kernel"; kernels are [D, C, h, w] and
+Names are those of the flax parameters, such as "stage1_block1/conv1/kernel"; kernels are [D, C, h, w] and
 linear weights [outputs, inputs].
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 
-Tensor: TypeAlias = Any  # torch.Tensor; PyTorch may be missing where types are checked
+Tensor: TypeAlias = Any  # torch.Tensor; PyTorch may not be installed for type checks
 Tensors: TypeAlias = dict[str, Tensor]
 Norm: TypeAlias = Callable[[Tensors, str, Tensor], Tensor]
 Network: TypeAlias = Callable[..., Tensor]  # (tensors, images, norm=evonorm) -> logits
@@ -25,7 +25,7 @@ class Layout(NamedTuple):
     """Where each tensor lies in a flat vector [P]."""
 
     names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]  # PyTorch's
+    shapes: tuple[tuple[int, ...], ...]  # in PyTorch's layout
 
     def tensors(self, vector: Tensor) -> Tensors:
         """Returns the named tensors of one model [P], as views."""
@@ -37,7 +37,7 @@ class Layout(NamedTuple):
 
 def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
     """Computes scale * x h(x) / sqrt(var_g(x) + 1e-5) + bias; x h(x) with a hard sigmoid h is hardswish."""
-    # Sums per channel first, groups after: faster than Tensor.var over groups, most of all in channels-last.
+    # Summing per channel before grouping is faster than Tensor.var over groups, especially in channels-last.
     width, count = x.shape[1] // _GROUPS, x[0].numel() // _GROUPS
     pixels = x.flatten(2)
     sums, squares = pixels.sum(2), torch.linalg.vecdot(pixels, pixels)  # [B, C]
@@ -48,7 +48,7 @@ def evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
 
 
 def textbook_evonorm(p: Tensors, name: str, x: Tensor) -> Tensor:
-    """Computes the same as `evonorm`, one operation for each of the formula's, as published programs do."""
+    """Computes `evonorm` literally by its formula, as published code does."""
     grouped = x.unflatten(1, (_GROUPS, -1))  # [B, G, C / G, H, W]
     variance = grouped.var((2, 3, 4), correction=0, keepdim=True).expand_as(grouped)
     deviation = torch.sqrt(variance + _EPSILON).reshape(x.shape)
@@ -71,7 +71,7 @@ def linear(p: Tensors, name: str, x: Tensor) -> Tensor:
 
 
 def resnet(blocks: int, p: Tensors, x: Tensor, norm: Norm = evonorm) -> Tensor:
-    """Computes the logits of three stages of blocks (3: ResNet-20, 1: ResNet-8); nothing follows a sum."""
+    """Computes the logits of a ResNet with `blocks` per stage (3: ResNet-20, 1: ResNet-8)."""
     x = norm(p, "stem_norm", convolve(p, "stem", x))
     for stage in range(3):
         for block in range(blocks):

@@ -1,4 +1,4 @@
-"""PyTorch's side with a process for each agent: starts them, lets them step, and ends them all."""
+"""The PyTorch baseline with a process for each agent: starting, stepping and ending them."""
 
 import contextlib
 import json
@@ -20,16 +20,16 @@ from benchmarks.baselines.pytorch.steps import flatten, images_of, labels_of
 from benchmarks.work import OPTIONS, Work
 from saddle_jax.base.errors import RunError
 
-_PATIENCE = 600.0  # seconds that all agents together have for an answer
-_LAST_WORDS = 5.0  # seconds that they have to end by themselves
+_PATIENCE = 600.0  # seconds to wait for the answers of all agents
+_LAST_WORDS = 5.0  # seconds to wait for them to end
 
 
 class Way(NamedTuple):
-    """One of the ways to compute the same gradients.
+    """A variant of the gradient computation.
 
     Attributes:
       channels_last: the images' memory format.
-      norm: how EvoNorm is written, a name of `models.NORMS`.
+      norm: the implementation of EvoNorm, a name in `models.NORMS`.
     """
 
     channels_last: bool = False
@@ -40,15 +40,15 @@ class Way(NamedTuple):
 
 
 def ways(model: str, norm: str) -> list[Way]:
-    """Returns the ways with one norm that differ for a network: one without convolutions flattens images."""
+    """Returns the variants with one norm; without convolutions the memory format does not matter."""
     return [Way(last, norm) for last in ((False,) if model == "mlp" else (False, True))]
 
 
 class Processes:
-    """A process for each agent of a work, on this machine alone. Leave its context, or close it.
+    """A process for each agent of a workload, on this machine; a context manager.
 
-    Every process has one thread, as torchrun sets it up. They find each other by a file, and their sockets
-    are those of the loopback interface. None outlives this process, however that ends.
+    Every process has one thread, as with torchrun. They meet through a file and communicate over the loopback
+    interface. None outlives this process.
     """
 
     def __init__(self, work: Work, patience: float = _PATIENCE):
@@ -72,11 +72,11 @@ class Processes:
 
     @property
     def pids(self) -> list[int]:
-        """Returns the numbers of the agents' processes."""
+        """The agents' process ids."""
         return [process.pid for process in self._processes]
 
     def step(self, way: Way, steps: int = 1) -> float:
-        """Lets every agent take so many steps; returns the processor time of all, in seconds."""
+        """Runs several steps on every agent; returns their total CPU time in seconds."""
         return self._tell(lambda rank: {"steps": steps, **way._asdict()})
 
     def models(self) -> Tensor:
@@ -89,7 +89,7 @@ class Processes:
         """Ends all processes and removes their folder."""
         for process in self._processes:
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended before
+            with contextlib.suppress(BrokenPipeError):  # it has ended already
                 process.stdin.close()
         for process in self._processes:
             try:
@@ -103,7 +103,7 @@ class Processes:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write(self, work: Work) -> Layout:
-        """Writes for every agent what it starts with; returns the layout of a model."""
+        """Writes the initial data of every agent; returns the layout of a model."""
         layout, models = flatten(work.params(), work.image_shape)
         batch, topology = work.batch(), work.topology
         images, labels = images_of(batch["inputs"], channels_last=False), labels_of(batch["targets"])
@@ -125,7 +125,7 @@ class Processes:
         return layout
 
     def _start(self, rank: int) -> subprocess.Popen[str]:
-        module = ["-P", "-m", "benchmarks.baselines.pytorch.agent"]  # -P: nothing of the current folder
+        module = ["-P", "-m", "benchmarks.baselines.pytorch.agent"]  # -P: no imports from the current folder
         loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback}
         with (self._folder / f"{rank}.log").open("w") as log:
@@ -139,16 +139,16 @@ class Processes:
             )
 
     def _tell(self, command: Callable[[int], dict[str, Any]]) -> float:
-        """Tells every agent what to do, waits for all, and returns the sum of their answers."""
+        """Sends a command to every agent, waits for all, and returns the sum of their answers."""
         for rank, process in enumerate(self._processes):
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended: its answer will be missing
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and its answer will be missing
                 process.stdin.write(json.dumps(command(rank)) + "\n")
                 process.stdin.flush()
         return self._wait()
 
     def _wait(self) -> float:
-        """Waits until every agent has answered, and returns the sum; ends all where one does not answer."""
+        """Waits for all answers and returns their sum; ends all processes if one does not answer."""
         timer = threading.Timer(self._patience, self._kill)
         timer.start()
         try:

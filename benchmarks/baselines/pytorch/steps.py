@@ -19,11 +19,11 @@ from saddle_jax.base.types import Params
 from saddle_jax.core.topology import Topology
 from saddle_jax.data.recipes import Recipe
 
-# ---- our parameters and images in PyTorch's layout: a flat vector per agent, images [..., C, H, W] ----
+# ---- conversion to PyTorch's layout: a flat vector per agent, images [..., C, H, W] ----
 
 
 def flatten(params: Params, image_shape: Sequence[int]) -> tuple[Layout, Tensor]:
-    """Returns our stacked parameters [A, ...] as one matrix [A, P], with its layout.
+    """Converts stacked flax parameters [A, ...] to one matrix [A, P]; returns it with its layout.
 
     Args:
       params: a tree of flax parameters with a leading axis A.
@@ -56,7 +56,7 @@ def _kernel(leaf: np.ndarray, name: str, image_shape: Sequence[int]) -> np.ndarr
     if leaf.ndim == 5:
         return leaf.transpose(0, 4, 3, 1, 2)
     if leaf.ndim == 3:
-        if name == "hidden1/kernel":  # it sees flattened images: [H, W, C] ours, [C, H, W] theirs
+        if name == "hidden1/kernel":  # flattened images: [H, W, C] in JAX, [C, H, W] in PyTorch
             leaf = leaf.reshape(len(leaf), *image_shape, -1).transpose(0, 3, 1, 2, 4)
             leaf = leaf.reshape(len(leaf), math.prod(image_shape), -1)
         return leaf.transpose(0, 2, 1)
@@ -89,13 +89,13 @@ Agents = Literal["loop", "threads", "vmap"]
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One of the ways to write the same step in PyTorch.
+    """A variant of the same step in PyTorch.
 
     Attributes:
-      agents: "loop": one after another, each operation on all cores; "threads": one core per agent,
-        as many agents at a time as there are cores; "vmap": `torch.func.vmap` over `torch.func.grad`.
+      agents: "loop": one after another, each operation on all cores; "threads": one core per agent, as many
+        agents at a time as there are cores; "vmap": `torch.func.vmap` over `torch.func.grad`.
       channels_last: the images' memory format.
-      compiled: whether `torch.compile` compiles the loss with its gradient, or for vmap the gradients of all.
+      compiled: whether `torch.compile` compiles the gradient of one agent, or with vmap that of all agents.
     """
 
     agents: Agents
@@ -111,7 +111,7 @@ VARIANTS = tuple(Variant(agents, last) for agents in ("loop", "threads", "vmap")
 
 
 def variants(model: str) -> tuple[Variant, ...]:
-    """Returns the variants that differ for a network: one without convolutions flattens its images."""
+    """Returns the variants for a model; without convolutions the memory format does not matter."""
     return tuple(variant for variant in VARIANTS if model != "mlp" or not variant.channels_last)
 
 
@@ -136,20 +136,20 @@ def make_gradients(model: str, layout: Layout, variant: Variant) -> Gradients:
 
 
 def _compiled(function: Any) -> Any:
-    """Returns a function that is compiled when it is called, as a whole and for these shapes, or fails.
+    """Compiles a function at its first call, as one graph with static shapes, or fails.
 
-    What was compiled before is forgotten: after a few programs of one function PyTorch would give up.
+    It clears PyTorch's cache, since PyTorch limits the number of compilations per function.
     """
     torch.compiler.reset()
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 class CannotCompileError(Exception):
-    """PyTorch could not compile a step: it needs a C++ compiler, and not every program is one for it."""
+    """PyTorch could not compile a step: there is no C++ compiler, or the step is not supported."""
 
 
 def compiled_step(work: Work, variant: Variant) -> "TheirStep":
-    """Makes a step that `torch.compile` compiles, and takes the first one, which compiles it.
+    """Makes a step with `torch.compile`, and takes the first one, which compiles it.
 
     Raises:
       CannotCompileError: with PyTorch's own reason.
@@ -164,7 +164,7 @@ def compiled_step(work: Work, variant: Variant) -> "TheirStep":
 
 
 class Table:
-    """The gossip of agents that are all here, by the table of neighbours."""
+    """Gossip in one process, by the table of neighbours."""
 
     def __init__(self, topology: Topology):
         self.neighbours = torch.from_numpy(topology.neighbours.copy())
@@ -178,7 +178,7 @@ class Table:
         return mixed
 
     def cross(self, gradients: Gradients, x: Tensor, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes W's mean of each model's gradients on its neighbours' batches [A, P], and W x."""
+        """Averages each model's gradients on its neighbours' batches with W [A, P], and computes W x."""
         g = torch.zeros_like(x)
         for k in range(self.neighbours.shape[1]):
             senders = self.neighbours[:, k]
@@ -187,7 +187,7 @@ class Table:
 
 
 class TheirStep:
-    """PyTorch's side of the same work; each call is one step further.
+    """The PyTorch step of a workload; each call takes one step.
 
     Attributes:
       layout: where each tensor lies in a row of `models`.

@@ -1,1 +1,1 @@
-"""The paper as data: its settings, its printed figures, and how those come about."""
+"""The SADDLe paper: its experiments, printed results, claims, costs and theory."""

@@ -1,8 +1,8 @@
-"""What the paper's text says of its tables in numbers, and of its methods in words.
+"""The paper's claims about its tables, and statements about its methods.
 
-A claim is a number, or the ends of a range, over differences between figures: gains of SADDLe over its base,
-drops by compression, losses by a smaller alpha. The same formula gives ours, from runs.
-A statement is about a quantity of runs that differ in one thing; it says which of two is larger.
+A claim is a number or a range that summarises differences between results: gains of SADDLe over its base,
+drops by compression, losses by a smaller alpha. The same formula gives our number from runs. A statement says
+which of two quantities is larger.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from saddle_jax.papers.common import Claim, Contrast, Difference, Entry, Statement, ends, mean
 from saddle_jax.papers.saddle.experiments import PAPER
 
-# Methods with SADDLe, without, and the tables of the main text that have both, compressed and not.
+# Methods with and without SADDLe, and the tables of the main text with both, compressed and not.
 _MAIN = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
 
 
 def _gain(place: str, text: str, stated: str, one: str, other: str, tables: str, dataset: str = "*") -> Claim:
-    """Claims by how much one method is better than another on average, uncompressed."""
+    """Makes a claim about the mean gain of one method over another, uncompressed."""
     return Claim(place, text, (stated,), PAPER.gains(one, other, tables, dataset), mean)
 
 
 def _drop(place: str, text: str, stated: str, method: str, tables: str, dataset: str = "*") -> Claim:
-    """Claims what compression costs a method: on average, or "LEAST MOST" where the text has a range."""
+    """Makes a claim about a method's drop by compression: the mean, or a range "LEAST MOST"."""
     numbers, pairs = tuple(stated.split()), PAPER.drops(method, tables, dataset)
     if len(numbers) == 1:
         return Claim(place, text, numbers, pairs, mean)
@@ -32,7 +32,7 @@ def _main_gains(compressed: bool) -> tuple[Difference, ...]:
 
 
 def _by_alpha(method: str, table: str) -> tuple[Difference, ...]:
-    """Pairs uncompressed figures at alpha 0.01 with those at 0.001."""
+    """Pairs uncompressed entries at alpha 0.01 with those at 0.001."""
     every = [entry for entry in PAPER.rows(table, method) if entry.compressor == "none"]
     return tuple(
         (mild, strong)
@@ -43,12 +43,12 @@ def _by_alpha(method: str, table: str) -> tuple[Difference, ...]:
 
 
 def _efficient(method: str, *, compressed: bool = False) -> tuple[Difference, ...]:
-    """Pairs the efficient variant's figures with those of a method of Table 1."""
+    """Pairs the entries of the efficient variant with those of a method of Table 1."""
     return PAPER.gains("q_saddle", method, "efficient", compressed=compressed, base="1")
 
 
 def _level(method: str, compressor: str) -> Entry:
-    """Returns the entry of a method with a compressor in the figure of levels."""
+    """Returns the entry of a method with a compressor in the figure of quantization levels."""
     (entry,) = (e for e in PAPER.rows("levels", method) if e.compressor == compressor)
     return entry
 
@@ -145,7 +145,7 @@ CLAIMS = (
 
 # ---- statements ----
 
-# Methods with SADDLe, without, and the tables that have both.
+# Methods with and without SADDLe, and the tables with both.
 _METHODS = (
     ("d_saddle", "dpsgd", "dpsgd"),
     ("q_saddle", "qgm", "1 2 5 top-k"),
@@ -158,18 +158,18 @@ def _contrasts(differences: Sequence[Difference]) -> tuple[Contrast, ...]:
 
 
 def _gains(compressed: bool, methods: Sequence[str] = tuple(PAPER.bases)) -> tuple[Contrast, ...]:
-    """Holds SADDLe against its base method."""
+    """Compares SADDLe with its base method."""
     pairs = [PAPER.gains(*names, compressed=compressed) for names in _METHODS if names[0] in methods]
     return _contrasts([pair for several in pairs for pair in several])
 
 
 def _drops(method: str, tables: str) -> list[Contrast]:
-    """Holds compressed runs of a method against uncompressed ones."""
+    """Compares compressed runs of a method with uncompressed ones."""
     return [Contrast(compressed, full) for full, compressed in PAPER.drops(method, tables)]
 
 
 def _smaller_drops() -> tuple[Contrast, ...]:
-    """Holds what compression does to SADDLe against what it does to the base method."""
+    """Compares SADDLe's drop by compression with that of the base method."""
     return tuple(
         Contrast(compressed, base, (full, base_full))
         for one, other, tables in _METHODS
@@ -180,7 +180,7 @@ def _smaller_drops() -> tuple[Contrast, ...]:
 
 
 def _as_many_passes() -> tuple[Contrast, ...]:
-    """Holds SADDLe against its base method for twice the epochs."""
+    """Compares SADDLe with its base method for twice the epochs."""
     pairs = [PAPER.gains(one, other, "dpsgd 1 3", base="passes") for one, other in PAPER.bases.items()]
     return _contrasts([pair for several in pairs for pair in several])
 

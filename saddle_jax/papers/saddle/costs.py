@@ -1,13 +1,13 @@
-"""The paper's communication costs: all 39 printed figures, derived, beside what really travels.
+"""The paper's communication costs: derivations of all 39 printed numbers, beside the exact costs.
 
 The paper counts bits per number only (no norms, scales, signs; 16-bit indices), in gigabytes sent per
-agent over its two neighbours in a ring, and truncates to two decimals. Its figures come about so:
+agent over its two neighbours in a ring, and truncates to two decimals. Its numbers follow from:
 
     QGM               T - 1 iterations: the counter of that line of code lags one step
-    QGM, b bits       the printed figure above it, times b / 32
+    QGM, b bits       the printed number above it, times b / 32
     QGM, top-30 %     T - 1 iterations of 6 bytes per kept entry, k floored per tensor
     NGM               T iterations of two rounds, and one more scalar with every model
-    NGM, 1 bit        the printed figure above it, divided by the rounded 1.94
+    NGM, 1 bit        the printed number above it, divided by the rounded 1.94
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.printed import SETTINGS
 from saddle_jax.planning.forecast import stand_in
 
-# What the printed table calls 1 bit in the second of two rounds: 64 / 33, rounded.
+# The printed reduction for 1 bit in the second of two rounds: 64 / 33, rounded.
 _NGM_RATIO = 1.94
 
-# table: (method, compressor, dataset) -> printed gigabytes by number of agents. Tables are numbered
-# as those of the main text whose costs they give; "top-k" is the appendix's.
+# table: (method, compressor, dataset) -> printed gigabytes by number of agents. Tables have the numbers of
+# those of the main text whose costs they list; "top-k" is in the appendix.
 PRINTED: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {
     "1": {
         ("qgm", "none", "cifar10"): {5: 136.45, 10: 68.44, 20: 34.43, 40: 17.43},
@@ -70,12 +70,12 @@ class Cost:
     method: str
     compressor: str
     paper_gb: float  # printed
-    derived_gb: float  # in the paper's accounting, truncated as it is printed
-    wire_gb: float  # what our encodings send in all T steps
+    derived_gb: float  # by the paper's accounting, truncated as printed
+    wire_gb: float  # of our encodings in all T steps
 
 
 def costs(table: str | None = None) -> Iterator[Cost]:
-    """Yields all figures, or those of one table."""
+    """Yields all costs, or those of one table."""
     for name, rows in PRINTED.items():
         if table not in (None, name):
             continue
@@ -89,21 +89,21 @@ def costs(table: str | None = None) -> Iterator[Cost]:
 
 
 class Ratio(NamedTuple):
-    """By how much something is cheaper: as the paper says it, by its own counting, and exactly."""
+    """A reduction in cost: as stated in the paper, from its printed costs, and exact."""
 
     place: str
     what: str
     stated: str
     printed: float  # of the printed costs
-    exact: float  # of the bytes that travel, or the gradients that are taken
+    exact: float  # of the bytes sent or the gradients computed
 
 
-# What the captions say of each compressor.
+# The reduction by each compressor in the captions.
 _STATED = {"quantize(8)": "4", "quantize(10)": "3.2", "top_k(0.3)": "2.2", "sign": "1.94"}
 
 
 def ratios() -> Iterator[Ratio]:
-    """Yields the ratios that captions and text state, at ten agents, beside what they come to."""
+    """Yields the reductions stated in captions and text, at ten agents, with the derived ones."""
     agents = 10
     for table, rows in PRINTED.items():
         for (method, compressor, dataset), by_agents in rows.items():
@@ -114,7 +114,7 @@ def ratios() -> Iterator[Ratio]:
             what = f"{dataset}, {compressor}"
             yield Ratio(f"costs of {table}", what, _STATED[compressor], full / by_agents[agents], exact)
     whole, signs = _bytes("ngm", "none", "cifar10"), _bytes("ngm", "sign", "cifar10")
-    second = (whole / 2) / (signs - whole / 2)  # the first round of the two is not compressed
+    second = (whole / 2) / (signs - whole / 2)  # the first of two rounds is not compressed
     yield Ratio("costs of 3", "cifar10, sign, second round", "32", 32.0, second)
     climbing = [_passes(every) for every in (1, 5)]
     yield Ratio(
@@ -123,7 +123,7 @@ def ratios() -> Iterator[Ratio]:
 
 
 def ratio_rows() -> list[list[str]]:
-    """Lists how much cheaper things are: stated, from the printed costs, and exactly, as text."""
+    """Returns the table of reductions: stated, from the printed costs, and exact."""
     rows = [["place", "what", "stated", "as printed", "exactly"]]
     for ratio in ratios():
         row = [ratio.place, ratio.what, f"{ratio.stated}x", f"{ratio.printed:.2f}x", f"{ratio.exact:.2f}x"]
@@ -136,13 +136,13 @@ def _bytes(method: str, compressor: str, dataset: str) -> int:
 
 
 def _passes(every: int) -> float:
-    """Counts the gradients in a step of Q-SADDLe that climbs in every k-th."""
+    """Returns the mean number of gradients per step of Q-SADDLe with an ascent in every k-th step."""
     method = METHODS["q_saddle"](ring(5), 0.1, rho=0.1, ascent_every=every)
     return passes_per_step(method, jax.ShapeDtypeStruct((5, 3), np.float32))
 
 
 def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
-    """Computes a figure in gigabytes as the paper came to it."""
+    """Derives a cost in gigabytes by the paper's accounting."""
     steps = SETTINGS[dataset].steps(agents)
     if compressor.startswith("quantize"):
         bits = COMPRESSORS.given(compressor)["bits"]
@@ -157,8 +157,8 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
 
 
 def cost_of(method: str, compressor: str, dataset: str, agents: int) -> CommCost:
-    """Returns the communication cost of a training of this experiment."""
-    # What a link carries does not depend on how many agents there are: it is traced once.
+    """Returns the communication cost of a training run."""
+    # The cost of a link does not depend on the number of agents, so it is traced once.
     return dataclasses.replace(_cost_of_five(method, compressor, dataset), listeners=np.full((1, agents), 2))
 
 
@@ -174,5 +174,5 @@ def _cost_of_five(method: str, compressor: str, dataset: str) -> CommCost:
 
 
 def _truncated(value: float) -> float:
-    """Truncates to two decimals, as printed; a hair above, lest 34.43 become 34.42 by its binary form."""
+    """Truncates to two decimals; a tiny offset keeps 34.43 from becoming 34.42 by rounding errors."""
     return math.floor(value * 100 + 1e-7) / 100

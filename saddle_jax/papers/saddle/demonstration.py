@@ -1,4 +1,4 @@
-"""What `saddle demo` says: two methods side by side, what differs between them, and what that means."""
+"""The text of `saddle demo`: two methods side by side, their differences, and an explanation."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -19,24 +19,24 @@ _INTRODUCTION = (
 
 
 class Shown(NamedTuple):
-    """What was found of each method: its test accuracies in percent, and lambda_max of its last models."""
+    """Results of both methods: test accuracies in percent, and lambda_max of the final models."""
 
     accuracies: Mapping[str, Cell]
     lambdas: Mapping[str, Summary]
 
     @property
     def difference(self) -> Summary:
-        """The accuracy that SADDLe gains, seed by seed."""
+        """SADDLe's gain in accuracy, paired by seed."""
         return self.accuracies[SADDLE].minus(self.accuracies[BASE])
 
 
 def introduction() -> str:
-    """Says what is about to be trained."""
+    """Describes what is about to be trained."""
     return textwrap.fill(_INTRODUCTION, _WIDTH)
 
 
 def shown(cells: Mapping[tuple[Any, ...], Cell], runs: Sequence[Sharp]) -> Shown:
-    """Puts the scores by method and the sharpness of all runs together."""
+    """Collects the scores and the sharpness of both methods."""
     accuracies = {key[0]: cell for key, cell in cells.items()}
     lambdas = {
         method: summarise(
@@ -54,7 +54,7 @@ def shown(cells: Mapping[tuple[Any, ...], Cell], runs: Sequence[Sharp]) -> Shown
 
 
 def rows(results: Shown) -> list[list[str]]:
-    """Lists both methods and their difference as text, under a heading."""
+    """Returns the table of both methods and their difference."""
     table = [["", "test accuracy, %", "95 % interval", "lambda_max"]]
     for method in (BASE, SADDLE):
         cell, flatness = results.accuracies[method], results.lambdas[method]
@@ -67,7 +67,7 @@ def rows(results: Shown) -> list[list[str]]:
 
 
 def meaning(results: Shown) -> str:
-    """Says in a few sentences what the numbers mean, and what they do not decide."""
+    """Explains in a few sentences what the results mean, and what they leave open."""
     return textwrap.fill(_verdict(results), _WIDTH)
 
 
@@ -95,7 +95,7 @@ def _verdict(results: Shown) -> str:
 
 
 def record(results: Shown) -> dict[str, Any]:
-    """Returns the same for programs: plain numbers."""
+    """Returns the results as a JSON object."""
     methods = {
         method: {"accuracies": list(cell.scores), "lambda_max": results.lambdas[method]._asdict()}
         for method, cell in results.accuracies.items()

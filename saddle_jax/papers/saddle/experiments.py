@@ -1,6 +1,6 @@
 """The paper's experiments: every table, and the figures with runs of their own.
 
-What the paper leaves open is stated where it is decided.
+Where the paper leaves something open, a comment says what we chose.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ _IMAGENET = (("imagenet", 0.01), ("imagenet", 0.001))
 
 
 def _tabled(text: str, columns: Columns, drops: str = "", **options: Any) -> tuple[Entry, ...]:
-    """Returns the entries of a printed table, with the averaging rates that the paper gives for them."""
+    """Returns the entries of a printed table with the paper's averaging rates."""
     return tuple(entries_of(text, columns, SETTINGS, drops=drops, **{"gamma": averaging_rate, **options}))
 
 
@@ -41,18 +41,19 @@ def _drawn(method: str, compressor: str, gamma: float = 1.0, schedule: str = "st
 
 
 def _uncompressed(table: tuple[Entry, ...], method: str) -> Entry:
-    """Returns the entry of a table that is on the figures' problem, uncompressed."""
+    """Returns a method's uncompressed entry of a table on the figures' problem."""
     problem = _drawn(method, "none").problem
     (entry,) = (e for e in table if (e.problem, e.method, e.compressor) == (problem, method, "none"))
     return entry
 
 
 def _levels() -> Iterator[Entry]:
-    """Yields the runs with ever fewer bits per number, from full precision down.
+    """Yields the runs with fewer and fewer bits per number, from full precision down.
 
-    The paper draws this without saying which: the ends are those of its tables (8 bits for QGM; one bit for
-    NGM, which loses "about 7 %" by the text, 6.76 by Table 3), those between are ours. So is alpha, by the
-    accuracies that the text quotes (79 % to 73 %, Table 1's at 0.001). What a table has is that table's run.
+    The paper does not list the levels of this figure: the ends are from its tables (8 bits for QGM; one bit
+    for NGM, which loses "about 7 %" by the text, 6.76 by Table 3), those between are our choice. Alpha
+    follows from the accuracies in the text (79 % to 73 %, Table 1's at 0.001). Entries of a table are shared
+    with it.
     """
     tabled = {entry.name: entry for table in (_TABLE_1, _TABLE_3, _TWO_BIT) for entry in table}
     ladders = {
@@ -69,7 +70,7 @@ def _levels() -> Iterator[Entry]:
 def _radii() -> Iterator[Entry]:
     """Yields Q-SADDLe with smaller and larger radii than the paper's, and QGM, which has none.
 
-    The paper has one radius for each dataset, 0.1 here, and does not show how much depends on it.
+    The paper has one radius per dataset, 0.1 here, and no study of its influence.
     """
     yield _uncompressed(_TABLE_1, "qgm")
     chosen = _uncompressed(_TABLE_1, "q_saddle")
@@ -93,8 +94,8 @@ _BEYOND = tuple(
     _drawn(method, compressor, gamma) for compressor, gamma in _MORE.items() for method in ("qgm", "q_saddle")
 )
 
-# SAM takes two backward passes in a step, not one, and the paper compares after equal numbers of epochs.
-# Whether SADDLe's gain is more than that of computing twice as much, only runs of twice the epochs can tell.
+# SAM takes two backward passes per step, and the paper compares after equal numbers of epochs. Whether SADDLe
+# gains more than twice the computation would, only runs with twice the epochs can show.
 _PASSES = tuple(
     dataclasses.replace(_uncompressed(table, method), times=2, printed=None)
     for table, method in ((_DPSGD, "dpsgd"), (_TABLE_1, "qgm"), (_TABLE_3, "ngm"))

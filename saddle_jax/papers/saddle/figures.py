@@ -1,4 +1,4 @@
-"""The paper's figures that are drawn from runs of its tables: which runs, and which commands draw them."""
+"""The paper's figures that are drawn from runs of its tables: their runs and the commands to draw them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ READS_DATA = ("landscape", "sharpness", "data")  # the verbs that take --data_di
 
 
 class Place(NamedTuple):
-    """What a picture depends on beside its runs.
+    """Options of a picture beside its runs.
 
     Attributes:
       output: the picture's path without an ending.
-      epochs: the stages of training at which sharpness is measured.
-      images: number of images that losses are computed on.
+      epochs: the stages of training for measuring sharpness.
+      images: number of images for computing losses.
     """
 
     output: str
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 def command_of(picture: str, place: Place) -> tuple[str, list[str]]:
-    """Returns the verb of `saddle` that draws a picture, and its arguments before the runs' folders."""
+    """Returns the verb that draws a picture, and its arguments before the runs' folders."""
     fields = {**place._asdict(), "epochs": ",".join(map(str, place.epochs))}
     verb, *arguments = picture.split()
     return verb, [argument.format(**fields) for argument in arguments]
@@ -54,14 +54,14 @@ _ALLOCATION = [
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """Runs of a table, and what is drawn from them.
+    """Runs of a table, and the pictures drawn from them.
 
     Attributes:
       title: what it shows.
-      table: the table whose runs it takes; None if it needs none.
-      rows: parts of the names of the table's rows.
+      table: the table with its runs; None if it needs none.
+      rows: patterns for the names of the table's rows.
       pictures: see `command_of`.
-      one_seed: whether a picture is of single models, those of the first seed's runs.
+      one_seed: whether a picture shows single models, from the runs of the first seed.
     """
 
     title: str
@@ -71,13 +71,13 @@ class Figure:
     one_seed: bool = False
 
     def entries(self) -> list[Entry]:
-        """Returns the rows that are drawn, a method beside its SADDLe version: landscapes show pairs."""
+        """Returns the drawn rows, each method beside its SADDLe version, since landscapes show pairs."""
         entries = PAPER.choose(self.table, self.rows)
         return sorted(entries, key=lambda entry: (entry.compressor, "rho" in METHODS.options(entry.method)))
 
 
 def three_stages(config: Config) -> list[int]:
-    """Returns epochs with a checkpoint: early, before the learning rate first drops, and at the end."""
+    """Returns three epochs with a checkpoint: early, before the learning rate first drops, and the last."""
     every = config.keep_every_epochs or config.epochs
     return sorted({every, min(2 * every, config.epochs), config.epochs})
 
@@ -120,14 +120,14 @@ FIGURES = {
     "allocation": Figure("who holds which classes, at alpha 0.01 and 0.001", None, [], _ALLOCATION),
 }
 
-# The paper's numbers. Figure 1 has pairs in a panel and Figure 8 the same four models in one each: both are
-# among the pictures of "landscape".
+# The paper's numbers. Figure 1 has pairs in a panel, and Figure 8 the same four models in a panel each: both
+# are among the pictures of "landscape".
 _IN_ORDER = "landscape compression graphs levels sharpness compression-ngm allocation landscape landscape-ngm"
 NUMBERED = dict(zip("123456789", _IN_ORDER.split(), strict=True))
 
 
 def named_figure(name: str) -> str:
-    """Returns a figure by its name or by the paper's number of it; others are an ArgumentError."""
+    """Returns the name of a figure from its name or its number in the paper."""
     figure = NUMBERED.get(name, name)
     if figure not in FIGURES:
         raise ArgumentError(f"figure must be one of {', '.join(FIGURES)}, or 1 to 9, got {name!r}")
@@ -135,7 +135,7 @@ def named_figure(name: str) -> str:
 
 
 def figure_rows() -> list[list[str]]:
-    """Lists all figures as text, each with its number in the paper."""
+    """Returns the list of all figures, each with its number in the paper."""
     rows = [["figure", "number", "runs of", "what"]]
     for name, figure in FIGURES.items():
         number = " and ".join(key for key, value in NUMBERED.items() if value == name)

@@ -1,14 +1,14 @@
-"""What the SADDLe paper prints: hyper-parameters, averaging rates, and accuracies as its tables have them.
+"""Numbers printed in the SADDLe paper: hyper-parameters, averaging rates, and tables of accuracies.
 
-A line is: agents, method, compressor, then one figure per column, in percent: mean±deviation over
-three seeds; a lone mean where the paper gives no deviation; a star where one of three runs diverged.
+A line is: agents, method, compressor, then one result per column, in percent: mean±standard deviation over
+three seeds; only a mean where the paper gives no deviation; a star where one of three runs diverged.
 """
 
 from typing import NamedTuple
 
 from saddle_jax.papers.common import Hyperparameters
 
-# Learning rate, rho, epochs, batch size, model, images to train with.
+# Learning rate, rho, epochs, batch size, model, training images.
 SETTINGS = {
     "cifar10": Hyperparameters(0.1, 0.1, 200, 32, "resnet20", 50_000),
     "cifar100": Hyperparameters(0.1, 0.05, 100, 20, "resnet20", 50_000),
@@ -133,7 +133,7 @@ DPSGD = """
 20  d_saddle  none  52.14±2.02   47.06±2.35  26.39±0.17  24.92±0.62
 """
 
-# Columns: CIFAR-10, CIFAR-100, both with data dealt at random.
+# Columns: CIFAR-10, CIFAR-100, both with an IID partition.
 DPSGD_IID = """
  5  dpsgd  none  91.05±0.06  64.47±0.48
 10  dpsgd  none  90.46±0.33  62.73±1.03

@@ -1,1 +1,1 @@
-"""The paper's convergence theorem: its bound, a problem to hold it against, and what runs keep of it."""
+"""The paper's convergence theorem: its bound, a problem to test it on, and its constants in real runs."""

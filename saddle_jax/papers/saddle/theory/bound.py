@@ -1,15 +1,15 @@
-"""Theorem 1 of the paper: how small Q-SADDLe's gradients must become, and for which learning rates.
+"""Theorem 1 of the paper: a bound on Q-SADDLe's gradients, and its conditions on the learning rate.
 
     1/T sum_t E||grad f(x-bar_t)||^2  <=  4 (f(x_0) - f*) / (eta~ T)  +  C_sigma sigma^2  +  C_delta delta^2
                                           +  C_rho rho^2,                        eta~ = eta / (1 - beta)
 
-It is computed as the main text prints it; the appendix ends at the same coefficients. Two conditions of the
-proof are missing in the theorem, and `conditions` gives them apart. The lemma on the consensus error assumes
+It is computed as printed in the main text; the appendix ends at the same coefficients. Two conditions of the
+proof are missing in the theorem; `conditions` marks them. The lemma on the consensus error assumes
 eta <= lambda / (10 L); the appendix merges it with eta <= 1 / (7 L) into eta <= lambda / (7 L), too weak for
 it. The lemma on the momentum assumes beta / (1 - beta) <= lambda / 21, and without some condition on beta
 the printed theorem is wrong: where W has an eigenvalue w < 0 with 2 |w| beta (1 - mu) > (1 + w) (1 + mu), the
 agents drift apart however small eta is. The 4x4 torus with beta = 0.9 and mu = 0 is such a case:
-tests/papers/theory_test.py breaks the bound on it.
+tests/papers/theory_test.py violates the bound with it.
 
 The proof also uses more than Assumptions 1 to 3 say: that F_i(x; d) is L-smooth for every sample d, that
 all agents start from one model, and that SAM's perturbation does not depend on the sample.
@@ -24,10 +24,10 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.core.topology import Graphs, Topology
 
-_LARGEST = 1e30  # of constants whose fourth powers must still be numbers
+_LARGEST = 1e30  # constants whose fourth powers must not overflow
 
 _MOST_STEPS = 10**18
-_ROUNDING = 1e-12  # below which a lambda that is computed may be zero
+_ROUNDING = 1e-12  # a computed lambda below this may be zero
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Setting:
 
 
 class Bound(NamedTuple):
-    """The summands of the right-hand side, in the order of print; they add up to `total`."""
+    """The terms of the right-hand side in printed order; they add up to `total`."""
 
     gap: float  # 4 (f(x_0) - f*) / (eta~ T)
     noise_mean: float  # of sigma^2: in the mean of n gradients
     noise_momentum: float
     noise_consensus: float
-    heterogeneity: float  # of delta^2
-    perturbation_bias: float  # of rho^2: SAM looks at another point
+    heterogeneity: float  # from delta^2
+    perturbation_bias: float  # from rho^2: SAM's gradient is at another point
     perturbation_mean: float
     perturbation_momentum: float
     perturbation_consensus: float
@@ -114,7 +114,7 @@ class Bound(NamedTuple):
 
     @property
     def leading(self) -> float:
-        """Returns the two summands that are 1 / sqrt(nT) under the corollary's schedule."""
+        """Returns the two terms of order 1 / sqrt(nT) under the corollary's schedule."""
         return self.gap + self.noise_mean
 
     @property
@@ -146,11 +146,11 @@ class Condition(NamedTuple):
     text: str
     value: float
     limit: float
-    is_printed: bool  # in the theorem; False: the proof alone assumes it
+    is_printed: bool  # in the theorem; False: only in the proof
 
     @property
     def holds(self) -> bool:
-        """Tells whether the inequality of the theorem holds."""
+        """Whether the inequality of the theorem holds."""
         return self.value <= self.limit
 
     @property
@@ -160,7 +160,7 @@ class Condition(NamedTuple):
 
 
 def conditions(s: Setting) -> tuple[Condition, ...]:
-    """Lists the theorem's three conditions on the learning rate, and two more that its proof needs."""
+    """Returns the theorem's three conditions on the learning rate, and two more from its proof."""
     momentum = (1 - s.beta) ** 2 * (1 - s.mu) / (math.sqrt(12) * s.L * s.beta) if s.beta else math.inf
     return (
         Condition("eta <= lambda / (7 L)", s.eta, s.lambda_ / (7 * s.L), True),
@@ -172,7 +172,7 @@ def conditions(s: Setting) -> tuple[Condition, ...]:
 
 
 def largest_eta(s: Setting) -> float:
-    """Returns the largest learning rate that theorem and proof allow, whatever the setting's own is."""
+    """Returns the largest learning rate that theorem and proof allow for a setting, ignoring its eta."""
     return min(c.limit for c in conditions(s) if c.text.startswith("eta"))
 
 
@@ -181,7 +181,7 @@ def on_graph(
 ) -> Setting:
     """Builds the setting of a method on a graph; the other constants are those of `Setting`.
 
-    Without mu it is beta; without eta it is the largest learning rate that theorem and proof allow.
+    By default mu is beta, and eta the largest learning rate that theorem and proof allow.
     """
     setting = Setting(
         eta=1.0 if eta is None else eta,

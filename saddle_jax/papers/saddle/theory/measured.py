@@ -1,8 +1,8 @@
-"""The theorem's constants at the end of a real run, and what of the theorem the run keeps.
+"""Estimates of the theorem's constants at the end of a real run.
 
-Assumptions 1 and 2 speak of every x. What is measured here is at one x, the consensus model, so the global L,
-sigma and delta are larger; of L, see `_smoothness`, even the local one may be. f* is taken as 0, below which
-no cross-entropy is: the gap is an upper bound.
+Assumptions 1 and 2 are about every x. The estimates here are at one x, the consensus model, so the global L,
+sigma and delta may be larger; for L even the local one may be, see `_smoothness`. f* is taken as 0, a lower
+bound of cross-entropy, so the gap is an upper bound.
 """
 
 import functools
@@ -28,22 +28,22 @@ from saddle_jax.training.build import Trial
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.reopen import open_run
 
-# Length of the steps along which gradients are compared: short against the curvature's own change, long
-# against the rounding of float32.
+# Step length for differences of gradients: short relative to changes of the curvature, long relative to
+# rounding errors of float32.
 _STEP = 1e-3
 
 
 class Estimates(NamedTuple):
-    """A run's constants at its consensus model, over the samples that were looked at."""
+    """A run's constants at its consensus model, over the samples used."""
 
-    L: float  # largest ||grad f_i(y) - grad f_i(x)|| / ||y - x|| found: of all agents
+    L: float  # largest ||grad f_i(y) - grad f_i(x)|| / ||y - x|| found, over all agents
     L_along_sam: float  # the largest along the agents' own gradients, where SAM climbs
     sigma: float  # sqrt of the mean over agents of E||g_batch - g_full||^2
-    sigma_worst: float  # the same of the noisiest agent
+    sigma_worst: float  # that of the noisiest agent
     delta: float  # sqrt(1/n sum_i ||grad f_i - grad f||^2)
     gap: float  # f(x_0) - 0
     lambda_: float
-    samples: int  # looked at, per agent at most
+    samples: int  # used, at most per agent
 
     def setting(self, config: Config, steps: int) -> Setting:
         """Returns the theorem's setting of a run with these constants and T steps."""
@@ -71,15 +71,14 @@ def estimate(
     iterations: int = 10,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Estimates:
-    """Measures a run's constants; images are prepared as in evaluation, without augmentation.
+    """Estimates a run's constants; images are preprocessed as in evaluation, without augmentation.
 
     Args:
       trial: the run's parts.
       params: all agents' models [A, ...].
-      samples: how many of each agent's samples stand for its data, a random choice rounded up to whole
-        batches; 0 takes all.
+      samples: the number of random samples per agent, rounded up to full batches; 0 uses all.
       iterations: number of steps of the power method for L.
-      report: called with the passes over these samples that are done, and with their total.
+      report: called with the number of completed passes over the samples, and the total.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
     lambda_ = mixing_lambda(trial.topology, trial.config.gamma)
@@ -95,7 +94,7 @@ def estimate(
     def finish(done: int) -> None:
         report(done, passes)
 
-    # Through the host: arrays of a checkpoint are bound to devices, and would be compiled for apart.
+    # Through the host: a checkpoint's arrays are committed to devices, which would cause another compilation.
     here = replicate(jax.device_get(consensus(params)), trial.config.agents)
     _, initial_loss = data.mean_gradient(trial.first_params())
     finish(1)
@@ -122,9 +121,9 @@ def _smoothness(
 ) -> tuple[float, float]:
     """Returns max_i ||grad f_i(x + r v_i) - grad f_i(x)|| / r along v_i = g_i / ||g_i||, and the largest.
 
-    Every quotient is a lower bound of L. The first is along the direction in which SAM climbs; from there the
-    power method goes on, v_i <- the difference of gradients, so that they rise towards the largest
-    |eigenvalue| of agent i's Hessian at x, itself a lower bound of L.
+    Every quotient is a lower bound of L. The first is along SAM's ascent direction, where the power method
+    starts, v_i <- the difference of gradients. So the quotients approach the largest |eigenvalue| of agent
+    i's Hessian at x, itself a lower bound of L.
     """
     direction, quotients = _unit(gradients), []
     for k in range(iterations + 1):
@@ -138,13 +137,13 @@ def _smoothness(
 
 
 def _unit(tree: Any) -> Any:
-    """Scales every agent's slice to length one; a slice of zeros stays."""
+    """Scales every agent's slice to norm one; a slice of zeros stays."""
     norms = agent_norms(tree)
     return scale_slices(tree, jnp.where(norms > 0, 1 / jnp.where(norms > 0, norms, 1), 0))
 
 
 class _AgentData:
-    """Each agent's samples, in batches as the run has them, and passes over them."""
+    """Each agent's samples in batches of the run's size, and passes over them."""
 
     def __init__(self, trial: Trial, samples: int):
         partition, size = trial.partition, trial.batches.size
@@ -164,12 +163,12 @@ class _AgentData:
         self.mask = mask.reshape(-1, batches, size).swapaxes(0, 1)
 
     def _batch(self, number: int) -> Batch:
-        """Returns the samples of one batch of every agent [A, B, ...], as they are stored."""
+        """Returns one stored batch of every agent [A, B, ...]."""
         samples, train = self._samples[number], self._trial.dataset.train
         return {**jax.tree.map(lambda leaf: np.asarray(leaf[samples]), train), "mask": self.mask[number]}
 
     def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
-        """Computes gradients [A, ...] and losses [A] of the batches of that number."""
+        """Computes gradients [A, ...] and losses [A] of one batch of every agent."""
         trial = self._trial
         return _gradients(trial.loss_fn, trial.dataset.recipe, params, self._batch(number))
 
@@ -187,8 +186,8 @@ class _AgentData:
     def variances(self, params: Params, means: Params) -> np.ndarray:
         """Computes the mean over each agent's batches of ||g_batch - grad f_i||^2 [A].
 
-        Batches of B out of m samples, none twice, vary by 1 - B/m less than independent ones. Where an
-        agent has more than the m that were looked at, its batches vary by its own such factor instead.
+        Batches of B out of m samples, drawn without replacement, have 1 - B/m times the variance of
+        independent ones. For an agent with more than the m samples used, its own factor replaces this one.
         """
         filled = self.mask.sum(axis=2) > 0
         squares = np.zeros(filled.shape)
@@ -212,7 +211,7 @@ def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Ba
 
 
 def outside_the_theorem(config: Config) -> list[str]:
-    """Lists what of a run's method the theorem does not cover."""
+    """Lists the parts of a run's method that the theorem does not cover."""
     differences = []
     if config.method not in ("qgm", "q_saddle"):
         differences.append(f"method {config.method}: the theorem is about Q-SADDLe, and QGM as its rho = 0")
@@ -233,7 +232,7 @@ class MeasuredRun(NamedTuple):
     step: int
     estimates: Estimates
     setting: Setting
-    outside: list[str]  # what of the run's method the theorem does not cover
+    outside: list[str]  # parts of the run's method that the theorem does not cover
 
 
 def measure_run(
@@ -244,9 +243,9 @@ def measure_run(
     code: Sequence[str] = (),
     trial: int | None = None,
 ) -> MeasuredRun:
-    """Measures the constants of the theorem at a run's newest checkpoint; `screen` shows how far it is.
+    """Estimates the constants of the theorem at a run's newest checkpoint; `screen` shows the progress.
 
-    `samples` of each agent's data are looked at, or all for 0; `data_dir`, `code` and `trial` are as of
+    `samples` of each agent's data are used, or all for 0; `data_dir`, `code` and `trial` are those of
     `open_run`.
     """
     run, step, params = open_run(workdir, screen.warn, data_dir, trial, code)

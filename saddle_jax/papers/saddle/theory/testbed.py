@@ -1,12 +1,12 @@
-"""A problem whose constants are known exactly, on which the method is held against theorem and corollary.
+"""A problem with exactly known constants, to test theorem and corollary.
 
     f_i(x) = 1/2 (x - b_i)^T H (x - b_i),     F_i(x; z) = f_i(x) + z^T x,   z = sigma / sqrt(d) (+-1, ...)
 
-One H for all agents, so that grad f_i - grad f = H (b-bar - b_i) does not depend on x: delta is constant, as
-Assumption 2 wants it. But then the mean of all models goes its way almost as if there were no graph. With a
-`spread` every agent has an H_i of its own, whose mean is H: the graph matters, and delta is that of the
-minimum alone. The signs in z are fair, and ||z||^2 is sigma^2 in every draw. L is H's largest
-eigenvalue, and every F_i(.; z) is as smooth as f_i.
+All agents share H, so that grad f_i - grad f = H (b-bar - b_i) does not depend on x, and delta is constant as
+in Assumption 2. But then the mean of all models hardly depends on the graph. With a `spread` every agent has
+its own H_i, whose mean is H: the graph matters, and delta is the heterogeneity at the minimum only. The signs
+in z are independent and fair, and ||z||^2 is sigma^2 in every draw. L is H's largest eigenvalue, and every
+F_i(.; z) is as smooth as f_i.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ class Quadratic:
     """Quadratic losses of all agents with known constants; make one with `quadratic`.
 
     Attributes:
-      topology: who hears whom.
+      topology: the graph.
       curvature: the eigenvalues of H, which is diagonal, float64 [d].
       centres: b_i, float64 [A, d]; the minimum of f is zero.
       start: x_0, float64 [d].
-      sigma: the noise.
+      sigma: the standard deviation of the gradient noise.
       spread: how much the agents' own curvatures differ: H_i = (1 + spread s_i) H, s_i evenly from -1 to 1.
     """
 
@@ -55,7 +55,7 @@ class Quadratic:
         return _curvatures(self.curvature, self.topology.size, self.spread)
 
     def setting(self, *, eta: float, beta: float, mu: float, rho: float, steps: int) -> Setting:
-        """Computes the theorem's constants from the problem, beside the given options."""
+        """Computes the theorem's constants for this problem and these options."""
         local = self.curvatures * self.centres
         return Setting(
             L=float(self.curvatures.max()),
@@ -84,9 +84,9 @@ def quadratic(
     spread: float = 0.0,
     seed: int = 0,
 ) -> Quadratic:
-    """Makes a problem with exactly these constants; H's eigenvalues go evenly over [flattest L, L].
+    """Makes a problem with exactly these constants; H's eigenvalues are evenly spaced in [flattest L, L].
 
-    With a `spread` L and delta are those of H and of the minimum, see `Quadratic`.
+    With a `spread`, L is that of H, and delta that at the minimum, see `Quadratic`.
     """
     checks.instance("topology", topology, Topology, "sj.ring(10)")
     checks.real("L", L, above=0.0)
@@ -109,7 +109,7 @@ def quadratic(
 
 
 def _curvatures(curvature: np.ndarray, agents: int, spread: float) -> np.ndarray:
-    """Returns (1 + spread s_i) H for every agent; neighbours in the order of agents have similar ones."""
+    """Returns (1 + spread s_i) H for every agent, with s_i increasing in i."""
     shares = np.linspace(-1, 1, agents) if agents > 1 else np.zeros(1)
     return (1 + spread * shares[:, None]) * curvature
 
@@ -132,7 +132,7 @@ def measure(
     repetitions: int = 64,
     seed: int = 0,
 ) -> Measured:
-    """Runs Q-SADDLe as the theorem has it (heavy ball, no weight decay), many times with other noise."""
+    """Runs Q-SADDLe as in the theorem (heavy ball, no weight decay), many times with different noise."""
     repetitions = checks.whole("repetitions", repetitions, at_least=2)
     keys = jax.random.split(jax.random.key(seed), repetitions)
     arrays = (problem.curvature, problem.curvatures, problem.centres, problem.start, problem.sigma)
@@ -141,7 +141,7 @@ def measure(
 
 
 def measure_setting(topology: Graphs, setting: Setting) -> Measured:
-    """Measures the method on a problem with exactly the constants of a setting."""
+    """Measures the method on a problem with exactly a setting's constants."""
     s = setting
     problem = quadratic(topology, L=s.L, sigma=s.sigma, delta=s.delta, gap=s.gap)
     return measure(problem, eta=s.eta, beta=s.beta, mu=s.mu, rho=s.rho, steps=s.steps)
@@ -180,23 +180,23 @@ def _runs(topology: Graphs, steps: int, arrays: tuple, options: tuple, keys: Key
 
 # ---- the corollary: with eta = c sqrt(n/T) the error falls as 1 / sqrt(nT) ----
 #
-# What c and T must be for the bound to say so too. Let H = L I and L = 1, without momentum. A run really has
-# the error
+# Which c and T does the bound need to show this, too? Let H = L I and L = 1, without momentum. The true error
+# of a run is
 #
 #     gap / (eta T)  +  eta sigma^2 / (2n)            =  (gap / c + c sigma^2 / 2) / sqrt(nT)
 #
-# up to factors 1 - O(1 / (eta T)), because it starts elsewhere than it ends, and 1 + O(eta). The bound has
+# up to factors 1 - O(1 / (eta T)), from the initial distance, and 1 + O(eta). The bound is
 #
 #     4 gap / (eta T)  +  6 eta sigma^2 / n  +  1536 eta^2 sigma^2 / lambda^2  +  ...
 #
-# and its third summand, a consensus error times a large constant, is 1536 c^2 sigma^2 n / T: it grows with n.
-# The first two lead where 256 c sqrt(n^3 / T) is about one or below, while eta T = c sqrt(nT) must be large
+# and its third term, a consensus error times a large constant, is 1536 c^2 sigma^2 n / T, which grows with n.
+# The first two dominate if 256 c sqrt(n^3 / T) is at most about one, while eta T = c sqrt(nT) must be large
 # for the smallest n. Sizes 2 to 8 and a complete graph (lambda = 1) allow both with T = 40,000 and c = 0.043;
-# gap is chosen to make the two errors of a run equal, and delta and rho to leave them alone: `sweep`.
+# gap is chosen to make the two errors of a run equal, and delta and rho to be negligible: `sweep`.
 #
-# `measure_cases` measures the method where the bound says little: on rings and tori, with momentum far beyond
-# what the proof allows, and with curvatures that differ between agents, so that what agents disagree on moves
-# their mean. With momentum eta is c (1 - beta) sqrt(n/T): the theorem is about eta / (1 - beta).
+# `measure_cases` measures the method where the bound is vacuous: on rings and tori, with momentum far beyond
+# what the proof allows, and with curvatures that differ between agents, so that disagreement between agents
+# moves their mean. With momentum eta is c (1 - beta) sqrt(n/T): the theorem is about eta / (1 - beta).
 
 GRAPHS: dict[str, Callable[[int], Topology]] = {
     "complete": complete,
@@ -204,10 +204,10 @@ GRAPHS: dict[str, Callable[[int], Topology]] = {
     "ring": ring,
 }
 MOMENTA = (0.0, 0.5, 0.9)
-# Squares, for the torus. The middle one is that of the sweep over T.
+# Square numbers, for the torus. The middle one is used for the sweep over T.
 SIZES = (9, 16, 25)
 STEPS = (1_000, 4_000, 16_000)
-_C = 0.5  # eta T is at least 63, so that the start hardly shows, and eta at most 0.064
+_C = 0.5  # eta T is at least 63, so that the initial distance hardly matters, and eta at most 0.064
 _C_RHO = 0.1
 
 
@@ -223,7 +223,7 @@ class Slope(NamedTuple):
     """The slope of log(error) against log(n) or log(T); the corollary says -1/2."""
 
     value: float
-    standard_error: float  # what the errors of the measured points cause
+    standard_error: float  # from the errors of the measured points
 
 
 def _point(
@@ -236,7 +236,7 @@ def _point(
     spread: float = 0.0,
     beta: float = 0.0,
 ) -> Point:
-    """Measures under the corollary's schedule; both errors of a run are equal: gap / c = c sigma^2 / 2."""
+    """Measures one size under the corollary's schedule, with equal error terms: gap / c = c sigma^2 / 2."""
     n = topology.size
     eta, rho = corollary_schedule(n, steps, c, _C_RHO)
     problem = quadratic(
@@ -256,7 +256,7 @@ def sweep(
     repetitions: int = 32,
     report: Callable[[Point], None] = lambda point: None,
 ) -> list[Point]:
-    """Measures complete graphs without momentum; `report` is called with every point once it is measured."""
+    """Measures complete graphs without momentum; `report` is called with every measured point."""
     if len(sizes) < 2:
         raise ArgumentError(f"sizes must be at least two, got {sizes}")
     points = []
@@ -268,7 +268,7 @@ def sweep(
 
 
 def fit_slope(points: Sequence[Point], over: Literal["agents", "steps"] = "agents") -> Slope:
-    """Fits the slope by least squares in log-log, each point weighted by its own standard error."""
+    """Fits the slope by weighted least squares in log-log, with each point's standard error."""
     if len(points) < 2:
         raise ArgumentError(f"points must be at least two, got {len(points)}")
     sizes = np.log([getattr(point.setting, over) for point in points])
@@ -279,20 +279,20 @@ def fit_slope(points: Sequence[Point], over: Literal["agents", "steps"] = "agent
 
 
 def _line(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fits slope and intercept [2] and their covariance [2, 2], with the weights as they are."""
+    """Fits slope and intercept [2] and their covariance [2, 2], without rescaling the weights."""
     design = np.stack([x, np.ones_like(x)], axis=1) * weights[:, None]
     covariance = np.linalg.inv(design.T @ design)
     return covariance @ design.T @ (y * weights), covariance
 
 
 class Case(NamedTuple):
-    """A graph and a momentum: the errors over T and over n, and their slopes.
+    """The errors over T and over n for one graph and momentum, and their slopes.
 
     Attributes:
       graph: its name.
       beta: the momentum; mu is the same.
-      over_steps: points of the middle size, T rising.
-      over_agents: points of the largest T, n rising.
+      over_steps: points of the middle size, by T.
+      over_agents: points of the largest T, by n.
     """
 
     graph: str
@@ -307,16 +307,16 @@ class Case(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Returns the error at the largest T and the middle size in terms of c sigma^2 / sqrt(nT).
+        """Returns the error at the largest T and the middle size, relative to c sigma^2 / sqrt(nT).
 
-        This is the error of a single agent with n times the batch, but for orders of 1 / T: 1 in the limit.
+        The latter is the error of a single agent with n times the batch, up to O(1 / T): 1 in the limit.
         """
         setting, _, measured = self.over_steps[-1]
         return measured.mean * math.sqrt(setting.agents * setting.steps) / _C
 
     @property
     def last_slope(self) -> Slope:
-        """Returns the slope over log(T) between the two largest T, where the corollary must show first."""
+        """Returns the slope over log(T) between the two largest T, where the corollary must hold first."""
         return fit_slope(self.over_steps[-2:], "steps")
 
 
@@ -329,7 +329,7 @@ def measure_cases(
     repetitions: int = 32,
     report: Callable[[Case], None] = lambda case: None,
 ) -> list[Case]:
-    """Measures every graph with every momentum; `report` is called with each case once it is measured."""
+    """Measures every graph with every momentum; `report` is called with each measured case."""
     cases = []
     middle = sizes[len(sizes) // 2]
     for graph in graphs:

@@ -1,4 +1,4 @@
-"""The theorem in words, tables, pictures and JSON: its terms and conditions, the test-bed's errors, a run."""
+"""Texts, tables, pictures and JSON about the theorem: its terms and conditions, the test-bed, and runs."""
 
 import dataclasses
 import pathlib
@@ -13,7 +13,7 @@ from saddle_jax.papers.saddle.theory.testbed import Case, Measured, Point, Slope
 from saddle_jax.report.plots import DASHES, finish, legend_below, new_figure, save
 from saddle_jax.report.tables import as_text
 
-# The terms of the bound as the paper prints them, by their names in `Bound`.
+# The terms of the bound as printed, by their names in `Bound`.
 _PRINTED = {
     "gap": "4 (f(x0) - f*) / (eta~ T)",
     "noise_mean": "6 eta~ L / n  sigma^2",
@@ -28,7 +28,7 @@ _PRINTED = {
 
 
 def describe_setting(setting: Setting, title: str) -> str:
-    """Describes a setting: its constants, the terms of its bound, and its conditions."""
+    """Describes a setting: its constants, the terms of the bound, and the conditions."""
     s = setting
     return (
         f"{title}\n"
@@ -72,7 +72,7 @@ def describe_run(run: MeasuredRun, name: str) -> str:
 
 
 def describe_measured(measured: Measured, setting: Setting) -> str:
-    """Gives the error on the test-bed beside the bound, and the header of the lines of `describe_point`."""
+    """Describes the error on the test-bed and the bound, with a header for the lines of `describe_point`."""
     return (
         f"\nQ-SADDLe on quadratics with these constants: {measured.mean:.4g} +- "
         f"{measured.standard_error:.1g}, the bound is {bound(setting).total:.4g}\n\n"
@@ -82,7 +82,7 @@ def describe_measured(measured: Measured, setting: Setting) -> str:
 
 
 def describe_point(point: Point) -> str:
-    """Gives one size of the sweep as a line of a table."""
+    """Formats one size of the sweep as a line of a table."""
     mean, error = point.measured
     return (
         f"{point.setting.agents:>3}  {point.setting.eta:>9.3g}  {mean:>9.4g}  {error:>8.1g}  "
@@ -91,7 +91,7 @@ def describe_point(point: Point) -> str:
 
 
 def describe_slope(slope: Slope) -> str:
-    """Gives the slope of the sweep in one line."""
+    """Formats the slope of the sweep in one line."""
     return (
         f"slope of log(measured) over log(n): {slope.value:.3f} +- {slope.standard_error:.3f}; "
         "the corollary: -1/2"
@@ -99,7 +99,7 @@ def describe_slope(slope: Slope) -> str:
 
 
 def case_rows(cases: Sequence[Case]) -> list[list[str]]:
-    """Lists the slopes of the corollary's cases as rows of text, under a header."""
+    """Returns the table of the slopes of the corollary's cases."""
     rows = [["graph", "lambda", "beta", "slope in T", "at the largest T", "slope in n", "x c / sqrt(nT)"]]
     for case in cases:
         slopes = [case.slopes[0], case.last_slope, case.slopes[1]]
@@ -110,7 +110,7 @@ def case_rows(cases: Sequence[Case]) -> list[list[str]]:
 
 
 def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
-    """Draws the errors of the corollary's cases, over T on the left and over n on the right."""
+    """Draws the errors of the corollary's cases over T and over n."""
     figure, axes = new_figure(width=9, height=3.6, rows=1, columns=2)
     graphs = list(dict.fromkeys(case.graph for case in cases))
     momenta = sorted({case.beta for case in cases})
@@ -140,7 +140,7 @@ def plot_cases(cases: Sequence[Case], path: pathlib.Path) -> None:
 
 
 def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> None:
-    """Draws, over n, the measured error beside the bound and its leading terms, and the fitted slope."""
+    """Draws the measured error, the bound, its leading terms and the fitted slope over n."""
     figure, axes = new_figure(width=8, height=3.2, rows=1, columns=2)
     left, right = axes.ravel()
     sizes = np.array([point.setting.agents for point in points])
@@ -167,7 +167,7 @@ def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> N
 
 
 def setting_record(setting: Setting) -> dict[str, Any]:
-    """Returns a setting with its bound and its conditions, for JSON."""
+    """Returns a setting with its bound and conditions as a JSON object."""
     terms = bound(setting)
     return {
         "setting": dataclasses.asdict(setting),
@@ -187,13 +187,13 @@ def setting_record(setting: Setting) -> dict[str, Any]:
 
 
 def testbed_record(measured: Measured, points: Sequence[Point], slope: Slope) -> dict[str, Any]:
-    """Returns the error on the test-bed, and how it falls with the number of agents, for JSON."""
+    """Returns the error on the test-bed, and its slope over the number of agents, as a JSON object."""
     speedup = [_point_record(point, agents=point.setting.agents, eta=point.setting.eta) for point in points]
     return {"measured": measured._asdict(), "speedup": speedup, "slope": slope._asdict()}
 
 
 def corollary_record(cases: Sequence[Case]) -> dict[str, Any]:
-    """Returns the errors over T and over n, by graph and momentum, and their slopes, for JSON."""
+    """Returns the errors over T and over n by graph and momentum, with their slopes, as a JSON object."""
 
     def points(case: Case) -> list[dict[str, Any]]:
         every = dict.fromkeys((*case.over_steps, *case.over_agents))
@@ -222,7 +222,7 @@ def _point_record(point: Point, **settings: float) -> dict[str, Any]:
 
 
 def run_record(run: MeasuredRun) -> dict[str, Any]:
-    """Returns a run's constants, their bound and conditions, and what is outside the theorem, for JSON."""
+    """Returns a run's constants, bound, conditions and uncovered parts as a JSON object."""
     return {
         "step": run.step,
         "estimates": run.estimates._asdict(),
