@@ -173,7 +173,7 @@ def test_adam_becomes_decentralised_in_one_line():
 def test_commands_shown_exist_and_their_options_too(page):
     text = page.read_text()
     for words in re.findall(r"^bin/saddle ([a-z][^\n#]*)", text.replace("\\\n", " "), flags=re.MULTILINE):
-        found, rest = verb.find(shlex.split(words))
+        found, rest = verb.find(shlex.split(words), verb.load())
         shown = {word.partition("=")[0].removeprefix("--") for word in rest if word.startswith("--")}
         options = {*verb.names_of(found.flag_values())}
         assert {
