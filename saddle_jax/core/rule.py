@@ -148,7 +148,7 @@ class Rule(NamedTuple, Generic[State]):
 
     init: Callable[[Params], State]  # x [A, ...] -> state
     step: Callable[[Step, Params, State], tuple[Params, State]]  # (s, x, state) -> (x, state)
-    requires: Stochasticity | None = None  # what W must keep; None demands nothing
+    requires: Stochasticity | None = None  # what W must be; None requires nothing
     kinds: tuple[int, ...] = (0,)  # the kinds of the steps of one period
     first_kinds: tuple[int, ...] = ()  # the kinds of the first steps
     local_kinds: tuple[int, ...] = ()  # the kinds in which nobody communicates: changing graphs wait then
