@@ -1,4 +1,4 @@
-"""The diffs of CONTRIBUTING.md are applied to a copy of the package, and what they add keeps its invariants."""
+"""Diffs of CONTRIBUTING.md are applied to a copy of the package, and what they add keeps the invariants."""
 
 import os
 import pathlib

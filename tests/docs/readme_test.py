@@ -141,7 +141,7 @@ def test_models_and_data_as_shown(capsys):
 def test_all_examples_run_one_after_the_other(tmp_path):
     """In one program, as in a notebook, and on the four devices that the last one asks for."""
     programs = [each for name in READ_IN_ORDER for each in pages.programs(pages.page(name))]
-    assert len(programs) == 10
+    assert len(programs) == 11
     last = "print(len(params['w'].sharding.device_set), 'devices')"
     command = [sys.executable, "-c", "\n".join([*programs, last])]
     four = {**os.environ, "JAX_NUM_CPU_DEVICES": "4"}
