@@ -136,7 +136,7 @@ def input_share(
     checks.known("model", model_name, models.NAMES)
     images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (50_000, 32, 32, 3), np.uint8))
     labels = jnp.asarray(np.arange(50_000) % 10)
-    partition = data.make_partition("iid", np.asarray(labels), agents, alpha=1.0, seed=0)
+    partition = data.make_partition("iid", np.asarray(labels), agents, seed=0)
     batches = data.Batches(partition, batch_size, seed=0)
     samples, mask = batches.step(0, 0)
     recipe, key = RECIPES["cifar10"], batches.augmentation_key(0, 0)

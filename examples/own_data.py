@@ -14,7 +14,7 @@ owned = [
 ]
 
 problems = {
-    "partitioned": sj.Problem(train, test, partition="dirichlet", alpha=0.1),
+    "partitioned": sj.Problem(train, test, partition="dirichlet(0.1)"),
     "divided": sj.Problem(owned, test),
 }
 for name, problem in problems.items():

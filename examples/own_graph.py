@@ -13,7 +13,7 @@ def two_rings(n):
     return sj.from_networkx(graph, name=f"two_rings({n})")
 
 
-problem = sj.Problem("digits", model="mlp", alpha=0.1)
+problem = sj.Problem("digits", model="mlp", partition="dirichlet(0.1)")
 runs = {
     graph.name: sj.Run(problem, sj.qgm(graph, 0.1), epochs=8, workdir=f"runs/own/{graph.name}")
     for graph in (two_rings(10), sj.ring(10))

@@ -103,8 +103,7 @@ class Problem:
       loss: "classification", "regression", "language"; a function (params, batch) -> loss, or (loss, aux), of
         one agent; or "auto": what the data are for.
       metrics: metrics of your own, `sj.Metric(name, better, function)`; tables show the first.
-      partition: how samples are partitioned, as the setting of this name.
-      alpha: concentration of the Dirichlet partitions, less is more skewed; for "sorted", shards per agent.
+      partition: how samples are divided, as the setting of this name: "dirichlet(0.1)", "shards(2)", "iid".
       norm: normalization of a network of ours.
       name: what the data are called; the default is their own name.
       data_dir: folder of datasets that tfds prepared.
@@ -116,7 +115,6 @@ class Problem:
     loss: Any = "auto"
     metrics: Sequence[Metric] = ()
     partition: str = "auto"
-    alpha: float = 0.1
     norm: str = "evonorm"
     name: str | None = None
     data_dir: str | os.PathLike | None = None
@@ -170,7 +168,6 @@ class Problem:
             "norm": self.norm,
             "objective": loss,
             "partition": self.partition,
-            "alpha": self.alpha,
         }
 
     def parts(self, topology: Graphs, method: Callable[..., Method]) -> Parts:

@@ -394,6 +394,11 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         spec = self.parse(spec) if isinstance(spec, str) else spec
         return self._bound(spec, self.factory(spec), whole=False)
 
+    def with_options(self, spec: Spec, options: Mapping[str, Any]) -> Spec:
+        """Returns a spec with other values of options, which need not be literals: they may be arrays."""
+        given = {**self.given(spec), **options}
+        return spec._replace(args=(), kwargs=tuple(given.items()))
+
     def leaves_open(self, spec: Spec | str, option: str) -> bool:
         """Tells whether what a spec calls has an option that the spec does not give."""
         spec = self.parse(spec) if isinstance(spec, str) else spec

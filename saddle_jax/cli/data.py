@@ -59,8 +59,8 @@ def data_show(options: flags.FlagValues, out: Output, name: str) -> None:
 @verb(
     _THEME,
     picture_option("Picture of who holds how much of which class", "none", "plot"),
-    settings=("dataset", "partition", "alpha", "agents", "seed", "data_dir"),
-    example="data partition --agents=5 --alpha=0.01",
+    settings=("dataset", "partition", "agents", "seed", "data_dir"),
+    example="data partition --agents=5 --partition.alpha=0.01",
 )
 def data_partition(options: flags.FlagValues, out: Output) -> None:
     """Show which agent would hold which samples."""
@@ -74,7 +74,7 @@ def data_partition(options: flags.FlagValues, out: Output) -> None:
     dataset = data.load(config.dataset, config.data_dir or None)
     if (labels := dataset.labels) is None or dataset.shares is not None:
         raise ArgumentError(f"dataset must have classes to be partitioned by, got {config.dataset!r}")
-    dealt = data.make_partition(config.partition, labels, config.agents, alpha=config.alpha, seed=config.seed)
+    dealt = data.make_partition(config.partition, labels, config.agents, seed=config.seed)
     out.note(f"{dataset.name}, {dealt.name}, fingerprint {dealt.fingerprint}\n{dealt.skew}")
     out.table(partition_rows(dealt, dataset.class_names))
     if path:

@@ -2,7 +2,6 @@
 
 import pathlib
 import sys
-from collections.abc import Sequence
 
 from absl import flags
 
@@ -32,26 +31,13 @@ def report(options: flags.FlagValues, out: Output, *names: str) -> None:
     path = pathlib.Path(
         options.output or (names[0] if len(names) == 1 else ""), "" if options.output else "report.html"
     )
-    folders = _folders(names)
-
     from saddle_jax.report.page import write_page
 
     check_named_output(options.output)
     with writing("output", path):
-        write_page(folders, path)
+        write_page(names, path)
     out.say(f"page: {path}")
     out.give({"page": str(path)})
-
-
-def _folders(names: Sequence[str]) -> list[pathlib.Path]:
-    """Lists the folders of runs, and those of all runs below the folders of comparisons and sweeps."""
-    from saddle_jax.runs.run_folder import folders_below
-
-    folders: list[pathlib.Path] = []
-    for folder in map(pathlib.Path, names):
-        is_run = (folder / "config.json").exists()
-        folders += [folder] if is_run else folders_below(folder) or [folder]
-    return folders
 
 
 @verb(
@@ -108,9 +94,9 @@ def figure(options: flags.FlagValues, out: Output, kind: str, *names: str) -> No
         raise ArgumentError(f"x must be one of {', '.join(AXES)}, for curves, got {options.x!r} for {kind}")
     if options.paper and kind != "curves":
         raise ArgumentError(f"paper must be for curves, got it for {kind}")
-    path, workdirs = picture_file(options.output, f"{kind}.png"), _folders(names)
+    path = picture_file(options.output, f"{kind}.png")
     with writing("output", path):
-        draw(kind, workdirs, path, options.x, options.paper)
+        draw(kind, names, path, options.x, options.paper)
     out.say(f"picture: {path}")
     out.give({"picture": str(path)})
 

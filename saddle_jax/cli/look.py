@@ -44,7 +44,7 @@ _MODEL = (
     choice("better", None, ("higher", "lower"), "What is better, if the objective does not say it."),
     items("by", ["method"], "Settings that make groups; the best setting is chosen in each."),
     text("output", None, f"File to write the best settings to, by its ending: {', '.join(_TABLES)}."),
-    example="list runs --best --by=method,alpha",
+    example="list runs --best --by=method,partition.alpha",
 )
 def list_(options: flags.FlagValues, out: Output, *names: str) -> None:
     """List the runs below folders and how far each has come, or the best setting of every method."""

@@ -151,7 +151,7 @@ _LISTS = {
     "seeds": ("seed", "0,1,2", "Seeds."),
     "gradients": ("gradient", "", "Gradient estimators, such as none,sam,looksam(every=10) (default: auto)."),
     "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
-    "drop_rates": ("drop", "", "Shares of lost messages, such as 0,0.1 (default: that of the settings)."),
+    "drop_rates": ("", "", "Shares of lost messages, such as 0,0.1 (default: that of the settings)."),
 }
 
 
@@ -173,7 +173,7 @@ def compare(options: flags.FlagValues, out: Output) -> int:
     if not options.workdir:
         raise ArgumentError("workdir must be given: --workdir=DIR, one folder for all runs")
     for name, (setting, default, _) in _LISTS.items():
-        if not default and options[name].value and options[setting].present:
+        if setting and not default and options[name].value and options[setting].present:
             raise ArgumentError(f"{setting} must not be given beside --{name}, which lists them")
     grid = parse_grid(**{name: options[name].value or "" for name in _LISTS})
     settings = file_settings(options).to_json() | given_settings(options, own=("seeds",))

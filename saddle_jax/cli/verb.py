@@ -170,6 +170,7 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
         option, _, name = word.lstrip("-").partition("=")
         if option == "flagfile" and not os.path.isfile(name):  # a pipe would be waited for
             raise ArgumentError(f"flagfile must be a file, got {name!r}")
+        _define_option(options, option)
     try:
         values = options(["saddle", *words])[1:]
     except flags.UnrecognizedFlagError as error:
@@ -186,6 +187,16 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
         names = " ".join(arguments) or "nothing"
         raise ArgumentError(f"arguments must be {names} and options, got {' '.join(values) or 'nothing'}")
     return values
+
+
+def _define_option(options: flags.FlagValues, name: str) -> None:
+    """Defines --method.rho=0.05, an option of what a setting names, where there is such a setting."""
+    whose, dot, _ = name.partition(".")
+    if dot and whose in options and name not in options:
+        from saddle_jax.settings.sweep import SPELT
+
+        if whose in SPELT:
+            flags.DEFINE_string(name, None, f"Option of {whose}.", flag_values=options)
 
 
 def refuse(options: flags.FlagValues, names: Sequence[str], why: str) -> None:
@@ -227,9 +238,11 @@ def _define_settings(values: flags.FlagValues, names: Sequence[str]) -> None:
 def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the settings that were given, each checked by itself; `own` are the verb's own options.
 
-    A sweep is not checked: that of `train` may name what one program cannot vary.
+    Options of what a setting names, --method.rho=0.05, are written into that setting. A sweep is not checked:
+    that of `train` may name what one program cannot vary.
     """
-    from saddle_jax.settings.config import check_setting
+    from saddle_jax.settings.config import Config, check_setting
+    from saddle_jax.settings.sweep import in_settings
 
     names = [field.name for field in setting_fields() if field.name in options and field.name not in own]
     given = {name: options[name].value for name in names if options[name].present}
@@ -238,6 +251,12 @@ def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[s
     for name, value in given.items():
         if name != "sweep":
             check_setting(name, value)
+    if named := {name: options[name].value for name in options if "." in name and options[name].present}:
+        base = file_settings(options) if "config" in options else Config()
+        changes = in_settings(base.to_json() | given, named)
+        for name, value in changes.items():
+            check_setting(name, value)
+        given |= changes
     return given
 
 

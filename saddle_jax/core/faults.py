@@ -171,6 +171,8 @@ class Faults:
         checks.choice("lost_weight", self.lost_weight, LOST_WEIGHTS)
         checks.instance("symmetric", self.symmetric, bool, "True")
         checks.instance("computes", self.computes, bool, "True")
+        for name in ("joins", "leaves"):
+            object.__setattr__(self, name, _steps(name, getattr(self, name)))
         for rate, length in (("drop", "burst"), ("offline", "mean_offline")):
             share = checks.real(rate, getattr(self, rate), at_least=0.0, below=1.0)
             object.__setattr__(self, rate, share)
@@ -335,6 +337,22 @@ def _next(drawn: Array, t: Array, bad: Any, share: Any, length: Any) -> Array:
         return now
     leaves, enters = 1.0 / length, share / ((1.0 - share) * length)
     return jnp.where(t == 0, now, jnp.where(bad, drawn >= leaves, drawn < enters))
+
+
+def _steps(name: str, steps: Any) -> dict[int, int] | None:
+    """Returns {agent: step}, which may also be a list of pairs [agent, step]."""
+    if steps is None:
+        return None
+    try:
+        pairs = list(steps.items() if isinstance(steps, Mapping) else steps)
+        found = dict(pairs)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{name} must be {{agent: step}}, or pairs such as [[3, 100], [7, 250]], got {steps!r}"
+        ) from None
+    if len(found) < len(pairs):
+        raise ArgumentError(f"{name} must name each agent once, got {steps!r}")
+    return found
 
 
 def _is_above_zero(rate: Any) -> bool:

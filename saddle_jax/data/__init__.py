@@ -12,7 +12,7 @@ from saddle_jax.data.partition import iid_partition as iid_partition
 from saddle_jax.data.partition import make_partition as make_partition
 from saddle_jax.data.partition import per_agent_dirichlet_partition as per_agent_dirichlet_partition
 from saddle_jax.data.partition import quantity_skew as quantity_skew
-from saddle_jax.data.partition import sorted_partition as sorted_partition
+from saddle_jax.data.partition import shards_partition as shards_partition
 from saddle_jax.data.recipes import Recipe as Recipe
 from saddle_jax.data.sources import load as load
 from saddle_jax.data.user_data import from_huggingface as from_huggingface

@@ -1,6 +1,7 @@
 """How a dataset is divided among the agents: in NumPy, on the host, from a seed.
 
 Each function takes labels [N] and returns sample numbers [A, N // A], one row per agent; no sample is in two.
+A partition of a user's own is such a function of labels, agents and seed, with options if it likes.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Registry, Spec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ _LEAST_SHARE = 0.5
 _MAX_DRAWS = 20_000
 
 
-def dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np.ndarray:
+def dirichlet_partition(labels: Any, agents: int, alpha: float = 0.1, seed: int = 0) -> np.ndarray:
     """Splits every class over the agents by one Dirichlet(alpha) draw: the paper's heterogeneity.
 
     The procedure is exactly that of QGM (Lin et al., 2021), which the code around the paper shares; a plain
@@ -168,27 +170,27 @@ def _divide(
     return [np.concatenate(own_pieces) for own_pieces in pieces_by_member]
 
 
-def iid_partition(labels: Any, agents: int, seed: int) -> np.ndarray:
+def iid_partition(labels: Any, agents: int, seed: int = 0) -> np.ndarray:
     """Gives every agent an equal random share: int64 [A, N // A]."""
     labels, agents = _checked(labels, agents)
     return _equal_blocks(_random_state(seed).permutation(len(labels)), agents)
 
 
-def sorted_partition(labels: Any, agents: int, shards: int, seed: int) -> np.ndarray:
-    """Sorts samples by label and cuts them into A * shards pieces; each agent gets `shards` random ones.
+def shards_partition(labels: Any, agents: int, per_agent: int = 2, seed: int = 0) -> np.ndarray:
+    """Sorts samples by label and cuts them into shards, of which each agent gets `per_agent` random ones.
 
-    One shard per agent is the hardest case; McMahan et al., 2017, use two. Returns int64 [A, shards * n].
+    One shard per agent is the hardest case; McMahan et al., 2017, use two. Returns int64 [A, per_agent * n].
     """
     labels, agents = _checked(labels, agents)
-    shards = checks.whole("shards", shards, at_least=1, at_most=len(labels) // agents)
+    per_agent = checks.whole("per_agent", per_agent, at_least=1, at_most=len(labels) // agents)
     random = _random_state(seed)
     order = random.permutation(len(labels))  # the order of the samples within a class
     order = order[np.argsort(labels[order], kind="stable")]
-    pieces = _equal_blocks(order, agents * shards)
-    return pieces[random.permutation(agents * shards)].reshape(agents, -1)
+    pieces = _equal_blocks(order, agents * per_agent)
+    return pieces[random.permutation(agents * per_agent)].reshape(agents, -1)
 
 
-def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float, seed: int) -> np.ndarray:
+def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float = 0.1, seed: int = 0) -> np.ndarray:
     """Draws for every agent its own mixture of classes from Dirichlet(alpha): int64 [A, N // A].
 
     As in Hsu et al., 2019, it goes agent by agent and sample by sample, and skips a class that has run out.
@@ -209,7 +211,9 @@ def per_agent_dirichlet_partition(labels: Any, agents: int, alpha: float, seed: 
     return samples
 
 
-def quantity_skew(labels: Any, agents: int, alpha: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def quantity_skew(
+    labels: Any, agents: int, alpha: float = 0.1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Gives agents random shares whose sizes are drawn from Dirichlet(alpha), at least one sample each.
 
     Returns:
@@ -228,32 +232,30 @@ def quantity_skew(labels: Any, agents: int, alpha: float, seed: int) -> tuple[np
     return np.stack([np.resize(piece, sizes.max()) for piece in pieces]), sizes
 
 
-KINDS = ("dirichlet", "iid", "sorted", "per_agent_dirichlet", "quantity_skew")
+PARTITIONS = Registry(
+    "partition",
+    {
+        "dirichlet": "saddle_jax.data.partition:dirichlet_partition",
+        "iid": "saddle_jax.data.partition:iid_partition",
+        "shards": "saddle_jax.data.partition:shards_partition",
+        "per_agent_dirichlet": "saddle_jax.data.partition:per_agent_dirichlet_partition",
+        "quantity_skew": "saddle_jax.data.partition:quantity_skew",
+    },
+    context=["labels", "agents", "seed"],
+    group="saddle_jax.partitions",
+)
 
 
-def make_partition(kind: str, labels: Any, agents: int, *, alpha: float, seed: int) -> Partition:
-    """Makes a partition by the name of its kind, with its labels, sizes and fingerprint.
-
-    `alpha` is the Dirichlet concentration. For "sorted" it is the number of shards per agent, and "iid" does
-    not use it.
-    """
-    checks.choice("partition", kind, KINDS)
-    labels = np.asarray(labels)
-    sizes = None
-    if kind == "iid":
-        samples, setting = iid_partition(labels, agents, seed), ""
-    elif kind == "sorted":
-        shards = checks.whole("alpha", int(alpha) if float(alpha).is_integer() else alpha, at_least=1)
-        samples, setting = sorted_partition(labels, agents, shards, seed), f"shards={shards}, "
-    elif kind == "dirichlet":
-        samples, setting = dirichlet_partition(labels, agents, alpha, seed), f"alpha={alpha}, "
-    elif kind == "per_agent_dirichlet":
-        samples, setting = per_agent_dirichlet_partition(labels, agents, alpha, seed), f"alpha={alpha}, "
-    else:
-        (samples, sizes), setting = quantity_skew(labels, agents, alpha, seed), f"alpha={alpha}, "
-    name = f"{kind}({agents} agents, {setting}seed={seed})"
+def make_partition(partition: str | Spec, labels: Any, agents: int, *, seed: int) -> Partition:
+    """Makes a partition such as "dirichlet(0.1)" or "shards(2)", with its labels, sizes and fingerprint."""
+    spec, labels = PARTITIONS.parse(partition), np.asarray(labels)
+    made = PARTITIONS.make(spec, labels=labels, agents=agents, seed=seed)
+    samples, sizes = made if isinstance(made, tuple) else (made, None)
     if sizes is None:
         sizes = np.full(agents, samples.shape[1])
+    usual = {name: each.default for name, each in PARTITIONS.options(spec).items()}
+    options = [f"{name}={value}" for name, value in {**usual, **PARTITIONS.given(spec)}.items()]
+    name = f"{spec.name}({', '.join([f'{agents} agents', *options, f'seed={seed}'])})"
     return Partition(name, samples, sizes, labels)
 
 

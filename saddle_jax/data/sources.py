@@ -83,9 +83,11 @@ def is_other(name: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Checks the options of a dataset of the package; other names are looked up when they are loaded."""
+    """Checks the options of a dataset; names without brackets are looked up when they are loaded."""
     if is_builtin(name):
         BUILTIN.check(name)
+    elif "(" in name and not user_data.is_path(name):
+        BUILTIN.parse(name)
 
 
 def load_other(name: str) -> Dataset:

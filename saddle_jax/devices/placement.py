@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from saddle_jax.base.checks import ArgumentError, spells_whole
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.devices import lifting, policy
 
 # ---- programs on several devices of a CPU run one at a time: several can block each other forever ----
@@ -250,9 +250,3 @@ def _place(agent_count: int, batch_size: int, count: int, *, is_auto: bool) -> P
         return Placement(agent_count, agent_count, count // agent_count)
     most = policy.devices_per_batch(count, agent_count)
     return Placement(agent_count, agent_count, max(n for n in range(1, most + 1) if batch_size % n == 0))
-
-
-def check(name: str, value: str) -> None:
-    """Checks a setting that is either auto or a number of devices."""
-    if value != "auto" and not (spells_whole(value) and int(value) >= 1):
-        raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")

@@ -92,7 +92,7 @@ _SHARE = 0.5
 _PRODUCT, _SECONDS = 1024, 0.1  # size of the matrices that are multiplied, and for how long
 # Settings that change neither what a step computes nor what it sends.
 _LIKE: dict[str, Any] = {
-    "dataset": "digits", "data_dir": "", "subset": 0, "alpha": 1.0, "seed": 0, "epochs": 1,
+    "dataset": "digits", "data_dir": "", "subset": 0, "partition": "iid", "seed": 0, "epochs": 1,
     "warmup_epochs": 0, "learning_rate": 0.1, "schedule": "constant", "rho": 0.1, "batch_size": 32,
     "weight_decay": 0.0, "gamma": 0.5, "eval_every_epochs": 1, "keep_every_epochs": 0, "log_every_steps": 1,
 }  # fmt: skip

@@ -258,7 +258,7 @@ def method_rows(methods: Sequence[MethodFacts]) -> list[list[str]]:
 
 def about_methods() -> str:
     """Says what the columns of the table mean, and what can be put around each of the methods."""
-    around = "slowmo_every=N puts SlowMo around any of them: " + _first_paragraph(slowmo)
+    around = "--slowmo=slowmo(every=N) puts SlowMo around any of them: " + _first_paragraph(slowmo)
     return "\n".join(["", _wrapped(around), "", _wrapped(_LEGEND), "saddle methods NAME tells more."])
 
 

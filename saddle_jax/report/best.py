@@ -111,9 +111,11 @@ def settings_of(run: Run) -> dict[str, Any]:
         if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
         if name in SPELT:
-            spec = parse(name, value)
-            settings[name] = str(spec._replace(kwargs=()))
-            settings |= {f"{name}.{option}": given for option, given in spec.kwargs}
+            spec, registry = parse(name, value), config.registry_of(name)
+            is_known = registry.is_ours(spec) and spec.name in registry
+            given = registry.given(spec) if is_known else dict(spec.kwargs)
+            settings[name] = str(spec._replace(args=() if is_known else spec.args, kwargs=()))
+            settings |= {f"{name}.{option}": each for option, each in given.items()}
         else:
             settings[name] = value
     computes = run.fact("computes")
@@ -161,7 +163,7 @@ def _key(settings: Mapping[str, Any]) -> Hashable:
 
 
 # Settings that make another problem: what is best on one of them says nothing about the others.
-PROBLEM = ("dataset", "subset", "partition", "alpha", "agents", "model")
+PROBLEM = ("dataset", "subset", "partition", "partition.alpha", "agents", "model")
 
 
 _NUDGE = 1e-6  # how far beyond the edge of a grid a setting is tried, to see whether it could go on
@@ -228,17 +230,17 @@ def _chosen(those: Sequence[Candidate], names: Sequence[str], measure: Measure) 
         return Choice(group, those, None, 0, ())
     best = ranked[0]
     tied = sum(rank(one) == rank(best) for one in ranked) - 1
-    lines = [_line(name, best, those) for name in varied(those) if _is_number(name, best.settings.get(name))]
+    lines = [_line(name, best, those) for name in varied(those) if _is_number(best.settings.get(name))]
     return Choice(group, those, best, tied, lines)
 
 
 def _line(name: str, best: Candidate, those: Sequence[Candidate]) -> Line:
     value = best.settings[name]
-    numbers = {one.settings[name] for one in those if _is_number(name, one.settings.get(name))}
+    numbers = {one.settings[name] for one in those if _is_number(one.settings.get(name))}
     beside = {
         one.settings[name]: one
         for one in those
-        if _is_number(name, one.settings.get(name)) and varied([one, best]) == [name]
+        if _is_number(one.settings.get(name)) and varied([one, best]) == [name]
     }
     below = max(((number, one) for number, one in beside.items() if number < value), default=None, key=_first)
     above = min(((number, one) for number, one in beside.items() if number > value), default=None, key=_first)
@@ -265,11 +267,9 @@ def _could_go_on(name: str, value: Any, side: str) -> bool:
     return True
 
 
-def _is_number(name: str, value: Any) -> bool:
-    """Tells whether a setting's value is a number on a grid, and not one that stands for something else."""
-    field = Config.__dataclass_fields__.get(name)
-    special = field is not None and value == field.metadata["no_number"]
-    return isinstance(value, int | float) and not isinstance(value, bool) and not special
+def _is_number(value: Any) -> bool:
+    """Tells whether a setting's value is a number on a grid."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def rows_of(choices: Sequence[Choice], measure: Measure) -> list[list[str]]:

@@ -7,17 +7,18 @@ from saddle_jax.base.statistics import signed
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
+from saddle_jax.settings.config import value_of
 from saddle_jax.settings.sweep import name_of
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial
-from saddle_jax.training.sweep import Grid, number
+from saddle_jax.training.sweep import DROP, Grid, number
 
 Cells = Mapping[tuple[Any, ...], Cell]
 
 
 def cells_of(runs: Iterable[Run], grid: Grid) -> dict[tuple[Any, ...], Cell]:
     """Returns the cells of a grid's runs by the settings that it varies."""
-    return cells_by(runs, lambda run: tuple(short(axis, getattr(run.config, axis)) for axis in grid.axes))
+    return cells_by(runs, lambda run: tuple(short(axis, value_of(run.config, axis)) for axis in grid.axes))
 
 
 def _places(grid: Grid) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ def _label(column: Mapping[str, Any], grid: Grid) -> str:
     """Names a column; a single compressor of all is not worth a word where something else varies."""
     parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
     parts += [column["gradient"]] if "gradient" in column else []
-    parts += [f"drop {number(column['drop'])}"] if "drop" in column else []
+    parts += [f"drop {number(column[DROP])}"] if DROP in column else []
     return ", ".join(parts)
 
 
@@ -109,7 +110,7 @@ def _at(cells: Cells, grid: Grid, place: Mapping[str, Any]) -> Cell:
 
 
 def _written(axis: str, value: Any) -> str:
-    return number(value) if axis == "drop" else str(value)
+    return number(value) if axis == DROP else str(value)
 
 
 def evaluation_rows(

@@ -48,7 +48,7 @@ from saddle_jax.runs.table import (
 
 def draw(
     kind: str,
-    workdirs: Sequence[pathlib.Path],
+    workdirs: Sequence[str | pathlib.Path],
     path: pathlib.Path,
     x: str | None = None,
     with_paper: bool = False,
@@ -322,7 +322,7 @@ AXES = {
     "seconds": Axis(
         "simulated_seconds",
         "simulated seconds",
-        "with --latency, --bandwidth or --compute_time, which simulate time",
+        "with --timing, which simulates time",
     ),
 }
 
@@ -336,7 +336,7 @@ class _Panel(NamedTuple):
 
 
 def plot_curves(
-    workdirs: Sequence[pathlib.Path],
+    workdirs: Sequence[str | pathlib.Path],
     path: str | os.PathLike,
     x: str | None = None,
     names: Sequence[str] | None = None,

@@ -66,7 +66,7 @@ class Page(NamedTuple):
 
 
 def write_page(
-    workdirs: Sequence[pathlib.Path], path: pathlib.Path, names: Sequence[str] | None = None
+    workdirs: Sequence[str | pathlib.Path], path: pathlib.Path, names: Sequence[str] | None = None
 ) -> None:
     """Writes the page of one or more runs, in one go; `names` go before those of their folders."""
     folders = workdirs_of(workdirs)

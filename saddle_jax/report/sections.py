@@ -345,7 +345,7 @@ def _rank(group: Sequence[Run]) -> tuple[bool, float]:
 
 
 # What makes losses and accuracies of runs comparable: the same samples, divided alike, and the same task.
-_PROBLEM = ("dataset", "subset", "objective", "partition", "alpha", "agents")
+_PROBLEM = ("dataset", "subset", "objective", "partition", "agents")
 
 
 def _between(groups: Sequence[Sequence[Run]]) -> str:

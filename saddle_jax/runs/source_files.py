@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 
 FOLDER = "code"
 # The settings that may name a user's own code.
-SETTINGS = ("method", "gradient", "compressor", "topology", "model", "dataset", "objective")
+SETTINGS = (
+    "method",
+    "gradient",
+    "compressor",
+    "topology",
+    "model",
+    "dataset",
+    "objective",
+    "partition",
+    "faults",
+    "timing",
+)
 
 
 class SourceRef(NamedTuple):
@@ -167,7 +178,7 @@ def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "
         return _copy_of(workdir, entry) if ref.is_data else _allowed(workdir, ref, entry, given)
 
     changes: dict[str, Any] = {}
-    for name in {ref.setting for ref in source_refs(config)}:
+    for name in dict.fromkeys(ref.setting for ref in source_refs(config)):
         for spec in _specs(name, getattr(config, name)):
             changes[name] = str(spec.renamed(functools.partial(here, name)))
     return dataclasses.replace(config, **changes)

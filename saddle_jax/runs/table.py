@@ -500,7 +500,8 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
     ]
     texts = []
     for one, group in zip(many, groups, strict=True):
-        parts = [str(one[name]) if name in plain else f"{name} {one[name]}" for name in named]
+        alone = (*plain, "partition", "faults", "timing")  # whose text says what it is
+        parts = [str(one[name]) if name in alone else f"{name} {one[name]}" for name in named]
         diverged = sum(run.state == "diverged" for run in group)
         texts.append(", ".join([*parts, *([f"{diverged} of {len(group)} diverged"] if diverged else [])]))
     return texts

@@ -1,63 +1,73 @@
-"""The settings of a run: each with its meaning, default and check, and which of them go together."""
+"""The settings of a run: each with its meaning, default and check, and which of them go together.
+
+They are text and numbers. Nothing that needs JAX is imported before a setting names something that does.
+"""
 
 import contextlib
 import dataclasses
+import functools
+import importlib
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError, did_you_mean
 from saddle_jax.base.errors import one_line
 from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.faults import LOST_WEIGHTS
-from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.network import MIXINGS
-from saddle_jax.core.topology import Graphs
-from saddle_jax.data.partition import KINDS
-from saddle_jax.data.recipes import AUGMENTATIONS
-from saddle_jax.data.sources import check_name
-from saddle_jax.devices import placement
 from saddle_jax.graphs import GRAPHS, is_random, make_graph
-from saddle_jax.kernels.convolution import CONV_IMPLS
 from saddle_jax.methods import METHODS
-from saddle_jax.methods.ngm import SELF_GRADIENTS
-from saddle_jax.models import MODELS
-from saddle_jax.models.layers import NORMS
-from saddle_jax.models.precision import PRECISIONS
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
 from saddle_jax.settings import sweep as trials
 from saddle_jax.tasks import OBJECTIVES
 
+if TYPE_CHECKING:
+    from saddle_jax.core.topology import Graphs
+
 # ---- how a setting is declared ----
 
 
-def setting(
-    default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None, no_number: float | None = None
-) -> Any:
-    """Declares a setting; its help is `meaning` and, unless that names it, the default.
-
-    `no_number` is a value that stands for something else than this number.
-    """
+def setting(default: Any, meaning: str, check: Callable[[str, Any], Any] | None = None) -> Any:
+    """Declares a setting; its help is `meaning` and, unless that names it, the default."""
     if "(default" not in meaning:
         value = str(default).lower() if isinstance(default, bool) else default
         meaning = f"{meaning} (default {value})"
-    return dataclasses.field(
-        default=default, metadata={"meaning": meaning, "check": check, "no_number": no_number}
-    )
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "check": check})
 
 
-def one_of(allowed: Any) -> Callable[[str, Any], Any]:
-    """Makes a check that a setting is one of the allowed names."""
-    return lambda name, value: checks.known(name, value, allowed)
+def one_of(allowed: Any, *also: str) -> Callable[[str, Any], Any]:
+    """Makes a check that a setting is one of the allowed names, or of those of a place "module:NAMES"."""
+    return lambda name, value: checks.known(name, value, [*also, *_imported(allowed)])
 
 
-def spec_of(registry: Registry, *also: str, whole: bool = True) -> Callable[[str, Any], Any]:
+def spec_of(registry: Any, *also: str, whole: bool = True) -> Callable[[str, Any], Any]:
     """Makes a check that a setting names what a registry can make, or one of `also`; see `Registry.check`."""
-    return lambda _, value: registry.check(value, also, whole)
+    return lambda _, value: _imported(registry).check(value, also, whole)
+
+
+def devices(name: str, value: str) -> None:
+    """Checks a setting that is either auto or a number of devices."""
+    if value != "auto" and not (checks.spells_whole(value) and int(value) >= 1):
+        raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")
+
+
+def dataset(_: str, value: str) -> None:
+    """Checks the options of a dataset of the package; other names are looked up when they are loaded."""
+    _imported("data.sources:check_name")(value)
+
+
+@functools.cache
+def _place(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return getattr(importlib.import_module(f"saddle_jax.{module}"), name)
+
+
+def _imported(thing: Any) -> Any:
+    """Returns what stands at a place "module:NAME" of the package; other things are returned as they are."""
+    return _place(thing) if isinstance(thing, str) else thing
 
 
 def whole(at_least: int, at_most: float = math.inf) -> Callable[[str, Any], Any]:
@@ -73,30 +83,42 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 # ---- which settings go together: one line for each that does not ----
 
 
-# Numbers without a meaning unless another setting is there.
-_NEEDS = {
-    "slowmo_beta": "slowmo_every",
-    "burst": "drop",
-    "mean_offline": "offline",
-    "compute_sigma": "compute_time",
-}
+# What is put around a method, whatever method it is.
+SLOWMO = Registry(
+    "slowmo",
+    {"slowmo": "saddle_jax.methods.slowmo:slowmo"},
+    kinds=["saddle_jax.core.method:Method"],
+    context=["method", "learning_rate"],
+)
 _MOST_RUNS = 4_096  # that one program trains side by side
 _NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
-REGISTRIES = {"method": METHODS, "gradient": GRADIENTS}  # whose options may be swept
+# Settings that name things with options, which may be swept.
+_REGISTRIES = {
+    "method": METHODS,
+    "gradient": GRADIENTS,
+    "partition": "data.partition:PARTITIONS",
+    "slowmo": SLOWMO,
+    "faults": network.FAULTS,
+    "timing": network.TIMING,
+}
 # Settings that are options of some methods and not of others.
 OPTIONS = (
     "beta",
-    "mu",
     "nesterov",
     "weight_decay",
     "gamma",
     "compressor",
     "order",
     "self_gradient",
-    "local_steps",
 )
 # Settings that say parts of a method's gossip.
 OF_GOSSIP = ("order", "mixing")
+
+
+def registry_of(setting: str) -> Registry:
+    """Returns the registry of what a setting names with options."""
+    registry: Registry = _imported(_REGISTRIES[setting])
+    return registry
 
 
 def leaves_open(method: str, option: str) -> bool:
@@ -121,13 +143,11 @@ def settings_without_meaning(
 
 
 def check_numbers(config: "Config") -> None:
-    """Checks numbers whose limits depend on other settings, or are not one range."""
+    """Checks numbers whose limits depend on other settings."""
     if config.warmup_epochs >= config.epochs:
         raise ArgumentError(
             f"warmup_epochs must be below epochs = {config.epochs}, got {config.warmup_epochs}"
         )
-    if config.mu != -1.0 and config.mu < 0:
-        raise ArgumentError(f"mu must be -1 or a number >= 0 and < 1, got {config.mu}")
 
 
 def check_method(config: "Config") -> None:
@@ -178,13 +198,9 @@ def check_gradient(config: "Config") -> None:
 
 
 def check_network(config: "Config") -> None:
-    """Checks that what goes wrong can go wrong for these agents, and that only a given time varies."""
-    network.faults_of(config)
-    if config.compute_sigma and not config.compute_time:
-        raise ArgumentError(
-            "compute_sigma must be 0 without compute_time, of which it is the spread, "
-            f"got {config.compute_sigma:g}"
-        )
+    """Checks that what goes wrong can go wrong for these agents; what is not ours is not imported."""
+    if network.FAULTS.is_ours(config.faults):
+        network.make_faults(config.faults, config.agents)
 
 
 def check_trials(config: "Config") -> None:
@@ -230,6 +246,17 @@ def _check_seeds(config: "Config") -> None:
         )
 
 
+def value_of(config: "Config", name: str) -> Any:
+    """Returns the value of a setting, or of an option such as "faults.drop", as it is in force."""
+    own = trials.own_option(name)
+    if own is None:
+        return getattr(config, name)
+    whose, option = own
+    text = getattr(config, whose)
+    spec, registry = trials.spec_with_options(whose, text) or text, registry_of(whose)
+    return registry.given(spec).get(option, registry.options(spec)[option].default)
+
+
 def has(config: "Config", name: str) -> bool:
     """Tells whether a setting, or "method.NAME" of a spec, means something to method and estimator.
 
@@ -237,12 +264,10 @@ def has(config: "Config", name: str) -> bool:
     """
     if own := trials.own_option(name):
         whose, option = own
-        text = getattr(config, whose)
-        return text not in _NO_GRADIENT and REGISTRIES[whose].leaves_open(text, option)
+        spec = trials.spec_with_options(whose, getattr(config, whose))
+        return spec is not None and registry_of(whose).leaves_open(spec, option)
     if name == "rho" and config.gradient != "auto":
         return name in _open_of_sam(config)
-    if name in _NEEDS:
-        return bool(getattr(config, _NEEDS[name]))
     return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
 
 
@@ -262,8 +287,8 @@ def _are_ours(config: "Config") -> bool:
 
 
 def is_whole(text: str, whose: str, option: str) -> bool:
-    """Tells whether an option of a method or estimator is a whole number or a truth, by its default."""
-    parameter = REGISTRIES[whose].options(text)[option]
+    """Tells whether an option of a thing is a whole number or a truth, by its default."""
+    parameter = registry_of(whose).options(trials.spec_with_options(whose, text) or text)[option]
     return isinstance(parameter.default, int) or parameter.annotation in (int, bool)
 
 
@@ -274,7 +299,7 @@ def _check_swept(config: "Config") -> None:
         if name not in floats and not trials.own_option(name):
             raise ArgumentError(
                 f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
-                f"{', '.join(floats)}, or options such as method.NAME and gradient.NAME, got {name!r}"
+                f"{', '.join(floats)}, or options such as method.NAME and faults.NAME, got {name!r}"
             )
 
 
@@ -326,13 +351,20 @@ class Config:
     agents: int = setting(10, "number of agents", whole(1, 10_000))
     model: str = setting(
         "auto",
-        f"network of every agent: {', '.join(MODELS)}, or your own, FILE.py:NAME or module:NAME; "
+        "network of every agent: resnet20, resnet18, mobilenet_v2, resnet8, cnn, strided_cnn, mlp, logistic, "
+        "linear, causal_mlp, or your own, FILE.py:NAME or module:NAME; "
         "auto is the dataset's own, mostly cnn",
-        spec_of(MODELS, "auto"),
+        spec_of("models:MODELS", "auto"),
     )
-    norm: str = setting("evonorm", f"normalization in the network: {', '.join(NORMS)}", one_of(NORMS))
+    norm: str = setting(
+        "evonorm",
+        "normalization in the network: evonorm, evonorm_sigmoid, groupnorm",
+        one_of("models.layers:NORMS"),
+    )
     precision: str = setting(
-        "float32", f"precision of the network's products: {', '.join(PRECISIONS)}", one_of(PRECISIONS)
+        "float32",
+        "precision of the network's products: float32, tf32, bfloat16",
+        one_of("models.precision:PRECISIONS"),
     )
     # On which data
     dataset: str = setting(
@@ -340,7 +372,7 @@ class Config:
         "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
         "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
         "class; or your own, FILE.py:NAME or module:NAME",
-        lambda _, value: check_name(value),
+        dataset,
     )
     objective: str = setting(
         "auto",
@@ -354,20 +386,16 @@ class Config:
     subset: int = setting(0, "train on a random subset of N images; 0 trains on all of them", whole(0))
     partition: str = setting(
         "auto",
-        f"how the data is partitioned among agents: {', '.join(KINDS)}, or given, for data that is divided "
-        "already; auto is given for such data, dirichlet for data with classes, and iid otherwise",
-        one_of(("auto", "given", *KINDS)),
-    )
-    alpha: float = setting(
-        0.1,
-        "concentration of the Dirichlet partitions, where less is more skewed; for the sorted partition, the "
-        "number of shards per agent",
-        real(above=0.0),
+        "how the data is divided among the agents: dirichlet, iid, shards, per_agent_dirichlet, "
+        "quantity_skew, with options as in dirichlet(0.1), where less is more skewed, or shards(2); given, "
+        "for data that is divided already; or your own, FILE.py:NAME or module:NAME; auto is given for such "
+        "data, dirichlet for data with classes, and iid otherwise",
+        spec_of("data.partition:PARTITIONS", "auto", "given"),
     )
     augmentation: str = setting(
         "auto",
-        f"augmentation of training images: auto (the dataset's own), {', '.join(AUGMENTATIONS)}",
-        one_of(("auto", *AUGMENTATIONS)),
+        "augmentation of training images: auto (the dataset's own), none, flip_crop, resized_crop",
+        one_of("data.recipes:AUGMENTATIONS", "auto"),
     )
     batch_size: int = setting(
         32, "samples per agent and step; 0 takes all that an agent has: exact gradients", whole(0)
@@ -390,19 +418,13 @@ class Config:
     ascent_reuse: bool = setting(
         False, "in the steps between, perturb with the last perturbation instead of none"
     )
-    local_steps: int = setting(
-        0, "communicate every N steps; 0 is the method's own default, mostly 1", whole(0)
+    slowmo: str = setting(
+        "none",
+        "outer steps of slow momentum around the method: none, or as in slowmo(every=12, beta=0.5)",
+        spec_of(SLOWMO, "none"),
     )
-    slowmo_every: int = setting(0, "take SlowMo's outer step every N steps; 0 never does", whole(0))
-    slowmo_beta: float = setting(0.5, "momentum of SlowMo's outer steps", real(at_least=0.0, below=1.0))
     beta: float = setting(
         0.9, "momentum coefficient; 0 is D-PSGD as printed, without momentum", real(at_least=0.0, below=1.0)
-    )
-    mu: float = setting(
-        -1.0,
-        "coefficient of QGM's moving average or of GUT's tracking; -1 is the method's own: for QGM, beta",
-        real(at_least=-1.0, below=1.0),
-        no_number=-1.0,
     )
     nesterov: bool = setting(True, "Nesterov momentum; false is heavy ball")
     weight_decay: float = setting(
@@ -418,58 +440,31 @@ class Config:
         "FILE.py:NAME or module:NAME",
         spec_of(COMPRESSORS, "none"),
     )
-    order: str = setting("choco", f"order of compressed gossip: {', '.join(ORDERS)}", one_of(ORDERS))
+    order: str = setting("choco", "order of compressed gossip: choco, paper", one_of("core.gossip:ORDERS"))
     self_gradient: str = setting(
-        "current", f"where NGM takes its own gradient: {', '.join(SELF_GRADIENTS)}", one_of(SELF_GRADIENTS)
+        "current", "where NGM takes its own gradient: current, mixed", one_of("methods.ngm:SELF_GRADIENTS")
     )
-    mixing: str = setting("auto", f"how mixing is computed: {', '.join(MIXINGS)}", one_of(MIXINGS))
+    mixing: str = setting(
+        "auto", "how mixing is computed: auto, dense, table", one_of("core.network:MIXINGS")
+    )
     seed: int = setting(
         0,
         "seed of subset, partition, random graphs, initialisation, batches and compression",
         whole(0, 2**32 - 1),
     )
     # On which network
-    drop: float = setting(0.0, "share of messages that are lost", real(at_least=0.0, below=1.0))
-    burst: float = setting(
-        0.0,
-        "mean number of steps that a link fails in a row; 0 loses each message by itself",
-        real(at_least=0),
+    faults: str = setting(
+        network.NONE,
+        "what goes wrong on the network: none, or as in faults(drop=0.1, burst=3), with the options of "
+        "sj.Faults; or your own, FILE.py:NAME or module:NAME",
+        spec_of(network.FAULTS, network.NONE),
     )
-    symmetric: bool = setting(True, "lose messages both ways at once; false loses each way by itself")
-    lost_weight: str = setting(
-        "self", f"what a lost message's weight becomes: {', '.join(LOST_WEIGHTS)}", one_of(LOST_WEIGHTS)
-    )
-    delay: int = setting(0, "rounds of gossip by which messages are late", whole(0))
-    offline: float = setting(
-        0.0, "share of steps in which an agent is offline", real(at_least=0.0, below=1.0)
-    )
-    mean_offline: float = setting(
-        0.0, "mean number of steps that an agent stays offline; 0 draws each step by itself", real(at_least=0)
-    )
-    offline_computes: bool = setting(False, "agents that are offline go on training alone; false: they wait")
-    joins: str = setting(
-        "", "agents that join at a step, such as 3:100,7:250 (default: none)", network.check_steps
-    )
-    leaves: str = setting(
-        "", "agents that leave at a step, such as 3:100,7:250 (default: none)", network.check_steps
-    )
-    latency: str = setting(
-        "",
-        "time that a message takes, such as 10ms, or a file .npy [A, A] (default: no time is simulated)",
-        network.check_seconds,
-    )
-    bandwidth: str = setting(
-        "",
-        "bits per second of a link, such as 100Mbit, or a file .npy [A, A] (default: no limit)",
-        network.check_bandwidth,
-    )
-    compute_time: str = setting(
-        "",
-        "time of one backward pass, such as 50ms, or a file .npy [A] or, as measured, [T, A] (default: none)",
-        network.check_seconds,
-    )
-    compute_sigma: float = setting(
-        0.0, "sigma of the log-normal factors of compute_time, drawn per agent and step", real(at_least=0.0)
+    timing: str = setting(
+        network.NONE,
+        "how long messages and gradients take: none, or as in timing(latency='10ms', bandwidth='100Mbit', "
+        "compute='50ms', compute_sigma=0.3), with units or files .npy; or your own, FILE.py:NAME or "
+        "module:NAME",
+        lambda _, value: network.check_timing(value),
     )
     # Several runs in one program
     seeds: str = setting(
@@ -491,7 +486,7 @@ class Config:
         whole(0),
     )
     # On which devices
-    devices: str = setting("auto", "number of devices; auto uses as many as help", placement.check)
+    devices: str = setting("auto", "number of devices; auto uses as many as help", devices)
     agents_per_call: int = setting(
         0,
         "agents that a device computes at a time, of all trials; 0 chooses one on a CPU, and elsewhere as "
@@ -500,9 +495,10 @@ class Config:
     )
     conv_impl: str = setting(
         "auto",
-        f"how convolutions and norms are compiled: {', '.join(CONV_IMPLS)}; plain is XLA's own, grouped over "
-        "agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and fast elsewhere",
-        one_of(CONV_IMPLS),
+        "how convolutions and norms are compiled: auto, native, fast, each, patches, plain; plain is XLA's "
+        "own, grouped over agents; auto is native, kernels of our own, on a CPU with a C++ compiler, and "
+        "fast elsewhere",
+        one_of("kernels.convolution:CONV_IMPLS"),
     )
     # What is written down
     eval_every_epochs: int = setting(5, "evaluate every N epochs, and at the end", whole(1))
@@ -567,7 +563,7 @@ def check_setting(name: str, value: Any) -> None:
         raise ArgumentError(f"{name} must be true or false, got {value!r}")
     if field.type is str and not isinstance(value, str):
         raise ArgumentError(f"{name} must be text, got {value!r}")
-    if field.metadata["check"]:
+    if field.metadata["check"] and value != field.default:
         field.metadata["check"](name, value)
 
 
@@ -591,7 +587,7 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def build_topology(config: Config) -> Graphs:
+def build_topology(config: Config) -> "Graphs":
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
     seed = config.seed if is_random(config.topology) else 0
     return make_graph(config.topology, config.agents, seed)

@@ -15,7 +15,13 @@ from saddle_jax.base import registry
 from saddle_jax.base.checks import ArgumentError, spells_whole
 
 # Settings whose specs have options of their own: `method.mu` is an option of the method that is named.
-SPELT = ("method", "gradient")
+SPELT = ("method", "gradient", "slowmo", "partition", "faults", "timing")
+# What stands for a thing that has options, until one of them is given.
+_USUAL = {
+    "partition": ("auto", "dirichlet"),
+    "faults": ("none", "faults"),
+    "timing": ("none", "timing"),
+}
 _LIST = "_by_trial"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1
@@ -69,18 +75,46 @@ def own_option(name: str) -> tuple[str, str] | None:
     return (whose, option) if dot and whose in SPELT else None
 
 
+def numbers_of(whose: str, sweep: str) -> dict[str, float]:
+    """Returns the first values of the swept options of a thing, such as the faults, by their names."""
+    swept = {own_option(name): values[0] for name, values in parse_sweep(sweep).items()}
+    return {own[1]: value for own, value in swept.items() if own and own[0] == whose}
+
+
 def in_settings(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the changes of settings that swept values mean; options of specs are written into them."""
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if own := own_option(name):
             whose, option = own
-            spec = registry.parse(whose, changes.get(whose, settings[whose]))
-            value = registry.parse_value(f"{name} of sweep", value) if isinstance(value, str) else value
-            changes[whose] = str(spec.with_option(option, value))
+            text = changes.get(whose, settings[whose])
+            spec = spec_with_options(whose, text)
+            if spec is None:
+                raise ArgumentError(f"{name} must not be given for {whose} {text}, which has no options")
+            changes[whose] = str(spec.with_option(option, option_value(value)))
         else:
             changes[name] = value
     return changes
+
+
+def spec_with_options(whose: str, text: str) -> registry.Spec | None:
+    """Returns the spec of a setting that can have options; None if it names nothing that has."""
+    word, usual = _USUAL.get(whose, ("", ""))
+    if text == word:
+        return registry.Spec(usual)
+    return None if text in ("auto", "none", "given") else registry.parse(whose, text)
+
+
+def option_value(value: Any) -> Any:
+    """Returns the value of an option: a text that is no literal and no spec, such as 10ms, is itself."""
+    if not isinstance(value, str):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return registry.parse_value("option", value)
+    except ArgumentError:
+        return value
 
 
 def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
@@ -95,7 +129,7 @@ def settings_of(seeds: str, sweep: str) -> list[dict[str, Any]]:
 
 def name_of(setting: Mapping[str, Any]) -> str:
     """Returns the name of a trial, such as "seed 1, rho 0.1"."""
-    return ", ".join(f"{name} {value:.12g}" for name, value in setting.items())
+    return ", ".join(f"{name.rpartition('.')[2]} {value:.12g}" for name, value in setting.items())
 
 
 def together(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def agents_can_be_dealt_samples(trial: DatasetTrial) -> str:
     labels = dataset.labels
     kind = "iid" if labels is None else "dirichlet"
     labels = np.zeros(dataset.size, np.int32) if labels is None else labels
-    partition = make_partition(kind, labels, _AGENTS, alpha=0.1, seed=0)
+    partition = make_partition(kind, labels, _AGENTS, seed=0)
     return f"{kind}, {partition.skew.classes_per_agent:.1f} classes per agent" if kind != "iid" else kind
 
 

@@ -123,7 +123,7 @@ def an_evaluation_finds_every_metric(trial: ObjectiveTrial) -> str:
     values = objectives.evaluate(objective, trial.params, dataset.test, dataset.recipe)
     if objective.of_model is not None:
         labels = dataset.labels if dataset.labels is not None else np.zeros(dataset.size, np.int32)
-        context = TaskContext(dataset, make_partition("iid", labels, 2, alpha=0.1, seed=0), 0.0)
+        context = TaskContext(dataset, make_partition("iid", labels, 2, seed=0), 0.0)
         values |= {name: float(value) for name, value in objective.of_model(context)(trial.params).items()}
     for name in names:
         if name not in values or not np.isfinite(values[name]):

@@ -29,18 +29,26 @@ from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import replicate
 from saddle_jax.data import Batches, Dataset, Partition, given_partition, load, make_partition, user_data
+from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
 from saddle_jax.methods.saddle import climbs, saddle
-from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import OF_GOSSIP, OPTIONS, Config, build_topology, check_imported, is_whole
+from saddle_jax.settings.config import (
+    OF_GOSSIP,
+    OPTIONS,
+    SLOWMO,
+    Config,
+    build_topology,
+    check_imported,
+    is_whole,
+)
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
@@ -122,9 +130,14 @@ def build_method(
         # The settings name it beside the method: here it takes the place of an estimator that the method has.
         instead = config.gradient == "none" or climbs(method)
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
-    if config.slowmo_every:
-        method = slowmo(method, schedule, every=config.slowmo_every, beta=settings.slowmo_beta)
-    return dataclasses.replace(method, faults=network.faults_of(settings), timing=network.timing_of(settings))
+    if config.slowmo != "none":
+        outer = SLOWMO.with_options(SLOWMO.parse(config.slowmo), _of("slowmo", own))
+        method = SLOWMO.make(outer, method=method, learning_rate=schedule)
+    return dataclasses.replace(
+        method,
+        faults=network.make_faults(config.faults, config.agents, _of("faults", own)),
+        timing=network.make_timing(config.timing, config.agents, _of("timing", own)),
+    )
 
 
 def _settings(config: Config, numbers: Mapping[str, Any]) -> Any:
@@ -147,9 +160,7 @@ def make_gradient(
     if spec.name == "none":
         spec = Spec("plain")
     options = {**_options_of_sam(config, spec), **GRADIENTS.given(spec), **(numbers or {})}
-    made: GradientEstimator[Any] = GRADIENTS.make(
-        spec._replace(args=(), kwargs=tuple(options.items())), share=share
-    )
+    made: GradientEstimator[Any] = GRADIENTS.make(GRADIENTS.with_options(spec, options), share=share)
     return made
 
 
@@ -174,14 +185,10 @@ def in_force(config: Config) -> dict[str, Any]:
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """Returns the options of the method that are settings; mu and local_steps may be left to the method."""
+    """Returns the options of the method that are settings."""
     takes = METHODS.options(config.method)
     names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
     options = {name: getattr(config, name) for name in names}
-    if "mu" in options and isinstance(config.mu, float) and config.mu < 0:
-        del options["mu"]
-    if "local_steps" in options and not config.local_steps:
-        del options["local_steps"]
     if "compressor" in options:
         named = config.compressor != "none"
         options["compressor"] = COMPRESSORS.make(config.compressor) if named else None
@@ -445,20 +452,20 @@ def _partition(config: Config, dataset: Dataset) -> Partition:
                 f"{config.partition!r}"
             )
         return given_partition(dataset.shares, config.agents, dataset.labels, dataset.size)
-    kind = "dirichlet" if config.partition == "auto" else config.partition
-    if kind == "given":
+    text = "dirichlet" if config.partition == "auto" else config.partition
+    if text == "given":
         raise ArgumentError(f"partition must not be given for {dataset.name}, which is not divided")
     labels = dataset.labels
     if labels is None:
         if config.partition == "auto":
-            kind = "iid"
-        elif kind not in _WITHOUT_CLASSES:
+            text = "iid"
+        elif (name := PARTITIONS.parse(text).name) in PARTITIONS.ours and name not in _WITHOUT_CLASSES:
             raise ArgumentError(
                 f"partition must be {' or '.join(_WITHOUT_CLASSES)} for {dataset.name}, whose samples have "
-                f"no classes, got {kind!r}"
+                f"no classes, got {text!r}"
             )
         labels = np.zeros(dataset.size, np.int32)
-    return make_partition(kind, labels, config.agents, alpha=config.alpha, seed=config.seed)
+    return make_partition(text, labels, config.agents, seed=config.seed)
 
 
 def _check_model(trial: Trial) -> None:
@@ -579,10 +586,8 @@ def is_one_program(
         text = getattr(config, own[0])
         if not is_object(text) and is_whole(text, *own):
             return False
-    else:
-        field = Config.__dataclass_fields__[name]
-        if field.type is not float or field.metadata["no_number"] in numbers[name]:
-            return False
+    elif Config.__dataclass_fields__[name].type is not float:
+        return False
     firsts = {other: values[0] for other, values in numbers.items()}
     return is_argument(config, name, firsts, shared)
 

@@ -29,7 +29,7 @@ from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import read_about
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
-from saddle_jax.settings.sweep import name_of, parse_sweep
+from saddle_jax.settings.sweep import name_of, numbers_of, parse_sweep
 from saddle_jax.tasks.objectives import Objective, scored
 from saddle_jax.training import build
 from saddle_jax.training.build import Trial
@@ -49,8 +49,11 @@ def of_method(config: Config, method: Method) -> str:
     if options and "gossip" in METHODS.given(config.method):
         options.pop("gamma", None)  # the gossip that is named has its own
 
+    def is_swept(name: str) -> bool:
+        return name in swept or f"method.{name}" in swept
+
     def number(name: str) -> str:
-        return _SWEPT if name in swept else f"{options[name]:g}"
+        return _SWEPT if is_swept(name) else f"{options[name]:g}"
 
     parts = [config.method]
     if not method.gradient.is_linear:
@@ -60,12 +63,12 @@ def of_method(config: Config, method: Method) -> str:
         kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]
         parts.append(f"momentum {number('beta')}{kind}")
     for name, meaning in (("mu", "mu"), ("weight_decay", "weight decay"), ("gamma", "gamma")):
-        if name in swept or isinstance(options.get(name), int | float):
+        if is_swept(name) or isinstance(options.get(name), int | float):
             parts.append(f"{meaning} {number(name)}")
     if options.get("local_steps", 1) > 1:
         parts.append(f"gossip in every {_ordinal(options['local_steps'])} step")
-    if config.slowmo_every:
-        parts.append(f"SlowMo every {config.slowmo_every} steps (momentum {config.slowmo_beta:g})")
+    if config.slowmo != "none":
+        parts.append(config.slowmo)
     if options.get("compressor") is not None:
         parts.append(config.compressor + (f" ({options['order']} order)" if "order" in options else ""))
     return ", ".join(parts)
@@ -169,39 +172,48 @@ def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> 
 
 def of_faults(config: Config) -> str:
     """Says what goes wrong on the network; an empty text if nothing does."""
-    swept, parts = parse_sweep(config.sweep), []
+    swept, parts = numbers_of("faults", config.sweep), []
+    faults = network.make_faults(config.faults, config.agents, swept)
+    if faults is None:
+        return ""
 
     def share(name: str) -> str:
-        return f"a {_SWEPT} share" if name in swept else f"{100 * getattr(config, name):g} %"
+        return f"a {_SWEPT} share" if name in swept else f"{100 * getattr(faults, name):g} %"
 
-    if config.drop or "drop" in swept:
-        ways = "both ways" if config.symmetric else "each way by itself"
-        bursts = f", {config.burst:g} steps in a row" if config.burst else ""
-        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[config.lost_weight]})")
-    if config.delay:
-        parts.append(f"messages {_count(config.delay, 'round')} late")
-    if config.offline or "offline" in swept:
-        stay = f", {config.mean_offline:g} steps in a row" if config.mean_offline else ""
-        parts.append(f"{share('offline')} of agents offline ({_AWAY[config.offline_computes]}{stay})")
-    for text, verb in ((config.joins, "joins"), (config.leaves, "leaves")):
-        parts += [f"agent {a} {verb} at step {t:,}" for a, t in network.check_steps(verb, text).items()]
+    if faults.drop:
+        ways = "both ways" if faults.symmetric else "each way by itself"
+        bursts = f", {faults.burst:g} steps in a row" if faults.burst else ""
+        parts.append(f"{share('drop')} of messages lost ({ways}{bursts}, {_WEIGHTS[faults.lost_weight]})")
+    if faults.arrived is not None:
+        parts.append("messages lost by a mask")
+    if faults.delay:
+        parts.append(f"messages {_count(faults.delay, 'round')} late")
+    if faults.offline:
+        stay = f", {faults.mean_offline:g} steps in a row" if faults.mean_offline else ""
+        parts.append(f"{share('offline')} of agents offline ({_AWAY[faults.computes]}{stay})")
+    if faults.online is not None:
+        parts.append("agents offline by a mask")
+    for steps, verb in ((faults.joins, "joins"), (faults.leaves, "leaves")):
+        parts += [f"agent {a} {verb} at step {t:,}" for a, t in (steps or {}).items()]
     return ", ".join(parts)
 
 
 def of_timing(config: Config) -> str:
     """Says how long messages and gradients take; an empty text if the settings do not say."""
-    spread = f" (log-normal, sigma {config.compute_sigma:g})" if config.compute_sigma else ""
-    said = (
-        ("latency", network.check_seconds, lambda value: f"latency {_seconds(value)}"),
-        ("bandwidth", network.check_bandwidth, _bits),
-        ("compute_time", network.check_seconds, lambda value: f"{_seconds(value)} per backward pass"),
-    )
-    parts = []
-    for name, check, words in said:
-        if getattr(config, name):
-            value = check(name, getattr(config, name))
+    if config.timing == network.NONE or not network.TIMING.is_ours(config.timing):
+        return "" if config.timing == network.NONE else config.timing
+    given, parts = network.given_times(config.timing), []
+    said = {
+        "latency": lambda value: f"latency {_seconds(value)}",
+        "bandwidth": _bits,
+        "compute": lambda value: f"{_seconds(value)} per backward pass",
+    }
+    for name, words in said.items():
+        if name in given:
+            value = network.quantity(name, given[name])
             parts.append(f"{name} from {value}" if isinstance(value, str) else words(value))
-    return ", ".join(parts) + (spread if config.compute_time else "")
+    sigma = given.get("compute_sigma", 0.0)
+    return ", ".join(parts) + (f" (log-normal, sigma {sigma:g})" if sigma else "")
 
 
 def duration(seconds: float) -> str:

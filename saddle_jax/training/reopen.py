@@ -81,7 +81,8 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
             f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "
             f"add {shlex.quote('--data_dir=' + recorded) if recorded.isprintable() else '--data_dir=DIR'}"
         )
-    return dataclasses.replace(config, **_ALONE, data_dir=data_dir or "", **network.without_files(config))
+    timing = network.without_files(config.timing)
+    return dataclasses.replace(config, **_ALONE, data_dir=data_dir or "", timing=timing)
 
 
 def _with_path(workdir: pathlib.Path, config: Config, data_dir: str | None) -> Config:
@@ -93,7 +94,8 @@ def _with_path(workdir: pathlib.Path, config: Config, data_dir: str | None) -> C
             f"{workdir} was trained on {recorded!r}, which is read only when you say so: add {hint}"
         )
     path = data_dir if is_path(data_dir) else f"./{data_dir}"
-    return dataclasses.replace(config, **_ALONE, dataset=path, data_dir="", **network.without_files(config))
+    timing = network.without_files(config.timing)
+    return dataclasses.replace(config, **_ALONE, dataset=path, data_dir="", timing=timing)
 
 
 def _choose_trial(workdir: pathlib.Path, trial: int | None) -> int:

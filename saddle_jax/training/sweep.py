@@ -29,11 +29,14 @@ from saddle_jax.settings.config import (
     has,
     is_whole,
     settings_without_meaning,
+    value_of,
 )
 from saddle_jax.settings.sweep import SPELT, in_settings, own_option, parse_axes
 from saddle_jax.training.build import build_method, is_one_program, small_models
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
+
+DROP = "faults.drop"  # the option that --drop_rates varies
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Grid:
 
     def without_drops(self) -> list[dict[str, Any]]:
         """Lists the settings of all combinations, apart from seeds and shares of lost messages."""
-        return self._product({name: values for name, values in self._lists.items() if name != "drop"})
+        return self._product({name: values for name, values in self._lists.items() if name != DROP})
 
     def rows(self) -> list[dict[str, Any]]:
         """Lists what the rows of a table stand for: methods, on every graph."""
@@ -71,7 +74,7 @@ class Grid:
             "compressor": self.compressors,
             "gradient": self.gradients,
             "topology": self.topologies,
-            "drop": self.drop_rates,
+            DROP: self.drop_rates,
         }
         return {name: values for name, values in lists.items() if values}
 
@@ -193,11 +196,10 @@ def _groups(
         name = "-".join(safe(str(source_files.short(setting, value))) for setting, value in place.items())
         many = _swept(values, name, grid, folder, single_program)
         drops = [drop for drop in grid.drop_rates if not (many and drop)]
-        changes = (
-            [(f"-drop{number(drop)}", {"drop": drop}) for drop in drops] if grid.drop_rates else [("", {})]
-        )
+        changes = [(f"-drop{number(drop)}", {DROP: drop}) for drop in drops]
+        changes = changes if grid.drop_rates else [("", {})]
         for ending, change in changes:
-            group = _group(name + ending, {**values, **change}, found)
+            group = _group(name + ending, {**values, **in_settings(values, change)}, found)
             if group:
                 yield group
         if many:
@@ -206,7 +208,7 @@ def _groups(
 
 def _check_brought(settings: Mapping[str, Any], grid: Grid, groups: Sequence[_Group]) -> None:
     """Checks that all that is brought can be used, as reading the grid has checked the names of ours."""
-    used = {getattr(group.config, setting) for group in groups for setting in grid.axes}
+    used = {value_of(group.config, setting) for group in groups for setting in grid.axes}
     for place in grid.without_drops():
         if any(text not in used and _is_users(text) for text in place.values()):
             own = own_settings({**settings, "compressor": "none"}, place["method"], Runs({}, [], []))
@@ -262,7 +264,7 @@ def _swept(
     if not exists and (apart or not single_program):
         return None
     try:
-        config = checked({**values, "sweep": f"drop:{','.join(drops)}"})
+        config = checked({**values, "sweep": f"{DROP}:{','.join(drops)}"})
     except UserCodeError:
         raise
     except ArgumentError:  # each drop by itself will tell

@@ -175,7 +175,7 @@ def test_chunks_of_unequal_size_give_the_whole():
 @pytest.fixture(scope="module")
 def parts():
     """The parts of a run with convolutions, and first models."""
-    made = build.build(Config(model="cnn", agents=4, alpha=0.5))
+    made = build.build(Config(model="cnn", agents=4, partition="dirichlet(0.5)"))
     return made, reopen.choose(made.first_params(), None)
 
 

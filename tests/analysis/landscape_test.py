@@ -121,7 +121,9 @@ def test_the_grid_has_the_model_in_its_middle():
 
 # ---- runs ----
 
-SMALL = Config(agents=3, model="logistic", epochs=1, alpha=1.0, learning_rate=0.05, eval_agents="never")
+SMALL = Config(
+    agents=3, model="logistic", epochs=1, partition="dirichlet(1.0)", learning_rate=0.05, eval_agents="never"
+)
 NASTY = "<script>alert(1)<!script>"  # a folder's name cannot hold a slash
 
 

@@ -121,7 +121,7 @@ BAD = {
     ),
     "number": (["data", "partition", "--agents=x"], "flag --agents=x"),
     "dataset": (["data", "partition", "--dataset=digit"], "did you mean 'digits'.*got 'digit'"),
-    "alpha": (["data", "partition", "--alpha=0"], "alpha must be a number > 0, got 0.0"),
+    "alpha": (["data", "partition", "--partition=dirichlet(0)"], "alpha must be a number > 0, got 0.0"),
     "agents": (["data", "partition", "--agents=5000"], "agents must be at most .* got 5000"),
     "plot": (["data", "partition", "--plot=/nowhere/x.png"], "plot must be a file .* got '/nowhere/x.png'"),
     "prepare": (["data", "prepare", "cifar10"], "pip install 'saddle_jax\\[prepare\\]'"),
@@ -311,7 +311,13 @@ def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):
     assert __main__.main(["saddle", "data", "show", "digits", "--plot=digits.png"]) == 0
     assert "train     1,437 images 8x8x1, 135 to 154 per class" in capsys.readouterr().out
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
-    command = ["data", "partition", "--agents=5", "--alpha=0.01", f"--plot={tmp_path / 'p.png'}"]
+    command = [
+        "data",
+        "partition",
+        "--agents=5",
+        "--partition=dirichlet(0.01)",
+        f"--plot={tmp_path / 'p.png'}",
+    ]
     assert __main__.main(["saddle", *command]) == 0
     assert "dirichlet(5 agents, alpha=0.01, seed=0), fingerprint" in capsys.readouterr().out
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
@@ -355,7 +361,7 @@ def test_the_installed_command_has_help_and_one_line_errors():
     done = subprocess.run(
         [*command, "data", "partition", "--help"], capture_output=True, text=True, check=False
     )
-    assert "--alpha" in done.stdout
+    assert "--partition" in done.stdout
     assert done.returncode == 0
     done = subprocess.run([*command, "topology", "ring", "-1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -20,10 +20,6 @@ BAD = {
     "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
     "drop": (["--drop_rates=0,1.5"], "drop_rates must be numbers >= 0 and < 1, got 0,1.5"),
     "no number": (["--drop_rates=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
-    "twice": (
-        ["--drop_rates=0.1", "--drop=0.1"],
-        "drop must not be given beside --drop_rates, which lists them",
-    ),
     "none": (["--methods=q_saddle", "--gradients=none"], "gradient must not be none for q_saddle"),
     "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
     "setting": (["--methods=sgp", "--gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),

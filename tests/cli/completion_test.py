@@ -18,7 +18,7 @@ COMPLETED = {
     "options": (["list", "--q"], ["--quiet"]),
     "help": (["list", "--h"], ["--help"]),
     "settings": (["train", "--learn"], ["--learning_rate="]),
-    "of compare": (["compare", "--alp"], ["--alpha="]),
+    "of compare": (["compare", "--tim"], ["--timing="]),
     "not of compare": (["compare", "--sw"], []),
     "no settings": (["list", "--learn"], []),
     "values": (["train", "--method=q_"], ["--method=q_saddle"]),
@@ -28,7 +28,7 @@ COMPLETED = {
     "of no name": (["train", "--rho=0"], []),
     "verbs of verbs": (["data", "pa"], ["partition"]),
     "beside a verb": (["reproduce", "co"], ["costs"]),
-    "their options": (["data", "partition", "--al"], ["--alpha="]),
+    "their options": (["data", "partition", "--par"], ["--partition="]),
     "files": (["report", "ru"], []),  # the shell completes them itself
     "no verb": (["fly", "--q"], []),
 }
@@ -47,12 +47,12 @@ def test_bash_asks_and_offers(capsys, tmp_path):
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m saddle_jax.cli "$@"\n')
     program.chmod(0o755)
     asked = (
-        f"compopt() {{ :; }}\nCOMP_WORDS=({program} data partition --alp); COMP_CWORD=3; _saddle\n"
+        f"compopt() {{ :; }}\nCOMP_WORDS=({program} data partition --par); COMP_CWORD=3; _saddle\n"
         "printf '%s\\n' \"${COMPREPLY[@]}\""
     )
     script = capsys.readouterr().out + asked
     done = subprocess.run([BASH, "--norc", "-u"], input=script, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("--alpha=\n", "")
+    assert (done.stdout, done.stderr) == ("--partition=\n", "")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_ev
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.setattr(papers, "DEMO", {**papers.DEMO, **TINY, "alpha": 0.1})
+    monkeypatch.setattr(papers, "DEMO", {**papers.DEMO, **TINY, "partition": "dirichlet(0.1)"})
     monkeypatch.setattr(papers, "_POINTS", 3)
     monkeypatch.setattr(papers, "_IMAGES", 32)
     monkeypatch.setattr(papers, "_ITERATIONS", 2)

@@ -13,8 +13,8 @@ from saddle_jax.tasks import objectives, supervised
 LABELS = np.arange(103) % 4
 
 
-def batches(kind="iid", agents=4, batch_size=8, seed=0, alpha=1.0):
-    return data.Batches(data.make_partition(kind, LABELS, agents, alpha=alpha, seed=1), batch_size, seed)
+def batches(partition="iid", agents=4, batch_size=8, seed=0):
+    return data.Batches(data.make_partition(partition, LABELS, agents, seed=1), batch_size, seed)
 
 
 def test_an_epoch_shows_every_agent_each_of_its_samples_once():
@@ -38,7 +38,7 @@ def test_batches_of_size_zero_are_whole_shares():
 
 
 def test_in_whole_shares_each_sample_of_each_agent_counts_once():
-    made = batches("quantity_skew", alpha=0.5, batch_size=0)
+    made = batches("quantity_skew(0.5)", batch_size=0)
     samples, mask = made.step(0, 0)
     assert samples.shape == (4, made.partition.sizes.max())
     for agent, size in enumerate(made.partition.sizes):
@@ -72,7 +72,7 @@ def test_epochs_agents_and_seeds_have_orders_of_their_own():
 
 
 def test_agents_with_fewer_samples_go_through_their_own_again():
-    made = batches("quantity_skew", alpha=0.5)
+    made = batches("quantity_skew(0.5)")
     samples, mask = made.epoch(0)
     largest = made.partition.sizes.max()
     for agent, size in enumerate(made.partition.sizes):
@@ -124,7 +124,7 @@ def test_evaluation_counts_every_image_once(batch_size, monkeypatch):
 def test_ten_agents_learn_the_digits():
     """All parts together, as a training loop will put them."""
     dataset = data.load("digits")
-    partition = data.make_partition("dirichlet", dataset.train["targets"], 10, alpha=0.1, seed=0)
+    partition = data.make_partition("dirichlet(0.1)", dataset.train["targets"], 10, seed=0)
     made = data.Batches(partition, 32, seed=0)
     model = models.build("logistic", 10)
     method = sj.q_saddle(sj.ring(10), 0.1, 0.05)

@@ -70,5 +70,5 @@ def test_perplexities_of_counting_are_those_that_the_docstring_states(text):
 
 
 def test_writers_can_be_dealt(text):
-    partition = data.make_partition("dirichlet", text.train.writers, 10, alpha=0.1, seed=0)
+    partition = data.make_partition("dirichlet(0.1)", text.train.writers, 10, seed=0)
     assert partition.skew.classes_per_agent < 5

@@ -10,9 +10,9 @@ from saddle_jax.data import convex
 every_kind = pytest.mark.parametrize("kind", convex.CONVEX_KINDS)
 
 
-def divided(kind, agents=10, partition="dirichlet", alpha=0.1, weight_decay=0.0, **options):
+def divided(kind, agents=10, partition="dirichlet(0.1)", weight_decay=0.0, **options):
     samples = convex.make_samples(kind, **options)
-    shares = data.make_partition(partition, samples.groups, agents, alpha=alpha, seed=0)
+    shares = data.make_partition(partition, samples.groups, agents, seed=0)
     return convex.agent_losses(samples, shares, weight_decay)
 
 

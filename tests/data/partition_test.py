@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from saddle_jax import data
-from saddle_jax.data.partition import KINDS
+from saddle_jax.data.partition import PARTITIONS
 
 CIFAR = np.repeat(np.arange(10), 5000)  # balanced, as CIFAR-10's are
 SMALL = np.random.RandomState(0).permutation(np.arange(1003) % 20)
@@ -79,8 +79,7 @@ def test_a_class_that_a_group_lacks_is_drawn_for_all_the_same():
 )
 def test_classes_per_agent_are_those_measured_on_the_original(agents, alpha, present, large):
     counts = [
-        data.make_partition("dirichlet", CIFAR, agents, alpha=alpha, seed=seed).class_counts
-        for seed in range(5)
+        data.make_partition(f"dirichlet({alpha})", CIFAR, agents, seed=seed).class_counts for seed in range(5)
     ]
     counts = np.stack(counts)
     assert (counts > 0).sum(axis=2).mean() == pytest.approx(present, abs=0.4)
@@ -89,13 +88,13 @@ def test_classes_per_agent_are_those_measured_on_the_original(agents, alpha, pre
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PARTITIONS)
 def test_partitions_are_disjoint_and_repeat_themselves(kind):
     fingerprints = set()
     for seed in range(5):
         for agents in (1, 4, 13):
-            partition = data.make_partition(kind, SMALL, agents, alpha=2.0, seed=seed)
-            again = data.make_partition(kind, SMALL, agents, alpha=2.0, seed=seed)
+            partition = data.make_partition(kind, SMALL, agents, seed=seed)
+            again = data.make_partition(kind, SMALL, agents, seed=seed)
             np.testing.assert_array_equal(partition.samples, again.samples)
             assert partition.fingerprint == again.fingerprint
             fingerprints.add(partition.fingerprint)
@@ -106,31 +105,31 @@ def test_partitions_are_disjoint_and_repeat_themselves(kind):
             if kind == "quantity_skew":
                 assert len(samples) == len(SMALL)
                 assert partition.sizes.min() >= 1
-            elif kind != "sorted":
+            elif kind != "shards":
                 assert partition.samples.shape == (agents, len(SMALL) // agents)
             np.testing.assert_array_equal(partition.class_counts.sum(axis=1), partition.sizes)
     assert len(fingerprints) == 15
 
 
 def test_skew_is_measured():
-    def skew(kind, alpha):
-        return data.make_partition(kind, CIFAR, 10, alpha=alpha, seed=0).skew
+    def skew(partition):
+        return data.make_partition(partition, CIFAR, 10, seed=0).skew
 
-    even = skew("iid", 0.0)
+    even = skew("iid")
     assert even.classes_per_agent == 10
     assert even.entropy == pytest.approx(math.log(10), abs=0.01)
     assert even.earth_movers_distance < 0.1
-    single = skew("sorted", 1)
+    single = skew("shards(1)")
     assert single.classes_per_agent == 1
     assert single.entropy == 0
     assert single.earth_movers_distance == pytest.approx(2 * 0.9)
-    pair = skew("sorted", 2)
+    pair = skew("shards(2)")
     assert 1 < pair.classes_per_agent <= 2
-    assert skew("per_agent_dirichlet", 0.1).entropy < skew("per_agent_dirichlet", 10.0).entropy < math.log(10)
+    assert skew("per_agent_dirichlet(0.1)").entropy < skew("per_agent_dirichlet(10.0)").entropy < math.log(10)
 
 
 def test_unequal_shares_are_unequal():
-    partition = data.make_partition("quantity_skew", SMALL, 8, alpha=0.5, seed=0)
+    partition = data.make_partition("quantity_skew(0.5)", SMALL, 8, seed=0)
     assert partition.sizes.max() > 4 * partition.sizes.min()
     for row, size in zip(partition.samples, partition.sizes, strict=True):
         assert set(row) == set(row[:size])  # the rest repeats the agent's own
@@ -146,10 +145,10 @@ BAD = {
     "agents": (lambda: data.iid_partition(SMALL, 2000, 0), "agents must be at most .* 1003, got 2000"),
     "seed": (lambda: data.iid_partition(SMALL, 5, -1), "seed must be .* got -1"),
     "labels": (lambda: data.iid_partition(SMALL / 2, 5, 0), "labels must be whole numbers .* got float64"),
-    "shards": (lambda: data.sorted_partition(SMALL, 5, 0, 0), "shards must be .* got 0"),
+    "shards": (lambda: data.shards_partition(SMALL, 5, 0, 0), "per_agent must be .* got 0"),
     "kind": (
-        lambda: data.make_partition("dirichle", SMALL, 5, alpha=1.0, seed=0),
-        "partition must be one of 'dirichlet', .* got 'dirichle'",
+        lambda: data.make_partition("dirichle(1.0)", SMALL, 5, seed=0),
+        "did you mean 'dirichlet'.* partition must be one of dirichlet, .* got 'dirichle'",
     ),
 }
 
@@ -167,7 +166,7 @@ def test_a_tiny_alpha_leaves_no_agent_without_samples(kind, alpha):
     """All draws of a Dirichlet distribution may be too small for floats, and their quotients no numbers."""
     largest = []
     for seed in range(25):
-        partition = data.make_partition(kind, SMALL[:99], 3, alpha=alpha, seed=seed)
+        partition = data.make_partition(f"{kind}({alpha})", SMALL[:99], 3, seed=seed)
         assert partition.sizes.min() >= 1
         used = np.concatenate(
             [row[:size] for row, size in zip(partition.samples, partition.sizes, strict=True)]

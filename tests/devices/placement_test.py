@@ -21,7 +21,9 @@ from saddle_jax.training.progress import Screen
 from saddle_jax.version import RUN_FORMAT
 
 QUIET = Screen(quiet=True)
-SMALL = Config(agents=5, model="logistic", epochs=2, alpha=1.0, learning_rate=0.05, eval_every_epochs=1)
+SMALL = Config(
+    agents=5, model="logistic", epochs=2, partition="dirichlet(1.0)", learning_rate=0.05, eval_every_epochs=1
+)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def descent(topology, eta):
 
 @pytest.fixture(scope="module")
 def problem():
-    return sj.Problem((POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:]), model=Net(), alpha=0.5)
+    return sj.Problem(
+        (POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:]), model=Net(), partition="dirichlet(0.5)"
+    )
 
 
 def make(problem, workdir, method=None, **options):
@@ -78,11 +80,12 @@ def test_it_is_the_run_of_the_command(problem, tmp_path):
 
     data = dict(zip(("x_train", "y_train"), (POINTS[:200], LABELS[:200]), strict=True))
     np.savez(tmp_path / "points.npz", **data, x_test=POINTS[200:], y_test=LABELS[200:])
-    by_name = sj.Problem(str(tmp_path / "points.npz"), model="mlp", alpha=0.5)
+    by_name = sj.Problem(str(tmp_path / "points.npz"), model="mlp", partition="dirichlet(0.5)")
     method = sj.qgm(RING, 0.1, beta=0.9, weight_decay=0.0)
     ours = make(by_name, tmp_path / "objects", method, devices="1").train(quiet=True)
     settings = {
-        "dataset": tmp_path / "points.npz", "model": "mlp", "method": "qgm", "agents": 4, "alpha": 0.5,
+        "dataset": tmp_path / "points.npz", "model": "mlp", "method": "qgm", "agents": 4,
+        "partition": "dirichlet(0.5)",
         "epochs": 4, "batch_size": 16, "schedule": "constant", "weight_decay": 0.0, "eval_every_epochs": 2,
         "devices": 1,
     }  # fmt: skip
@@ -239,7 +242,10 @@ class Source:
 def test_a_source_of_samples_trains_as_the_array_does(problem, tmp_path):
     points, labels = POINTS.astype(np.float32), LABELS.astype(np.int32)
     fetched = sj.Problem(
-        (Source(points[:200]), labels[:200]), (points[200:], labels[200:]), model=Net(), alpha=0.5
+        (Source(points[:200]), labels[:200]),
+        (points[200:], labels[200:]),
+        model=Net(),
+        partition="dirichlet(0.5)",
     )
     assert fetched.dataset.is_streamed
     found = make(fetched, tmp_path / "fetched").train(quiet=True)

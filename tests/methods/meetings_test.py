@@ -10,9 +10,9 @@ from suited import suited
 
 import saddle_jax as sj
 from saddle_jax.methods import METHODS
+from saddle_jax.sam import GRADIENTS
 
 every_method = pytest.mark.parametrize("name", sj.METHODS)
-GRADIENTS = ("none", "sam", "asam", "looksam", "gsam", "esam", "lesam")
 COMPRESSORS = [
     sj.identity(), sj.quantize(4), sj.top_k(0.3), sj.random_k(0.3), sj.sign(), sj.natural(), sj.ternary(),
     sj.low_rank(1),

@@ -17,14 +17,21 @@ from saddle_jax.settings.config import Config
 from saddle_jax.training.build import Trial, build
 
 SMALL = Config(
-    agents=3, model="logistic", epochs=1, batch_size=16, subset=150, alpha=0.5, eval_agents="never", gamma=0.5
+    agents=3,
+    model="logistic",
+    epochs=1,
+    batch_size=16,
+    subset=150,
+    partition="dirichlet(0.5)",
+    eval_agents="never",
+    gamma=0.5,
 )
 
 
 @pytest.fixture(scope="module")
 def small():
     """A run's parts, its agents' models, and per-sample gradients at the consensus model by hand."""
-    experiment = build(dataclasses.replace(SMALL, partition="quantity_skew", alpha=3.0))
+    experiment = build(dataclasses.replace(SMALL, partition="quantity_skew(3.0)"))
     random = np.random.default_rng(0)
     params = jax.tree.map(
         lambda x: x + 0.1 * random.normal(size=x.shape).astype(np.float32), experiment.first_params()

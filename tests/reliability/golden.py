@@ -76,7 +76,11 @@ def config_of(settings, folder):
     brought = settings.pop("brought", None)
     settings.pop("killed_after", None)
     own = f"{folder}/golden_own.py:" if brought == "file" else ""
-    settings["method"] = own + _call(*settings["method"])
+    method, options = settings["method"]
+    own_options = {name: settings.pop(name) for name in ("mu", "local_steps") if name in settings}
+    settings["method"] = own + _call(method, {**options, **own_options})
+    slowmo = {"every": settings.pop("slowmo_every"), "beta": settings.pop("slowmo_beta")}
+    settings["slowmo"] = _call("slowmo", slowmo) if slowmo["every"] else "none"
     estimator, options = settings["gradient"]
     settings["gradient"] = "auto" if estimator == "of the method" else own + _call(estimator, options)
     if not own:
@@ -91,13 +95,33 @@ def config_of(settings, folder):
     settings["devices"] = str(settings["devices"])
     settings["seeds"] = ",".join(map(str, settings["seeds"]))
     settings["sweep"] = " ".join(
-        f"{name}:{','.join(map(repr, values))}" for name, values in settings["sweep"].items()
+        f"{'faults.drop' if name == 'drop' else name}:{','.join(map(repr, values))}"
+        for name, values in settings["sweep"].items()
     )
+    faults = {"drop": 0.0, "burst": 0.0, "symmetric": True, "lost_weight": "self", "delay": 0, "offline": 0.0,
+              "mean_offline": 0.0, "offline_computes": False, "joins": {}, "leaves": {}}  # fmt: skip
+    given = {name: settings.pop(name) for name in faults}
     for name in ("joins", "leaves"):
-        settings[name] = ",".join(f"{agent}:{step}" for agent, step in settings[name].items())
+        given[name] = [[agent, step] for agent, step in given[name].items()]
+    settings["faults"] = _given("faults", {
+        name.removeprefix("offline_"): value
+        for name, value in given.items()
+        if value not in (faults[name], [])
+    })  # fmt: skip
     for name, unit in (("latency", "s"), ("bandwidth", "bit"), ("compute_time", "s")):
-        settings[name] = "" if settings[name] is None else f"{settings[name]!r}{unit}"
+        value = settings.pop(name)
+        settings[name] = None if value is None else f"{value!r}{unit}"
+    times = {name: settings.pop(name) for name in ("latency", "bandwidth", "compute_time", "compute_sigma")}
+    settings["timing"] = _given("timing", {
+        name.removesuffix("_time"): value for name, value in times.items() if value
+    })  # fmt: skip
+    kind, alpha = settings["partition"], settings.pop("alpha")
+    settings["partition"] = {"iid": "iid", "sorted": f"shards({alpha:g})"}.get(kind, f"{kind}({alpha})")
     return Config(**settings)
+
+
+def _given(name, options):
+    return _call(name, options) if options else "none"
 
 
 def _call(name, options):
@@ -105,14 +129,13 @@ def _call(name, options):
 
 
 def _graph(name, arguments):
-    separator = "x" if name == "torus" else ","
-    return f"{name}:{separator.join(map(str, arguments))}" if arguments else name
+    return f"{name}({', '.join(map(repr, arguments))})" if arguments else name
 
 
 def _compressor(name, options):
-    switches = [f"_{key}" for key, value in options.items() if value is True]
-    numbers = [str(value) for value in options.values() if not isinstance(value, bool)]
-    return "".join([name, *numbers, *switches])
+    numbers = [repr(value) for value in options.values() if not isinstance(value, bool)]
+    switches = [f"{key}=True" for key, value in options.items() if value is True]
+    return f"{name}({', '.join([*numbers, *switches])})" if options else name
 
 
 class _Streamed:
@@ -139,7 +162,8 @@ def run_of(settings, folder):
         train, test = {"a": train[0], "b": train[1]}, {"a": test[0], "b": test[1]}
     problem = sj.Problem(
         train, test, model=(_init, _apply), loss=_loss if with_loss else "classification",
-        partition=settings["partition"], alpha=settings["alpha"], norm=settings["norm"], name="own",
+        partition="iid" if settings["partition"] == "iid" else f"dirichlet({settings['alpha']})",
+        norm=settings["norm"], name="own",
     )  # fmt: skip
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
     names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "mixing", "local_steps")

@@ -64,9 +64,9 @@ def test_compressors_are_finite_and_travel(operator, dtype, attack):
 
 
 KINDS = {
+    "iid": ("",),
     "dirichlet": (0.05, 0.1, 1.0, 100.0, 1e6),
-    "iid": (1.0,),
-    "sorted": (1, 2, 5),
+    "shards": (1, 2, 5),
     "per_agent_dirichlet": (1e-300, 1e-12, 1e-4, 1e-3, 0.1, 1.0, 1e6, 1e300),
     "quantity_skew": (1e-300, 1e-12, 1e-4, 1e-3, 0.1, 1.0, 1e6, 1e300),
 }
@@ -76,12 +76,12 @@ KINDS = {
 def test_partitions_deal_each_sample_once_and_leave_nobody_out(kind, attack):
     labels = np.arange(120) % 10
     for alpha, agents, seed in itertools.product(KINDS[kind], (1, 2, 4, 9), range(25)):
-        with attack.attempt(f"{kind} alpha={alpha} agents={agents} seed={seed}"):
-            partition = data.make_partition(kind, labels, agents, alpha=alpha, seed=seed)
+        with attack.attempt(f"{kind}({alpha}) agents={agents} seed={seed}"):
+            partition = data.make_partition(f"{kind}({alpha})", labels, agents, seed=seed)
             rows = [row[:size] for row, size in zip(partition.samples, partition.sizes, strict=True)]
             used = np.concatenate(rows)
             assert partition.sizes.min() >= 1
-            assert len(np.unique(used)) == len(used) >= 120 - agents * (10 if kind == "sorted" else 1)
+            assert len(np.unique(used)) == len(used) >= 120 - agents * (10 if kind == "shards" else 1)
             assert np.isfinite([partition.skew.entropy, partition.skew.earth_movers_distance]).all()
 
 

@@ -45,14 +45,19 @@ def test_settings_that_are_accepted_one_by_one_can_be_built_or_are_refused(half,
     """No folder is made and nothing is compiled: that is what `saddle train` does before both."""
     tried = {
         "agents": (1, 2, 7, 200), "batch_size": (0, 1, 10_000_000), "subset": (1, 5, 1437, 1438, 10**12),
-        "alpha": (1e-300, 1e-6, 1.0, 1e300), "seed": (0, 2**32 - 1), "warmup_epochs": (0, 1),
-        "drop": (0.0, 0.999),
-        "partition": ("iid", "sorted", "quantity_skew", "per_agent_dirichlet", "given"),
-        "delay": (0, 1, 10**9), "burst": (0.5, 1.0, 1e300), "offline": (0.5, 0.999),
-        "mean_offline": (0.1, 1e300), "joins": ("0:0", "1:10", "9:1", "1:99999999999"),
-        "leaves": ("0:1", "0:1,1:1,2:1"), "topology": ("ring", "star"),
-        "latency": ("10ms", "1e300s", "nowhere.npy"), "bandwidth": ("1bit", "1e300Gbit"),
-        "compute_time": ("1ms",), "local_steps": (1, 5, 10**9), "slowmo_every": (1, 10**9),
+        "seed": (0, 2**32 - 1), "warmup_epochs": (0, 1),
+        "partition": ("iid", "shards", "shards(1)", "quantity_skew", "per_agent_dirichlet", "given",
+                      *(f"dirichlet({alpha})" for alpha in (1e-300, 1e-6, 1.0, 1e300))),
+        "faults": tuple(f"faults({each})" for each in (
+            "drop=0.0", "drop=0.999", "delay=0", "delay=1", "delay=1000000000", "drop=0.1, burst=0.5",
+            "burst=1e300", "offline=0.5", "offline=0.999", "mean_offline=0.1", "mean_offline=1e300",
+            "joins=[[0, 0]]", "joins=[[1, 10]]", "joins=[[9, 1]]", "joins=[[1, 99999999999]]", "joins=3",
+            "leaves=[[0, 1]]", "leaves=[[0, 1], [1, 1], [2, 1]]")),
+        "timing": tuple(f"timing({each})" for each in (
+            "latency='10ms'", "latency='1e300s'", "latency=nowhere.npy", "bandwidth='1bit'",
+            "bandwidth='1e300Gbit'", "compute='1ms'", "latency=[1, 2]")),
+        "topology": ("ring", "star"), "slowmo": ("slowmo", "slowmo(every=1)", "slowmo(every=1000000000)"),
+        "method": tuple(f"dpsgd(local_steps={each})" for each in (0, 1, 5, 10**9)),
         "agents_per_call": (1, 10**9), "devices": ("1", "2", "99"), "steps_per_dispatch": (1, 10**9),
         "log_every_steps": (10**9,), "checkpoint_every_steps": (10**12,), "eval_every_epochs": (10**12,),
         "keep_checkpoints": (10**12,), "sharpness_images": (1, 10**12),
@@ -72,7 +77,7 @@ def test_settings_that_are_accepted_one_by_one_can_be_built_or_are_refused(half,
 
 # Commands with options that cannot be, each but for "saddle" and the bars between them.
 OPTIONS = """
-data partition --alpha=0 | data partition --agents=0 | data partition --seed=-1 |
+data partition --partition="dirichlet(0)" | data partition --agents=0 | data partition --seed=-1 |
 data partition --partition=x | data partition --dataset=x | data show | data x |
 data show digits --plot=/dev/null | data show ../.. | data partition --plot=a.exe | topology ring |
 topology ring x | topology x 4 | topology ring -4 | topology ring {many} | topology torus(3,3) 10 |

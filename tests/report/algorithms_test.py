@@ -109,7 +109,7 @@ def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
     ]  # what `saddle methods` shows there at the least
     assert max(map(len, as_text(spared).splitlines())) <= 60
     about = algorithms.about_methods()
-    assert "slowmo_every" in about
+    assert "--slowmo=" in about
     assert max(map(len, about.splitlines())) <= 80
 
 

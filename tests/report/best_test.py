@@ -127,15 +127,17 @@ def test_bounds_of_a_setting_are_no_edge(tmp_path, capsys):
 def test_other_problems_are_other_groups_and_options_are_settings(tmp_path, capsys):
     for alpha, mu, value in ((0.1, 0.1, 0.5), (0.1, 0.3, 0.6), (10.0, 0.1, 0.9)):
         method = {"method": f"gut(mu={mu}, point=mixed)", "beta": 0.0, "nesterov": False}
-        write(tmp_path / f"{alpha}{mu}", Config(alpha=alpha, **method), ended(value))
-    groups = {one["group"]["alpha"]: one for one in chosen(capsys, tmp_path)["groups"]}
-    assert groups[0.1]["group"] == {"method": "gut", "alpha": 0.1}
+        write(
+            tmp_path / f"{alpha}{mu}", Config(partition=f"dirichlet(alpha={alpha})", **method), ended(value)
+        )
+    groups = {one["group"]["partition.alpha"]: one for one in chosen(capsys, tmp_path)["groups"]}
+    assert groups[0.1]["group"] == {"method": "gut", "partition.alpha": 0.1}
     assert groups[0.1]["setting"] == {"method.mu": 0.3}
     assert groups[10.0]["setting"] == {}
     told = best(capsys, tmp_path).out
-    assert "grouped by alpha too" in told
+    assert "grouped by partition.alpha too" in told
     assert "the only one" in told
-    assert len(chosen(capsys, tmp_path, "--by=method.mu,alpha")["groups"]) == 3
+    assert len(chosen(capsys, tmp_path, "--by=method.mu,partition.alpha")["groups"]) == 3
 
 
 def test_ties_are_told_and_a_group_may_diverge(tmp_path, capsys):

@@ -47,15 +47,17 @@ def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, draw
         for seed, f in enumerate((1.0, 2.0))
     ]
     other = folders.write_run(
-        tmp_path / "q", dataclasses.replace(COMPRESSED, method="q_saddle", alpha=0.5), lines=models(0.5)
+        tmp_path / "q",
+        dataclasses.replace(COMPRESSED, method="q_saddle", partition="dirichlet(0.5)"),
+        lines=models(0.5),
     )
     figures.draw("compression", [*seeds, other], tmp_path / "out.png")
     error, size = drawn[0].axes
     steps = np.arange(1, 9)
     found = lines_of(error)
-    np.testing.assert_allclose(found["qgm, quantize(8), alpha 0.1"], 1.5 / steps)
-    np.testing.assert_allclose(found["q_saddle, quantize(8), alpha 0.5"], 0.5 / steps)
-    np.testing.assert_allclose(lines_of(size)["qgm, quantize(8), alpha 0.1"], 7.5 / steps)
+    np.testing.assert_allclose(found["qgm, quantize(8), auto"], 1.5 / steps)
+    np.testing.assert_allclose(found["q_saddle, quantize(8), dirichlet(0.5)"], 0.5 / steps)
+    np.testing.assert_allclose(lines_of(size)["qgm, quantize(8), auto"], 7.5 / steps)
     (band,) = error.collections  # one line has no band
     spread = np.std([1.0, 2.0], ddof=1)
     heights = band.get_paths()[0].vertices[:, 1]
@@ -239,7 +241,7 @@ def test_the_verb_and_its_mistakes(tmp_path, capsys):
         ("zeta", run, "--x=step"): "got 'step' for zeta",
         ("zeta", run, "--paper"): "paper must be for curves, got it for zeta",
         ("curves", run, "--paper"): "need runs that reproduce one, got run",
-        ("curves", run, "--x=seconds"): "curves against seconds need runs with --latency",
+        ("curves", run, "--x=seconds"): "curves against seconds need runs with --timing",
         ("curves", run, "--output=x.gif"): "output must end in .png, .pdf or .svg, got 'x.gif'",
         ("curves", run, "--output=/nowhere/x.png"): "output must be a file that can be written",
     }

@@ -47,7 +47,11 @@ def test_a_method_and_its_saddle_version_share_a_hue():
     assert plots.looks(pairs) == [(0, 1), (0, 0), (1, 1), (1, 0)]  # sharp ones are solid
     named = [group(method=method) for method in ("dpsgd", "d_saddle", "q_saddle", "qgm", "d2")]
     assert plots.looks(named) == [(0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
-    tuned = [group(method="qgm"), group(method="q_saddle", rho=0.2), group(method="q_saddle", alpha=0.5)]
+    tuned = [
+        group(method="qgm"),
+        group(method="q_saddle", rho=0.2),
+        group(method="q_saddle", partition="dirichlet(0.5)"),
+    ]
     assert plots.looks(tuned) == [(0, 1), (0, 0), (1, 0)]  # another problem is another hue
     swept = [group(method="q_saddle", rho=rho / 10) for rho in range(1, 7)]
     assert plots.looks(swept) == [(number, 0) for number in range(6)]  # too many for shades of one hue

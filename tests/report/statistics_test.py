@@ -127,7 +127,11 @@ def test_the_page_has_intervals_and_differences(tmp_path):
 def test_differences_stay_within_a_problem(tmp_path):
     """The same seeds of other data, of another partition or of more agents are no pair."""
     runs = [*write_grid(tmp_path / "runs")]
-    others = {"data": {"dataset": "synthetic"}, "agents": {"agents": 2}, "parts": {"alpha": 0.7}}
+    others = {
+        "data": {"dataset": "synthetic"},
+        "agents": {"agents": 2},
+        "parts": {"partition": "dirichlet(0.7)"},
+    }
     for name, changes in others.items():
         for seed in (0, 1):
             config = dataclasses.replace(SMALL, seed=seed, **changes)

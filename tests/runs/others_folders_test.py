@@ -170,7 +170,12 @@ def test_checkpoints_that_never_stay_are_told(tmp_path, monkeypatch):
 def trained(tmp_path_factory):
     """Runs that are alike but for the seed, the partition's alpha, or the epochs."""
     folder = tmp_path_factory.mktemp("trained")
-    changes = {"one": {}, "seed": {"seed": 1}, "alpha": {"alpha": 0.5}, "epochs": {"epochs": 2}}
+    changes = {
+        "one": {},
+        "seed": {"seed": 1},
+        "alpha": {"partition": "dirichlet(0.5)"},
+        "epochs": {"epochs": 2},
+    }
     for name, change in changes.items():
         loop.train(dataclasses.replace(SMALL, **change), folder / name, QUIET)
     return folder
@@ -267,7 +272,7 @@ def test_an_older_seal_without_the_run_is_taken(copied):
 def test_a_setting_that_is_new_makes_no_other_run(copied):
     about = json.loads((copied / "config.json").read_text())
     before = identity_of(copied)
-    about["config"].pop("slowmo_beta")  # as if an earlier version had not had it
+    about["config"].pop("slowmo")  # as if an earlier version had not had it
     (copied / "config.json").write_text(json.dumps(about))
     assert identity_of(copied) == before
     about["config"]["rho"] = 0.7

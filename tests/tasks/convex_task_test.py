@@ -45,7 +45,7 @@ def losses_of(run):
 
 @every_kind
 def test_the_loss_that_is_trained_is_the_one_whose_optimum_is_known(kind):
-    config = dataclasses.replace(SMALL, dataset=f"convex(kind={kind})", partition="quantity_skew", alpha=1.0)
+    config = dataclasses.replace(SMALL, dataset=f"convex(kind={kind})", partition="quantity_skew(1.0)")
     run = build(dataclasses.replace(config, weight_decay=0.0))
     losses = losses_of(run)
     assert len({len(loss.targets) for loss in losses}) == 4
@@ -119,7 +119,7 @@ def test_trials_are_the_runs_by_themselves(trained, tmp_path):
 
 
 def test_whole_shares_on_several_devices_and_of_different_sizes_are_the_same(tmp_path):
-    config = dataclasses.replace(SMALL, partition="quantity_skew", alpha=1.0)
+    config = dataclasses.replace(SMALL, partition="quantity_skew(1.0)")
     found = [
         loop.train(dataclasses.replace(config, devices=devices), tmp_path / devices, QUIET)["test_distance"]
         for devices in ("1", "4")

@@ -60,7 +60,7 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
     shutil.copytree(trained / "run", tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     record = json.loads(path.read_text())
-    planted = "mine.py:run(args=['touch','trapped'])"
+    planted = "mine.py:run(args=['touch', 'trapped'])"
     entries = [entry for entry in record["code"] if entry["setting"] == "compressor"]
     others = {"method": "qgm", "gradient": "none", "topology": "ring", "compressor": planted}
     entries[0] |= {"spelling": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
@@ -117,7 +117,10 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
         ({"config": {"method": "a" * 600 + ".py:f"}}, "method must be at most 500 letters long"),
         ({"config": {"method": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
         ({"config": {"model": "mine.py:f\x1b[2J"}}, r"got 'mine.py:f\x1b[2J'"),
-        ({"config": {"dataset": "mine.py:f("}}, "dataset must be FILE.py:NAME"),
+        (
+            {"config": {"dataset": "mine.py:f("}},
+            "dataset must be NAME, NAME(option=value, ...), FILE.py:NAME",
+        ),
         (
             {"config": {"method": "<qgm>"}},
             "was made from Python objects: open it with saddle_jax.Run",

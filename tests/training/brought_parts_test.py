@@ -104,7 +104,7 @@ def test_a_loss_of_parameters_and_one_of_the_model(here):
         "--model=mine.py:pair",
         "--objective=mine.py:hinge",
     ]
-    assert train(*hinge, "--seeds=0,1", "--drop=0.2") == 0
+    assert train(*hinge, "--seeds=0,1", "--faults.drop=0.2") == 0
     assert len(result()["trials"]) == 2
     scaled = ["--dataset=mine.py:numbers", "--model=mlp"]
     assert train(*scaled, "--objective=mine.py:scaled(scale=2.0)", workdir="twice") == 0

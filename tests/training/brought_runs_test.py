@@ -26,7 +26,7 @@ def test_brought_things_train_as_ours_do(folder, capsys):
 
 WAYS = {
     "devices": (["--devices=4"], ["--devices=4"]),
-    "faults": (["--drop=0.1", "--compressor=none"],) * 2,
+    "faults": (["--faults.drop=0.1", "--compressor=none"],) * 2,
     "trials": (["--seeds=0,1"], ["--seeds=0,1"]),
     "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
     "a graph in a file": (["--topology=four.edges"], ["--topology=ring"]),
@@ -35,7 +35,7 @@ WAYS = {
         ["--topology=complete+ring+ring", "--compressor=none"],
     ),
     "drawn": (["--topology=mine.py:drawn"], ["--topology=erdos_renyi(0.8)"]),
-    "all at once": (["--devices=4", "--seeds=0,1", "--drop=0.1", "--compressor=none"],) * 2,
+    "all at once": (["--devices=4", "--seeds=0,1", "--faults.drop=0.1", "--compressor=none"],) * 2,
 }
 
 

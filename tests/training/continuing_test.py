@@ -18,8 +18,9 @@ from saddle_jax.training.progress import Screen
 
 # Epochs of 15 steps.
 SHORT = Config(
-    agents=3, model="logistic", method="qgm", batch_size=32, alpha=1.0, devices="1", learning_rate=0.05,
-    schedule="constant", epochs=2, eval_every_epochs=1, log_every_steps=4, checkpoint_every_steps=7,
+    agents=3, model="logistic", method="qgm", batch_size=32, partition="dirichlet(1.0)", devices="1",
+    learning_rate=0.05, schedule="constant", epochs=2, eval_every_epochs=1, log_every_steps=4,
+    checkpoint_every_steps=7,
 )  # fmt: skip
 UNTIMED = {"seconds": 0, "ready_seconds": 0}
 
@@ -43,7 +44,7 @@ def about(workdir):
         {"schedule": "exponential", "warmup_epochs": 1, "eval_every_epochs": 3},
         {"eval_agents": "always", "log_every_steps": 5, "steps_per_dispatch": 3},
         {"method": "q_saddle", "seeds": "4,2", "sweep": "rho:0,0.1", "ascent_every": 2},
-        {"drop": 0.2, "burst": 3.0},
+        {"faults": "faults(drop=0.2, burst=3.0)"},
         {"compressor": "random_k(0.3)", "gamma": 0.4},
     ],
     ids=str,
@@ -92,7 +93,7 @@ def test_a_process_that_dies_before_the_files_are_changed_does_no_harm(tmp_path,
 
 
 def command(workdir, *options):
-    small = ["--agents=3", "--model=logistic", "--devices=1", "--alpha=1"]
+    small = ["--agents=3", "--model=logistic", "--devices=1", "--partition.alpha=1"]
     return cli.main(["saddle", "train", *small, "--quiet", f"--workdir={workdir}", *options])
 
 

@@ -14,7 +14,13 @@ from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 SMALL = Config(
-    topology="base_graph(1)", agents=3, method="qgm", model="logistic", epochs=1, alpha=1.0, log_every_steps=1
+    topology="base_graph(1)",
+    agents=3,
+    method="qgm",
+    model="logistic",
+    epochs=1,
+    partition="dirichlet(1.0)",
+    log_every_steps=1,
 )
 
 

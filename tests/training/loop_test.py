@@ -25,7 +25,7 @@ SMALL = Config(
     epochs=4,
     batch_size=32,
     learning_rate=0.05,
-    alpha=1.0,
+    partition="dirichlet(1.0)",
     checkpoint_every_steps=7,
     log_every_steps=1,
     eval_every_epochs=2,
@@ -78,7 +78,13 @@ def test_the_same_seed_gives_the_same_numbers_and_another_one_others(uninterrupt
 @pytest.mark.parametrize("method", ["dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle"])
 def test_every_method_learns_the_digits(method, tmp_path):
     config = Config(
-        method=method, agents=5, model="mlp", epochs=10, alpha=0.5, learning_rate=0.05, eval_agents="never"
+        method=method,
+        agents=5,
+        model="mlp",
+        epochs=10,
+        partition="dirichlet(0.5)",
+        learning_rate=0.05,
+        eval_agents="never",
     )
     result = loop.train(config, tmp_path / "run", QUIET)
     assert result["test_accuracy"] > 0.85

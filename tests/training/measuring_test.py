@@ -12,7 +12,7 @@ from saddle_jax.data import load
 from saddle_jax.runs.schema import read_evaluations, read_result
 from saddle_jax.training import evaluation
 
-TINY = ["--agents=4", "--model=logistic", "--devices=1", "--alpha=1", "--quiet"]
+TINY = ["--agents=4", "--model=logistic", "--devices=1", "--partition.alpha=1", "--quiet"]
 
 
 def look(logits, labels, classes=3, **more):

@@ -71,7 +71,9 @@ def test_a_run_that_died_goes_on_bit_for_bit(conv_impl, tmp_path):
 
 
 def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
-    config = dataclasses.replace(SMALL, subset=0, agents=3, epochs=5, model="mlp", alpha=10.0)
+    config = dataclasses.replace(
+        SMALL, subset=0, agents=3, epochs=5, model="mlp", partition="dirichlet(10.0)"
+    )
     results = []
     for precision in ("float32", "bfloat16"):
         config = dataclasses.replace(config, precision=precision)

@@ -24,13 +24,14 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
     ("settings", "name", "expected"),
     [
         ({}, "learning_rate", True),
-        ({}, "mu", True),
-        ({}, "slowmo_beta", False),
-        ({"slowmo_every": 3}, "slowmo_beta", True),
-        ({}, "alpha", False),  # it decides the data
+        ({}, "method.mu", True),
+        ({"slowmo": "slowmo(every=3)"}, "slowmo.beta", True),
+        ({}, "partition.alpha", False),  # it decides the data
         ({"method": "qgm"}, "rho", False),
-        ({}, "drop", True),
-        ({"drop": 0.1}, "burst", False),  # zero of it is another state
+        ({}, "faults.drop", True),
+        ({"faults": "faults(drop=0.1)"}, "faults.burst", True),
+        ({"timing": "timing(compute=1)"}, "timing.compute_sigma", True),
+        ({"timing": "timing(compute=1)"}, "timing.latency", False),  # a table
         ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.rho", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", False),  # a shape
@@ -39,7 +40,7 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
     ids=str,
 )
 def test_a_trace_tells_whether_a_step_takes_a_number_as_an_argument(settings, name, expected):
-    assert is_argument(Config(**settings), name, {name: 2.0 if name == "burst" else 0.5}) is expected
+    assert is_argument(Config(**settings), name, {name: 2.0 if name == "faults.burst" else 0.5}) is expected
 
 
 def swept(tmp_path, text, **settings):
@@ -60,16 +61,24 @@ def test_numbers_share_a_program_and_everything_else_has_a_folder(tmp_path):
         "method=q_saddle-batch_size=32": both,
     }
     assert swept(tmp_path, "beta:0.1,0.2").runs.keys() == {tmp_path}
-    assert names(swept(tmp_path, "mu:-1,0.5", method="qgm")) == {"mu=-1": "", "mu=0.5": ""}
-    assert names(swept(tmp_path, "burst:2,4", drop=0.1)) == {"burst=2": "", "burst=4": ""}
+    assert names(swept(tmp_path, "mu:0.1,0.5", method="qgm")) == {tmp_path.name: "method.mu:0.1,0.5"}
+    assert names(swept(tmp_path, "latency:1,2", timing="timing(compute=1)")) == {
+        "timing.latency=1": "",
+        "timing.latency=2": "",
+    }
     assert names(swept(tmp_path, "alpha:0.1,1 nesterov:true,false")) == {
-        f"nesterov={nesterov}-alpha={alpha}": "" for nesterov in ("true", "false") for alpha in ("0.1", "1")
+        f"nesterov={nesterov}-partition.alpha={alpha}": ""
+        for nesterov in ("true", "false")
+        for alpha in ("0.1", "1")
     }
 
 
 def test_options_of_spellings_may_be_swept(tmp_path):
     found = swept(tmp_path, "mu:0.1,0.3 point:mixed,current", method="gut", beta=0.0, nesterov=False)
-    assert names(found) == {"method.point=mixed": "mu:0.1,0.3", "method.point=current": "mu:0.1,0.3"}
+    assert names(found) == {
+        "method.point=mixed": "method.mu:0.1,0.3",
+        "method.point=current": "method.mu:0.1,0.3",
+    }
     assert [config.method for config in found.runs.values()] == ["gut(point=mixed)", "gut(point=current)"]
     found = swept(tmp_path, "rho:0.1,0.3 gradient.alpha:0,1", method="qgm", gradient="looksam(every=3)")
     assert found.runs[tmp_path].sweep == "gradient.rho:0.1,0.3 gradient.alpha:0,1"
@@ -105,7 +114,10 @@ BAD = {
         ["--sweep=rho:0,0.1", "--method=qgm"],
         "sweep must not name rho for qgm, which has",
     ),
-    "no slowmo": (["--sweep=slowmo_beta:0,0.1"], "sweep must not name slowmo_beta for q_saddle"),
+    "no slowmo": (
+        ["--sweep=slowmo.beta:0,0.1"],
+        "slowmo.beta",
+    ),
     "unknown": (["--sweep=learning_rat:1,2"], "did you mean.*an option of q_saddle, got 'learning_rat'"),
     "whole": (["--sweep=batch_size:16,x"], "sweep: batch_size must be an integer, got 'x'"),
     "bound": (["--sweep=agents:0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),
@@ -134,8 +146,8 @@ def test_a_mistake_in_a_sweep_is_one_line_and_leaves_nothing(case, tmp_path, cap
 
 
 def test_what_one_program_cannot_vary_is_refused_by_the_program():
-    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got alpha"):
-        build(Config(sweep="alpha:0.1,1"))
+    with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got partition.alpha"):
+        build(Config(sweep="partition.alpha:0.1,1"))
 
 
 def test_whole_numbers_are_no_arguments():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import folders
 import numpy as np
@@ -11,6 +12,7 @@ from folders import OBJECTIVE
 
 import saddle_jax as sj
 from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.registry import Spec
 from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.table import load_runs
@@ -23,16 +25,26 @@ from saddle_jax.training.progress import Screen
 
 # Three agents, an epoch of 15 steps; models of 650 numbers.
 SMALL = Config(
-    agents=3, model="logistic", method="dpsgd", epochs=1, batch_size=32, alpha=1.0, learning_rate=0.05,
-    devices="1", checkpoint_every_steps=4, log_every_steps=5, eval_agents="never",
+    agents=3, model="logistic", method="dpsgd", epochs=1, batch_size=32, partition="dirichlet(1.0)",
+    learning_rate=0.05, devices="1", checkpoint_every_steps=4, log_every_steps=5, eval_agents="never",
 )  # fmt: skip
-TIMED = {"latency": "10ms", "bandwidth": "1Mbit", "compute_time": "50ms"}
+TIMES = "latency='10ms', bandwidth='1Mbit', compute='50ms'"
+TIMED = {"timing": f"timing({TIMES})"}
+STRAGGLING = {"timing": f"timing({TIMES}, compute_sigma=0.3)"}
 STEP = 0.05 + 0.01 + 8 * 4 * 650 / 1e6
 QUIET = Screen(quiet=True)
 
 
 def small(**changes):
     return dataclasses.replace(SMALL, **changes)
+
+
+def faults(options):
+    return {"faults": f"faults({options})"}
+
+
+def timing(options):
+    return {"timing": f"timing({options})"}
 
 
 # ---- Settings
@@ -47,11 +59,11 @@ def small(**changes):
         ("250 us", 2.5e-4),
         ("2min", 120.0),
         ("1e-3s", 1e-3),
-        ("", 0),
+        (0.5, 0.5),
     ],
 )
 def test_times_have_units(text, seconds):
-    assert network.check_seconds("latency", text) == pytest.approx(seconds)
+    assert network.quantity("latency", text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -62,60 +74,64 @@ def test_times_have_units(text, seconds):
         ("56kbit", 56e3),
         ("9600", 9600.0),
         ("1Tbit", 1e12),
-        ("", math.inf),
+        (2e6, 2e6),
     ],
 )
 def test_bandwidths_have_units(text, bits):
-    assert network.check_bandwidth("bandwidth", text) == pytest.approx(bits)
+    assert network.quantity("bandwidth", text) == pytest.approx(bits)
 
 
 def test_settings_become_faults_and_times(tmp_path):
-    assert network.faults_of(SMALL) is None
-    assert network.timing_of(SMALL) is None
-    lossy = small(
-        drop=0.2, burst=3, symmetric=False, lost_weight="renormalise", delay=1, offline=0.1, mean_offline=4,
-        offline_computes=True, joins="1:7", leaves="0:9,2:11",
-    )  # fmt: skip
-    assert repr(network.faults_of(lossy)) == (
-        "Faults(drop=0.2, offline=0.1, delay=1, symmetric=False, lost_weight=renormalise, burst=3.0, "
-        "mean_offline=4.0, computes=True, joins={1: 7}, leaves={0: 9, 2: 11})"
+    assert network.make_faults(SMALL.faults, 3) is None
+    assert network.make_timing(SMALL.timing, 3) is None
+    assert network.make_faults("faults(symmetric=False)", 3) is None
+    lossy = (
+        "faults(drop=0.2, burst=3, symmetric=False, lost_weight=renormalise, delay=1, offline=0.1, "
+        "mean_offline=4, computes=True, joins=[[1, 7]], leaves=[[0, 9], [2, 11]])"
     )
-    assert repr(network.timing_of(small(**TIMED, compute_sigma=0.3))) == (
+    assert repr(network.make_faults(lossy, 3)) == (
+        "Faults(drop=0.2, offline=0.1, delay=1, symmetric=False, lost_weight=renormalise, burst=3, "
+        "mean_offline=4, computes=True, joins={1: 7}, leaves={0: 9, 2: 11})"
+    )
+    assert repr(network.make_timing(STRAGGLING["timing"], 3)) == (
         "Timing(latency=0.01, bandwidth=1000000.0, compute=0.05, compute_sigma=0.3)"
     )
     paths = {}
-    for name, shape in (("latency", (3, 3)), ("bandwidth", (3, 3)), ("compute_time", (5, 3))):
+    for name, shape in (("latency", (3, 3)), ("bandwidth", (3, 3)), ("compute", (5, 3))):
         paths[name] = str(tmp_path / f"{name}.npy")
         np.save(paths[name], np.arange(1.0, 1 + math.prod(shape)).reshape(shape))
-    timing = network.timing_of(small(**paths))
+    timing = network.make_timing(str(Spec("timing", (), tuple(paths.items()))), 3)
     assert timing.latency[2, 0] == 7
     assert timing.bandwidth.shape == (3, 3)
     assert timing.compute.shape == (5, 3)
-    method = build_method(small(**TIMED, drop=0.2), sj.ring(3), lambda t: 0.1)
+    method = build_method(small(**TIMED, faults="faults(drop=0.2)"), sj.ring(3), lambda t: 0.1)
     assert (method.faults.drop, method.timing.latency) == (0.2, 0.01)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"latency": "10pc"}, "latency must be a time such as 10ms or 0.5s, or a file .npy, got '10pc'"),
-        ({"latency": "-1ms"}, "latency must be a time"),
-        ({"latency": "nan"}, "latency must be a time"),
-        ({"bandwidth": "100Mb"}, "bandwidth must be bits per second such as 100Mbit or 1Gbit, or a file"),
-        ({"bandwidth": "0Mbit"}, "bandwidth must be above 0, bits per second such as .*, got '0Mbit'"),
-        ({"compute_time": "1e999s"}, "compute_time must be finite, a time such as .*, got '1e999s'"),
-        ({"compute_sigma": 0.3}, "compute_sigma must be 0 without compute_time, .* got 0.3"),
-        ({"latency": "{tmp}/no.npy"}, "latency must be a file, got '.*no.npy'"),
-        ({"latency": "{tmp}/text.npy"}, "latency must be a file that NumPy can read"),
-        ({"latency": "{tmp}/four.npy"}, r"latency must be of 3 agents, got shape \(4, 4\)"),
-        ({"drop": 1.0}, "drop must be .* below|drop must be .*< 1"),
-        ({"drop": 0.9, "burst": 2.0}, "burst, the mean number of steps at drop = 0.9, must be .* got 2"),
-        ({"joins": "3:10"}, "joins: agent must be .* got 3"),
-        ({"joins": "1:10,1:20"}, "joins must name each agent once"),
-        ({"leaves": "1"}, "leaves must be AGENT:STEP with commas between, such as 3:100,7:250, got '1'"),
-        ({"lost_weight": "lost"}, "lost_weight must be"),
-        ({"delay": 1, "topology": "one_peer_exponential", "agents": 4}, "delay must be 0 on"),
-        ({"sweep": "drop:0.1,1.5"}, "drop must be"),
+        (timing("latency='10pc'"), "latency must be a time such as 10ms or 0.5s, or a file .npy, got '10pc'"),
+        (timing("latency='-1ms'"), "latency must be a time"),
+        (timing("latency='nan'"), "latency must be a time"),
+        (timing("bandwidth='100Mb'"), "bandwidth must be bits per second such as 100Mbit or 1Gbit, or"),
+        (timing("bandwidth='0Mbit'"), "bandwidth must be above 0, bits per second such as .*, got '0Mbit'"),
+        (timing("compute='1e999s'"), "compute must be finite, a time such as .*, got '1e999s'"),
+        (timing("compute_sigma=-1"), "compute_sigma must be a number >= 0, got -1"),
+        (timing("latncy=1"), "did you mean 'latency'.* timing takes latency, .* got option 'latncy'"),
+        ({"timing": "clock"}, "timing must be one of none, timing, got 'clock'"),
+        (timing("latency=[1, 2]"), r"latency must be a number or \[A, A\], seconds >= 0, got \[1, 2\]"),
+        (timing("latency={tmp}/no.npy"), "latency must be a file, got '.*no.npy'"),
+        (timing("latency='{tmp}/text.npy'"), "latency must be a file that NumPy can read"),
+        (timing("latency='{tmp}/four.npy'"), r"latency must be of 3 agents, got shape \(4, 4\)"),
+        (faults("drop=1.0"), "drop must be .* below|drop must be .*< 1"),
+        (faults("drop=0.9, burst=2.0"), "burst, the mean number of steps at drop = 0.9, must be .* got 2"),
+        (faults("joins=[[3, 10]]"), "joins: agent must be .* got 3"),
+        (faults("joins=[[1, 10], [1, 20]]"), "joins must name each agent once"),
+        (faults("leaves=1"), "leaves must be {agent: step}, or pairs such as .*, got 1"),
+        (faults("lost_weight=lost"), "lost_weight must be"),
+        ({**faults("delay=1"), "topology": "one_peer_exponential", "agents": 4}, "delay must be 0 on"),
+        ({"sweep": "faults.drop:0.1,1.5"}, "drop must be"),
     ],
     ids=str,
 )  # fmt: skip
@@ -139,7 +155,7 @@ def test_the_command_line_tells_them_in_one_line_too(tmp_path, capsys):
         "--agents=3",
         f"--workdir={tmp_path / 'x'}",
     ]
-    for flag in ("--latency=soon", "--bandwidth=/nowhere/links.npy", "--drop=2"):
+    for flag in ("--timing.latency=soon", "--timing.bandwidth=/nowhere/links.npy", "--faults.drop=2"):
         assert main([*common, flag]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "x").exists()
@@ -167,13 +183,13 @@ def test_a_timed_run_says_how_long_it_would_have_taken(tmp_path, capsys):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"drop": 0.3},
-        {"drop": 0.3, "burst": 3.0, "symmetric": False, "lost_weight": "renormalise"},
-        {"delay": 2, "method": "qgm"},
-        {"offline": 0.3, "mean_offline": 2.0},
-        {"offline": 0.3, "offline_computes": True, "method": "q_saddle"},
-        {"joins": "1:6", "leaves": "0:9"},
-        {"compute_time": "50ms", "compute_sigma": 0.5},
+        faults("drop=0.3"),
+        faults("drop=0.3, burst=3.0, symmetric=False, lost_weight=renormalise"),
+        {**faults("delay=2"), "method": "qgm"},
+        faults("offline=0.3, mean_offline=2.0"),
+        {**faults("offline=0.3, computes=True"), "method": "q_saddle"},
+        faults("joins=[[1, 6]], leaves=[[0, 9]]"),
+        timing("compute='50ms', compute_sigma=0.5"),
     ],
     ids=str,
 )
@@ -181,29 +197,24 @@ def test_a_run_with_each_fault_learns_and_says_what_it_sent(changes, tmp_path):
     result = loop.train(small(**changes), tmp_path / "run", QUIET)
     assert result["status"] == "finished"
     assert result["test_accuracy"] > 0.3
-    assert ("simulated_seconds" in result) == ("compute_time" in changes)
+    assert ("simulated_seconds" in result) == ("timing" in changes)
     planned = 15 * 2 * 4 * 650
     (line,) = [line for line in run_folder.read_metrics(tmp_path / "run") if "test_loss" in line]
     for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
         assert result[name] == line[name]
-        if changes.keys() & {"offline", "joins"}:
+        if re.search("offline|joins", changes.get("faults", "")):
             assert 0 < result[name] < planned
         else:
             assert result[name] == planned  # what was lost has been sent
-    if "joins" in changes:  # two are there in steps 0 to 5 and from 9 on, all between
+    if "joins" in changes.get("faults", ""):  # two are there in steps 0 to 5 and from 9 on, all between
         assert result["bytes_sent_per_agent"] == (6 * 2 + 3 * 6 + 6 * 2) * 4 * 650 // 3
 
 
 def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
     """What links and agents are in, what is late and what the clocks say, is saved."""
     config = small(
-        drop=0.3,
-        burst=3.0,
-        offline=0.2,
-        mean_offline=2.0,
-        delay=2,
-        **TIMED,
-        compute_sigma=0.5,
+        **faults("drop=0.3, burst=3.0, offline=0.2, mean_offline=2.0, delay=2"),
+        **timing(f"{TIMES}, compute_sigma=0.5"),
         log_every_steps=1,
     )
     whole = loop.train(config, tmp_path / "whole", QUIET)
@@ -220,7 +231,8 @@ def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
 @pytest.mark.parametrize("agents_per_call", [0, 12], ids=["in turn", "at once"])
 def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path):
     """One program; each seed and share of lost messages is a run of its own, down to its books and clocks."""
-    config = small(seeds="0,1", sweep="drop:0,0.4 offline:0,0.3", agents_per_call=agents_per_call, **TIMED)
+    sweep = "faults.drop:0,0.4 faults.offline:0,0.3"
+    config = small(seeds="0,1", sweep=sweep, agents_per_call=agents_per_call, **TIMED)
     result = loop.train(config, tmp_path / "all", QUIET)
     lines = run_folder.read_metrics(tmp_path / "all")
     runs = load_runs([tmp_path / "all"])
@@ -247,8 +259,8 @@ def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path
 def test_every_verb_reads_such_runs(tmp_path, capsys):
     folder, out = tmp_path / "runs", tmp_path / "out"
     out.mkdir()
-    loop.train(small(**TIMED, sweep="drop:0,0.4", offline=0.2), folder / "swept", QUIET)
-    loop.train(small(**TIMED, drop=0.2), folder / "one", QUIET)
+    loop.train(small(**TIMED, sweep="faults.drop:0,0.4", **faults("offline=0.2")), folder / "swept", QUIET)
+    loop.train(small(**TIMED, **faults("drop=0.2")), folder / "one", QUIET)
     both = [str(folder / "swept"), str(folder / "one")]
     for x in ("epoch", "step", "bytes", "passes", "seconds"):
         assert main(["saddle", "figure", "curves", *both, f"--x={x}", f"--output={out / x}.png"]) == 0
@@ -262,19 +274,18 @@ def test_every_verb_reads_such_runs(tmp_path, capsys):
     asked = ["saddle", "figure", "curves", both[1], str(untimed), "--x=seconds", f"--output={out / 'n.png'}"]
     assert main(asked) == 2
     assert capsys.readouterr().err == (
-        "saddle: curves against seconds need runs with --latency, --bandwidth or "
-        "--compute_time, which simulate time, got untimed\n"
+        "saddle: curves against seconds need runs with --timing, which simulates time, got untimed\n"
     )
 
 
 def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
     path = tmp_path / "times.npy"
     np.save(path, np.array([0.1, 0.2, 0.4]))
-    result = loop.train(small(compute_time=str(path)), tmp_path / "run", QUIET)
+    result = loop.train(small(**timing(f"compute={str(path)!r}")), tmp_path / "run", QUIET)
     assert result["simulated_seconds"] == pytest.approx(15 * 0.4, rel=1e-5)
     path.unlink()
     (run,) = load_runs([tmp_path / "run"])
-    assert run.config.compute_time == str(path)
+    assert str(path) in run.config.timing
     assert (
         main(["saddle", "evaluate", str(tmp_path / "run")]) == 0
     )  # nor is any other file read that it names
@@ -299,9 +310,9 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
          "gradient_tracking(beta=0.5), weight decay 0.0001, gamma 1"),
         ({"method": "q_saddle", "ascent_every": 5, "sweep": "rho:0,0.1 gamma:0.5,1"},
          "q_saddle, sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
-        ({"gradient": "looksam(every=3)", "slowmo_every": 4, "compressor": "top_k(0.3)"},
+        ({"gradient": "looksam(every=3)", "slowmo": "slowmo(every=4)", "compressor": "top_k(0.3)"},
          "dpsgd, looksam(rho=0.1, every=3, alpha=0.7), momentum 0.9 (Nesterov), weight decay 0.0001, "
-         "gamma 1, SlowMo every 4 steps (momentum 0.5), top_k(0.3) (choco order)"),
+         "gamma 1, slowmo(every=4), top_k(0.3) (choco order)"),
     ],
     ids=str,
 )  # fmt: skip
@@ -314,13 +325,13 @@ def test_the_heading_names_what_the_method_has(changes, said):
     ("changes", "said"),
     [
         ({}, ""),
-        ({"drop": 0.1, "offline": 0.05},
+        (faults("drop=0.1, offline=0.05"),
          "10 % of messages lost (both ways, weight to self), 5 % of agents offline (standing still)"),
-        ({"drop": 0.1, "burst": 3, "symmetric": False, "lost_weight": "renormalise", "delay": 1},
+        (faults("drop=0.1, burst=3, symmetric=False, lost_weight=renormalise, delay=1"),
          "10 % of messages lost (each way by itself, 3 steps in a row, the others' weights scaled up), "
          "messages 1 round late"),
-        ({"sweep": "drop:0.1,0.2", "offline": 0.2, "mean_offline": 5, "offline_computes": True,
-          "joins": "1:2000"},
+        ({"sweep": "faults.drop:0.1,0.2",
+          **faults("offline=0.2, mean_offline=5, computes=True, joins=[[1, 2000]]")},
          "a swept share of messages lost (both ways, weight to self), "
          "20 % of agents offline (training alone, 5 steps in a row), agent 1 joins at step 2,000"),
     ],
@@ -332,9 +343,9 @@ def test_the_heading_says_what_goes_wrong(changes, said):
 
 def test_times_are_written_for_people():
     assert describe.of_timing(SMALL) == ""
-    timed = small(**TIMED, compute_sigma=0.3)
+    timed = small(**STRAGGLING)
     assert describe.of_timing(timed).endswith("50 ms per backward pass (log-normal, sigma 0.3)")
-    assert describe.of_timing(small(bandwidth="links.npy")) == "bandwidth from links.npy"
+    assert describe.of_timing(small(**timing("bandwidth='links.npy'"))) == "bandwidth from links.npy"
     written = {738: "12.3 min", 7300: "2.0 h", 100: "100 s", 0.0123: "12.3 ms", 2e-6: "2 us", 0: "0 s"}
     for seconds, text in written.items():
         assert describe.duration(seconds) == text

@@ -47,7 +47,7 @@ _GRAPHS = [
     for graph, agents in (("ring", 10), ("torus", 40))
 ]
 _ALLOCATION = [
-    f"data partition --dataset=cifar10 --alpha={alpha} --plot={{output}}-{alpha}.png"
+    f"data partition --dataset=cifar10 --partition=dirichlet({alpha}) --plot={{output}}-{alpha}.png"
     for alpha in ("0.01", "0.001")
 ]
 

@@ -56,7 +56,7 @@ class Estimates(NamedTuple):
             gap=self.gap,
             eta=config.learning_rate,
             beta=config.beta,
-            mu=config.beta if config.mu < 0 else config.mu,
+            mu=options.get("mu") or config.beta,
             rho=options.get("rho", config.rho) if "rho" in METHODS.options(name) else 0.0,
             agents=config.agents,
             steps=steps,
