@@ -1,4 +1,4 @@
-"""One thing of each kind that a table names, for the laws that hold for all of them."""
+"""One thing of each kind that a table names, for the invariants that hold for all of them."""
 
 from saddle_jax.base.registry import parameters_of
 

@@ -21,7 +21,7 @@ _PAGES = {
     "devices": ("Devices", ("devices",), "How agents are divided among devices."),
     "runs": (
         "Runs",
-        ("experiment", "tasks"),
+        ("experiment", "runs", "tasks"),
         "Runs as Python objects: [own.md](../own.md) shows them at work.",
     ),
 }

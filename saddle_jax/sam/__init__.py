@@ -16,5 +16,5 @@ GRADIENTS = Registry(
     },
     kinds=["saddle_jax.core.gradients:GradientEstimator"],
     context=["share"],
-    group="saddle_jax.sam",
+    group="saddle_jax.gradients",
 )

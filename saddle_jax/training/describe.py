@@ -23,6 +23,7 @@ from saddle_jax.devices import hosts
 from saddle_jax.graphs import GRAPHS
 from saddle_jax.graphs.files import to_record
 from saddle_jax.kernels import native
+from saddle_jax.methods import METHODS
 from saddle_jax.models import MODELS
 from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import read_about
@@ -45,6 +46,8 @@ def of_method(config: Config, method: Method) -> str:
     """Names the method, its estimator and the options that it has, as they are in force."""
     swept = parse_sweep(config.sweep)
     options = {} if is_object(config.method) else build.in_force(config)
+    if options and "gossip" in METHODS.given(config.method):
+        options.pop("gamma", None)  # the gossip that is named has its own
 
     def is_swept(name: str) -> bool:
         return name in swept or f"method.{name}" in swept

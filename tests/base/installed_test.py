@@ -17,7 +17,7 @@ qgm = their_package.things:theirs
 not-a-name = their_package.things:theirs
 broken = their_package.broken:broken
 
-[saddle_jax.sam]
+[saddle_jax.gradients]
 their_gradient = their_package.things:their_gradient
 
 [saddle_jax.compressors]

@@ -27,7 +27,7 @@ def test_its_numbers_are_those_of_the_code(sentence, number):
     assert [float(found) for found in re.findall(sentence, FLAT)] == [number]
 
 
-def test_the_verbs_that_import_what_you_name_are_all_told():
+def test_the_verbs_that_import_what_you_name_are_all_named():
     sentence = re.search(r"in no sandbox\. (.*?) have it", FLAT)[1]
     assert re.findall(r"`([\w ]+)`", sentence) == sorted(
         name for name, verb in load().items() if "code" in verb.flag_values()

@@ -302,6 +302,8 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
         ({"nesterov": False, "gamma": 0.5},
          "dpsgd, momentum 0.9 (heavy ball), weight decay 0.0001, gamma 0.5"),
         ({"method": "push_diging", "topology": "directed_ring"}, "push_diging, weight decay 0.0001"),
+        ({"method": "qgm(gossip=choco(sign, gamma=0.4))"},
+         "qgm(gossip=choco(sign, gamma=0.4)), momentum 0.9 (Nesterov), weight decay 0.0001"),
         ({"method": "beer", "compressor": "sign"}, "beer, weight decay 0.0001, gamma 1, sign"),
         ({"method": "kgt"}, "kgt, weight decay 0.0001, gamma 1, gossip in every 5th step"),
         ({"method": "gradient_tracking(beta=0.5)"},
