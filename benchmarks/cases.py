@@ -48,7 +48,7 @@ def jobs_of(names: Sequence[str], options: Options) -> list[Job]:
     for name in names:
         if name not in CASES:
             raise ArgumentError(
-                f"{checks.did_you_mean(name, CASES)}CASE must be one of {', '.join(CASES)}, "
+                f"{checks.suggestion(name, CASES)}CASE must be one of {', '.join(CASES)}, "
                 f"or input alone, got {name!r}"
             )
     return [job for name in names for job in CASES[name].jobs(name, options)]

@@ -87,7 +87,7 @@ def _report(side: str, work: Work) -> dict[str, Any]:
         opponent = pytorch("steps")
         if opponent is None:
             raise RuntimeError(NO_PYTORCH)
-        step = opponent.TheirStep(work, opponent.VARIANTS[0])
+        step = opponent.PyTorchStep(work, opponent.VARIANTS[0])
     jax.block_until_ready(step())
     started = time.perf_counter()
     jax.block_until_ready(step())

@@ -49,7 +49,7 @@ def _measure_step(case: str, work: Work, options: Options) -> Row:
     figures: dict[str, Any] = {}
     if opponent is not None:
         variant, figures = best_variant(opponent, work)
-        runs["PyTorch"] = opponent.TheirStep(work, variant)
+        runs["PyTorch"] = opponent.PyTorchStep(work, variant)
     timing = interleaved(runs, options.repeats)
     seconds, gemm_seconds = timing.seconds("ours"), timing.seconds("gemm")
     rate, peak = work.flops() / seconds.median, operations / gemm_seconds.median
@@ -63,7 +63,7 @@ def best_variant(opponent: Any, work: Work) -> tuple[Any, dict[str, Any]]:
     """Finds PyTorch's fastest variant for a workload; returns it with the seconds of all variants."""
     trial = dataclasses.replace(work, agents=min(work.agents, _TRIAL_AGENTS))
     variants = {str(variant): variant for variant in opponent.variants(work.model)}
-    steps = {name: opponent.TheirStep(trial, variant) for name, variant in variants.items()}
+    steps = {name: opponent.PyTorchStep(trial, variant) for name, variant in variants.items()}
     timing = interleaved(steps, repeats=2)
     seconds = {name: timing.seconds(name).low for name in steps}
     fastest = min(seconds, key=seconds.__getitem__)

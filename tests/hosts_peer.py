@@ -65,7 +65,7 @@ def decode_own_agents_alone():
 
 def main(port, processes, process, folder):
     hosts.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
-    with hosts.ending_together():
+    with hosts.exit_together():
         agree(processes, process, folder)
 
 
@@ -73,7 +73,7 @@ def agree(processes, process, folder):
     assert jax.process_count() == processes
     assert hosts.writes() == (process == 0)
     assert hosts.gather(f"é{process}" * process) == ["", "é1"]
-    assert hosts.one_for_all(lambda: [process, 0.1]) == [0, 0.1]
+    assert hosts.broadcast_result(lambda: [process, 0.1]) == [0, 0.1]
     assert message(refuse_on, 0) == ("process 0: " if process else "") + "no room on 0"
     assert message(refuse_on, 1) == ("" if process else "process 1: ") + "no room on 1"
     assert message(hosts.check_same, {"a": 1, "b": 2}) is None

@@ -17,7 +17,7 @@ import numpy as np
 
 from saddle_jax.analysis import hessian
 from saddle_jax.analysis.hessian import ITERATIONS, Spectrum
-from saddle_jax.base.checks import ArgumentError, spells_whole
+from saddle_jax.base.checks import ArgumentError, is_integer_text
 from saddle_jax.base.types import Array, Batch, LossFn, Params
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import ConvImpl
@@ -238,7 +238,7 @@ def _owners(agents: Sequence[str], count: int) -> list[Whose]:
     """Returns the owners of the models to measure: the consensus model, then these agents."""
     if agents in (["none"], ["all"]):
         return [CONSENSUS, *(range(count) if agents == ["all"] else ())]
-    if not agents or not all(spells_whole(agent) and int(agent) < count for agent in agents):
+    if not agents or not all(is_integer_text(agent) and int(agent) < count for agent in agents):
         raise ArgumentError(f"agents must be none, all, or of 0 to {count - 1}, got {','.join(agents)}")
     return [CONSENSUS, *dict.fromkeys(map(int, agents))]
 

@@ -88,7 +88,7 @@ def whole(name: str, value: Any, *, at_least: int, at_most: float = math.inf) ->
     return number
 
 
-def spells_whole(text: str) -> bool:
+def is_integer_text(text: str) -> bool:
     """Returns whether a text is a non-negative integer in digits 0-9, short enough for Python to parse."""
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
@@ -104,11 +104,11 @@ def known(name: str, value: Any, allowed: Collection[str]) -> None:
     """Checks that `value` is one of the allowed names, and suggests the nearest one otherwise."""
     if value not in allowed:
         raise ArgumentError(
-            f"{did_you_mean(value, allowed)}{name} must be one of {', '.join(allowed)}, got {value!r}"
+            f"{suggestion(value, allowed)}{name} must be one of {', '.join(allowed)}, got {value!r}"
         )
 
 
-def did_you_mean(value: Any, names: Collection[str]) -> str:
+def suggestion(value: Any, names: Collection[str]) -> str:
     """Returns "did you mean ...?" with the nearest allowed name, or an empty text if none is near.
 
     Messages begin with it, because the list of allowed names that follows may be long.

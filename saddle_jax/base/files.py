@@ -29,7 +29,7 @@ _KINDS = {
 
 
 @contextlib.contextmanager
-def in_one_go(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """Yields the path of a temporary file, which replaces `path` on success and is removed on error.
 
     Raises:
@@ -146,7 +146,7 @@ def check_no_link(path: pathlib.Path) -> None:
         raise RunError(f"{path} is a link: what a run writes must lie in its own folder; remove the link")
 
 
-def check_spelt(path: pathlib.Path) -> None:
+def check_utf8(path: pathlib.Path) -> None:
     """Checks that a folder's whole path is UTF-8: the checkpoint library supports no other names."""
     try:
         str(path.absolute()).encode("utf-8")

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapp
 from typing import Any, ClassVar, NamedTuple
 
 from saddle_jax.base import checks, user_code
-from saddle_jax.base.checks import ArgumentError, did_you_mean, shown
+from saddle_jax.base.checks import ArgumentError, shown, suggestion
 
 _LONGEST = 500  # characters; settings may come from an untrusted file
 _WORD = r"[^\W\d]\w*"
@@ -465,7 +465,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         if not any(each.kind is each.VAR_KEYWORD for each in own.values()):
             for option in dict(spec.kwargs):
                 if option not in named:
-                    raise ArgumentError(f"{did_you_mean(option, named)}{takes}, got option {option!r}")
+                    raise ArgumentError(f"{suggestion(option, named)}{takes}, got option {option!r}")
         try:
             bound = inspect.Signature([*own.values()]).bind_partial(*spec.args, **dict(spec.kwargs))
         except TypeError as error:

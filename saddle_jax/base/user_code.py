@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from saddle_jax.base.checks import ArgumentError, did_you_mean
+from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import one_line, short_line
 
 _T = TypeVar("_T")
@@ -125,7 +125,7 @@ def load(what: str, place: str) -> Any:
             raise
         names = [each for each in vars(module) if not each.startswith("_")]
         raise ArgumentError(
-            f"{did_you_mean(name, names)}{what} must be in {file}, got no {name!r} there"
+            f"{suggestion(name, names)}{what} must be in {file}, got no {name!r} there"
         ) from error
     if not _is_defined_in(module, name, thing):
         raise ArgumentError(f"{what} must be defined in {file} itself, got {name!r} from elsewhere")

@@ -113,7 +113,7 @@ def topology(options: flags.FlagValues, out: Output, kind: str, agents: str) -> 
     """Show the properties of a graph, and draw it."""
     from saddle_jax.settings.config import Config, build_topology
 
-    if not checks.spells_whole(agents):
+    if not checks.is_integer_text(agents):
         raise ArgumentError(f"AGENTS must be a whole number, got {agents!r}")
     path = None if options.output is None else picture_file(options.output, "")
     made = build_topology(Config(topology=kind, agents=int(agents), seed=options.seed))

@@ -11,7 +11,7 @@ from absl import flags
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import printable
-from saddle_jax.base.files import check_named_output, in_one_go
+from saddle_jax.base.files import atomic_write, check_named_output
 from saddle_jax.base.registry import is_code, split
 from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.cli.verb import (
@@ -96,7 +96,7 @@ def _best(options: flags.FlagValues, out: Output, folders: Sequence[pathlib.Path
     for line in left_out:
         out.note(f"left out: {line}")
     if options.output:
-        with writing("output", options.output), in_one_go(options.output) as partial:
+        with writing("output", options.output), atomic_write(options.output) as partial:
             partial.write_text(in_form(rows, ending, title))
         out.note(f"written: {options.output}")
 
@@ -182,7 +182,7 @@ def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Pa
     model, config = choose(params, options.agent), trial.config
     about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
     content = encode(model, options.format, about)
-    with in_one_go(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_bytes(content)
     return path, f": step {step:,}, {models.count(model):,} parameters"
 

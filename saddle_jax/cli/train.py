@@ -268,7 +268,7 @@ def run_training(
     from saddle_jax.training.progress import Screen
 
     screen = Screen(quiet or not hosts.writes(), lines)
-    with hosts.ending_together():
+    with hosts.exit_together():
         began = process.began if since is None else since
         result = loop.train(config, workdir, screen, profile, began, sharpness.metrics)
         if hosts.writes():

@@ -193,9 +193,9 @@ def _define_option(options: flags.FlagValues, name: str) -> None:
     """Defines --method.rho=0.05, an option of what a setting names, where there is such a setting."""
     whose, dot, _ = name.partition(".")
     if dot and whose in options and name not in options:
-        from saddle_jax.settings.sweep import SPELT
+        from saddle_jax.settings.sweep import SPEC_SETTINGS
 
-        if whose in SPELT:
+        if whose in SPEC_SETTINGS:
             flags.DEFINE_string(name, None, f"Option of {whose}.", flag_values=options)
 
 

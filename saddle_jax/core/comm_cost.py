@@ -19,9 +19,9 @@ class Sent(NamedTuple):
     link: int  # over each link
     everyone: int = 0  # from each agent, where all agents take an exact average
 
-    def of_agents(self, listeners: np.ndarray) -> tuple[int, ...]:
+    def of_agents(self, out_degrees: np.ndarray) -> tuple[int, ...]:
         """Returns what each agent sends [A], given its out-degree, int [A]."""
-        return tuple(int(count) * self.link + self.everyone for count in listeners)
+        return tuple(int(count) * self.link + self.everyone for count in out_degrees)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +35,13 @@ class CommCost:
       rule: the method's rule, which defines the kind of each step.
       wire: by kind, exact bytes, with norms, scales, signs and indices.
       paper: by kind, bits as the paper's tables count them.
-      listeners: the out-degree of each agent in each of the topology's P graphs, int [P, A].
+      out_degrees: the out-degree of each agent in each of the topology's P graphs, int [P, A].
     """
 
     rule: Rule[Any]
     wire: dict[int, Sent]
     paper: dict[int, Sent]
-    listeners: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    out_degrees: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
     @property
     def link_bytes(self) -> int:
@@ -60,25 +60,25 @@ class CommCost:
 
     def wire_bytes_per_agent(self, steps: int) -> int:
         """Returns the bytes sent per agent in `steps` steps, the mean over the agents."""
-        return self._total(self.wire, steps) // self.listeners.shape[1]
+        return self._total(self.wire, steps) // self.out_degrees.shape[1]
 
     def paper_bytes_per_agent(self, steps: int) -> int:
         """Returns the same as `wire_bytes_per_agent`, as the paper counts it."""
-        return self._total(self.paper, steps) // (8 * self.listeners.shape[1])
+        return self._total(self.paper, steps) // (8 * self.out_degrees.shape[1])
 
     def bytes_of(self, links: Any) -> int:
         """Returns the mean bytes sent per agent, given how many links each has used, int [A, comm_kinds].
 
         A network on which agents come and go counts the links that were used, see `FaultState.sent`.
         """
-        return self._counted(self.wire, links) // self.listeners.shape[1]
+        return self._counted(self.wire, links) // self.out_degrees.shape[1]
 
     def paper_bytes_of(self, links: Any) -> int:
         """Returns the same as `bytes_of`, as the paper counts it."""
-        return self._counted(self.paper, links) // (8 * self.listeners.shape[1])
+        return self._counted(self.paper, links) // (8 * self.out_degrees.shape[1])
 
     def _counted(self, sent: dict[int, Sent], links: Any) -> int:
-        counted: list[int] = np.asarray(links, np.int64)[: self.listeners.shape[1]].sum(axis=0).tolist()
+        counted: list[int] = np.asarray(links, np.int64)[: self.out_degrees.shape[1]].sum(axis=0).tolist()
         kinds = [sent[kind] for kind in self.rule.comm_kinds]
         return sum(count * kind.link for count, kind in zip(counted, kinds, strict=True))
 
@@ -88,13 +88,13 @@ class CommCost:
         return next((t for t in steps if self.rule.kind(t) not in self.rule.local_kinds), 0)
 
     def _of_step(self, sent: dict[int, Sent], t: int) -> tuple[int, ...]:
-        turn = self.rule.comm_round(t) % len(self.listeners)
-        return sent[self.rule.kind(t)].of_agents(self.listeners[turn])
+        turn = self.rule.comm_round(t) % len(self.out_degrees)
+        return sent[self.rule.kind(t)].of_agents(self.out_degrees[turn])
 
     def _total(self, sent: dict[int, Sent], steps: int) -> int:
         """Returns the sum over all agents of what they send in `steps` steps."""
         start = len(self.rule.first_kinds)
-        length = len(self.rule.kinds) * len(self.listeners)  # after which kinds and graphs repeat
+        length = len(self.rule.kinds) * len(self.out_degrees)  # after which kinds and graphs repeat
         first = sum(sum(self._of_step(sent, t)) for t in range(min(steps, start)))
         if steps <= start:
             return first
@@ -127,7 +127,7 @@ def comm_cost(method: Method, params: Params) -> CommCost:
         rule=method.rule,
         wire={kind: sent(trace, lambda each: each.wire_bytes) for kind, trace in traces.items()},
         paper={kind: sent(trace, lambda each: each.paper_bits) for kind, trace in traces.items()},
-        listeners=np.stack([graph.out_degree[graph.present] for graph in method.topology.graphs]),
+        out_degrees=np.stack([graph.out_degree[graph.present] for graph in method.topology.graphs]),
     )
 
 

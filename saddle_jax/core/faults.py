@@ -82,7 +82,7 @@ class Conditions:
     noted: list[Tree] = dataclasses.field(default_factory=list)
     _rounds: int = 0
 
-    def as_heard(self, x: Tree) -> Tree:
+    def as_received(self, x: Tree) -> Tree:
         """Returns x [A, ...] as the neighbours receive it in this round: as it was D rounds ago."""
         if not self.faults.delay:
             return x

@@ -115,7 +115,7 @@ def exact(gamma: Any = 1.0, mixing: Mixing = "auto") -> Gossip[tuple[()]]:
     checks.choice("mixing", mixing, MIXINGS)
 
     def mix(step: Step, x: Tree, state: tuple[()]) -> tuple[Tree, tuple[()]]:
-        check_settles(gamma, step.network.topology, step.network.faults)
+        check_stable(gamma, step.network.topology, step.network.faults)
         x = trees.in_memory(x)  # each neighbour reads it
         gamma_t, correction = rate(step.t), step.network.correction(x, mixing=mixing)
         return trees.in_memory(tree_map(lambda x, p: x + gamma_t * p, x, correction)), state
@@ -164,7 +164,7 @@ def choco(
     checks.choice("mixing", mixing, MIXINGS)
 
     def mix(step: Step, x: Tree, state: ChocoState) -> tuple[Tree, ChocoState]:
-        check_settles(gamma, step.network.topology, step.network.faults)
+        check_stable(gamma, step.network.topology, step.network.faults)
         check_one_copy(step)
         gamma_t, public = rate(step.t), state.public
         if order == "choco":
@@ -197,7 +197,7 @@ def gossip_of(
             short = "gamma" if compressor is None else "compressor"
             raise checks.ArgumentError(f"{short} must be left out beside gossip, got gossip={gossip!r}")
     if gossip.options is not None:
-        check_settles(gossip.options.gamma, topology)
+        check_stable(gossip.options.gamma, topology)
     return gossip
 
 
@@ -266,11 +266,11 @@ def compress_stacked(compressor: Operator, tree: Tree, key: Key | None, axes: in
 def check_rate(gamma: Any, topology: Graphs) -> Callable[[Any], Any]:
     """Checks an averaging rate, a number or a function of the step, and returns it as a function."""
     rate = checks.schedule(gamma, "gamma")
-    check_settles(gamma, topology)
+    check_stable(gamma, topology)
     return rate
 
 
-def check_settles(gamma: Any, topology: Graphs, faults: Any = None) -> None:
+def check_stable(gamma: Any, topology: Graphs, faults: Any = None) -> None:
     """Checks that gossip with this rate does not diverge, which a number above 1 may.
 
     All eigenvalues of I + gamma (W - I) must lie above -1. A rate that varies or is traced is not checked.

@@ -170,7 +170,7 @@ class Network:
     def gather(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Returns every neighbour's row: leaves [A, ...] become [A, K, ...]; zeros where nothing arrived."""
         self._begin(x, sent, axes=1)
-        return self._own_first(self._heard(self._as_heard(x)), x)
+        return self._own_first(self._received(self._as_received(x)), x)
 
     def send(self, x: Tree, sent: Message | Sequence[Message] | None = None) -> Tree:
         """Sends one message over each link: x[i, k] goes to agent i's k-th neighbour; leaves [A, K, ...].
@@ -186,7 +186,7 @@ class Network:
                     f"[A, K, ...] = [{self.topology.size}, {self.width}, ...], got shape {leaf.shape}"
                 )
 
-        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._as_heard(x))
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._as_received(x))
         arrived = self._arrived
 
         def run(graph: Topology) -> Tree:
@@ -251,21 +251,21 @@ class Network:
         if self.topology.period == 1:
             return exchange.halo_exchange(self.topology.graphs[0].neighbours, x)
         # Graphs of different steps gather different rows: the shape they have in common is [A, K, ...].
-        heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._heard(x, faults=False))
+        heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._received(x, faults=False))
         own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())
         return heard, jnp.asarray(own * self.width + np.arange(self.width))
 
     def clocks(self, times: Array) -> Array:
         """Returns the times [A] of each agent's neighbours, [A, K]; nothing is recorded."""
-        heard: Array = self._heard(times, faults=False)
+        heard: Array = self._received(times, faults=False)
         return heard
 
     @property
     def _arrived(self) -> Array:
         return self.occupied if self.conditions is None else self.conditions.arrived
 
-    def _as_heard(self, x: Tree) -> Tree:
-        return x if self.conditions is None else self.conditions.as_heard(x)
+    def _as_received(self, x: Tree) -> Tree:
+        return x if self.conditions is None else self.conditions.as_received(x)
 
     def _own_first(self, received: Tree, own: Tree) -> Tree:
         """Returns `received` [A, K, ...] with the agent's own value, which is never late, in slot 0."""
@@ -273,7 +273,7 @@ class Network:
             return received
         return jax.tree.map(lambda pairs, own: pairs.at[:, 0].set(own), received, own)
 
-    def _heard(self, x: Tree, faults: bool = True) -> Tree:
+    def _received(self, x: Tree, faults: bool = True) -> Tree:
         arrived = self._arrived if faults else self.occupied
         return self._by_graph(lambda graph: _gathered(graph.neighbours, x, arrived))
 
@@ -282,7 +282,7 @@ class Network:
         # In bfloat16, rounding would exceed the differences between models.
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
-        heard = self._as_heard(wide)
+        heard = self._as_received(wide)
         weights = None if self.conditions is None else self.weights
 
         def run(graph: Topology) -> Tree:

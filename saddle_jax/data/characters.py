@@ -50,7 +50,7 @@ def load_characters() -> Dataset:
         train=train,
         test=test,
         class_names=text.writers,
-        dealt_by=text.train.writers,
+        partition_labels=text.train.writers,
         outputs=len(text.vocabulary),
         objective="language",
         model="causal_mlp",

@@ -118,7 +118,7 @@ def load_convex(**options: Any) -> Dataset:
         train=samples,
         test=samples,
         class_names=tuple(f"group {number}" for number in range(made.groups.max() + 1)),
-        dealt_by=made.groups,
+        partition_labels=made.groups,
         outputs=1,
         objective=made.kind,
         model="linear",

@@ -34,7 +34,7 @@ class Dataset:
       source: where the samples came from, for the record.
       class_names: the name of each class of `labels`; empty if there are no classes.
       recipe: the preprocessing of stored images; None leaves the inputs as they are.
-      dealt_by: int [N], the classes by which samples are partitioned, if not the targets.
+      partition_labels: int [N], the classes by which samples are partitioned, if not the targets.
       shares: the sample numbers of each agent, for data that is partitioned already.
       outputs: the size of a model's output for one sample; 0: the number of classes.
       objective: the name of the default objective.
@@ -47,7 +47,7 @@ class Dataset:
     source: str
     class_names: tuple[str, ...] = ()
     recipe: Recipe | None = None
-    dealt_by: np.ndarray | None = None
+    partition_labels: np.ndarray | None = None
     shares: tuple[np.ndarray, ...] | None = None
     outputs: int = 0
     objective: str = "classification"
@@ -71,8 +71,8 @@ class Dataset:
     @property
     def labels(self) -> np.ndarray | None:
         """The classes int [N] by which samples are partitioned; None if there are none."""
-        if self.dealt_by is not None:
-            return self.dealt_by
+        if self.partition_labels is not None:
+            return self.partition_labels
         targets = self.train.get("targets") if isinstance(self.train, dict) else None
         is_class = targets is not None and targets.ndim == 1 and np.issubdtype(targets.dtype, np.integer)
         return np.asarray(targets) if is_class and self.class_names else None
@@ -128,5 +128,7 @@ class Dataset:
         def pick(leaf: Any) -> Any:
             return leaf.subset(chosen) if hasattr(leaf, "subset") else leaf[chosen]
 
-        dealt_by = None if self.dealt_by is None else self.dealt_by[chosen]
-        return dataclasses.replace(self, train=jax.tree.map(pick, self.train), dealt_by=dealt_by)
+        partition_labels = None if self.partition_labels is None else self.partition_labels[chosen]
+        return dataclasses.replace(
+            self, train=jax.tree.map(pick, self.train), partition_labels=partition_labels
+        )

@@ -191,7 +191,7 @@ def _chunks(source: Any, what: str, doing: str) -> Iterator[tuple[np.ndarray, li
             bar.update(len(samples))
 
 
-def middle_square(size: int) -> Resize:
+def resize_and_crop(size: int) -> Resize:
     """Returns a function that resizes an image's shorter side to `size` (bilinear) and crops the centre.
 
     It rounds like torchvision: Resize truncates the longer side to an integer, and CenterCrop rounds the

@@ -217,7 +217,7 @@ def _read(version: pathlib.Path, split: str, records: list[pathlib.Path], size: 
     """Reads a split: images memory-mapped from the cache, labels in memory."""
 
     def write(folder: pathlib.Path) -> None:
-        resize = prepared.middle_square(size) if size else None
+        resize = prepared.resize_and_crop(size) if size else None
         prepared.write_images(folder, prepared.open_split(version, split), records[0].name, resize)
 
     # "cut": earlier versions, which rounded the longer side, left folders without this suffix
@@ -238,13 +238,13 @@ def _stream(
 
     folder = cached(version, records, f"{split}-labels", write)
     source = prepared.open_split(version, split)
-    images = StreamedImages(source, what, prepared.middle_square(size), size)
+    images = StreamedImages(source, what, prepared.resize_and_crop(size), size)
     return {"inputs": images, "targets": np.load(folder / "labels.npy", allow_pickle=False)}
 
 
 def _unknown(name: str, folder: pathlib.Path) -> str:
     return (
-        f"{checks.did_you_mean(name, KNOWN)}dataset must be one of {', '.join(KNOWN)}, or a tfds dataset "
+        f"{checks.suggestion(name, KNOWN)}dataset must be one of {', '.join(KNOWN)}, or a tfds dataset "
         f"prepared in {folder} ('saddle data prepare NAME'), got {name!r}"
     )
 

@@ -28,7 +28,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from saddle_jax.base import statuses
-from saddle_jax.base.checks import ArgumentError, spells_whole
+from saddle_jax.base.checks import ArgumentError, is_integer_text
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.placement import in_turn
 
@@ -80,7 +80,7 @@ def agreement() -> Iterator[None]:
             raise AgreedError(where + text) from own_error
 
 
-def one_for_all(function: Callable[..., Any], *arguments: Any) -> Any:
+def broadcast_result(function: Callable[..., Any], *arguments: Any) -> Any:
     """Calls a function on process 0 alone and returns its result, which must be JSON, on all."""
     if jax.process_count() == 1:
         return function(*arguments)
@@ -109,7 +109,7 @@ def check_shared(folder: pathlib.Path) -> None:
     """Checks that all processes see the same folder, by a temporary file that process 0 writes there."""
     if jax.process_count() == 1:
         return
-    token = folder / f".shared-{one_for_all(lambda: os.urandom(8).hex())}"
+    token = folder / f".shared-{broadcast_result(lambda: os.urandom(8).hex())}"
     try:
         with agreement():
             if writes():
@@ -174,7 +174,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def ending_together() -> Iterator[None]:
+def exit_together() -> Iterator[None]:
     """Ends this process at once at an error of its own, so that the others notice and end too.
 
     Otherwise they would wait for it in the run, and it for them in JAX's shutdown.
@@ -326,7 +326,7 @@ def initialize_options(
 
 def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
     host, _, port = coordinator.rpartition(":")
-    if not (host and spells_whole(port) and 0 < int(port) < 2**16):
+    if not (host and is_integer_text(port) and 0 < int(port) < 2**16):
         raise RunError(f"coordinator must be HOST:PORT of process 0, got {coordinator!r}")
     if processes < 1:
         raise RunError(f"processes must be a whole number >= 1, got {processes}")
@@ -343,7 +343,7 @@ def _explicit(coordinator: str, processes: int, process: int) -> dict[str, Any]:
 def _count(variable: str, default: int | None = None) -> int:
     """Returns the integer that an environment variable is set to."""
     text = os.environ.get(variable, "" if default is None else str(default))
-    if not spells_whole(text.strip()):
+    if not is_integer_text(text.strip()):
         given = repr(text) if variable in os.environ else "nothing"
         raise RunError(f"{variable} in the environment must be a whole number >= 0, got {given}")
     return int(text)

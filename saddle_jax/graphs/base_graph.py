@@ -22,7 +22,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.core.topology import TimeVarying, Topology, alternate
-from saddle_jax.graphs.weights import with_own
+from saddle_jax.graphs.weights import with_self_weights
 
 _T = TypeVar("_T")
 # The undirected links of one step, (i, j, w_ij); self-weights make the rows sum to one.
@@ -44,7 +44,7 @@ def base_graph(n: int, degree: int = 1) -> TimeVarying:
 
 def _graph(name: str, n: int, turn: Turn) -> Topology:
     i, j, weight = np.array(turn, float).T
-    links = with_own(n, np.r_[i, j], np.r_[j, i], np.r_[weight, weight])
+    links = with_self_weights(n, np.r_[i, j], np.r_[j, i], np.r_[weight, weight])
     return Topology(name, n, lambda: links)
 
 

@@ -42,8 +42,8 @@ def directed(adjacency: Any, name: str | None = None) -> Topology:
 
 def _push_sum(receiver: np.ndarray, sender: np.ndarray, size: int) -> Links:
     """Returns the links with the weights 1 / (out-degree + 1), self-loops included."""
-    listeners = np.bincount(sender, minlength=size)  # itself included
-    return Links(receiver, sender, 1.0 / listeners[sender])
+    out_degrees = np.bincount(sender, minlength=size)  # itself included
+    return Links(receiver, sender, 1.0 / out_degrees[sender])
 
 
 def directed_ring(n: int) -> Topology:

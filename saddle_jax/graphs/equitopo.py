@@ -24,7 +24,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.core.topology import Links, TimeVarying, Topology, alternate, are_connected
-from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
+from saddle_jax.graphs.weights import MAX_PERIOD, draw_until, with_self_weights
 
 
 def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) -> Topology:
@@ -38,7 +38,7 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
     True
     """
     n = checks.whole("n", n, at_least=2)
-    degree = checks.whole("degree", degree, at_least=1, at_most=MOST_TURNS)
+    degree = checks.whole("degree", degree, at_least=1, at_most=MAX_PERIOD)
     name = f"equi_static({n}, {degree}, seed={seed}{_undirected(undirected)})"
     shifts = draw_until(
         name,
@@ -57,7 +57,7 @@ def equi_static(n: int, degree: int, seed: int = 0, undirected: bool = False) ->
         agents = np.arange(n)
         senders = (agents[:, None] - hops).ravel() % n
         weight = np.tile(counts / (2 * degree) * (n - 1) / n, n)
-        return with_own(n, np.repeat(agents, len(hops)), senders, weight)
+        return with_self_weights(n, np.repeat(agents, len(hops)), senders, weight)
 
     return Topology(name, n, make_links)
 
@@ -75,7 +75,7 @@ def equi_dynamic(
     equi_dynamic(16, 8, seed=0): 16 agents, period 8, 8 x 16 directed links, spectral gap ... per step
     """
     n = checks.whole("n", n, at_least=2)
-    count = checks.whole("count", count, at_least=1, at_most=MOST_TURNS)
+    count = checks.whole("count", count, at_least=1, at_most=MAX_PERIOD)
     eta = checks.real("eta", eta, above=0.0, at_most=1.0)
     given = f"{_undirected(undirected)}{'' if eta == 0.5 else f', eta={eta:g}'}"
     name = f"equi_dynamic({n}, {count}, seed={seed}{given})"
@@ -110,5 +110,5 @@ def _pairs(n: int, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarra
 
 
 def _step(name: str, n: int, receiver: np.ndarray, sender: np.ndarray, eta: float) -> Topology:
-    links = with_own(n, receiver, sender, np.full(len(receiver), eta * (n - 1) / n))
+    links = with_self_weights(n, receiver, sender, np.full(len(receiver), eta * (n - 1) / n))
     return Topology(name, n, lambda: links)

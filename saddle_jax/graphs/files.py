@@ -21,7 +21,7 @@ from saddle_jax.base.user_code import Source
 from saddle_jax.core.topology import Graphs, Links, Topology, alternate, from_links, from_matrix
 from saddle_jax.graphs.directed import directed
 from saddle_jax.graphs.named import from_networkx
-from saddle_jax.graphs.weights import MOST_TURNS, with_own
+from saddle_jax.graphs.weights import MAX_PERIOD, with_self_weights
 
 LISTS = (".edges", ".txt", ".csv")
 _MOST = 10_000  # agents that a run can have
@@ -77,7 +77,7 @@ def _from_edges(name: str, lines: list[tuple[int, list[str]]]) -> Topology:
         raise ArgumentError(
             f"the weights of an agent's links must sum to at most 1, got {sums[worst]:g} of agent {worst}"
         )
-    return from_links(name, size, *with_own(size, pairs[:, 0], pairs[:, 1], weights))
+    return from_links(name, size, *with_self_weights(size, pairs[:, 0], pairs[:, 1], weights))
 
 
 def _link(number: int, fields: list[str]) -> tuple[tuple[int, int], float | None]:
@@ -149,7 +149,7 @@ def from_record(name: str, size: int, recorded: Any) -> Graphs:
     """Makes graphs from recorded lists; raises an ArgumentError if they are not valid."""
     try:
         links = [Links(*(np.asarray(part) for part in graph)) for graph in recorded]
-        right = 0 < len(links) <= MOST_TURNS and all(_is_right(size, graph) for graph in links)
+        right = 0 < len(links) <= MAX_PERIOD and all(_is_right(size, graph) for graph in links)
     except (TypeError, ValueError, OverflowError):
         right = False
     if not right or sum(len(graph.weight) for graph in links) > MOST_LINKS:

@@ -10,7 +10,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.topology import TimeVarying, Topology, alternate, are_connected
-from saddle_jax.graphs.weights import MOST_TURNS, draw_until, with_own
+from saddle_jax.graphs.weights import MAX_PERIOD, draw_until, with_self_weights
 
 
 def random_matchings(n: int, count: int, seed: int = 0) -> TimeVarying:
@@ -20,7 +20,7 @@ def random_matchings(n: int, count: int, seed: int = 0) -> TimeVarying:
     random_matchings(8, 4, seed=0): 8 agents, period 4, 4 x 8 directed links, spectral gap ... per step
     """
     n = checks.whole("n", n, at_least=2)
-    count = checks.whole("count", count, at_least=1, at_most=MOST_TURNS)
+    count = checks.whole("count", count, at_least=1, at_most=MAX_PERIOD)
     if count == 1 and n > 2:
         raise ArgumentError(f"count must be at least 2 to connect {n} agents, got 1")
     name = f"random_matchings({n}, {count}, seed={seed})"
@@ -37,5 +37,5 @@ def random_matchings(n: int, count: int, seed: int = 0) -> TimeVarying:
 def _matching(name: str, order: np.ndarray) -> Topology:
     pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
     receiver, sender = np.r_[pairs[:, 0], pairs[:, 1]], np.r_[pairs[:, 1], pairs[:, 0]]
-    links = with_own(len(order), receiver, sender, np.full(len(receiver), 0.5))
+    links = with_self_weights(len(order), receiver, sender, np.full(len(receiver), 0.5))
     return Topology(name, len(order), lambda: links)

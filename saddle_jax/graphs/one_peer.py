@@ -13,7 +13,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.core.topology import TimeVarying, Topology, alternate
-from saddle_jax.graphs.weights import with_own
+from saddle_jax.graphs.weights import with_self_weights
 
 
 def one_peer_exponential(n: int) -> TimeVarying:
@@ -26,7 +26,7 @@ def one_peer_exponential(n: int) -> TimeVarying:
     name, agents, half = f"one_peer_exponential({n})", np.arange(n), np.full(n, 0.5)
 
     def turn(t: int) -> Topology:
-        links = with_own(n, agents, (agents - 2**t) % n, half)
+        links = with_self_weights(n, agents, (agents - 2**t) % n, half)
         return Topology(f"{name}[{t}]", n, lambda: links)
 
     return alternate(*map(turn, range((n - 1).bit_length())), name=name)

@@ -13,7 +13,7 @@ from saddle_jax.core.topology import Links, Topology, from_links
 _T = TypeVar("_T")
 
 # The longest period of a time-varying graph: each of its graphs is a branch of the compiled step.
-MOST_TURNS = 1000
+MAX_PERIOD = 1000
 
 # How many random graphs are drawn before an error.
 _MAX_DRAWS = 1000
@@ -27,10 +27,12 @@ def metropolis(graph: Any) -> Links:
     pairs = np.array(sorted(edges | {(b, a) for a, b in edges}), int).reshape(-1, 2)
     receiver, sender = pairs[:, 0], pairs[:, 1]
     degree = np.bincount(receiver, minlength=size)
-    return with_own(size, receiver, sender, 1.0 / (1.0 + np.maximum(degree[receiver], degree[sender])))
+    return with_self_weights(
+        size, receiver, sender, 1.0 / (1.0 + np.maximum(degree[receiver], degree[sender]))
+    )
 
 
-def with_own(size: int, receiver: Any, sender: Any, weight: Any) -> Links:
+def with_self_weights(size: int, receiver: Any, sender: Any, weight: Any) -> Links:
     """Adds self-weights that make the rows sum to one to links between different agents."""
     receiver, sender = np.asarray(receiver, int), np.asarray(sender, int)
     own = 1.0 - np.bincount(receiver, weight, size)

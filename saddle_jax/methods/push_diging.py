@@ -19,7 +19,7 @@ from saddle_jax.core.rule import Rule, Step
 from saddle_jax.core.topology import Graphs
 from saddle_jax.core.trees import scale_slices, tree_map, zeros_like
 from saddle_jax.methods.momentum import check_decay, decayed
-from saddle_jax.methods.sgp import unbiased, whole_mass
+from saddle_jax.methods.sgp import initial_weights, unbiased
 
 ABOUT = About("Nedic et al., SIAM 2017", exact=True)
 
@@ -46,7 +46,7 @@ def push_diging(
     checks.choice("mixing", mixing, MIXINGS)
 
     def init(z: Params) -> PushDIGingState:
-        return PushDIGingState(whole_mass(z), zeros_like(z))
+        return PushDIGingState(initial_weights(z), zeros_like(z))
 
     def step(s: Step, z: Params, state: PushDIGingState) -> tuple[Params, PushDIGingState]:
         g = decayed(s.gradient(z), z, weight_decay)

@@ -39,7 +39,7 @@ def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
     'qgm+saddle'
     """
     checks.instance("method", method, Method, "sj.qgm(topology, 0.1)")
-    if climbs(method):
+    if has_estimator(method):
         raise ArgumentError(
             f"method must be one with plain gradients, such as sj.qgm(topology, 0.1), to which an estimator "
             f"is given once, got {method.name} with {method.gradient}"
@@ -48,7 +48,7 @@ def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
     return dataclasses.replace(method, gradient=gradient, name=name or f"{method.name}+saddle")
 
 
-def climbs(method: Method) -> bool:
+def has_estimator(method: Method) -> bool:
     """Returns whether a method has an estimator other than the plain gradient."""
     return method.gradient.name != plain_gradient().name
 

@@ -50,7 +50,7 @@ def sgp(
     checks.choice("mixing", mixing, MIXINGS)
 
     def init(z: Params) -> SGPState:
-        return SGPState(whole_mass(z), momentum.init(z))
+        return SGPState(initial_weights(z), momentum.init(z))
 
     def step(s: Step, z: Params, state: SGPState) -> tuple[Params, SGPState]:
         g = decayed(s.gradient(z), z, weight_decay)
@@ -62,7 +62,7 @@ def sgp(
     return Method("sgp", topology, Rule(init, step, requires="column"))
 
 
-def whole_mass(z: Params) -> Array:
+def initial_weights(z: Params) -> Array:
     """Returns the initial push-sum weights w, ones [A], in float32 or wider, sharded as the models are."""
     leaves = jax.tree.leaves(z)
     dtype = jnp.promote_types(jnp.result_type(*leaves), jnp.float32)

@@ -281,7 +281,7 @@ class Paper:
             scale, row = "full", variant
         entries = {entry.name: entry for entry in self.entries()}
         if (row or default) not in entries:
-            hint = checks.did_you_mean(row, [*SCALES, *entries])
+            hint = checks.suggestion(row, [*SCALES, *entries])
             raise ArgumentError(
                 f"{hint}variant must be [SCALE/][ROW], a scale of {', '.join(SCALES)} and a row that "
                 f"`saddle reproduce --table=TABLE --list` names, got {variant!r}"

@@ -66,7 +66,7 @@ def _has(config: Config, name: str) -> bool:
     return name == "norm" or name in METHODS.options(config.method)
 
 
-def reading_suffix(config: Config, default: Config) -> str:
+def interpretation_suffix(config: Config, default: Config) -> str:
     """Returns the suffix of a run's name for its interpretation: "-order=paper"; "" for the default."""
     names = ("compressor", *INTERPRETATIONS)
     changed = {
@@ -259,7 +259,7 @@ def plan(
         for entry in entries:
             default = dataclasses.replace(scale.apply(entry.config(seed), entry.times), data_dir=data_dir)
             config = interpreted_as(default, otherwise or {})
-            name = f"{entry.name}{reading_suffix(config, default)}-seed{seed}"
+            name = f"{entry.name}{interpretation_suffix(config, default)}-seed{seed}"
             runs.append(Planned(entry, config, folder / scale.name / name))
     there = next(path for path in (folder / scale.name, *(folder / scale.name).parents) if path.exists())
     if not there.is_dir():

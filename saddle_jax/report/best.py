@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base.checks import ArgumentError, did_you_mean
+from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.statistics import summarise
@@ -13,7 +13,7 @@ from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
-from saddle_jax.settings.sweep import SPELT
+from saddle_jax.settings.sweep import SPEC_SETTINGS
 
 # Settings and their results over seeds, for tables of sweeps.
 
@@ -72,7 +72,7 @@ def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Mea
         known = sorted({key for run in runs for one in (run.result, *run.metrics()) for key in one})
         known = [key for key in known if any(run.value(key) is not None for run in runs)]
         raise ArgumentError(
-            f"{did_you_mean(name, known)}metric must be one of {', '.join(known)}, got {name!r}"
+            f"{suggestion(name, known)}metric must be one of {', '.join(known)}, got {name!r}"
         )
     described = [metric for each in metrics for metric in each if _is_of(name, metric.name)]
     metric = (
@@ -110,7 +110,7 @@ def settings_of(run: Run) -> dict[str, Any]:
     for name, value in run.config.to_json().items():
         if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
             continue
-        if name in SPELT:
+        if name in SPEC_SETTINGS:
             spec, registry = parse(name, value), config.registry_of(name)
             is_known = registry.is_ours(spec) and spec.name in registry
             given = registry.given(spec) if is_known else dict(spec.kwargs)
@@ -201,7 +201,7 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
     known = sorted({field.name for field in dataclasses.fields(Config)} | own)
     for name in by:
         if name not in known:
-            raise ArgumentError(f"{did_you_mean(name, known)}by must name settings, got {name!r}")
+            raise ArgumentError(f"{suggestion(name, known)}by must name settings, got {name!r}")
         if not any(name in candidate.settings for candidate in candidates):
             raise ArgumentError(f"by must name settings that tell candidates apart, got {name!r}")
     return [*dict.fromkeys(by), *(name for name in varied(candidates) if name in PROBLEM and name not in by)]

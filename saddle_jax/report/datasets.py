@@ -28,7 +28,7 @@ def describe_dataset(dataset: Dataset) -> str:
 
 def _per_class(samples: Any, dataset: Dataset) -> str:
     targets = samples.get("targets") if isinstance(samples, dict) else None
-    if dataset.dealt_by is not None or dataset.labels is None or targets is None:
+    if dataset.partition_labels is not None or dataset.labels is None or targets is None:
         return ""
     counts = np.bincount(np.asarray(targets), minlength=len(dataset.class_names))
     return f", {counts.min():,} to {counts.max():,} per class"

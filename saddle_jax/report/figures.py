@@ -274,8 +274,8 @@ def _bits_per_number(run: Run) -> float:
     topology = topology_of(run)
     if topology is None:
         raise RunError(f"bits needs graphs that were recorded, got {run.name}, whose graph is too large")
-    listeners = float(np.mean([graph.out_degree for graph in topology.graphs]))
-    numbers = run.result["steps"] * listeners * (run.fact("parameters") or 0)
+    out_degrees = float(np.mean([graph.out_degree for graph in topology.graphs]))
+    numbers = run.result["steps"] * out_degrees * (run.fact("parameters") or 0)
     if not numbers:
         raise RunError(f"bits needs runs that send something, got {run.name}")
     return 8 * run.result["bytes_sent_per_agent"] / numbers

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.report.page import asset, embed, meta_element
 from saddle_jax.report.plots import finish, labels, legend_below, load_matplotlib, new_figure, save
 
@@ -24,7 +24,7 @@ def save_numbers(
 
     Each trial of a folder with several has its own file.
     """
-    with in_one_go(folder / f"landscape{'' if trial is None else f'-{trial}'}.npz") as partial:
+    with atomic_write(folder / f"landscape{'' if trial is None else f'-{trial}'}.npz") as partial:
         np.savez(partial, x=x, y=x, loss=loss, names=np.array(names))
 
 
@@ -152,5 +152,5 @@ def write_page(
     text = string.Template(asset("landscape.html")).substitute(
         policy=meta_element(script, style), style=style, script=script, data=embed(data)
     )
-    with in_one_go(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")

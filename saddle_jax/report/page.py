@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.base.statistics import half_interval
 from saddle_jax.report import graphs
 from saddle_jax.report.figures import AXES
@@ -71,7 +71,7 @@ def write_page(
     """Writes the page of one or more runs atomically; `names` replace those of their folders."""
     folders = workdirs_of(workdirs)
     text = page(load_runs(folders, names, most_lines(len(folders))))
-    with in_one_go(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.base.statistics import Summary
 from saddle_jax.data.partition import Partition
 from saddle_jax.runs.table import Run, settings_without
@@ -93,7 +93,7 @@ def save(figure: Any, path: str | os.PathLike) -> None:
     import matplotlib
 
     # By default matplotlib embeds Type 3 fonts, which many venues refuse.
-    with in_one_go(path) as partial, matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+    with atomic_write(path) as partial, matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(partial, dpi=150)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from saddle_jax.base.errors import printable
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 
 # Names of methods in papers.
 NAMES = {
@@ -110,6 +110,6 @@ def write_all(
     paths = [folder / f"{name}.{form}" for form in FORMS]
     for path, form in zip(paths, FORMS, strict=True):
         content = numbers if form == "csv" and numbers else rows
-        with in_one_go(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_text(in_form(content, form, caption))
     return paths

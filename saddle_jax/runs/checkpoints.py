@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError, short_line
-from saddle_jax.base.files import check_spelt
+from saddle_jax.base.files import check_utf8
 from saddle_jax.base.reading import read_object
 from saddle_jax.base.types import Params
 from saddle_jax.devices import hosts
@@ -182,8 +182,8 @@ class Checkpoints:
           report: called with one line about each checkpoint that was skipped.
           set_aside: whether to rename those to "damaged-...", so that they are not read again.
         """
-        check_spelt(self._folder)
-        for step in reversed(hosts.one_for_all(self.steps)):
+        check_utf8(self._folder)
+        for step in reversed(hosts.broadcast_result(self.steps)):
             folder = self._folder / f"{step:08d}"
             try:
                 with hosts.agreement():
@@ -240,14 +240,14 @@ class Checkpoints:
           DamagedError: the checkpoint is missing or damaged.
         """
         folder = self._folder / f"{step:08d}"
-        check_spelt(folder)
+        check_utf8(folder)
         try:
             return self._restore(step, folder, like)[0]
         except Exception as error:  # orbax and tensorstore have errors of their own
             raise DamagedError(f"checkpoint {folder} cannot be used ({short_line(error)})") from error
 
     def _restore(self, step: int, folder: pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
-        notes = hosts.one_for_all(self._check_seal, step, folder, _shapes(like))
+        notes = hosts.broadcast_result(self._check_seal, step, folder, _shapes(like))
         return _read(folder / "state", jax.tree.map(_abstract, like)), notes
 
     def _check_seal(self, step: int, folder: pathlib.Path, shapes: list[list[int]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.base.reading import open_to_read, read_object, reading
 from saddle_jax.runs.metrics import FILE, LONGEST, Record, check_short, read_metrics, record_of
 from saddle_jax.runs.run_folder import all_ended, check_same, read_about, read_config
@@ -44,7 +44,7 @@ class Downsampled:
         return len(self.records) == self.lines
 
 
-def read_thinned(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Downsampled:
+def read_downsampled(workdir: pathlib.Path, most: int, most_bytes: int = MOST_BYTES) -> Downsampled:
     """Reads at most twice `most` lines of each kind, fewer if they are long, in bounded memory.
 
     Lines with the same names are of one kind. Logged steps, evaluations and measured curvatures are
@@ -124,7 +124,7 @@ class Following:
                 raise ValueError(f"the lines that are kept of it have more than {self._most_bytes:,} bytes")
             self._most //= 2
             for kind in self._kinds.values():
-                kind.thin_to(self._most)
+                kind.downsample_to(self._most)
             self._size = self.size
         self._size += size
         names = frozenset(record)
@@ -156,7 +156,7 @@ class _Kind:
         """Returns the selected lines, including the last one, with their indices."""
         return [(number, record) for _, number, record, _ in self._entries]
 
-    def thin_to(self, most: int) -> None:
+    def downsample_to(self, most: int) -> None:
         """Downsamples to at most `most` lines, now and from now on."""
         self._most = most
         if len(self._entries) > most:
@@ -302,5 +302,5 @@ def _short_value(value: Any) -> Any:
 
 
 def _write(path: pathlib.Path, objects: Sequence[Any]) -> None:
-    with in_one_go(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text("".join(json.dumps(one, allow_nan=False) + "\n" for one in objects))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import check_no_link, check_spelt, in_one_go, naming, open_regular
+from saddle_jax.base.files import atomic_write, check_no_link, check_utf8, naming, open_regular
 from saddle_jax.base.reading import read_object, reading
 from saddle_jax.runs import source_files
 from saddle_jax.runs.metrics import Events, read_metrics
@@ -64,7 +64,7 @@ class FolderLock:
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[FolderLock]:
     """Locks the folder for this process; the system releases the lock when the process ends."""
-    check_spelt(workdir)
+    check_utf8(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         for name in FOLDERS:
@@ -123,7 +123,7 @@ def is_locked(workdir: pathlib.Path) -> bool:
 
 def write_json(path: pathlib.Path, content: Any) -> None:
     """Writes a JSON file atomically."""
-    with in_one_go(path) as partial, partial.open("w") as file:
+    with atomic_write(path) as partial, partial.open("w") as file:
         file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -290,7 +290,7 @@ class Metrics:
             if record["step"] <= resume_at
             and not (record["step"] == last_step and measured_again & set(record))
         ]
-        with in_one_go(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_text("".join(json.dumps(record) + "\n" for record in records))
         self._check, self._path, self._event_folder = check, path, workdir / "tensorboard"
         with naming(self._event_folder):

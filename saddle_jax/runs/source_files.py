@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import in_one_go, open_regular
+from saddle_jax.base.files import atomic_write, open_regular
 from saddle_jax.base.reading import read_object, reading
 from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.user_code import Source, siblings
@@ -134,7 +134,7 @@ def write_copies(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
         (workdir / FOLDER).mkdir(exist_ok=True)
     copies = {source.copy_name: source for each in kept for source in (each.source, *each.beside)}
     for source in copies.values():
-        with in_one_go(workdir / FOLDER / source.copy_name) as partial:
+        with atomic_write(workdir / FOLDER / source.copy_name) as partial:
             partial.write_bytes(source.content)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, reading
 from saddle_jax.base.statistics import Summary, mean_and_std, paired, summarise
-from saddle_jax.runs.downsample import Downsampled, read_thinned
+from saddle_jax.runs.downsample import Downsampled, read_downsampled
 from saddle_jax.runs.metrics import Record, newest, read_metrics
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about
 from saddle_jax.runs.schema import (
@@ -203,7 +203,7 @@ def load_runs(
       read: a function that reads the lines, instead of `most`.
     """
     workdirs = workdirs_of(folders)
-    read = read or (_whole if most is None else functools.partial(read_thinned, most=most))
+    read = read or (_whole if most is None else functools.partial(read_downsampled, most=most))
     families = names or [""] * len(workdirs)
     texts = list(names or run_names(workdirs))
     if len(set(texts)) < len(texts):

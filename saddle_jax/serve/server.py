@@ -199,7 +199,7 @@ class Server(ThreadingHTTPServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accepts a connection if the limit allows; pauses if the system has no resources for it."""
         if not self._room.acquire(timeout=_PAUSE):
-            self._part_with_the_silent()
+            self._close_idle()
             raise BlockingIOError("all connections are in use")  # serve_forever tries again
         try:
             return super().get_request()
@@ -209,7 +209,7 @@ class Server(ThreadingHTTPServer):
                 time.sleep(_PAUSE)
             raise
 
-    def _part_with_the_silent(self) -> None:
+    def _close_idle(self) -> None:
         """Closes idle connections when others are waiting."""
         latest = time.monotonic() - _SILENCE
         for request, since in list(self.waiting.items()):

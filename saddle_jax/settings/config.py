@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saddle_jax.base import checks, user_code
-from saddle_jax.base.checks import ArgumentError, did_you_mean
+from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import one_line
 from saddle_jax.base.registry import Registry, is_object
 from saddle_jax.compression import COMPRESSORS
@@ -50,7 +50,7 @@ def spec_of(registry: Any, *also: str, whole: bool = True) -> Callable[[str, Any
 
 def devices(name: str, value: str) -> None:
     """Checks a setting that is either auto or a number of devices."""
-    if value != "auto" and not (checks.spells_whole(value) and int(value) >= 1):
+    if value != "auto" and not (checks.is_integer_text(value) and int(value) >= 1):
         raise ArgumentError(f"{name} must be auto or a whole number >= 1, got {value!r}")
 
 
@@ -298,7 +298,7 @@ def _check_swept(config: "Config") -> None:
     for name in trials.parse_sweep(config.sweep):
         if name not in floats and not trials.own_option(name):
             raise ArgumentError(
-                f"{did_you_mean(name, floats)}sweep must name numbers that one program can try, "
+                f"{suggestion(name, floats)}sweep must name numbers that one program can try, "
                 f"{', '.join(floats)}, or options such as method.NAME and faults.NAME, got {name!r}"
             )
 
@@ -583,7 +583,7 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     fields = [field.name for field in dataclasses.fields(Config)]
     for name in settings:
         if name not in fields:
-            raise ArgumentError(f"{checks.did_you_mean(name, fields)}{name!r} is no setting")
+            raise ArgumentError(f"{checks.suggestion(name, fields)}{name!r} is no setting")
     return settings
 
 

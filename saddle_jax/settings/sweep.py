@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base import registry
-from saddle_jax.base.checks import ArgumentError, spells_whole
+from saddle_jax.base.checks import ArgumentError, is_integer_text
 
 # Settings whose specs have options of their own: `method.mu` is an option of the method that is named.
-SPELT = ("method", "gradient", "slowmo", "partition", "faults", "timing")
+SPEC_SETTINGS = ("method", "gradient", "slowmo", "partition", "faults", "timing")
 # What stands for a thing that has options, until one of them is given.
 _USUAL = {
     "partition": ("auto", "dirichlet"),
@@ -31,7 +31,7 @@ def parse_seeds(text: str) -> list[int]:
     """Returns the seeds in a text such as "0,1,2"; an empty text has none."""
     words = text.split(",") if text else []
     for word in words:
-        if not (spells_whole(word) and int(word) <= _SEED_MOST):
+        if not (is_integer_text(word) and int(word) <= _SEED_MOST):
             raise ArgumentError(
                 f"seeds must be whole numbers >= 0 with commas between them, such as 0,1,2, got {text!r}"
             )
@@ -72,7 +72,7 @@ def parse_axes(text: str) -> dict[str, str]:
 def own_option(name: str) -> tuple[str, str] | None:
     """Returns ("method", "mu") of the swept "method.mu", an option of a spec; None of a setting."""
     whose, dot, option = name.partition(".")
-    return (whose, option) if dot and whose in SPELT else None
+    return (whose, option) if dot and whose in SPEC_SETTINGS else None
 
 
 def numbers_of(whose: str, sweep: str) -> dict[str, float]:

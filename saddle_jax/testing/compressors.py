@@ -37,7 +37,7 @@ def it_is_an_operator_with_an_encoding(made: Callable[[], Compressor]) -> str:
     return str(made())
 
 
-def decoding_gives_the_compressed_tensor_and_its_length_is_booked(made: Callable[[], Compressor]) -> str:
+def decoding_gives_the_compressed_tensor_and_its_length_is_counted(made: Callable[[], Compressor]) -> str:
     """Checks encodings of random, zero and constant tensors of several shapes and dtypes."""
     for dtype in (jnp.float32, jnp.float64, jnp.bfloat16):
         for shape in SHAPES:
@@ -175,7 +175,7 @@ def _drawn(shape: tuple[int, ...], seed: int = 0) -> Array:
 
 INVARIANTS = (
     it_is_an_operator_with_an_encoding,
-    decoding_gives_the_compressed_tensor_and_its_length_is_booked,
+    decoding_gives_the_compressed_tensor_and_its_length_is_counted,
     zeros_stay_zeros_and_derivatives_are_finite,
     random_numbers_come_from_the_key_and_from_nothing_else,
     agents_and_tensors_are_compressed_each_on_its_own,

@@ -100,7 +100,7 @@ def classes_are_numbers_from_zero_on(trial: DatasetTrial) -> str:
     if empty := sorted(set(range(len(names))) - set(np.unique(labels).tolist())):
         raise InvariantError(f"class {empty[0]}, {names[empty[0]]!r}, has no sample to train with")
     targets = dataset.test.get("targets") if isinstance(dataset.test, dict) else None
-    if dataset.dealt_by is None and targets is not None:
+    if dataset.partition_labels is None and targets is not None:
         low, high = int(np.min(targets)), int(np.max(targets))
         if low < 0 or high >= len(names):
             raise InvariantError(f"classes to test with must be 0 to {len(names) - 1}, got {low} to {high}")
@@ -126,7 +126,7 @@ def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
     return f"a model sees {list(dataset.input_shape)}"
 
 
-def agents_can_be_dealt_samples(trial: DatasetTrial) -> str:
+def samples_can_be_partitioned(trial: DatasetTrial) -> str:
     """Checks that samples can be partitioned among five agents, by class if there are classes."""
     dataset = trial.dataset
     if dataset.shares is not None:
@@ -163,7 +163,7 @@ INVARIANTS = (
     every_number_is_finite,
     classes_are_numbers_from_zero_on,
     samples_can_be_gathered_and_prepared,
-    agents_can_be_dealt_samples,
+    samples_can_be_partitioned,
     loaded_again_it_is_the_same,
 )
 

@@ -72,7 +72,7 @@ def kind_of(text: str) -> str:
         raise ArgumentError(f"kind must be {' or '.join(kinds)}, which {name} both is")
     names = [each for registry in _REGISTRIES.values() for each in registry]
     raise ArgumentError(
-        f"{checks.did_you_mean(name, names)}"
+        f"{checks.suggestion(name, names)}"
         f"thing must be FILE.py:NAME, module:NAME or a name of ours, got {text!r}"
     )
 

@@ -136,7 +136,7 @@ def every_random_number_follows_from_the_step(trial: Trial) -> str:
 def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
     """Checks that agents communicate only through the network, which counts all messages."""
     trial.check_rounds()
-    snapshot = Snapshot(trials.start(), trial.deaf.init(trials.start()))
+    snapshot = Snapshot(trials.start(), trial.without_communication.init(trials.start()))
     for t in range(trial.length):
         seen = changes_elsewhere(trial.deaf_step, snapshot, t)
         if seen:
@@ -165,7 +165,7 @@ def what_an_agent_knows_goes_one_link_in_a_round(trial: Trial) -> str:
     return f"agent 0 changed nobody farther away in {tried} steps"
 
 
-def no_more_arrives_than_is_booked(trial: Trial) -> str:
+def no_more_arrives_than_is_counted(trial: Trial) -> str:
     """Checks that no more numbers cross a link in a step than the rounds count."""
     trial.check_rounds()
     trial.check_uncompressed()
@@ -183,7 +183,7 @@ def no_more_arrives_than_is_booked(trial: Trial) -> str:
     return f"at most {most} numbers over a link"
 
 
-def the_books_equal_the_bytes_of_the_encodings(trial: Trial) -> str:
+def the_counted_bytes_equal_the_encodings(trial: Trial) -> str:
     """Checks that the communication cost is the encoded size of all messages."""
     trial.check_rounds()
     method = trial.method
@@ -360,8 +360,8 @@ INVARIANTS = (
     every_random_number_follows_from_the_step,
     what_the_network_does_not_deliver_does_not_arrive,
     what_an_agent_knows_goes_one_link_in_a_round,
-    no_more_arrives_than_is_booked,
-    the_books_equal_the_bytes_of_the_encodings,
+    no_more_arrives_than_is_counted,
+    the_counted_bytes_equal_the_encodings,
     the_mean_of_all_models_stays_where_gradients_vanish,
     permuting_the_agents_permutes_the_result,
     four_devices_give_the_same_numbers,

@@ -224,7 +224,7 @@ class Trial:
         return self.watched[0]
 
     @functools.cached_property
-    def deaf(self) -> Method:
+    def without_communication(self) -> Method:
         """The method without communication: all messages are lost or, if it refuses that, without links."""
         lost = Faults(arrived=np.eye(AGENTS, dtype=bool)[None])
         alone = isolated(AGENTS).widened(self.topology.slots)
@@ -241,7 +241,7 @@ class Trial:
     @functools.cached_property
     def deaf_step(self) -> Any:
         """The compiled step without communication."""
-        return compiled(lambda *arguments: _take(self.deaf, *arguments))
+        return compiled(lambda *arguments: _take(self.without_communication, *arguments))
 
     @functools.cached_property
     def runs(self) -> list[list[Snapshot]]:

@@ -33,7 +33,7 @@ from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
-from saddle_jax.methods.saddle import climbs, saddle
+from saddle_jax.methods.saddle import has_estimator, saddle
 from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
@@ -128,7 +128,7 @@ def build_method(
             settings, lambda t: schedule(t) / settings.learning_rate, _of("gradient", own)
         )
         # The settings name it beside the method: here it takes the place of an estimator that the method has.
-        instead = config.gradient == "none" or climbs(method)
+        instead = config.gradient == "none" or has_estimator(method)
         method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
     if config.slowmo != "none":
         outer = SLOWMO.with_options(SLOWMO.parse(config.slowmo), _of("slowmo", own))

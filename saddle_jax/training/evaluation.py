@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddle_jax.base import registry, user_code
-from saddle_jax.base.checks import ArgumentError, did_you_mean, shown
+from saddle_jax.base.checks import ArgumentError, shown, suggestion
 from saddle_jax.base.types import Array, Params
 from saddle_jax.data.recipes import prepared
 from saddle_jax.runs.checkpoints import tree_sha256
@@ -305,7 +305,7 @@ def _named(trial: Trial, name: str) -> Measure:
     if name not in MEASURES:
         own = [metric.name for metric in objective.metrics]
         known = [*own, *(f"train_{each}" for each in own), *MEASURES]
-        hint = did_you_mean(name, known)
+        hint = suggestion(name, known)
         raise ArgumentError(f"{hint}metrics must be of {', '.join(known)}, or FILE.py:NAME, got {name!r}")
     measure = MEASURES[name]
     if measure.of_classes and objective.name != "classification":

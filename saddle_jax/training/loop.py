@@ -15,7 +15,7 @@ import numpy as np
 from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.base.types import Params
 from saddle_jax.core.comm_cost import table
 from saddle_jax.core.method import Metrics as StepMetrics
@@ -202,7 +202,7 @@ def result_of(workdir: pathlib.Path, program: Program, screen: Screen) -> dict[s
 
     A run that finished with fewer steps is made unfinished: its files become those of the longer run.
     """
-    result: dict[str, Any] | None = hosts.one_for_all(read_result, workdir)
+    result: dict[str, Any] | None = hosts.broadcast_result(read_result, workdir)
     if result is None or result["status"] != "finished" or result["steps"] >= program.trial.steps:
         return result
     screen.line(f"{workdir} holds the first {result['steps']:,} steps of this run")
@@ -225,7 +225,7 @@ def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
             if "test_loss" in record and not always:
                 record = {name: value for name, value in record.items() if not name.startswith("agent_")}
         lines.append(json.dumps(record) + "\n")
-    with in_one_go(workdir / "metrics.jsonl") as partial:
+    with atomic_write(workdir / "metrics.jsonl") as partial:
         partial.write_text("".join(lines))
     (workdir / "result.json").unlink(missing_ok=True)
 
@@ -457,7 +457,7 @@ class _Run:
                 measure(number, self._models(number)) if sound else {}
                 for number, sound in enumerate(self._sound)
             ]
-        records = hosts.one_for_all(lambda: records)  # what is decided on must not differ by a rounding
+        records = hosts.broadcast_result(lambda: records)  # what is decided on must not differ by a rounding
         epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
         self.screen.line(
@@ -486,7 +486,9 @@ class _Run:
         )
 
     def _save(self) -> None:
-        if self.step in hosts.one_for_all(self.checkpoints.steps):  # resumed here, and nothing has changed
+        if self.step in hosts.broadcast_result(
+            self.checkpoints.steps
+        ):  # resumed here, and nothing has changed
             return
         self._flush()
         self.metrics.flush()

@@ -15,7 +15,7 @@ import jax
 import optax
 
 from saddle_jax.base import registry
-from saddle_jax.base.checks import ArgumentError, did_you_mean, spells_whole
+from saddle_jax.base.checks import ArgumentError, is_integer_text, suggestion
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import split
 from saddle_jax.base.user_code import UserCodeError
@@ -31,7 +31,7 @@ from saddle_jax.settings.config import (
     settings_without_meaning,
     value_of,
 )
-from saddle_jax.settings.sweep import SPELT, in_settings, own_option, parse_axes
+from saddle_jax.settings.sweep import SPEC_SETTINGS, in_settings, own_option, parse_axes
 from saddle_jax.training.build import build_method, is_one_program, small_models
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
@@ -119,7 +119,7 @@ def _once(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _seeds(texts: Sequence[str]) -> tuple[str, ...]:
-    if not all(spells_whole(text) for text in texts):
+    if not all(is_integer_text(text) for text in texts):
         raise ArgumentError(f"seeds must be whole numbers, got {','.join(texts)}")
     return _once([str(int(text)) for text in texts])
 
@@ -406,7 +406,7 @@ def _divided(values: Mapping[str, Any], numbers: Mapping[str, Sequence[Any]], la
 
 def _meant(config: Config, name: str) -> str | None:
     """Returns what a name means: a setting, or an option of method or gradient; None if nothing."""
-    own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPELT]
+    own = [name] if own_option(name) else [f"{whose}.{name}" for whose in SPEC_SETTINGS]
     names = [*([name] if name in _FIELDS else []), *own]
     return next((each for each in names if has(config, each)), None)
 
@@ -448,7 +448,7 @@ def _unknown(name: str, settings: Mapping[str, Any], choices: Mapping[str, Seque
     methods = ", ".join(choices.get("method", [settings["method"]]))
     if name in _FIELDS:
         return f"sweep must not name {name} for {methods}, which has none"
-    hint = did_you_mean(name, _FIELDS)
+    hint = suggestion(name, _FIELDS)
     return f"{hint}sweep must name a setting, or an option of {methods}, got {name!r}"
 
 

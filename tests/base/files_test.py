@@ -10,11 +10,11 @@ import pytest
 
 from saddle_jax.base import files
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 
 
 def fail_halfway(path):
-    with in_one_go(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text("ha")
         assert path.read_text() == "old"
         raise RuntimeError
@@ -27,7 +27,7 @@ def test_a_file_changes_only_when_all_went_well(tmp_path):
         fail_halfway(path)
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
     assert path.read_text() == "old"
-    with in_one_go(path) as partial:
+    with atomic_write(path) as partial:
         assert partial.suffix == ".csv"
         partial.write_text("new")
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]

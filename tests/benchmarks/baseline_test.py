@@ -14,7 +14,7 @@ from benchmarks.baselines.pytorch import steps  # noqa: E402
 from benchmarks.baselines.pytorch.steps import (  # noqa: E402 (needs PyTorch)
     VARIANTS,
     CannotCompileError,
-    TheirStep,
+    PyTorchStep,
     Variant,
     flatten,
 )
@@ -42,7 +42,7 @@ def one_thread():
 def test_three_steps_of_both_give_the_same_parameters(work):
     ours = OurStep(work, FAST_TO_COMPILE)
     start = flatten(ours.params, work.image_shape)[1].numpy()
-    theirs = {variant: TheirStep(work, variant) for variant in VARIANTS}
+    theirs = {variant: PyTorchStep(work, variant) for variant in VARIANTS}
     for _ in range(3):
         ours()
         found = {variant: step() for variant, step in theirs.items()}

@@ -48,7 +48,7 @@ def test_counted_bytes_are_the_bytes_of_real_payloads():
     params = models.init(models.build("cnn", 10), (8, 8, 1), jax.random.key(0))
     cost = comm_cost(method, sj.replicate(params, 4))
     sent = sum(sj.quantize(8).encode(leaf, jax.random.key(1)).data.size for leaf in jax.tree.leaves(params))
-    assert cost.wire_bytes == (3 * sent, sent, sent, sent)  # the hub has three listeners
+    assert cost.wire_bytes == (3 * sent, sent, sent, sent)  # the hub has three out_degrees
     assert cost.wire_bytes_per_agent(10) == 10 * 6 * sent // 4
 
 

@@ -208,7 +208,7 @@ def test_pictures_are_resized_as_torchvision_does(size):
     # height and width: 4:3, odd margins, exact sizes, and sides whose product with the scale is near a half
     shapes = [(160, 213), (375, 500), (160, 237), (240, 160), (271, 400), (32, 47), (256, 300), (64, 64)]
     shapes += [(333, 160), (90, 33), (161, 160), (500, 334)]
-    square = prepared.middle_square(size)
+    square = prepared.resize_and_crop(size)
     for image in pictures(len(shapes), shapes):
         np.testing.assert_array_equal(square(image), as_torchvision(image, size))
 
@@ -237,7 +237,7 @@ def test_imagenet_is_streamed(tmp_path):
     samples = np.array([[3, 39], [0, 17]])
     batch = dataset.train["inputs"][samples]
     assert batch.shape == (2, 2, 256, 256, 3)
-    square = prepared.middle_square(256)
+    square = prepared.resize_and_crop(256)
     np.testing.assert_array_equal(batch[0, 1], square(images[39]))
     ahead = dataset.train["inputs"].ahead(samples)
     np.testing.assert_array_equal(ahead(), batch)

@@ -153,7 +153,7 @@ def test_one_process_does_as_before():
     assert jax.process_count() == 1
     assert hosts.gather("a") == ["a"]
     assert hosts.Vote()(True, due=False) is True
-    with pytest.raises(RuntimeError, match="as it was"), hosts.ending_together(), hosts.agreement():
+    with pytest.raises(RuntimeError, match="as it was"), hosts.exit_together(), hosts.agreement():
         raise RuntimeError("as it was")
 
 
@@ -168,7 +168,7 @@ def test_a_lost_process_is_known_by_the_text_of_any_error(monkeypatch, capfd):
     assert not hosts.is_lost(ValueError("agents must be at least 1"))
     assert not hosts.is_lost(KeyboardInterrupt())
     monkeypatch.setattr(hosts, "end_at_once", sys.exit)
-    with pytest.raises(SystemExit, match=r"^2$"), hosts.ending_together():
+    with pytest.raises(SystemExit, match=r"^2$"), hosts.exit_together():
         raise ValueError(LOST)
     told = capfd.readouterr().err
     assert told.count("\n") == 1
@@ -192,7 +192,7 @@ def test_a_lost_process_is_known_by_the_text_of_any_error(monkeypatch, capfd):
 def test_one_of_several_processes_ends_with_the_status_of_its_error(error, status, monkeypatch, capfd):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(hosts, "end_at_once", sys.exit)
-    with pytest.raises(SystemExit, match=rf"^{status}$"), hosts.ending_together():
+    with pytest.raises(SystemExit, match=rf"^{status}$"), hosts.exit_together():
         raise error
     told = capfd.readouterr().err
     assert ("Traceback" in told) == (status == 70)

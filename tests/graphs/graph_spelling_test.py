@@ -8,7 +8,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax.graphs import GRAPHS, is_random, make_graph
 
-SPELT = {
+SPEC_SETTINGS = {
     "ring": (8, "ring(8)"),
     "torus": (8, "torus(2, 4)"),
     "torus(4, 2)": (8, "torus(4, 2)"),
@@ -49,12 +49,12 @@ SPELT = {
 
 
 def test_every_graph_of_the_table_is_spelt():
-    assert {each.name for text in SPELT for each in GRAPHS.parse(text).walk()} == set(GRAPHS)
+    assert {each.name for text in SPEC_SETTINGS for each in GRAPHS.parse(text).walk()} == set(GRAPHS)
 
 
-@pytest.mark.parametrize("text", SPELT)
+@pytest.mark.parametrize("text", SPEC_SETTINGS)
 def test_a_spelling_is_the_graph_of_a_call(text):
-    n, call = SPELT[text]
+    n, call = SPEC_SETTINGS[text]
     GRAPHS.check(text)
     graph = make_graph(text, n, 3)
     expected = eval(f"sj.{call}", {"sj": sj})

@@ -16,9 +16,9 @@ def test_push_sum_weights_divide_what_an_agent_has_among_its_listeners():
     graph = sj.directed(hears, name="mine")
     expected = np.zeros((4, 4))
     for j in range(4):
-        listeners = [i for i in range(4) if hears[i, j] and i != j]
-        for i in [*listeners, j]:
-            expected[i, j] = 1 / (len(listeners) + 1)
+        out_degrees = [i for i in range(4) if hears[i, j] and i != j]
+        for i in [*out_degrees, j]:
+            expected[i, j] = 1 / (len(out_degrees) + 1)
     np.testing.assert_allclose(graph.mixing, expected)
     assert graph.name == "mine"
     assert graph.stochasticity == "column"

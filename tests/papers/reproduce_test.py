@@ -239,7 +239,7 @@ def test_interpretations_change_the_runs_that_they_mean_something_to():
     def changed(name, **given):
         default = by_name[name]
         config = runs.interpreted_as(default, given)
-        return runs.reading_suffix(config, default), config
+        return runs.interpretation_suffix(config, default), config
 
     compressed, plain = "cifar10-ring10-alpha0.01-qgm-quantize8", "cifar10-ring10-alpha0.01-qgm-none"
     assert changed(compressed, order="paper")[0] == "-order=paper"

@@ -103,8 +103,8 @@ def test_the_page_of_a_run_on_graphs_that_take_turns(tmp_path):
 
 def test_the_bits_of_a_run_count_the_links_of_all_turns(tmp_path):
     (run,) = load_runs([folders.write_run(tmp_path / "turns", TURNS)])
-    listeners = np.mean([graph.out_degree.mean() for graph in sj.base_graph(3, 1).graphs])
-    assert _bits_per_number(run) == pytest.approx(8 * 8000 / (8 * listeners * 100))
+    out_degrees = np.mean([graph.out_degree.mean() for graph in sj.base_graph(3, 1).graphs])
+    assert _bits_per_number(run) == pytest.approx(8 * 8000 / (8 * out_degrees * 100))
 
 
 @needs_browser

@@ -11,7 +11,7 @@ from logged_test import steps, write
 
 from saddle_jax.base.errors import DamagedError
 from saddle_jax.runs import downsample
-from saddle_jax.runs.downsample import Following, extremes, read_thinned
+from saddle_jax.runs.downsample import Following, extremes, read_downsampled
 from saddle_jax.runs.metrics import read_metrics
 
 
@@ -48,7 +48,7 @@ def noisy(count, seed=0):
 @pytest.mark.parametrize("count", [999, 5000, 20_000])
 def test_every_stretch_of_a_long_file_keeps_its_extremes(tmp_path, count):
     write(tmp_path, noisy(count))
-    every, few = read_metrics(tmp_path), read_thinned(tmp_path, 400)
+    every, few = read_metrics(tmp_path), read_downsampled(tmp_path, 400)
     assert few.lines == count
     assert len(few.records) <= 800
     assert (few.records[0], few.records[-1]) == (every[0], every[-1])
@@ -65,7 +65,7 @@ def test_every_stretch_of_a_long_file_keeps_its_extremes(tmp_path, count):
 
 def test_no_evaluation_is_lost_among_many_steps(tmp_path):
     write(tmp_path, steps(10_000, every=1000))
-    few = read_thinned(tmp_path, 100)
+    few = read_downsampled(tmp_path, 100)
     assert (few.lines, few.is_whole) == (10_010, False)
     evaluated = [record["step"] for record in few.records if "test_loss" in record]
     assert evaluated == list(range(1000, 10_001, 1000))
@@ -80,21 +80,21 @@ def test_runs_that_log_alike_have_lines_in_common(tmp_path):
     for seed, count in enumerate((20_000, 20_000, 7000)):
         (tmp_path / str(seed)).mkdir()
         write(tmp_path / str(seed), noisy(count, seed))
-        found.append({record["step"] for record in read_thinned(tmp_path / str(seed), 400).records})
+        found.append({record["step"] for record in read_downsampled(tmp_path / str(seed), 400).records})
     assert len(set.intersection(*found[:2])) >= 40
     assert len(set.intersection(*found)) >= 7000 // 512
 
 
 def test_a_file_with_a_million_kinds_of_lines_takes_no_more_memory(tmp_path):
     write(tmp_path, [{"step": step, "epoch": 0, f"name{step}": 1} for step in range(2000)])
-    assert len(read_thinned(tmp_path, 5).records) <= 16 * 12 + 12
+    assert len(read_downsampled(tmp_path, 5).records) <= 16 * 12 + 12
 
 
 def test_peaks_of_every_trial_are_kept(tmp_path):
     lines = [{"step": s, "epoch": s, "train_loss_by_trial": [1.0, 2.0, None]} for s in range(1, 3000)]
     lines[1234]["train_loss_by_trial"] = [1.0, 77.0, None]
     write(tmp_path, lines)
-    found = [record["train_loss_by_trial"][1] for record in read_thinned(tmp_path, 50).records]
+    found = [record["train_loss_by_trial"][1] for record in read_downsampled(tmp_path, 50).records]
     assert found.count(77.0) == 1
     assert len(found) <= 100
 
@@ -153,4 +153,4 @@ def test_long_lines_are_thinned_to_so_many_bytes_and_keep_their_peak(tmp_path):
     assert 77.5 in [record["train_loss"] for record in found.records]
     assert (found.records[0]["step"], found.records[-1]["step"]) == (1, 2000)
     with pytest.raises(DamagedError, match=r"a line has .* bytes; where so much is shown"):
-        read_thinned(tmp_path, 4096, 2000)
+        read_downsampled(tmp_path, 4096, 2000)

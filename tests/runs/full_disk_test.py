@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.cli import process
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.run_folder import Metrics, write_json
@@ -87,10 +87,10 @@ def test_files_in_one_go_name_themselves_and_not_their_partial_file(tmp_path, mo
     assert list(tmp_path.iterdir()) == []
     assert process.tell(caught.value) == 2
     assert capsys.readouterr().err == f"saddle: {path}: No space left on device\n"
-    with pytest.raises(FileNotFoundError) as missing, in_one_go(tmp_path / "no" / "file"):
+    with pytest.raises(FileNotFoundError) as missing, atomic_write(tmp_path / "no" / "file"):
         pytest.fail("there is no such folder")
     assert missing.value.filename == str(tmp_path / "no" / "file")
-    with pytest.raises(FileNotFoundError) as other, in_one_go(path):
+    with pytest.raises(FileNotFoundError) as other, atomic_write(path):
         (tmp_path / "elsewhere").read_text()
     assert str(other.value.filename) == str(tmp_path / "elsewhere")  # its own name stays
 

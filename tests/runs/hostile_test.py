@@ -15,7 +15,7 @@ from folders import SMALL, write_run
 
 from saddle_jax import data
 from saddle_jax.base.errors import RunError
-from saddle_jax.base.files import in_one_go
+from saddle_jax.base.files import atomic_write
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data.prepared import check_features
 from saddle_jax.runs import run_folder
@@ -160,14 +160,14 @@ PLANTED = [*NAMES, *(f".partial-{name}" for name in (*NAMES, "model.safetensors"
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_links_are_never_followed(name, tmp_path):
-    """What any verb writes goes through `in_one_go`; see the test below."""
+    """What any verb writes goes through `atomic_write`; see the test below."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / name).symlink_to(victim)
     target = folder / name.removeprefix(".partial-")
-    with in_one_go(target) as partial:
+    with atomic_write(target) as partial:
         partial.write_text("ours")
     assert victim.read_text() == "precious"
     assert target.read_text() == "ours"
@@ -208,7 +208,7 @@ def test_every_file_of_a_run_is_written_in_one_go():
         writes = any(
             sign in text for sign in (".write_text(", ".write_bytes(", "savefig(", 'open("w', "savez(")
         )
-        assert not writes or "in_one_go" in text or path.name in exceptions, path
+        assert not writes or "atomic_write" in text or path.name in exceptions, path
 
 
 @pytest.mark.parametrize("name", [".lock", "checkpoints", "tensorboard", "trace"])

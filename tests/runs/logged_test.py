@@ -9,7 +9,7 @@ from damage import CONTENTS
 
 from saddle_jax.base.errors import DamagedError
 from saddle_jax.runs import metrics
-from saddle_jax.runs.downsample import read_thinned
+from saddle_jax.runs.downsample import read_downsampled
 from saddle_jax.runs.metrics import last_evaluation, newest, read_metrics, sampled
 
 
@@ -31,7 +31,7 @@ def test_all_three_agree_on_a_short_file(tmp_path):
     records = read_metrics(tmp_path)
     assert len(records) == 24
     assert list(newest(tmp_path)) == records[::-1]
-    downsampled = read_thinned(tmp_path, 100)
+    downsampled = read_downsampled(tmp_path, 100)
     assert downsampled.records == records
     assert downsampled.is_whole
     assert read_metrics(tmp_path / "nowhere") == [] == list(newest(tmp_path / "nowhere"))
@@ -78,7 +78,11 @@ def test_numbers_that_are_not_finite_become_none(tmp_path):
 )
 def test_wrong_values_are_told_with_their_line(change, told, tmp_path):
     write(tmp_path, [*steps(2), {"step": 3, "epoch": 1} | change])
-    for read in (read_metrics, lambda folder: list(newest(folder)), lambda folder: read_thinned(folder, 2)):
+    for read in (
+        read_metrics,
+        lambda folder: list(newest(folder)),
+        lambda folder: read_downsampled(folder, 2),
+    ):
         with pytest.raises(
             DamagedError, match=r"metrics\.jsonl cannot be read: (line 3|near its end): "
         ) as caught:

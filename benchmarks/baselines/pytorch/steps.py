@@ -148,13 +148,13 @@ class CannotCompileError(Exception):
     """PyTorch could not compile a step: there is no C++ compiler, or the step is not supported."""
 
 
-def compiled_step(work: Work, variant: Variant) -> "TheirStep":
+def compiled_step(work: Work, variant: Variant) -> "PyTorchStep":
     """Makes a step with `torch.compile`, and takes the first one, which compiles it.
 
     Raises:
       CannotCompileError: with PyTorch's own reason.
     """
-    step = TheirStep(work, variant)
+    step = PyTorchStep(work, variant)
     try:
         step()
     except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
@@ -186,7 +186,7 @@ class Table:
         return g, self.mix(x)
 
 
-class TheirStep:
+class PyTorchStep:
     """The PyTorch step of a workload; each call takes one step.
 
     Attributes:

@@ -159,7 +159,9 @@ def derive(method: str, compressor: str, dataset: str, agents: int) -> float:
 def cost_of(method: str, compressor: str, dataset: str, agents: int) -> CommCost:
     """Returns the communication cost of a training run."""
     # The cost of a link does not depend on the number of agents, so it is traced once.
-    return dataclasses.replace(_cost_of_five(method, compressor, dataset), listeners=np.full((1, agents), 2))
+    return dataclasses.replace(
+        _cost_of_five(method, compressor, dataset), out_degrees=np.full((1, agents), 2)
+    )
 
 
 @functools.cache
