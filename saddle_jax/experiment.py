@@ -139,7 +139,7 @@ class Problem:
 
     @functools.cached_property
     def network(self) -> Callable[[ConvImpl], Functions]:
-        """The model as functions, by the way in which it is compiled; one that is brought has but one."""
+        """The model as functions, by the way in which it is compiled; a user's own has but one."""
         if self.model is not None and not isinstance(self.model, str):
             model = functions(self.model)
             return lambda conv_impl: model

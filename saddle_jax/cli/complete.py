@@ -78,8 +78,8 @@ def complete(words: Sequence[str]) -> list[str]:
     name, equals, _ = current.removeprefix("--").partition("=")
     if not equals:
         options = verb.flag_values()
-        spelt = (f"--{each}" if options[each].boolean else f"--{each}=" for each in verbs.names_of(options))
-        return _beginning(current, ["--help", *spelt])
+        flags = (f"--{each}" if options[each].boolean else f"--{each}=" for each in verbs.names_of(options))
+        return _beginning(current, ["--help", *flags])
     found = _beginning(current, [f"--{name}={value}" for value in _values(verb, name)])
     return [each.partition("=")[2] for each in found] if splits else found
 

@@ -74,11 +74,11 @@ def data_partition(options: flags.FlagValues, out: Output) -> None:
     dataset = data.load(config.dataset, config.data_dir or None)
     if (labels := dataset.labels) is None or dataset.shares is not None:
         raise ArgumentError(f"dataset must have classes to be partitioned by, got {config.dataset!r}")
-    dealt = data.make_partition(config.partition, labels, config.agents, seed=config.seed)
-    out.note(f"{dataset.name}, {dealt.name}, fingerprint {dealt.fingerprint}\n{dealt.skew}")
-    out.table(partition_rows(dealt, dataset.class_names))
+    partition = data.make_partition(config.partition, labels, config.agents, seed=config.seed)
+    out.note(f"{dataset.name}, {partition.name}, fingerprint {partition.fingerprint}\n{partition.skew}")
+    out.table(partition_rows(partition, dataset.class_names))
     if path:
         with writing("plot", path):
-            plot_partition(dealt, dataset.class_names, path)
+            plot_partition(partition, dataset.class_names, path)
         out.note(f"picture: {path}")
-    out.give(partition_record(dealt, dataset.class_names))
+    out.give(partition_record(partition, dataset.class_names))

@@ -93,22 +93,22 @@ def guarded(run: Callable[[list[str]], int], words: list[str]) -> int:
 def tell(error: Exception, verb: str = "") -> int:
     """Prints an expected error in one line and returns its exit status; raises all others again."""
     if isinstance(error, RunError | ArgumentError):
-        told = str(error)
+        text = str(error)
     elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
-        told = f"{error.name} is not installed: {verb} needs pip install 'saddle_jax[all]'"
+        text = f"{error.name} is not installed: {verb} needs pip install 'saddle_jax[all]'"
     elif isinstance(error, OSError):
-        told = _told(error)
-    elif not (told := unusable_devices() or ""):
+        text = _text_of_os_error(error)
+    elif not (text := unusable_devices() or ""):
         raise error
-    told = printable(told)
-    if len(told) > _LONGEST:  # the value may be a whole file
-        told = f"{told[: _LONGEST // 2]} ... {told[-_LONGEST // 4 :]}"
+    text = printable(text)
+    if len(text) > _LONGEST:  # the value may be a whole file
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
     # Errors in user code are followed by their traceback.
-    print(f"saddle: {told}\n{getattr(error, 'trace', '')}", end="", file=sys.stderr, flush=True)
+    print(f"saddle: {text}\n{getattr(error, 'trace', '')}", end="", file=sys.stderr, flush=True)
     return status_of(error)
 
 
-def _told(error: OSError) -> str:
+def _text_of_os_error(error: OSError) -> str:
     """Formats an OSError with the names of its files."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     if not names and error.errno in DISK:  # errors without a file name
@@ -213,10 +213,10 @@ def _check_xla_flags() -> None:
             os._exit(0)
     os.close(writer)
     with open(reader, errors="replace") as pipe:
-        told = pipe.read()
+        text = pipe.read()
     _, status = os.waitpid(child, 0)
     # The first line has the error after a log prefix; a list of all flags may follow.
-    if status and (reason := re.search(r"^[EF]\d{4} .*?\] (.*)", told, re.MULTILINE)):
+    if status and (reason := re.search(r"^[EF]\d{4} .*?\] (.*)", text, re.MULTILINE)):
         raise ValueError(f"XLA cannot use XLA_FLAGS of the environment: {one_line(ValueError(reason[1]))}")
 
 

@@ -315,16 +315,16 @@ def help_of(one: Verb) -> str:
 def _option(flag: flags.Flag[Any]) -> str:
     value = flag.default
     if flag.boolean:
-        spelt = f"--[no]{flag.name}" if value or value is None else f"--{flag.name}"
+        usage = f"--[no]{flag.name}" if value or value is None else f"--{flag.name}"
     elif isinstance(flag, flags.EnumFlag):
-        spelt = f"--{flag.name}={'|'.join(flag.parser.enum_values)}"
+        usage = f"--{flag.name}={'|'.join(flag.parser.enum_values)}"
     else:
-        spelt = f"--{flag.name}={_PLACES.get(flag.name) or _VALUES.get(flag.flag_type(), 'TEXT')}"
+        usage = f"--{flag.name}={_PLACES.get(flag.name) or _VALUES.get(flag.flag_type(), 'TEXT')}"
     meaning = _ADDED.sub("", flag.help or "")
     if value not in (None, "", False, []) and "default" not in meaning:
         shown = ",".join(value) if isinstance(value, list) else str(value)
         meaning = f"{meaning.rstrip('.')} (default: {shown.lower() if flag.boolean else shown})."
-    return _entry(spelt, meaning[:1].upper() + meaning[1:], _INDENT)
+    return _entry(usage, meaning[:1].upper() + meaning[1:], _INDENT)
 
 
 def _entry(left: str, right: str, indent: int) -> str:

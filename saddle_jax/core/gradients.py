@@ -307,9 +307,9 @@ class Gradients:
             own = jax.tree.map(lambda leaf: leaf[0], Evaluation(losses, aux))
             return jnp.sum(losses * weights.astype(losses.dtype)), own
 
-        def shard_fn(x: Params, heard: Batch, senders: Array, weights: Array) -> Any:
+        def shard_fn(x: Params, gathered_batch: Batch, senders: Array, weights: Array) -> Any:
             def single(x: Params, senders: Array, weights: Array) -> Any:
-                neighbours_data = jax.tree.map(lambda d: d[senders], heard)
+                neighbours_data = jax.tree.map(lambda d: d[senders], gathered_batch)
                 return jax.grad(mean_loss, has_aux=True)(x, neighbours_data, weights)
 
             return vmap_agents(single, self.agents_per_call)(x, senders, weights)
@@ -333,7 +333,7 @@ class Gradients:
         def shard_fn(
             x: Params,
             own: Params | None,
-            heard: Batch,
+            gathered_batch: Batch,
             senders: Array,
             weights: Array,
             inputs: GradientInputs,
@@ -341,7 +341,7 @@ class Gradients:
         ) -> GradientOutput:
             def visit(total: Params | None, slot: Any) -> tuple[Params | None, Any]:
                 models, slot_senders, shares, inputs, state = slot
-                neighbours_data = jax.tree.map(lambda d: d[slot_senders], heard)
+                neighbours_data = jax.tree.map(lambda d: d[slot_senders], gathered_batch)
                 model = x if models is None else models
                 g, state, evaluation = gradient(model, neighbours_data, state, inputs)
                 if mean:

@@ -251,14 +251,16 @@ class Network:
         if self.topology.period == 1:
             return exchange.halo_exchange(self.topology.graphs[0].neighbours, x)
         # Graphs of different steps gather different rows: the shape they have in common is [A, K, ...].
-        heard = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._received(x, faults=False))
+        received = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self._received(x, faults=False)
+        )
         own = np.arange(self.topology.size)[:, None] % (self.topology.size // lifting.shards())
-        return heard, jnp.asarray(own * self.width + np.arange(self.width))
+        return received, jnp.asarray(own * self.width + np.arange(self.width))
 
     def clocks(self, times: Array) -> Array:
         """Returns the times [A] of each agent's neighbours, [A, K]; nothing is recorded."""
-        heard: Array = self._received(times, faults=False)
-        return heard
+        received: Array = self._received(times, faults=False)
+        return received
 
     @property
     def _arrived(self) -> Array:
@@ -282,13 +284,13 @@ class Network:
         # In bfloat16, rounding would exceed the differences between models.
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), x)
 
-        heard = self._as_received(wide)
+        received = self._as_received(wide)
         weights = None if self.conditions is None else self.weights
 
         def run(graph: Topology) -> Tree:
             if weights is None and mixing_form(graph, mixing) == "dense":
                 return _dense(graph, wide, apply)
-            return _by_table(graph, wide, heard, graph.weights if weights is None else weights, apply)
+            return _by_table(graph, wide, received, graph.weights if weights is None else weights, apply)
 
         return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), self._by_graph(run), x)
 
@@ -359,42 +361,42 @@ def _dense(graph: Topology, tree: Tree, apply: Callable[..., Array]) -> Tree:
     """Multiplies by W as a matrix, leaves [A, ...]; `apply` is `_mixed` or `_correction`."""
     stochastic = graph.stochasticity != "column"
 
-    def shard_fn(own: Tree, heard: Tree, rows: Array) -> Tree:
-        def leaf(x: Array, heard: Array) -> Array:
+    def shard_fn(own: Tree, received: Tree, rows: Array) -> Tree:
+        def leaf(x: Array, received: Array) -> Array:
             # Rows of W - I sum to zero: a common shift cancels, and agents that agree get an exact zero.
-            others = heard - heard[:1] if stochastic else heard
+            others = received - received[:1] if stochastic else received
             # HIGHEST: an accelerator's default would round the models to about ten bits.
             summed = jnp.einsum(
                 "ij,j...->i...", rows.astype(x.dtype), others, precision=jax.lax.Precision.HIGHEST
             )
             return apply(stochastic, x, summed)
 
-        return jax.tree.map(leaf, own, heard)
+        return jax.tree.map(leaf, own, received)
 
     rows = jnp.asarray(graph.mixing - np.eye(graph.size) if stochastic else graph.mixing)
     return lifting.on_shards(shard_fn)(tree, exchange.everything(tree), rows)
 
 
-def _by_table(graph: Topology, tree: Tree, heard: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
+def _by_table(graph: Topology, tree: Tree, received: Tree, weights: Any, apply: Callable[..., Array]) -> Tree:
     """Sums the neighbours' rows, slot by slot, leaves [A, ...]; `apply` is `_mixed` or `_correction`.
 
-    `heard` is the tree as neighbours receive it, and `weights` [A, K] are those of what arrived. If rows of W
+    `received` is the tree as neighbours receive it, `weights` [A, K] are those of what arrived. If rows of W
     sum to one, differences to the own row are summed: the first slot's weight follows from the others.
     """
     stochastic = graph.stochasticity != "column"
 
-    def shard_fn(own: Tree, heard: Tree, senders: Array, weights: Array) -> Tree:
-        def leaf(x: Array, heard: Array) -> Array:
+    def shard_fn(own: Tree, received: Tree, senders: Array, weights: Array) -> Tree:
+        def leaf(x: Array, received: Array) -> Array:
             column = (slice(None),) + (None,) * (x.ndim - 1)
             total = jnp.zeros_like(x) if stochastic else weights[:, 0].astype(x.dtype)[column] * x
             for k in range(1, senders.shape[1]):
-                other = heard[senders[:, k]]
+                other = received[senders[:, k]]
                 total += weights[:, k].astype(x.dtype)[column] * (other - x if stochastic else other)
             return apply(stochastic, x, total)
 
-        return jax.tree.map(leaf, own, heard)
+        return jax.tree.map(leaf, own, received)
 
-    rows, places = exchange.halo_exchange(graph.neighbours, heard)
+    rows, places = exchange.halo_exchange(graph.neighbours, received)
     return lifting.on_shards(shard_fn)(tree, rows, places, jnp.asarray(weights))
 
 

@@ -27,17 +27,17 @@ def directed(adjacency: Any, name: str | None = None) -> Topology:
     directed: 3 agents, degrees 1 to 2, 4 directed links, spectral gap 0.7113, column stochastic
     """
     try:
-        hears = np.array(adjacency)
+        links = np.array(adjacency)
     except ValueError as error:
         raise ArgumentError(f"adjacency must be a matrix [A, A], got {adjacency!r}") from error
-    if hears.ndim != 2 or hears.shape[0] != hears.shape[1] or hears.size == 0:
-        raise ArgumentError(f"adjacency must be a square matrix [A, A], got shape {hears.shape}")
-    if hears.dtype.kind not in "biuf" or not np.isin(hears, (0, 1)).all():
+    if links.ndim != 2 or links.shape[0] != links.shape[1] or links.size == 0:
+        raise ArgumentError(f"adjacency must be a square matrix [A, A], got shape {links.shape}")
+    if links.dtype.kind not in "biuf" or not np.isin(links, (0, 1)).all():
         raise ArgumentError(
             "adjacency must have the values True and False, got others; weights go to from_matrix"
         )
-    receiver, sender = np.nonzero(hears.astype(bool) | np.eye(len(hears), dtype=bool))
-    return from_links(name or "directed", len(hears), *_push_sum(receiver, sender, len(hears)))
+    receiver, sender = np.nonzero(links.astype(bool) | np.eye(len(links), dtype=bool))
+    return from_links(name or "directed", len(links), *_push_sum(receiver, sender, len(links)))
 
 
 def _push_sum(receiver: np.ndarray, sender: np.ndarray, size: int) -> Links:

@@ -84,10 +84,10 @@ def relay_sgd(
         c = counts.sum(axis=1)
 
         def average(h: Array, m: Array, stand_in: Array) -> Any:
-            heard, absent = m.sum(axis=1), (n - 1 - c).reshape(-1, *(1,) * (h.ndim - 1))
+            received, absent = m.sum(axis=1), (n - 1 - c).reshape(-1, *(1,) * (h.ndim - 1))
             if missing == "counts":
-                return (h + heard) / (n - absent)
-            return (h + absent * stand_in + heard) / n
+                return (h + received) / (n - absent)
+            return (h + absent * stand_in + received) / n
 
         stand_in = {"last": x, "first": state.first}.get(missing, h)
         return tree_map(average, h, m, stand_in), RelayState(buffer, m, counts, state.first)
@@ -95,9 +95,9 @@ def relay_sgd(
     return Method("relay_sgd", topology, Rule(init, step))
 
 
-def _relayed(own: Array, heard: Array) -> Array:
+def _relayed(own: Array, received: Array) -> Array:
     """Returns the message for each neighbour, own [A, ...] and what all others sent [A, K, ...]."""
-    messages = own[:, None] + heard.sum(axis=1, keepdims=True) - heard
+    messages = own[:, None] + received.sum(axis=1, keepdims=True) - received
     return messages.at[:, 0].set(0)  # an agent sends no message to itself
 
 

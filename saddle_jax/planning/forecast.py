@@ -98,8 +98,8 @@ def remedies(program: Program, working: int, room: int) -> tuple[str, ...]:
     excess = working / max(1, memory.estimate(program).working)
 
     def needed(changed: Program) -> int:
-        told = memory.estimate(changed)
-        return told.carried + told.data + int(excess * told.working)
+        estimate = memory.estimate(changed)
+        return estimate.carried + estimate.data + int(excess * estimate.working)
 
     found = [remedy(program, needed, room) for remedy in (_group, _devices, _compressor)]
     lines = [line for line in found if line] or [_batch(program, needed, room)]
@@ -285,7 +285,7 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
     with policy.targeting(target.kind, target.memory):
         check_precision(config.precision)
         program = program_on(config, target, shared)
-        told = _before(program, target, has_data)
+        estimate = _before(program, target, has_data)
         started = time.perf_counter()
         try:
             compiled, steps = compile_step(program, _OPTIONS.get(target.kind))
@@ -294,9 +294,9 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
             if used is None:
                 raise
             needed, there = int(float(used[1]) * _UNITS[used[2]]), int(float(used[3]) * _UNITS[used[4]])
-            found = dataclasses.replace(told, working=max(0, needed - told.total), memory=there)
+            found = dataclasses.replace(estimate, working=max(0, needed - estimate.total), memory=there)
         else:
-            found = _read(program, told, compiled, steps)
+            found = _read(program, estimate, compiled, steps)
         found = dataclasses.replace(found, compile_seconds=time.perf_counter() - started)
         if found.fits or found.memory is None:
             return found
@@ -343,7 +343,7 @@ def input_shapes(program: Program) -> Inputs:
 
 def _before(program: Program, target: Target, has_data: bool) -> Forecast:
     """Returns the forecast before compilation: what a device stores, and its memory."""
-    placement, told = program.placement, memory.estimate(program)
+    placement, estimate = program.placement, memory.estimate(program)
     models = memory.size_of(program.carry_shapes.params) // placement.devices
     return Forecast(
         target=target,
@@ -352,13 +352,13 @@ def _before(program: Program, target: Target, has_data: bool) -> Forecast:
         at_a_time=program.agents_per_call * program.at_once,
         has_data=has_data,
         models=models,
-        state=told.carried - models,
-        data=told.data,
+        state=estimate.carried - models,
+        data=estimate.data,
         working=0,
         donated=0,
-        estimate=told,
+        estimate=estimate,
         memory=memory.available() if target.memory is None else target.memory,
-        sharing=told.sharing,
+        sharing=estimate.sharing,
         collectives=(),
         kernels={},
         largest_window=0,
@@ -368,14 +368,14 @@ def _before(program: Program, target: Target, has_data: bool) -> Forecast:
     )
 
 
-def _read(program: Program, told: Forecast, compiled: Any, steps: int) -> Forecast:
+def _read(program: Program, estimate: Forecast, compiled: Any, steps: int) -> Forecast:
     """Completes a forecast from the compiled program of `steps` steps."""
     carried = memory.size_of(program.shapes_of_one) * program.at_once // program.placement.devices
     found, text = compiled.memory_analysis(), compiled.as_text()
     # The carry is donated: it counts as an argument and takes no memory as a result.
     beside = found.output_size_in_bytes - found.alias_size_in_bytes
     return dataclasses.replace(
-        told,
+        estimate,
         data=found.argument_size_in_bytes - carried,
         working=found.temp_size_in_bytes + beside,
         donated=found.alias_size_in_bytes,
@@ -419,14 +419,14 @@ def _verdict(found: Forecast) -> str:
 
 def forecast_rows(found: Forecast) -> list[list[str]]:
     """Returns the table of a device's memory: the compiler's numbers beside our own estimate."""
-    told = found.estimate
+    estimate = found.estimate
     rows = [
-        ("models and state", found.models + found.state, told.carried),
+        ("models and state", found.models + found.state, estimate.carried),
         ("  models", found.models, None),
         ("  state", found.state, None),
-        ("data", found.data, told.data),
-        ("working", found.working, told.working),
-        ("all", found.total, told.total // told.sharing),
+        ("data", found.data, estimate.data),
+        ("working", found.working, estimate.working),
+        ("all", found.total, estimate.total // estimate.sharing),
     ]
     header = ["bytes of a device", "compiled", "estimated"]
     return [header, *([name, readable(a), "" if b is None else readable(b)] for name, a, b in rows)]

@@ -272,8 +272,8 @@ def gradient_rows(gradients: Sequence[GradientFacts]) -> list[list[str]]:
 
 def about_gradients() -> str:
     """Explains the columns of the table of estimators."""
-    told = "passes: backward passes per gradient; state: models that it remembers."
-    return f"\n{told}\nsaddle gradients NAME tells more."
+    note = "passes: backward passes per gradient; state: models that it remembers."
+    return f"\n{note}\nsaddle methods --gradients NAME tells more."
 
 
 def describe_method(name: str) -> str:
@@ -292,13 +292,13 @@ def describe_method(name: str) -> str:
     options = options_of_method(name)
     usual = [option.name for option in options if option.name in ("beta", "weight_decay", "gamma")]
     settings = ", ".join(f"{option} = {getattr(Config, option):g}" for option in usual)
-    told = f"* a setting, too; a run has {settings}" if settings else "* a setting, too"
+    note = f"* a setting, too; a run has {settings}" if settings else "* a setting, too"
     return "\n\n".join(
         [
             *modules,
             f"Measured on {facts.graph}, with the options that settings give:\n"
             + "\n".join(f"  {left:<10} {right}" for left, right in costs),
-            f"Options ({told}):\n{_list(options)}",
+            f"Options ({note}):\n{_list(options)}",
             f"Example:\n  saddle train --method={_call(name, options)} "
             f"--topology={facts.graph.partition('(')[0]}",
         ]

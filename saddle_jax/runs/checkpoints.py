@@ -77,12 +77,12 @@ def identity_of(workdir: pathlib.Path) -> Identity | None:
     if content is None or not isinstance(content.get("config"), dict):
         return None
     fields, settings = Config.__dataclass_fields__, content["config"]
-    told = {
+    identity = {
         name: source_files.short(name, value)
         for name, value in settings.items()
         if name not in (*IRRELEVANT, "epochs") and name in fields and value != fields[name].default
     }
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
     before = [_get(entry, "from", "epochs") for entry in content.get("continued") or []]
     epochs = [*(number for number in before if number is not None), settings.get("epochs")]
     each = content.get("partitions") or [content.get("partition")]

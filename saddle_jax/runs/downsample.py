@@ -243,8 +243,8 @@ def downsample(workdir: pathlib.Path, folder: pathlib.Path, every: int) -> pathl
     copy.mkdir(parents=True, exist_ok=True)
     about = read_about(workdir)
     settings, data = {**about["config"], "data_dir": ""}, about["dataset"]
-    told = {"config": settings, "dataset": {**data, "source": _placeless(data["source"])}}
-    _write(copy / "config.json", [{**about, **told, "downsampled": every}])
+    changes = {"config": settings, "dataset": {**data, "source": _placeless(data["source"])}}
+    _write(copy / "config.json", [{**about, **changes, "downsampled": every}])
     for name in _COPIED:
         content = read_object(workdir / name)
         if content is None:

@@ -262,9 +262,9 @@ def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict
         != links(record)
         or "topology" not in stored,
     }
-    for told, is_other in others.items():
+    for difference, is_other in others.items():
         if is_other:
-            raise RunError(f"{workdir} holds a run {told}")
+            raise RunError(f"{workdir} holds a run {difference}")
 
 
 class Metrics:

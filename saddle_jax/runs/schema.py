@@ -176,8 +176,8 @@ def _parsed(value: Any, hint: Any, name: str) -> Any:
     numbers = (int, float) if kind is float else (kind,)
     if type(value) in numbers and (kind is str or abs(value) < TOO_LARGE):
         return value
-    told = f"one of {', '.join(inner)}" if kind is Literal else _WORDS.get(kind, "an object")
-    raise ValueError(f"{str(name)[:40]} must be {told}, got {str(value)[:40]!r}")
+    allowed = f"one of {', '.join(inner)}" if kind is Literal else _WORDS.get(kind, "an object")
+    raise ValueError(f"{str(name)[:40]} must be {allowed}, got {str(value)[:40]!r}")
 
 
 def finite(value: Any) -> Any:

@@ -411,9 +411,9 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
     """Lists runs as text, under a header."""
     rows = [["run", "state", "step", "result", "method", "compressor", "seed"]]
     for run in runs:
-        told = ["" if run.step is None else str(run.step), "" if run.reason else run.text]
+        status = ["" if run.step is None else str(run.step), "" if run.reason else run.text]
         rows.append(
-            [run.run, run.state, *told, *(each or "" for each in (run.method, run.compressor, run.seed))]
+            [run.run, run.state, *status, *(each or "" for each in (run.method, run.compressor, run.seed))]
         )
     return rows
 

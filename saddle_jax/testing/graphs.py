@@ -74,10 +74,14 @@ def check_tables(graph: Topology) -> None:
     if graph.neighbours.shape != graph.weights.shape:
         raise InvariantError(f"neighbours are {graph.neighbours.shape}, and weights {graph.weights.shape}")
     for agent in range(graph.size):
-        heard = graph.neighbours[agent][graph.occupied[agent]]
-        if heard[0] != agent or len(set(heard)) != len(heard) or len(heard) != graph.degree[agent] + 1:
+        senders = graph.neighbours[agent][graph.occupied[agent]]
+        if (
+            senders[0] != agent
+            or len(set(senders)) != len(senders)
+            or len(senders) != graph.degree[agent] + 1
+        ):
             raise InvariantError(
-                f"agent {agent} hears {heard.tolist()}, and its degree is {graph.degree[agent]}"
+                f"agent {agent} receives from {senders.tolist()}, and its degree is {graph.degree[agent]}"
             )
         np.add.at(rebuilt[agent], graph.neighbours[agent], graph.weights[agent])
     if not np.array_equal(rebuilt, w):
@@ -129,7 +133,9 @@ def check_back(graph: Topology) -> None:
     for i, k in zip(*np.nonzero(graph.occupied), strict=True):
         j, slot = graph.neighbours[i, k], graph.back[i, k]
         if graph.neighbours[j, slot] != i or (slot == 0) != (i == j):
-            raise InvariantError(f"agent {i} hears {j}, whose slot {slot} holds {graph.neighbours[j, slot]}")
+            raise InvariantError(
+                f"agent {i} receives from {j}, whose slot {slot} holds {graph.neighbours[j, slot]}"
+            )
 
 
 def made_twice_it_is_the_same_graph(maker: _Maker) -> str:

@@ -140,7 +140,7 @@ def what_the_network_does_not_deliver_does_not_arrive(trial: Trial) -> str:
     for t in range(trial.length):
         seen = changes_elsewhere(trial.deaf_step, snapshot, t)
         if seen:
-            raise InvariantError(f"nobody hears anybody, yet agent 0 changed {seen} in step {t}")
+            raise InvariantError(f"without communication agent 0 changed {seen} in step {t}")
         snapshot = trial.deaf_step(snapshot, trials.batch_of(t), trials.key_of(t))
     return f"agent 0 changed nobody in {trial.length} steps without messages"
 
@@ -319,8 +319,8 @@ def _text(closed: Any) -> str:
 
 def _hops(trial: Trial) -> np.ndarray:
     """Returns the distance from agent 0 to each agent in links, int [A]."""
-    hears = (trial.topology.mixing > 0).astype(int)
-    ways = [np.linalg.matrix_power(hears, links)[:, 0] for links in range(AGENTS)]
+    adjacency = (trial.topology.mixing > 0).astype(int)
+    ways = [np.linalg.matrix_power(adjacency, links)[:, 0] for links in range(AGENTS)]
     return np.argmax(np.array(ways) > 0, axis=0)  # the shortest walk that reaches it
 
 

@@ -224,7 +224,7 @@ class Parts:
       dataset: the samples of all runs, before a subset is chosen.
       model: conv_impl -> the network of every agent; see `models.convolution` for the ways to compile one.
       objective: a model -> what it learns.
-      topology: settings -> who hears whom, without idle agents.
+      topology: settings -> the communication graph, without idle agents.
       method: settings, graph, steps per epoch and swept numbers, which may be arrays -> the method.
       rate: settings, steps per epoch and swept numbers -> the learning rate; None where only the method
         knows it.
@@ -312,7 +312,7 @@ class Trial:
 
     @property
     def topology(self) -> Graphs:
-        """Who hears whom, without idle agents."""
+        """The communication graph, without idle agents."""
         return self.parts.topology(self.config)
 
     @property
@@ -555,7 +555,7 @@ def is_argument(config: Config, name: str, numbers: Mapping[str, float], shared:
     """
     make, rate = (method_of, rate_of) if shared is None else (shared.method, shared.rate)
     topology = (build_topology if shared is None else shared.topology)(config)
-    make(config, topology, 1, numbers)  # what is wrong without a sweep is told as ever
+    make(config, topology, 1, numbers)  # what is wrong without a sweep is reported as ever
     arrays = {other: jnp.float32(value) for other, value in numbers.items()}
 
     def step(number: Array, x: Any, batch: Any, seed: Array) -> Any:

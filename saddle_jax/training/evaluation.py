@@ -381,7 +381,7 @@ def evaluate(
       whole: its program, on one device.
       names: of the metrics, see `measuring.MEASURES`; none takes those of the objective.
       epochs: ["all"] or some of those with a checkpoint; none takes the newest checkpoint.
-      report: is told of checkpoints that had to be passed over.
+      report: is called with checkpoints that had to be passed over.
       trial: the number of one run of a folder that holds several; None takes all of them.
       agent: whose model; None takes the consensus model.
 

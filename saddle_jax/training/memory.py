@@ -1,4 +1,4 @@
-"""How much memory a run takes, told from shapes before anything is compiled.
+"""How much memory a run takes, estimated from shapes before anything is compiled.
 
 Of every device:
 

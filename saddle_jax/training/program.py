@@ -134,7 +134,7 @@ class Program:
 
     @functools.cached_property
     def comm_cost(self) -> CommCost:
-        """The books of what the agents send."""
+        """The communication cost of what the agents send."""
         return comm_cost(self.method, self.shapes_of_one.params)
 
     @functools.cached_property

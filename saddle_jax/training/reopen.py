@@ -37,7 +37,7 @@ def open_run(
 ) -> tuple[Trial, int, Params]:
     """Returns the parts of a run, the step of its newest whole checkpoint, and all agents' models [A, ...].
 
-    `report` is told of checkpoints that had to be passed over. `data_dir` says where the data lies
+    `report` is called with checkpoints that had to be passed over. `data_dir` says where the data lies
     here; without it only TFDS_DATA_DIR or its default is read, whatever config.json says. `trial` is the
     number of one run of a folder that holds several. `code` names the files FILE.py and modules of the
     user's own that the run was trained with and that may be imported.
@@ -153,7 +153,7 @@ def stages_of(
 ) -> Iterator[tuple[int, Callable[[int], Params]]]:
     """Yields the steps of checkpoints, with a function that gives all agents' models [A, ...] of a trial.
 
-    Without epochs it is the newest whole checkpoint alone; `report` is told of those that it passes over.
+    Without epochs it is the newest whole checkpoint alone; `report` is called with those that it passes over.
     """
     kept = _checkpoints(workdir, whole)
 

@@ -148,7 +148,7 @@ def _unraisable(args: Any) -> None:
 
     Threads of tensorstore that still write a checkpoint, after another of them has failed, find orbax's event
     loop closed. A loop for which there were too few free descriptors cannot be closed, as it was never whole.
-    The failure itself is raised and told.
+    The failure itself is raised and reported.
     """
     if issubclass(args.exc_type, KeyboardInterrupt):
         _end()

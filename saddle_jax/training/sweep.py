@@ -167,7 +167,7 @@ def runs_of_grid(
       single_program: whether several runs may be one program.
 
     Raises:
-      ArgumentError: something brought, such as a method in a file that is not there, is in no run.
+      ArgumentError: user code, such as a method in a file that is missing, cannot be used in any run.
     """
     joint: dict[pathlib.Path, Config] = {}
     single: dict[str, dict[pathlib.Path, Config]] = {seed: {} for seed in grid.seeds}  # a table fills evenly
@@ -207,7 +207,7 @@ def _groups(
 
 
 def _check_brought(settings: Mapping[str, Any], grid: Grid, groups: Sequence[_Group]) -> None:
-    """Checks that all that is brought can be used, as reading the grid has checked the names of ours."""
+    """Checks that all user code can be used, as reading the grid has checked the names of ours."""
     used = {value_of(group.config, setting) for group in groups for setting in grid.axes}
     for place in grid.without_drops():
         if any(text not in used and _is_users(text) for text in place.values()):
@@ -231,7 +231,7 @@ def own_settings(settings: Mapping[str, Any], method: str, found: Runs) -> dict[
 def _group(name: str, values: Mapping[str, Any], found: Runs) -> _Group | None:
     try:
         return _Group(name, checked(values))
-    except UserCodeError:  # it would be told again and again
+    except UserCodeError:  # it would be reported for every value
         raise
     except ArgumentError as error:
         found.refused.append(f"{name}: {error}")

@@ -47,7 +47,7 @@ def test_an_invariant_that_fails_is_shown_and_the_status_is_two(folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("what the network does not deliver")]
     assert "FAILS" in line
-    assert "nobody hears anybody, yet agent 0 changed agent 1 by" in line
+    assert "without communication agent 0 changed agent 1 by" in line
     assert lines[-1].startswith("method mine.py:mine(pull=0.2): of ")
     assert lines[-1].endswith("fail")
 
