@@ -49,6 +49,7 @@ class Name(str):
 class Spec(NamedTuple):
     """A parsed call: the name of a factory, and its arguments, which may be specs themselves.
 
+    >>> from saddle_jax.base.registry import Spec, parse
     >>> Spec("top_k", (0.3,)).with_option("biased", True)
     Spec(name='top_k', args=(0.3,), kwargs=(('biased', True),))
     >>> str(parse("topology", "spanning_tree( torus(2,4) )"))

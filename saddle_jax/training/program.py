@@ -1,7 +1,8 @@
 """One compiled step for R runs that differ in seed and numbers; R = 1 is the ordinary case.
 
 Each run's step is its own: agents gossip within their run, and each run has its own data order, partition,
-initialisation and noise. The numbers in which runs differ are arguments of the step.
+initialisation and noise. The numbers in which runs differ are in the states of their methods, see
+`sj.inject_hyperparams`.
 
 The compiled program takes C of the R runs at a time and is called R / C times for a step. What is carried
 from step to step is a list of R / C trees. With C = 1 a tree's leaves are those of one run, [A, ...]: XLA is

@@ -46,7 +46,7 @@ BAD = {
     "convex(kond=1)": "did you mean 'kind'.*dataset convex takes kind, .* got option 'kond'",
     "convex(condition=0.5)": "dataset convex: condition must be a number > 1, got 0.5",
     "convex(kind=lasso)": "dataset convex: kind must be one of 'ridge', 'logistic', got 'lasso'",
-    "convex(": "dataset must be NAME or NAME",
+    "convex(": "dataset must be NAME, NAME",
     "digits(size=9)": "dataset digits takes no options, got option 'size'",
 }
 
