@@ -44,7 +44,7 @@ MOVES_THE_MEAN = {
 }
 EXCEPTIONS = {
     "the mean of all models stays where gradients vanish": MOVES_THE_MEAN,
-    "no more arrives than is booked": ("of_the_readme",),  # always compressed
+    "no more arrives than is counted": ("of_the_readme",),  # always compressed
     "saddle with rho zero is the method": OWN_GRADIENT,
     "the saddle version runs": OWN_GRADIENT,
 }

@@ -14,7 +14,7 @@ NEIGHBOURS = "what the network does not deliver does not arrive"
 FAR = "what an agent knows goes one link in a round"
 RATES = "the learning rate may be a schedule"
 STATE = "every leaf of a state is of agents of pairs or a scalar"
-BOOKED = "no more arrives than is booked"
+COUNTED = "no more arrives than is counted"
 RANDOM = "every random number follows from the step"
 AGAIN = "a run that was stopped goes on the same bit for bit"
 
@@ -121,7 +121,7 @@ PLANTED = {
     "a state of ten": (a_table_of_ten, lambda x: jnp.zeros((10, 2)), {STATE}),
     "a look at neighbours": (a_look_at_the_neighbours, None, {NEIGHBOURS}),
     "a second look": (a_second_look_beside_a_round, zeros, {NEIGHBOURS}),
-    "a round that sends nothing": (a_round_that_says_it_sends_nothing, zeros, {BOOKED}),
+    "a round that sends nothing": (a_round_that_says_it_sends_nothing, zeros, {COUNTED}),
     "a key of its own": (a_key_of_its_own, None, {RANDOM}),
     "a good key and one of its own": (a_good_key_and_one_of_its_own, None, {RANDOM}),
     "a key never renewed": (a_key_that_is_never_renewed, lambda x: jax.random.key(5), {RANDOM}),

@@ -144,12 +144,12 @@ PLANTED = {
     ),
     "a byte too few": (
         lambda: testing.check_compressor(Counted),
-        "decoding gives the compressed tensor and its length is booked",
+        "decoding gives the compressed tensor and its length is counted",
         "and 32 are counted",
     ),
     "another decoder": (
         lambda: testing.check_compressor(Scaled),
-        "decoding gives the compressed tensor and its length is booked",
+        "decoding gives the compressed tensor and its length is counted",
         "does not give Q(x)",
     ),
     "dice": (
