@@ -64,7 +64,7 @@ def test_a_folder_that_others_can_write_to_keeps_nothing(tmp_path):
     cache = tmp_path / "open"
     cache.mkdir()
     cache.chmod(0o777)
-    done = saddle(cache, "doctor")
+    done = saddle(cache, "check")
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("cache"))
     assert "missing" in line
