@@ -32,7 +32,7 @@ VALUES = [
 # Contents that are no file of ours.
 CONTENTS = {
     "empty": b"",
-    "half": b'{"format": 4, "config": {"agents": 3',
+    "half": b'{"format": 5, "config": {"agents": 3',
     "deep": b"[" * 100_000,
     "deep object": b'{"a":' * 100_000,
     "rather deep": b'{"status":' + b"[" * 300 + b"]" * 300 + b"}",
