@@ -115,7 +115,7 @@ def everybody_is_heard_by_everybody_in_the_end(maker: _Maker) -> str:
     if not any(graph.degree.any() for graph in maker.graph.graphs):
         raise InapplicableError("it has no links: its agents are alone on purpose")
     if not are_connected(*maker.graph.graphs):
-        raise InvariantError("it falls into parts that never hear of each other")
+        raise InvariantError("it falls into parts that never communicate")
     return f"spectral gap {maker.graph.spectral_gap:.3g}"
 
 

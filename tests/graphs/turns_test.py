@@ -1,4 +1,4 @@
-"""Graphs that take turns: who hears whom with which weight, and after how many steps everybody agrees."""
+"""Graphs that take turns: who communicates with whom, with which weight, and after how many steps everybody agrees."""
 
 import math
 
