@@ -15,7 +15,7 @@ import saddle_jax as sj
 _PAGES = {
     "methods": ("Methods", ("methods",), "Each returns a method: an algorithm on a graph."),
     "gradients": ("Sharpness-aware gradients", ("sam",), "Each says how the gradient of a model is taken."),
-    "graphs": ("Graphs", ("graphs",), "Each returns a topology: who communicates with whom, with which weight."),
+    "graphs": ("Graphs", ("graphs",), "Each returns a topology: the communication graph and its weights."),
     "compressors": ("Compressors", ("compression",), "Each makes the messages of a method shorter."),
     "parts": ("Parts of a method", ("core", "base"), "What methods are made of, and what they return."),
     "devices": ("Devices", ("devices",), "How agents are divided among devices."),

@@ -340,7 +340,7 @@ class Config:
     )
     topology: str = setting(
         "ring",
-        "communication graph: ring, torus, torus(5, 8), complete, star, path, hypercube, exponential, isolated, "
+        "graph: ring, torus, torus(5, 8), complete, star, path, hypercube, exponential, isolated, "
         "circulant([1, 5]), erdos_renyi(0.3), random_regular(4), small_world(4, 0.1), expander(4), karate, "
         "davis, florentine, les_miserables, binary_tree, spanning_tree(karate), equi_static(4), "
         "directed_ring, random_digraph(3); changing in each step: one_peer_exponential, base_graph(1), "

@@ -1,4 +1,4 @@
-"""Graphs that take turns: who communicates with whom, with which weight, and after how many steps everybody agrees."""
+"""Time-varying graphs: who communicates with whom, and after how many steps all agents agree."""
 
 import math
 
